@@ -1,0 +1,78 @@
+"""The LightningModule: loss, metrics, optimiser, and predictions on the test split.
+
+Shapes: B documents, C classes.
+"""
+
+import lightning as L
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+
+from posfuse.config import OptimConfig
+from posfuse.data.batching import Batch
+from posfuse.model import PositionClassifier, seed_from
+
+
+class Classifier(L.LightningModule):
+    """Trains a PositionClassifier with cross-entropy; accuracy is micro, F1 is macro."""
+
+    def __init__(
+        self, model: PositionClassifier, optim: OptimConfig, n_classes: int, seed: int
+    ) -> None:
+        super().__init__()
+        self.model, self.optim, self.seed = model, optim, seed
+        metrics = MetricCollection(
+            {
+                "accuracy": MulticlassAccuracy(n_classes, average="micro"),
+                "macro_f1": MulticlassF1Score(n_classes, average="macro"),
+            }
+        )
+        self.val_metrics = metrics.clone(prefix="val/")
+        self.test_metrics = metrics.clone(prefix="test/")
+        self.predictions: list[dict[str, Tensor]] = []  # a batch each, of the last test
+
+    def training_step(self, batch: Batch, batch_number: int) -> Tensor:
+        # Dropout's masks follow from (seed, step) alone: equal for every variant of a seed, and
+        # after a resume the same as without one.
+        torch.manual_seed(seed_from(self.seed, "dropout", self.global_step))
+        loss = F.cross_entropy(self.model(batch.ids, batch.lengths), batch.labels)
+        self.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=len(batch.labels))
+        return loss
+
+    def validation_step(self, batch: Batch, batch_number: int) -> None:
+        logits = self.model(batch.ids, batch.lengths).float()
+        self.val_metrics.update(logits, batch.labels)
+        loss = F.cross_entropy(logits, batch.labels)
+        self.log("val/loss", loss, batch_size=len(batch.labels))
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_dict(self.val_metrics.compute())
+        self.val_metrics.reset()
+
+    def on_test_epoch_start(self) -> None:
+        self.predictions = []
+
+    def test_step(self, batch: Batch, batch_number: int) -> None:
+        logits = self.model(batch.ids, batch.lengths).float()
+        log_probabilities = logits.log_softmax(-1)
+        self.test_metrics.update(logits, batch.labels)
+        loss = F.nll_loss(log_probabilities, batch.labels)
+        self.log("test/loss", loss, batch_size=len(batch.labels))
+        self.predictions.append(
+            {
+                "index": batch.index.cpu(),
+                "label": batch.labels.cpu(),
+                "predicted": log_probabilities.argmax(-1).cpu(),
+                "log_probabilities": log_probabilities.cpu(),
+            }
+        )
+
+    def on_test_epoch_end(self) -> None:
+        self.log_dict(self.test_metrics.compute())
+        self.test_metrics.reset()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.optim.name]
+        return kind(self.parameters(), lr=self.optim.lr, weight_decay=self.optim.weight_decay)

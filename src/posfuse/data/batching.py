@@ -1,0 +1,99 @@
+"""Batches of like length.
+
+Shapes: B documents, L tokens of the batch's longest document.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from posfuse.data.token_store import TokenizedSplit
+from posfuse.data.vocabulary import PAD
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents padded to the longest of them."""
+
+    ids: Tensor  # (B, L) int64; padding is 0
+    labels: Tensor  # (B,) int64
+    lengths: Tensor  # (B,) int64, tokens of each document, at least 1
+    index: Tensor  # (B,) int64, each document's number in its split
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        parts = (self.ids, self.labels, self.lengths, self.index)
+        return Batch(*(part.to(device, non_blocking=non_blocking) for part in parts))
+
+
+class Documents(Dataset[Batch]):
+    """A split from which a list of document numbers takes a batch."""
+
+    def __init__(self, split: TokenizedSplit, max_len: int) -> None:
+        self.split = split
+        self.lengths = np.minimum(split.lengths, max_len)  # (documents,), after the cut
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, members: np.ndarray) -> Batch:
+        lengths, starts = self.lengths[members], self.split.offsets[members]
+        ids = np.full((len(members), lengths.max()), PAD, dtype=np.int64)
+        for row, start, length in zip(ids, starts, lengths, strict=True):
+            row[:length] = self.split.ids[start : start + length]
+        return Batch(
+            torch.from_numpy(ids),
+            torch.from_numpy(self.split.labels[members]),
+            torch.from_numpy(lengths),
+            torch.from_numpy(members),
+        )
+
+
+class LengthBatches(Sampler[np.ndarray]):
+    """Batches whose members have like lengths, in an order fixed by (seed, epoch) alone.
+
+    Documents are shuffled and cut into pools of `pool_batches` batches; each pool is sorted by
+    length and cut into batches; the batches are shuffled. The generator belongs to this object,
+    so several runs in one process cannot disturb each other's order.
+    """
+
+    def __init__(self, lengths: np.ndarray, batch_size: int, pool_batches: int, seed: int) -> None:
+        self.lengths, self.batch_size, self.pool_batches = lengths, batch_size, pool_batches
+        self.seed, self.epoch = seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lightning calls this before every epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-len(self.lengths) // self.batch_size)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        draw = np.random.default_rng([self.seed, self.epoch])
+        order = draw.permutation(len(self.lengths))
+        batches: list[np.ndarray] = []
+        for pool in _chunks(order, self.batch_size * self.pool_batches):
+            by_length = pool[np.argsort(self.lengths[pool], kind="stable")]
+            batches += _chunks(by_length, self.batch_size)
+        for i in draw.permutation(len(batches)):
+            yield batches[i]
+
+
+class SortedBatches(Sampler[np.ndarray]):
+    """All documents once, shortest first: the order of evaluation."""
+
+    def __init__(self, lengths: np.ndarray, batch_size: int) -> None:
+        self.batches = _chunks(np.argsort(lengths, kind="stable"), batch_size)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter(self.batches)
+
+
+def _chunks(order: np.ndarray, size: int) -> list[np.ndarray]:
+    return [order[i : i + size] for i in range(0, len(order), size)]

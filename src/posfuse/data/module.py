@@ -1,0 +1,53 @@
+"""The LightningDataModule that serves every corpus and length regime."""
+
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+
+from posfuse.config import DataConfig
+from posfuse.data.batching import Batch, Documents, LengthBatches, SortedBatches
+from posfuse.data.token_store import open_store
+
+
+class TextDataModule(L.LightningDataModule):
+    """Opens the token store, and gives batches of like length in an order fixed by the seed."""
+
+    def __init__(self, cfg: DataConfig, cache_dir: str, seed: int) -> None:
+        super().__init__()
+        self.cfg, self.seed = cfg, seed
+        self.store = open_store(cfg, cache_dir)
+        self.documents = {
+            split: Documents(part, cfg.max_len) for split, part in self.store.splits.items()
+        }
+
+    def truncated_share(self) -> dict[str, float]:
+        """Share of each split's documents that are longer than max_len and cut there."""
+        return {
+            split: float((part.lengths > self.cfg.max_len).mean())
+            for split, part in self.store.splits.items()
+        }
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        documents = self.documents["train"]
+        sampler = LengthBatches(
+            documents.lengths, self.cfg.batch_size, self.cfg.pool_batches, self.seed
+        )
+        return _loader(documents, sampler)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self._evaluation("validation")
+
+    def test_dataloader(self) -> DataLoader[Batch]:
+        return self._evaluation("test")
+
+    def _evaluation(self, split: str) -> DataLoader[Batch]:
+        documents = self.documents[split]
+        return _loader(documents, SortedBatches(documents.lengths, self.cfg.eval_batch_size))
+
+
+def _loader(documents: Documents, sampler: LengthBatches | SortedBatches) -> DataLoader[Batch]:
+    # batch_size=None: the sampler's items are whole batches. The loader's own generator keeps it
+    # from drawing on the global one, which dropout uses.
+    return DataLoader(
+        documents, batch_size=None, sampler=sampler, generator=torch.Generator().manual_seed(0)
+    )

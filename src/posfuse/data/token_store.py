@@ -1,0 +1,150 @@
+"""Token ids on disk: written once a corpus, read back memory-mapped by every run of a sweep.
+
+A store is a folder named by the fingerprint of all it depends on. It holds, for each split,
+<split>.ids.npy (all tokens in a row), <split>.offsets.npy, <split>.labels.npy, and meta.json,
+written last, with the checksum of each file. It is built in a folder of its own and renamed into
+place, so two processes that start at once both end with a whole store, and a store whose
+checksums do not match is built again.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from posfuse.config import DataConfig
+from posfuse.data.corpora import SPLITS, Corpus, Frames, load, splits
+from posfuse.data.vocabulary import UNKNOWN, build_vocabulary, encode
+from posfuse.errors import InputError
+
+FORMAT = 1  # part of every key; raise it when the bytes written change
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TokenizedSplit:
+    """Document i has the ids[offsets[i]:offsets[i + 1]] and the labels[i]."""
+
+    ids: np.ndarray  # (T,) all tokens of the split
+    offsets: np.ndarray  # (documents + 1,)
+    labels: np.ndarray  # (documents,)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each document, before any cut at max_len, (documents,)."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class TokenStore:
+    splits: dict[str, TokenizedSplit]
+    vocabulary_size: int
+    label_names: list[str]
+    unknown_share: dict[str, float]  # of each split's tokens
+
+
+def open_store(cfg: DataConfig, cache_dir: str | Path) -> TokenStore:
+    """Open the corpus's store, building it first where it is missing or damaged."""
+    corpus = load(cfg)
+    folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus)}"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):  # the second process waits and then reads
+            store = _read(folder)
+            if store is None:
+                _build(folder, cfg, corpus)
+                store = _read(folder)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot keep token ids ({error}); free space there or set cache_dir=FOLDER"
+        ) from error
+    if store is None:
+        raise InputError(f"{folder}: damaged as soon as written; check the disk or set cache_dir")
+    return store
+
+
+def store_key(cfg: DataConfig, corpus: Corpus) -> str:
+    """16 hex digits over everything that can change a byte of the store, and nothing else."""
+    parts = {
+        "format": FORMAT,
+        "corpus": corpus.fingerprint,
+        "drop_empty": cfg.drop_empty,
+        "split_seed": cfg.split_seed,
+        "validation_fraction": cfg.validation_fraction,
+        "limit": cfg.limit,
+        "vocabulary": asdict(cfg.vocabulary),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _build(folder: Path, cfg: DataConfig, corpus: Corpus) -> None:
+    frames, label_names = splits(corpus, cfg)
+    counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
+    texts = (text for split in counted for text in frames[split]["text"])
+    tokenizer = build_vocabulary(texts, cfg.vocabulary.max_size, cfg.vocabulary.min_count)
+    work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        meta = {
+            "vocabulary_size": tokenizer.get_vocab_size(),
+            "label_names": label_names,
+            "unknown_share": _write_splits(work, frames, tokenizer),
+        }
+        tokenizer.save(str(work / "vocabulary.json"))
+        meta["checksums"] = {file.name: _checksum(file) for file in sorted(work.iterdir())}
+        (work / "meta.json").write_text(json.dumps(meta, indent=1))
+        shutil.rmtree(folder, ignore_errors=True)  # a damaged one, if any
+        os.rename(work, folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _write_splits(work: Path, frames: Frames, tokenizer: Any) -> dict[str, float]:
+    unknown_share = {}
+    for split, frame in frames.items():
+        ids, offsets = encode(tokenizer, frame["text"].tolist())
+        np.save(work / f"{split}.ids.npy", ids)
+        np.save(work / f"{split}.offsets.npy", offsets)
+        np.save(work / f"{split}.labels.npy", frame["label"].to_numpy(np.int64))
+        unknown_share[split] = float((ids == UNKNOWN).mean())
+    return unknown_share
+
+
+def _read(folder: Path) -> TokenStore | None:
+    """The store in `folder`, or None where there is none that is whole."""
+    if not folder.is_dir():
+        return None
+    try:
+        meta = json.loads((folder / "meta.json").read_text())
+        for name, checksum in meta["checksums"].items():
+            if _checksum(folder / name) != checksum:
+                raise ValueError(f"{name} does not match its checksum")
+        tokenized = {
+            split: TokenizedSplit(
+                *(np.load(folder / f"{split}.{part}.npy", mmap_mode="r")
+                  for part in ("ids", "offsets", "labels"))
+            )
+            for split in SPLITS
+        }  # fmt: skip
+        return TokenStore(
+            tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"]
+        )
+    except (OSError, ValueError, KeyError) as error:
+        log.warning("%s: damaged (%s); building it again", folder, error)
+        return None
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

@@ -1,0 +1,116 @@
+"""The Transformer encoder: attention, blocks, pooling (Vaswani et al. 2017).
+
+Shapes: B documents, L tokens, d = d_model, H heads, D = d / H.
+With the same weights it computes what nn.TransformerEncoder computes (tested).
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention over the valid tokens of each document."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads, self.dropout = n_heads, dropout
+        self.qkv_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
+        self.qkv_bias = nn.Parameter(torch.zeros(3 * d_model))
+        self.out_weight = nn.Parameter(torch.empty(d_model, d_model))
+        self.out_bias = nn.Parameter(torch.zeros(d_model))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.qkv_weight)  # as nn.MultiheadAttention
+        nn.init.zeros_(self.qkv_bias)
+        bound = self.out_weight.shape[1] ** -0.5  # as nn.Linear
+        nn.init.uniform_(self.out_weight, -bound, bound)
+        nn.init.zeros_(self.out_bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, L, d); mask (B, 1, 1, L), True where a token may be looked at -> (B, L, d)."""
+        qkv = F.linear(x, self.qkv_weight, self.qkv_bias)
+        q, k, v = qkv.unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, L, D)
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        return F.linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each with a residual and a norm after it (or before)."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float,
+        activation: str,
+        norm_first: bool,
+    ) -> None:
+        super().__init__()
+        self.norm_first = norm_first
+        self.attention = Attention(d_model, n_heads, dropout)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.activation = {"gelu": F.gelu, "relu": F.relu}[activation]
+        self.dropout = nn.Dropout(dropout)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        hidden = self.dropout(self.activation(self.linear1(x)))
+        out: Tensor = self.dropout(self.linear2(hidden))
+        return out
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, L, d), mask (B, 1, 1, L) or None -> (B, L, d)."""
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), mask))
+            return x + self.feed_forward(self.norm2(x))
+        x = self.norm1(x + self.dropout(self.attention(x, mask)))
+        normed: Tensor = self.norm2(x + self.feed_forward(x))
+        return normed
+
+
+class Encoder(nn.Module):
+    """A stack of blocks; with norm_first a last norm closes it."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_layers: int,
+        d_ff: int,
+        dropout: float = 0.1,
+        activation: str = "gelu",
+        norm_first: bool = False,
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            Block(d_model, n_heads, d_ff, dropout, activation, norm_first) for _ in range(n_layers)
+        )
+        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x (B, L, d), lengths (B,), at least 1 each -> (B, L, d); padding positions are unused."""
+        valid = valid_positions(lengths, x.shape[1])
+        # A batch of one length needs no mask, and attention without one is the fastest.
+        mask = None if bool(valid.all()) else valid[:, None, None, :]
+        for block in self.blocks:
+            x = block(x, mask)
+        normed: Tensor = self.norm(x)
+        return normed
+
+
+def valid_positions(lengths: Tensor, length: int) -> Tensor:
+    """lengths (B,) -> (B, L), True at a document's tokens, False at its padding."""
+    return torch.arange(length, device=lengths.device) < lengths[:, None]
+
+
+def mean_pool(x: Tensor, lengths: Tensor) -> Tensor:
+    """Mean of x (B, L, d) over each document's own positions -> (B, d)."""
+    valid = valid_positions(lengths, x.shape[1])[:, :, None]
+    # where, not a product: what stands at padding, even inf or nan, must not leak in.
+    return x.where(valid, x.new_zeros(())).sum(1) / lengths[:, None]

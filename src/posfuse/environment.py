@@ -1,0 +1,67 @@
+"""What a record says of the machine: versions, commit, host, peak memory."""
+
+import importlib.metadata
+import platform
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+import posfuse
+
+PACKAGES = ("torch", "lightning", "torchmetrics", "tokenizers", "datasets", "numpy", "wandb")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, posfuse and the libraries that can change a number."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), "posfuse": posfuse.__version__, **found}
+
+
+def commit() -> str | None:
+    """The checkout's commit, "+changes" behind it where files differ; None outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        head, changes = (
+            subprocess.run(
+                ["git", "-C", str(root), *command], capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None  # no git, or a checkout without a commit
+    return f"{head}+changes" if changes else head
+
+
+def host() -> dict[str, str | int]:
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
+    return {"name": platform.node(), "device": device, "threads": torch.get_num_threads()}
+
+
+def reset_peak_memory() -> None:
+    """Start anew to count peak memory, so that each run of a process has its own figure."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    elif sys.platform == "linux":
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            return  # not permitted in some containers: the figure is then the process's
+
+
+def peak_memory() -> int:
+    """Bytes: of the GPU where one is in use, else of this process."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.max_memory_allocated()
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )

@@ -1,0 +1,88 @@
+"""The whole network: embed, scale, fuse, encode, pool, classify.
+
+Shapes: B documents, L tokens, d = d_model, V words, C classes.
+"""
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor, nn
+
+from posfuse.encoder import Encoder, mean_pool
+from posfuse.encoding import NoTable, Table
+from posfuse.fusion import Fusion
+
+
+class TokenScale(nn.Module):
+    """Multiplies embeddings by a number, by sqrt(d), or by a learned positive number.
+
+    The learned one is kept as its logarithm, so a step of the optimiser changes it by a share of
+    itself, and starts at sqrt(d).
+    """
+
+    def __init__(self, scale: float | str, d_model: int) -> None:
+        super().__init__()
+        self.initial = math.sqrt(d_model) if isinstance(scale, str) else float(scale)
+        self.log_scale = nn.Parameter(torch.empty(())) if scale == "learned" else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.log_scale is not None:
+            nn.init.constant_(self.log_scale, math.log(self.initial))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return tokens * (self.initial if self.log_scale is None else self.log_scale.exp())
+
+
+class PositionClassifier(nn.Module):
+    """A Transformer encoder classifier with one fusion operator and one position table."""
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        table: Table,
+        encoder: Encoder,
+        vocabulary_size: int,
+        n_classes: int,
+        token_scale: float | str = "sqrt_d",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        d_model = fusion.d_model
+        self.embedding = nn.Embedding(vocabulary_size, d_model, padding_idx=0)
+        self.token_scale = TokenScale(token_scale, d_model)
+        self.table = table if fusion.uses_table else NoTable(d_model, 1)
+        self.fusion = fusion
+        self.encoder = encoder
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(d_model, n_classes)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """ids (B, L), lengths (B,) -> logits (B, C). A document of no tokens counts as one <pad>."""
+        lengths = lengths.clamp(min=1)
+        tokens = self.token_scale(self.embedding(ids))
+        fused = self.fusion(tokens, self.table())
+        pooled = mean_pool(self.encoder(fused, lengths), lengths)
+        logits: Tensor = self.head(self.dropout(pooled))
+        return logits
+
+
+def seed_from(seed: int, *names: object) -> int:
+    """A 63-bit seed of its own for every (seed, names)."""
+    text = "/".join(map(str, (seed, *names)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def initialize(model: nn.Module, seed: int) -> None:
+    """Draw every module's initial values from a generator of its own, derived from (seed, name).
+
+    So two models with the same seed start bitwise equal in every parameter they share, whatever
+    else either of them has: the literal meaning of paired seeds.
+    """
+    for name, module in model.named_modules():
+        reset = getattr(module, "reset_parameters", None)
+        if callable(reset):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed_from(seed, "initial values", name))
+                reset()

@@ -1,0 +1,138 @@
+"""A run's record: result.json and predictions.parquet, and whether a run is done.
+
+result.json is written last and atomically, so a folder with a whole one holds a finished run.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from posfuse.config import NEUTRAL_KEYS, Config
+from posfuse.data.corpora import files_digest, folder_files
+from posfuse.errors import InputError
+
+SCHEMA = 1  # of result.json's keys
+NUMERICS = 1  # raise it when the same config and seed no longer give the same numbers
+RESULT, PREDICTIONS, FAILURE = "result.json", "predictions.parquet", "failure.json"
+
+Record = dict[str, Any]
+
+
+def settings(cfg: Config) -> dict[str, Any]:
+    """The config without what cannot change a number, flat: {"model.d_model": 64, ...}."""
+    flat = flatten(asdict(cfg))
+    for key in list(flat):
+        if any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS):
+            del flat[key]
+    if cfg.data.path is not None:
+        # What the files hold counts, not where they lie.
+        flat["data.path"] = files_digest(folder_files(cfg.data.path))
+        flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
+    return flat
+
+
+def fingerprint(cfg: Config) -> str:
+    """16 hex digits of everything that can change a number of the run, and of nothing else."""
+    text = json.dumps([NUMERICS, settings(cfg)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one, keys joined with dots."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def finished(folder: Path, cfg: Config) -> Record | None:
+    """The record in `folder` if it is this config's; None if the run is still to be done.
+
+    Raises InputError where another configuration's result lies there: nothing is overwritten.
+    """
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    record = read_result(path)
+    if record["fingerprint"] == fingerprint(cfg):
+        return record if (folder / PREDICTIONS).exists() else None
+    mine, theirs = settings(cfg), record["settings"]
+    keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+    changed = ", ".join(f"{k} {theirs.get(k)} -> {mine.get(k)}" for k in keys[:3]) or "numerics"
+    raise InputError(
+        f"{path}: holds another configuration's result ({changed}); give sweep_id=NAME for a "
+        "folder of its own, or remove that file to run again"
+    )
+
+
+def read_result(path: Path) -> Record:
+    """A result.json of this schema; raises InputError otherwise."""
+    try:
+        record = json.loads(path.read_text())
+        schema = record["schema"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: not a readable record ({error}); remove it to run again"
+        ) from error
+    if schema != SCHEMA:
+        raise InputError(
+            f"{path}: schema {schema}, this version reads {SCHEMA}; remove it to run again"
+        )
+    result: Record = record
+    return result
+
+
+def write_predictions(folder: Path, batches: list[dict[str, Any]]) -> None:
+    """predictions.parquet: index, label, predicted, log_p_0..C-1, one row a test document."""
+    index = np.concatenate([b["index"] for b in batches])
+    order = np.argsort(index)
+    columns = {
+        "index": index,
+        **{k: np.concatenate([b[k] for b in batches]) for k in ("label", "predicted")},
+    }
+    log_p = np.concatenate([b["log_probabilities"] for b in batches])
+    columns |= {f"log_p_{c}": log_p[:, c] for c in range(log_p.shape[1])}
+    part = folder / f"{PREDICTIONS}.part"
+    pd.DataFrame({k: v[order] for k, v in columns.items()}).to_parquet(part, index=False)
+    os.replace(part, folder / PREDICTIONS)
+
+
+def write_json(path: Path, content: Record) -> None:
+    """Write atomically: a reader finds the old file or the new one, never a part."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("w") as file:
+        json.dump(content, file, indent=1, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+@contextmanager
+def sole_use(folder: Path) -> Iterator[None]:
+    """Hold the run's folder; raises InputError while another process does.
+
+    The lock is the kernel's: it ends with the process, however that ends.
+    """
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise InputError(
+            f"{folder}: another process is at work on this run; wait for it, or give sweep_id=NAME"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
