@@ -3,6 +3,8 @@
 Shapes: B documents, C classes.
 """
 
+from typing import Any
+
 import lightning as L
 import torch
 import torch.nn.functional as F
@@ -32,12 +34,15 @@ class Classifier(L.LightningModule):
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
         self.predictions: list[dict[str, Tensor]] = []  # a batch each, of the last test
+        self.seen = {"documents": 0, "tokens": 0}  # in training, by this process
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
         # Dropout's masks follow from (seed, step) alone: equal for every variant of a seed, and
         # after a resume the same as without one.
         torch.manual_seed(seed_from(self.seed, "dropout", self.global_step))
         loss = F.cross_entropy(self.model(batch.ids, batch.lengths), batch.labels)
+        self.seen["documents"] += len(batch.labels)
+        self.seen["tokens"] += batch.n_tokens
         self.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=len(batch.labels))
         return loss
 
@@ -74,5 +79,8 @@ class Classifier(L.LightningModule):
         self.test_metrics.reset()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.optim.name]
-        return kind(self.parameters(), lr=self.optim.lr, weight_decay=self.optim.weight_decay)
+        kind: Any = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.optim.name]
+        optimizer: torch.optim.Optimizer = kind(
+            self.parameters(), lr=self.optim.lr, weight_decay=self.optim.weight_decay
+        )
+        return optimizer

@@ -66,7 +66,8 @@ class ModelConfig:
     d_ff: int = 128  # hidden features of the feed-forward part
     activation: str = "gelu"  # gelu or relu
     norm_first: bool = False  # pre-norm instead of post-norm
-    dropout: float = 0.1  # also inside attention and before the head
+    dropout: float = 0.1  # after attention, in the feed-forward part and before the head
+    attention_dropout: float | None = None  # of attention's weights; null: as dropout
     token_scale: Any = "sqrt_d"  # embeddings times this: sqrt_d, learned, a number or a fraction
 
 
@@ -116,8 +117,13 @@ def checked(config: DictConfig) -> Config:
     """The composed config as dataclasses; raises InputError that names the key and the cure."""
     cfg = OmegaConf.to_object(config)
     assert isinstance(cfg, Config)
-    for key, name in {"data": cfg.data.name, "encoding": cfg.encoding.name,
-                      "fusion": cfg.fusion.get("name"), "sweep_id": cfg.sweep_id}.items():  # fmt: skip
+    names = {
+        "data.name": cfg.data.name,
+        "encoding.name": cfg.encoding.name,
+        "fusion.name": cfg.fusion.get("name"),
+        "sweep_id": cfg.sweep_id,
+    }
+    for key, name in names.items():
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]*", str(name)):
             raise InputError(f"{key}: the name {name!r} becomes a folder; use letters, digits, _.-")
     _check_ranges(cfg)
@@ -189,8 +195,12 @@ def _check_ranges(cfg: Config) -> None:
             f"model.n_heads: {model.n_heads} does not divide model.d_model={model.d_model}; "
             f"use one of {', '.join(map(str, fitting))}"
         )
-    if not 0 <= model.dropout < 1:
-        raise InputError(f"model.dropout: {model.dropout} is not a share; use 0 up to below 1")
+    for key, value in {
+        "dropout": model.dropout,
+        "attention_dropout": model.attention_dropout,
+    }.items():
+        if value is not None and not 0 <= value < 1:
+            raise InputError(f"model.{key}: {value} is not a share; use 0 up to below 1")
     if not 0 < data.validation_fraction < 1:
         raise InputError(f"data.validation_fraction: {data.validation_fraction}; use 0 < f < 1")
     if data.vocabulary.max_size < 3:
@@ -207,9 +217,9 @@ def _check_ranges(cfg: Config) -> None:
             ("32-true", "64-true", "bf16-mixed", "16-mixed", "bf16-true"),
         ),
     }
-    for key, (value, allowed) in choices.items():
-        if value not in allowed:
-            raise InputError(f"{key}: {value!r} is unknown; use one of {', '.join(allowed)}")
+    for key, (choice, allowed) in choices.items():
+        if choice not in allowed:
+            raise InputError(f"{key}: {choice!r} is unknown; use one of {', '.join(allowed)}")
 
 
 def _token_scale(value: Any) -> float | str:

@@ -4,6 +4,8 @@ Shapes: B documents, L tokens, d = d_model, H heads, D = d / H.
 With the same weights it computes what nn.TransformerEncoder computes (tested).
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -31,7 +33,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x (B, L, d); mask (B, 1, 1, L), True where a token may be looked at -> (B, L, d)."""
         qkv = F.linear(x, self.qkv_weight, self.qkv_bias)
-        q, k, v = qkv.unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, L, D)
+        split = qkv.view(*x.shape[:2], 3, self.n_heads, -1)
+        q, k, v = split.permute(2, 0, 3, 1, 4)  # each (B, H, L, D)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
         return F.linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
@@ -48,15 +51,16 @@ class Block(nn.Module):
         dropout: float,
         activation: str,
         norm_first: bool,
+        attention_dropout: float,
     ) -> None:
         super().__init__()
         self.norm_first = norm_first
-        self.attention = Attention(d_model, n_heads, dropout)
+        self.attention = Attention(d_model, n_heads, attention_dropout)
         self.norm1 = nn.LayerNorm(d_model)
         self.linear1 = nn.Linear(d_model, d_ff)
         self.linear2 = nn.Linear(d_ff, d_model)
         self.norm2 = nn.LayerNorm(d_model)
-        self.activation = {"gelu": F.gelu, "relu": F.relu}[activation]
+        self.activation: Callable[[Tensor], Tensor] = getattr(F, activation)
         self.dropout = nn.Dropout(dropout)
 
     def feed_forward(self, x: Tensor) -> Tensor:
@@ -86,10 +90,13 @@ class Encoder(nn.Module):
         dropout: float = 0.1,
         activation: str = "gelu",
         norm_first: bool = False,
+        attention_dropout: float | None = None,  # None: as dropout
     ) -> None:
         super().__init__()
+        inside = dropout if attention_dropout is None else attention_dropout
         self.blocks = nn.ModuleList(
-            Block(d_model, n_heads, d_ff, dropout, activation, norm_first) for _ in range(n_layers)
+            Block(d_model, n_heads, d_ff, dropout, activation, norm_first, inside)
+            for _ in range(n_layers)
         )
         self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
 

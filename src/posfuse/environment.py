@@ -5,13 +5,30 @@ import platform
 import resource
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import posfuse
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "tokenizers", "datasets", "numpy", "wandb")
+
+
+def facts(times: list[float], seen: dict[str, int]) -> dict[str, Any]:
+    """A record's measurements: times are the seconds at which setup, fit and test began and test
+    ended; `seen` counts the documents and tokens of training."""
+    setup, fit, test = (end - start for start, end in pairwise(times))
+    return {
+        "seconds": {"setup": setup, "fit": fit, "test": test},
+        "documents_per_second": seen["documents"] / fit,
+        "tokens_per_second": seen["tokens"] / fit,
+        "peak_memory_bytes": peak_memory(),
+        "versions": versions(),
+        "commit": commit(),
+        "host": host(),
+    }
 
 
 def versions() -> dict[str, str]:

@@ -243,7 +243,8 @@ class GateMLP(Gated):
         return self.mlp.position_half(table)
 
     def gate_logit(self, tokens: Tensor, logit: Tensor) -> Tensor:
-        return self.mlp(tokens, logit)
+        gates: Tensor = self.mlp(tokens, logit)
+        return gates
 
 
 class MLP(Fusion):

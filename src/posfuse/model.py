@@ -59,7 +59,7 @@ class PositionClassifier(nn.Module):
         self.head = nn.Linear(d_model, n_classes)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """ids (B, L), lengths (B,) -> logits (B, C). A document of no tokens counts as one <pad>."""
+        """ids (B, L), lengths (B,) -> logits (B, C); no tokens count as one `<pad>`."""
         lengths = lengths.clamp(min=1)
         tokens = self.token_scale(self.embedding(ids))
         fused = self.fusion(tokens, self.table())

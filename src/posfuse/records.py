@@ -57,6 +57,24 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def identity(cfg: Config, folder: Path) -> Record:
+    """Which run this is: the record's first keys, and its settings.
+
+    `variant` is what the folder's name says beyond data, encoding, fusion and seed.
+    """
+    cell = {"data": cfg.data.name, "encoding": cfg.encoding.name, "fusion": cfg.fusion["name"]}
+    parts = folder.parts[:-1]
+    return {
+        "schema": SCHEMA,
+        "fingerprint": fingerprint(cfg),
+        "sweep_id": cfg.sweep_id,
+        **cell,
+        "seed": cfg.seed,
+        "variant": "" if parts[-3:] == tuple(cell.values()) else parts[-1],
+        "settings": settings(cfg),
+    }
+
+
 def finished(folder: Path, cfg: Config) -> Record | None:
     """The record in `folder` if it is this config's; None if the run is still to be done.
 

@@ -8,17 +8,16 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger
 
+from posfuse import records
 from posfuse.config import Config
 
 
 @contextmanager
-def tracker(
-    cfg: Config, folder: Path, run_id: str, settings: dict[str, Any]
-) -> Iterator[Logger | None]:
+def tracker(cfg: Config, folder: Path) -> Iterator[Logger | None]:
     """The run's W&B logger, closed in all cases; None with logger=none.
 
-    Everything W&B writes lies in the run's folder. `run_id` is a function of what is run, so an
-    interrupted run goes on where it stopped.
+    What W&B writes lies in the run's folder, the rest of it in output_dir. The run's id is a
+    function of what is run, so an interrupted run goes on where it stopped.
     """
     if cfg.logger.name == "none":
         yield None
@@ -29,24 +28,20 @@ def tracker(
     for variable in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"):
         os.environ.setdefault(variable, str(Path(cfg.output_dir).resolve() / ".wandb"))
     os.environ.setdefault("WANDB_SILENT", "true")
-    labels = {
-        "data": cfg.data.name,
-        "encoding": cfg.encoding.name,
-        "fusion": cfg.fusion["name"],
-        "seed": cfg.seed,
-        "sweep_id": cfg.sweep_id,
-    }
+    mode: Any = os.environ.get("WANDB_MODE", "offline")
+    identity = records.identity(cfg, folder)
+    labels = {k: identity[k] for k in ("data", "encoding", "fusion", "seed", "sweep_id", "variant")}
     parts = ("data", "encoding", "fusion")
     run = wandb.init(
         project=cfg.logger.project,
         group=f"{labels['data']}/{labels['encoding']}/{labels['fusion']}",
         name="/".join(str(labels[p]) for p in (*parts, "seed")),
         tags=[cfg.sweep_id, *(labels[p] for p in parts), *cfg.logger.tags],
-        config={**{k: v for k, v in settings.items() if k not in labels}, **labels},
-        id=run_id,
+        config={**{k: v for k, v in identity["settings"].items() if k not in labels}, **labels},
+        id=identity["fingerprint"],
         resume="allow",
         dir=folder,
-        mode=os.environ.get("WANDB_MODE", "offline"),
+        mode=mode,
         reinit="finish_previous",
         settings=wandb.Settings(x_save_requirements=False, x_transaction_log_flush_interval=0.25),
     )

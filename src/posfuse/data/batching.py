@@ -23,10 +23,12 @@ class Batch:
     labels: Tensor  # (B,) int64
     lengths: Tensor  # (B,) int64, tokens of each document, at least 1
     index: Tensor  # (B,) int64, each document's number in its split
+    n_tokens: int  # without padding
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
         parts = (self.ids, self.labels, self.lengths, self.index)
-        return Batch(*(part.to(device, non_blocking=non_blocking) for part in parts))
+        ids, labels, lengths, index = (part.to(device, non_blocking=non_blocking) for part in parts)
+        return Batch(ids, labels, lengths, index, self.n_tokens)
 
 
 class Documents(Dataset[Batch]):
@@ -49,6 +51,7 @@ class Documents(Dataset[Batch]):
             torch.from_numpy(self.split.labels[members]),
             torch.from_numpy(lengths),
             torch.from_numpy(members),
+            int(lengths.sum()),
         )
 
 

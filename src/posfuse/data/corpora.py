@@ -16,7 +16,7 @@ from posfuse.config import DataConfig
 from posfuse.errors import InputError
 
 SPLITS = ("train", "validation", "test")
-READERS = {
+READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".parquet": pd.read_parquet,
     ".csv": pd.read_csv,
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, convert_dates=False),

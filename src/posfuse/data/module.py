@@ -1,5 +1,7 @@
 """The LightningDataModule that serves every corpus and length regime."""
 
+from typing import Any
+
 import lightning as L
 import torch
 from torch.utils.data import DataLoader
@@ -20,11 +22,19 @@ class TextDataModule(L.LightningDataModule):
             split: Documents(part, cfg.max_len) for split, part in self.store.splits.items()
         }
 
-    def truncated_share(self) -> dict[str, float]:
-        """Share of each split's documents that are longer than max_len and cut there."""
+    def facts(self) -> dict[str, Any]:
+        """What a record says of the corpus, by split: shares are fractions, mean_tokens (of a
+        document) counts what is left after the cut at max_len."""
         return {
-            split: float((part.lengths > self.cfg.max_len).mean())
-            for split, part in self.store.splits.items()
+            "documents": {split: len(part) for split, part in self.documents.items()},
+            "mean_tokens": {s: float(part.lengths.mean()) for s, part in self.documents.items()},
+            "truncated_share": {
+                split: float((part.lengths > self.cfg.max_len).mean())
+                for split, part in self.store.splits.items()
+            },
+            "unknown_share": self.store.unknown_share,
+            "vocabulary_size": self.store.vocabulary_size,
+            "label_names": self.store.label_names,
         }
 
     def train_dataloader(self) -> DataLoader[Batch]:

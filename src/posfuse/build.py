@@ -1,0 +1,99 @@
+"""From the config to the network and the trainer."""
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.loggers import Logger
+
+from posfuse.classifier import Classifier
+from posfuse.config import Config, build_parts
+from posfuse.data.module import TextDataModule
+from posfuse.encoder import Encoder
+from posfuse.model import PositionClassifier, initialize
+from posfuse.progress import progress_callbacks
+
+BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
+
+# What Lightning says at every start and what does not concern the user.
+SILENCED = (
+    ".*does not have many workers.*",
+    ".*exists and is not empty.*",
+    ".*log_every_n_steps.*",
+    ".*LeafSpec.*",
+    ".*is the same as the saved.*",
+    ".*GPU available but not used.*",
+)
+
+
+def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
+    """The network for this corpus, its initial values drawn from the run's seed."""
+    fusion, table = build_parts(cfg)
+    model = cfg.model
+    n_classes = len(data.store.label_names)
+    encoder = Encoder(
+        model.d_model,
+        model.n_heads,
+        model.n_layers,
+        model.d_ff,
+        model.dropout,
+        model.activation,
+        model.norm_first,
+        model.attention_dropout,
+    )
+    network = PositionClassifier(
+        fusion,
+        table,
+        encoder,
+        data.store.vocabulary_size,
+        n_classes,
+        model.token_scale,
+        model.dropout,
+    )
+    initialize(network, cfg.seed)
+    return Classifier(network, cfg.optim, n_classes, cfg.seed)
+
+
+def build_trainer(cfg: Config, folder: Path, logger: Logger | None) -> L.Trainer:
+    """The trainer of one run in `folder`: keeps the weights of the best epoch by validation
+    accuracy (the first of equals), and of the last epoch all that a resume needs."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for message in SILENCED:
+        warnings.filterwarnings("ignore", message)
+    t = cfg.trainer
+    callbacks: list[Callback] = [
+        ModelCheckpoint(
+            (folder / BEST).parent,
+            Path(BEST).stem,
+            monitor="val/accuracy",
+            mode="max",
+            save_weights_only=True,
+            enable_version_counter=False,
+        ),
+        ModelCheckpoint((folder / LAST).parent, Path(LAST).stem, enable_version_counter=False),
+        *progress_callbacks(t.progress),
+    ]
+    if t.patience is not None:
+        callbacks.append(EarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max"))
+    precision: Any = t.precision
+    return L.Trainer(
+        accelerator=t.accelerator,
+        devices=1,
+        precision=precision,
+        max_epochs=t.max_epochs,
+        gradient_clip_val=t.clip_norm,
+        limit_train_batches=t.limit_batches,
+        limit_val_batches=t.limit_batches,
+        limit_test_batches=t.limit_batches,
+        logger=logger or False,
+        callbacks=callbacks,
+        default_root_dir=folder,
+        deterministic="warn",
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        enable_model_summary=False,
+        enable_progress_bar=any(isinstance(c, RichProgressBar) for c in callbacks),
+    )
