@@ -57,6 +57,14 @@ def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
     return Classifier(network, cfg.optim, n_classes, cfg.seed)
 
 
+class ResumableEarlyStopping(EarlyStopping):
+    """EarlyStopping that also holds for a run resumed after it had stopped, before its test."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.wait_count >= self.patience:
+            trainer.should_stop = True
+
+
 def build_trainer(cfg: Config, folder: Path, logger: Logger | None) -> L.Trainer:
     """The trainer of one run in `folder`: keeps the weights of the best epoch by validation
     accuracy (the first of equals), and of the last epoch all that a resume needs."""
@@ -77,7 +85,9 @@ def build_trainer(cfg: Config, folder: Path, logger: Logger | None) -> L.Trainer
         *progress_callbacks(t.progress),
     ]
     if t.patience is not None:
-        callbacks.append(EarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max"))
+        callbacks.append(
+            ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
+        )
     precision: Any = t.precision
     return L.Trainer(
         accelerator=t.accelerator,

@@ -76,20 +76,17 @@ class Learned(Table):
 class RelativeTable(Table):
     """What the authors' notebook runs under the name relative: an absolute table like `Learned`.
 
-    Initial values are derived from the parameter's name, so the other name makes this an
+    Initial values are derived from a module's name, so the part's own name makes this an
     independent draw from the same distribution, as it is in the paper's Table 3.
     """
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__(d_model, max_len)
-        self.relative = nn.Parameter(torch.empty(max_len, d_model))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.relative)
+        self.relative = Learned(d_model, max_len)
 
     def forward(self) -> Tensor:
-        return self.relative
+        rows: Tensor = self.relative()
+        return rows
 
 
 def rotary_angles(d_model: int, max_len: int) -> Tensor:

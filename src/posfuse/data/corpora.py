@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from hydra.utils import instantiate
 from sklearn.model_selection import train_test_split
@@ -18,7 +19,10 @@ from posfuse.errors import InputError
 SPLITS = ("train", "validation", "test")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".parquet": pd.read_parquet,
-    ".csv": pd.read_csv,
+    # "NA" and "null" are words; only an empty field is missing.
+    ".csv": lambda path: pd.read_csv(
+        path, dtype={"text": str}, keep_default_na=False, na_values=[""]
+    ),
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, convert_dates=False),
 }
 Frames = dict[str, pd.DataFrame]  # by split: columns text, label; attrs["source"] says where from
@@ -156,18 +160,19 @@ def _checked(frame: pd.DataFrame, drop_empty: bool) -> pd.DataFrame:
             has = ", ".join(map(str, frame.columns)) or "none"
             raise InputError(f"{source}: no column {column!r} among {has}; rename the one you mean")
     frame = frame[["text", "label"]]
-    row = frame["label"].isna()
-    if row.any():
-        raise InputError(f"{source}: no label in row {_first(row)}; label it or remove the row")
-    is_text = frame["text"].map(lambda text: isinstance(text, str))
-    wrong = ~is_text & frame["text"].notna()
-    if wrong.any():
-        value = frame["text"].iloc[_first(wrong)]
-        raise InputError(f"{source}: text in row {_first(wrong)} is {value!r}; make it a string")
-    empty = ~is_text | (frame["text"].where(is_text, "").str.strip() == "")
+    no_label = frame["label"].isna().to_numpy(bool)
+    if no_label.any():
+        row = no_label.argmax()
+        raise InputError(f"{source}: no label in row {row}; label it or remove the row")
+    texts = frame["text"].tolist()
+    missing = frame["text"].isna().to_numpy(bool)
+    for row, (text, is_missing) in enumerate(zip(texts, missing, strict=True)):
+        if not isinstance(text, str) and not is_missing:
+            raise InputError(f"{source}: text in row {row} is {text!r}; make it a string")
+    empty = np.array([not isinstance(t, str) or not t.strip() for t in texts], dtype=bool)
     if empty.any() and not drop_empty:
         raise InputError(
-            f"{source}: no text in row {_first(empty)} ({empty.sum()} such rows); remove them or "
+            f"{source}: no text in row {empty.argmax()} ({empty.sum()} such rows); remove them or "
             "set data.drop_empty=true"
         )
     frame = frame[~empty].reset_index(drop=True)
@@ -175,10 +180,6 @@ def _checked(frame: pd.DataFrame, drop_empty: bool) -> pd.DataFrame:
         raise InputError(f"{source}: no documents; give at least one of each class")
     frame.attrs["source"] = source
     return frame
-
-
-def _first(mask: pd.Series) -> int:
-    return int(mask.to_numpy().argmax())
 
 
 def _map_labels(frames: Frames, given: list[str] | None) -> list[str]:
@@ -194,12 +195,12 @@ def _map_labels(frames: Frames, given: list[str] | None) -> list[str]:
     if len(values) < 2:
         raise InputError(f"{source}: one class only, {values[0]!r}; give at least two")
     for split, frame in frames.items():
-        known = frame["label"].isin(values)
-        if not known.all():
-            label = frame["label"].iloc[_first(~known)]
+        strange = ~frame["label"].isin(values).to_numpy(bool)
+        if strange.any():
+            row = strange.argmax()
             raise InputError(
-                f"{frame.attrs['source']}: class {label!r} in row {_first(~known)} is not in the "
-                f"training split; add it there or remove it from {split}"
+                f"{frame.attrs['source']}: class {frame['label'].tolist()[row]!r} in row {row} is "
+                f"not in the training split; add it there or remove it from {split}"
             )
         frame["label"] = frame["label"].map({v: i for i, v in enumerate(values)}).astype("int64")
     if given is not None and all(isinstance(v, int) and 0 <= v < len(given) for v in values):

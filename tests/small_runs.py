@@ -1,0 +1,58 @@
+"""A corpus of a hundred short documents, and configs of runs on it that take a second."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from posfuse.config import CONF_DIR, Config, checked
+
+SIZES = {"train": 60, "validation": 20, "test": 20}
+SMALL = [
+    "model.d_model=8",
+    "model.n_heads=2",
+    "model.n_layers=1",
+    "model.d_ff=16",
+    "optim.lr=0.01",
+    "trainer.max_epochs=4",
+    "trainer.accelerator=cpu",
+    "trainer.threads=1",
+    "logger=none",
+]
+
+
+def write_corpus(folder: Path, n_classes: int = 3, seed: int = 0) -> Path:
+    """Documents of 3 to 12 words, most of them the class's own: learnable, not perfectly."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(seed)
+    for split, size in SIZES.items():
+        labels = draw.permutation(np.resize(np.arange(n_classes), size))
+        rows = []
+        for label in labels:
+            kinds = np.where(draw.random(draw.integers(3, 13)) < 0.5, label, n_classes)
+            rows.append(" ".join(f"w{kind}x{draw.integers(6)}" for kind in kinds))
+        pd.DataFrame({"text": rows, "label": labels}).to_parquet(folder / f"{split}.parquet")
+    return folder
+
+
+def small_overrides(corpus: Path) -> list[str]:
+    cache = corpus.parent / "cache"
+    return [
+        "data=folder",
+        "data.name=tiny",
+        "data.batch_size=16",
+        f"data.path={corpus}",
+        f"cache_dir={cache}",
+        *SMALL,
+    ]
+
+
+def composed(*overrides: str, hydra_too: bool = False) -> DictConfig:
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        return compose("train", list(overrides), return_hydra_config=hydra_too)
+
+
+def small_config(corpus: Path, *overrides: str) -> Config:
+    return checked(composed(*small_overrides(corpus), *overrides))

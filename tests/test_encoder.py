@@ -1,0 +1,97 @@
+"""The encoder against nn.TransformerEncoder. Shapes: B documents, L tokens, d = 16, H = 4."""
+
+import pytest
+import torch
+from torch import nn
+
+from posfuse.encoder import Encoder, mean_pool
+
+D, H, FF, LAYERS = 16, 4, 32, 2
+PAIRS = {  # ours: torch's
+    "attention.qkv_weight": "self_attn.in_proj_weight",
+    "attention.qkv_bias": "self_attn.in_proj_bias",
+    "attention.out_weight": "self_attn.out_proj.weight",
+    "attention.out_bias": "self_attn.out_proj.bias",
+    **{f"{m}.{p}": f"{m}.{p}" for m in ("linear1", "linear2", "norm1", "norm2")
+       for p in ("weight", "bias")},
+}  # fmt: skip
+
+
+@pytest.fixture
+def plain_path():
+    """nn.TransformerEncoder without its fused inference kernel, whose sums are rounded otherwise."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(before)
+
+
+def twins(activation: str, norm_first: bool) -> tuple[Encoder, nn.TransformerEncoder]:
+    layer = nn.TransformerEncoderLayer(
+        D, H, FF, 0.1, activation, batch_first=True, norm_first=norm_first
+    )
+    norm = nn.LayerNorm(D) if norm_first else None
+    theirs = nn.TransformerEncoder(layer, LAYERS, norm, enable_nested_tensor=False)
+    ours = Encoder(D, H, LAYERS, FF, 0.1, activation, norm_first)
+    torch.manual_seed(0)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    with torch.no_grad():
+        for i, block in enumerate(ours.blocks):
+            for mine, name in PAIRS.items():
+                block.get_parameter(mine).copy_(theirs.layers[i].get_parameter(name))
+        if norm_first:
+            ours.norm.load_state_dict(theirs.norm.state_dict())
+    return ours.eval(), theirs.eval()
+
+
+@pytest.mark.usefixtures("plain_path")
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("lengths", [[7, 7, 7], [7, 3, 1]])
+def test_equals_nn_transformer_encoder(activation: str, norm_first: bool, lengths) -> None:
+    ours, theirs = twins(activation, norm_first)
+    x = torch.randn(3, 7, D, generator=torch.Generator().manual_seed(1))
+    lengths = torch.tensor(lengths)
+    padding = torch.arange(7) >= lengths[:, None]
+    mine = ours(x, lengths)
+    reference = theirs(x, src_key_padding_mask=padding if padding.any() else None)
+    assert torch.equal(mine[~padding], reference[~padding])
+
+
+def test_output_is_unchanged_by_padding_and_batch_mates() -> None:
+    encoder, _ = twins("gelu", False)
+    x = torch.randn(4, 9, D, generator=torch.Generator().manual_seed(2))
+    lengths = torch.tensor([5, 9, 2, 7])
+    together = encoder(x, lengths)
+    for b, n in enumerate(lengths.tolist()):
+        alone = encoder(x[b : b + 1, :n], lengths[b : b + 1])
+        torch.testing.assert_close(together[b : b + 1, :n], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_what_stands_at_padding_changes_nothing() -> None:
+    encoder, _ = twins("gelu", False)
+    x = torch.randn(2, 6, D, generator=torch.Generator().manual_seed(3))
+    lengths = torch.tensor([6, 4])
+    other = x.clone()
+    other[1, 4:] = 1e3
+    pooled = [mean_pool(encoder(v, lengths), lengths) for v in (x, other)]
+    torch.testing.assert_close(*pooled)
+
+
+def test_mean_pool_by_hand_ignores_nan_at_padding() -> None:
+    x = torch.tensor([[[1.0, 2], [3, 6], [torch.nan, torch.inf]], [[1, 1], [2, 2], [6, 6]]])
+    assert mean_pool(x, torch.tensor([2, 3])).tolist() == [[2, 4], [3, 3]]
+
+
+def test_dropout_acts_in_training_only() -> None:
+    encoder, _ = twins("gelu", False)
+    x, lengths = torch.randn(1, 5, D), torch.tensor([5])
+    assert torch.equal(encoder(x, lengths), encoder(x, lengths))
+    encoder.train()
+    assert not torch.equal(encoder(x, lengths), encoder(x, lengths))
+
+
+def test_attention_dropout_follows_dropout_unless_set() -> None:
+    assert Encoder(D, H, 1, FF, dropout=0.3).blocks[0].attention.dropout == 0.3
+    assert Encoder(D, H, 1, FF, dropout=0.3, attention_dropout=0).blocks[0].attention.dropout == 0

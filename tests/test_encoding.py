@@ -1,0 +1,82 @@
+"""Position tables against their formulas."""
+
+import math
+
+import pytest
+import torch
+from scipy.stats import ks_2samp, kstest
+from variants import ENCODINGS, make_network, make_table
+
+every_encoding = pytest.mark.parametrize("name", ENCODINGS)
+
+
+@every_encoding
+def test_file_is_named_as_the_encoding_it_configures(name):
+    assert ENCODINGS[name].name == name
+
+
+@every_encoding
+@pytest.mark.parametrize(("d_model", "max_len"), [(2, 1), (8, 5), (6, 40)])
+def test_table_has_a_row_a_position(name, d_model, max_len):
+    table = make_table(name, d_model, max_len)()
+    assert table.shape == (max_len, d_model)
+    assert table.dtype == torch.float32
+    assert table.isfinite().all()
+
+
+@pytest.mark.parametrize(("d_model", "max_len"), [(6, 50), (4, 4096)])
+def test_sinusoidal_follows_the_formula(d_model, max_len):
+    expected = torch.zeros(max_len, d_model, dtype=torch.float64)
+    for i in range(max_len):
+        for j in range(d_model // 2):
+            angle = i / 10000 ** (2 * j / d_model)
+            expected[i, 2 * j], expected[i, 2 * j + 1] = math.sin(angle), math.cos(angle)
+    table = make_table("sinusoidal", d_model, max_len)().double()
+    torch.testing.assert_close(table, expected, rtol=0, atol=1e-7)
+
+
+def test_rope_features_is_sinusoidal_with_its_columns_permuted():
+    d_model = 10
+    sinusoidal = make_table("sinusoidal", d_model, 30)()
+    rope = make_table("rope_features", d_model, 30)()
+    sines, cosines = list(range(0, d_model, 2)), list(range(1, d_model, 2))
+    assert torch.equal(rope, sinusoidal[:, sines + cosines])
+    assert not torch.equal(rope, sinusoidal)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rope_features"])
+def test_fixed_tables_are_neither_trained_nor_saved(name):
+    table = make_table(name, 8, 5)
+    assert not list(table.parameters())
+    assert not table.state_dict()
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rope_features"])
+def test_odd_d_model_is_refused(name):
+    with pytest.raises(ValueError, match="d_model is 7"):
+        make_table(name, 7, 5)
+
+
+def test_none_is_zero():
+    table = make_table("none", 8, 5)
+    assert not table().any()
+    assert not list(table.parameters())
+
+
+def test_learned_and_relative_table_are_two_draws_of_one_distribution():
+    seeds = range(30)  # of 12 x 8 values each
+    learned = torch.stack([make_network(encoding="learned", seed=s).table() for s in seeds])
+    relative = torch.stack([make_network(encoding="relative_table", seed=s).table() for s in seeds])
+    for one, other in zip(learned, relative, strict=True):
+        assert (one != other).float().mean() > 0.99
+    learned, relative = learned.detach().flatten().numpy(), relative.detach().flatten().numpy()
+    assert ks_2samp(learned, relative).pvalue > 0.01
+    assert kstest(learned, "norm").pvalue > 0.01
+    assert kstest(relative, "norm").pvalue > 0.01
+
+
+@pytest.mark.parametrize("name", ["learned", "relative_table"])
+def test_free_tables_are_trained(name):
+    table = make_table(name, 4, 3)
+    table().sum().backward()
+    assert [p.grad.shape for p in table.parameters()] == [(3, 4)]

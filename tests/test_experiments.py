@@ -1,0 +1,195 @@
+"""The experiment files: their grids, the settings they stand for, and that each of them runs."""
+
+import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from posfuse import records
+from posfuse.config import CONF_DIR, checked
+from posfuse.train import train
+from small_runs import composed, write_corpus
+
+CELLS = {"quickstart": 27, "table1": 45, "table2": 9, "table3": 80}
+DATA = [
+    *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
+    *(("table1", name) for name in ("agnews", "imdb", "arxiv")),
+    ("table2", "arxiv"),
+    ("table3", "arxiv"),
+]
+
+# The authors' settings, from their notebooks.
+SHORT = {
+    "model.d_model": 256,
+    "model.n_heads": 8,
+    "model.n_layers": 4,
+    "model.d_ff": 1024,
+    "model.activation": "gelu",
+    "model.norm_first": False,
+    "model.dropout": 0.1,
+    "model.attention_dropout": None,
+    "model.token_scale": "sqrt_d",
+    "optim.name": "adamw",
+    "optim.lr": 3e-4,
+    "optim.weight_decay": 0.0,
+    "trainer.max_epochs": 20,
+    "trainer.clip_norm": 1.0,
+    "trainer.patience": None,
+    "data.max_len": 512,
+    "data.batch_size": 64,
+    "data.vocabulary.max_size": 50_000,
+    "data.vocabulary.min_count": 2,
+    "data.limit": None,
+    "data.drop_empty": False,
+}
+ARXIV = SHORT | {
+    "model.d_model": 128,
+    "model.n_layers": 2,
+    "model.d_ff": 256,
+    "model.activation": "relu",
+    "optim.name": "adam",
+    "trainer.clip_norm": None,
+    "trainer.patience": 4,
+    "trainer.min_delta": 1e-4,
+    "data.max_len": 4096,
+    "data.drop_empty": True,
+}
+QUICKSTART = {
+    "model.d_model": 64,
+    "model.n_heads": 4,
+    "model.n_layers": 1,
+    "model.d_ff": 128,
+    "model.activation": "gelu",
+    "model.norm_first": False,
+    "model.dropout": 0.1,
+    "model.attention_dropout": 0.0,
+    "model.token_scale": "sqrt_d",
+    "optim.name": "adamw",
+    "optim.lr": 1e-3,
+    "trainer.max_epochs": 7,
+    "trainer.patience": None,
+    "data.batch_size": 32,
+    "data.limit": None,
+}
+EXPECTED = {
+    ("quickstart", "bbc_lead_paragraph"): QUICKSTART | {"data.max_len": 256},
+    ("quickstart", "bbc_article"): QUICKSTART | {"data.max_len": 128},
+    ("quickstart", "bbc_lead_story"): QUICKSTART
+    | {
+        "data.max_len": 256,
+        "data.corpus.passages": 5,
+        "data.corpus.words": 40,
+        "data.corpus.sizes": [2500, 300, 600],
+    },
+    ("table1", "agnews"): SHORT,
+    ("table1", "imdb"): SHORT,
+    ("table1", "arxiv"): ARXIV,
+    ("table2", "arxiv"): ARXIV,
+    ("table3", "arxiv"): ARXIV,
+}
+
+
+def grid(experiment):
+    """The overrides of each job, as Hydra's own sweeper expands them."""
+    params = composed(f"experiment={experiment}", hydra_too=True).hydra.sweeper.params
+    asked = [f"{key}={value}" for key, value in params.items()]
+    overrides = OverridesParser.create().parse_overrides(asked)
+    return BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
+
+
+def values(job):
+    return dict(override.split("=") for override in job)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("experiments") / "corpus", n_classes=4)
+
+
+def test_every_experiment_file_is_tested_here():
+    assert {path.stem for path in (CONF_DIR / "experiment").iterdir()} == set(CELLS)
+    assert {(e, values(job)["data"]) for e in CELLS for job in grid(e)} == set(DATA)
+
+
+@pytest.mark.parametrize("experiment", CELLS)
+def test_a_grid_has_its_size_and_names_no_cell_twice(experiment):
+    jobs = grid(experiment)
+    assert len(jobs) == CELLS[experiment]
+    assert len({tuple(job) for job in jobs}) == CELLS[experiment]
+
+
+@pytest.mark.parametrize("experiment", CELLS)
+def test_every_seed_has_every_fusion(experiment):
+    cells = [values(job) for job in grid(experiment)]
+    seeds = {int(cell["seed"]) for cell in cells}
+    assert seeds == set(range(3 if experiment in ("quickstart", "table2") else 5))
+
+
+def test_grids_hold_the_papers_operators_and_encodings():
+    cells = {e: [values(job) for job in grid(e)] for e in CELLS}
+    fusions = {e: {cell["fusion"] for cell in cells[e]} for e in CELLS}
+    assert fusions == {
+        "quickstart": {"add", "concat", "gate_scalar"},
+        "table1": {"add", "concat", "gate_scalar"},
+        "table2": {"add", "gate_cnn", "gate_scalar"},
+        "table3": {"add", "concat", "gate_scalar", "gate_mlp"},
+    }
+    encodings = {e: {cell["encoding"] for cell in cells[e]} for e in CELLS}
+    assert encodings == {
+        "quickstart": {"sinusoidal"},
+        "table1": {"sinusoidal"},
+        "table2": {"sinusoidal"},
+        "table3": {"sinusoidal", "learned", "rope_features", "relative_table"},
+    }
+
+
+@pytest.mark.parametrize("experiment", CELLS)
+def test_every_cell_passes_the_checks_and_is_of_its_sweep(experiment):
+    for job in grid(experiment):
+        if "seed=0" in job:
+            cfg = checked(composed(f"experiment={experiment}", *job))
+            asked = values(job)
+            assert cfg.sweep_id == experiment
+            assert (cfg.data.name, cfg.encoding.name) == (asked["data"], asked["encoding"])
+            assert cfg.fusion["name"] == asked["fusion"]
+
+
+@pytest.mark.parametrize(("experiment", "data"), DATA)
+def test_settings_are_the_papers(experiment, data):
+    cfg = checked(composed(f"experiment={experiment}", f"data={data}"))
+    expected = EXPECTED[experiment, data]
+    settings = records.settings(cfg)
+    assert {key: settings[key] for key in expected} == expected
+
+
+def test_the_tables_corpora_are_the_papers():
+    ids = {
+        name: composed("experiment=table1", f"data={name}").data.corpus.id
+        for name in ("agnews", "imdb", "arxiv")
+    }
+    assert ids == {
+        "agnews": "fancyzhx/ag_news",
+        "imdb": "stanfordnlp/imdb",
+        "arxiv": "mteb/ArxivClassification",
+    }
+
+
+@pytest.mark.parametrize(("experiment", "data"), DATA)
+def test_one_batch_of_each_experiment_trains_on_a_stand_in_corpus(
+    experiment, data, corpus, tmp_path
+):
+    job = next(job for job in grid(experiment) if f"data={data}" in job)
+    trial = [
+        f"data.path={corpus}",
+        f"cache_dir={tmp_path / 'cache'}",
+        "data.batch_size=2",
+        "trainer.max_epochs=1",
+        "trainer.limit_batches=1",
+        "trainer.accelerator=cpu",
+        "trainer.threads=1",
+        "logger=none",
+    ]
+    record = train(checked(composed(f"experiment={experiment}", *job, *trial)), tmp_path / "run")
+    assert record["sweep_id"] == experiment
+    assert record["data"] == data
+    assert record["epochs"] == 1
+    assert 0 <= record["test"]["accuracy"] <= 1

@@ -1,0 +1,198 @@
+"""Each operator against its equation worked out by hand, and what must hold for all of them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from posfuse.fusion import GateCNN, GateMLP
+from variants import OPERATORS, make_fusion, make_table, random_tensor
+
+every_operator = pytest.mark.parametrize("name", OPERATORS)
+
+
+def with_values(operator, seed=0):
+    """The operator in float64 with every parameter drawn from N(0, 1): no gate near 0.5."""
+    operator = operator.double()
+    for i, parameter in enumerate(operator.parameters()):
+        parameter.data = random_tensor(*parameter.shape, seed=1000 + 10 * seed + i)
+    return operator
+
+
+def fuse(name, tokens, table, positions=None):
+    return with_values(make_fusion(name, tokens.shape[-1]))(tokens, table, positions)
+
+
+# The equations in plain Python: E and P are lists of rows, w maps a parameter's name to lists,
+# i is the position and f the feature.
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def gelu(x):
+    return x * (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+def joined(w, f, E_i, P_i):
+    """Row f of W times [E_i; P_i]."""
+    return dot(w["weight_token"][f] + w["weight_position"][f], E_i + P_i)
+
+
+def mlp(w, f, E_i, P_i):
+    first = {k.removeprefix("mlp."): v for k, v in w.items()}
+    hidden = [gelu(joined(first, h, E_i, P_i) + b) for h, b in enumerate(first["bias"])]
+    return dot(first["weight_out"][f], hidden) + first["bias_out"][f]
+
+
+def mix(g, E_if, P_if):
+    """Eq. 4 and 6."""
+    return g * E_if + (1 - g) * P_if
+
+
+def gate_cnn_gate(weight, P, i):
+    """Eq. 5, summed over the channels; rows beyond the ends are zero."""
+    K = (len(weight[0][0]) - 1) // 2
+    logit = 0.0
+    for k in range(-K, K + 1):
+        if 0 <= i + k < len(P):
+            for c in range(len(P[0])):
+                logit += weight[0][c][k + K] * P[i + k][c]
+    return sigmoid(logit)
+
+
+BY_HAND = {
+    "none": lambda w, E, P, i, f: E[i][f],
+    "add": lambda w, E, P, i, f: E[i][f] + P[i][f],
+    "add_scaled": lambda w, E, P, i, f: E[i][f] + w["alpha"] * P[i][f],
+    "concat": lambda w, E, P, i, f: joined(w, f, E[i], P[i]),
+    "gate_constant": lambda w, E, P, i, f: mix(sigmoid(w["bias"][0]), E[i][f], P[i][f]),
+    "gate_scalar": lambda w, E, P, i, f: mix(
+        sigmoid(joined(w, 0, E[i], P[i]) + w["bias"][0]), E[i][f], P[i][f]
+    ),
+    "gate_feature": lambda w, E, P, i, f: mix(
+        sigmoid(joined(w, f, E[i], P[i]) + w["bias"][f]), E[i][f], P[i][f]
+    ),
+    "gate_cnn": lambda w, E, P, i, f: mix(gate_cnn_gate(w["weight"], P, i), E[i][f], P[i][f]),
+    "gate_mlp": lambda w, E, P, i, f: mix(sigmoid(mlp(w, f, E[i], P[i])), E[i][f], P[i][f]),
+    "mlp": lambda w, E, P, i, f: mlp(w, f, E[i], P[i]),
+}
+
+
+def check_by_hand(name, operator, n_tokens, n_rows):
+    tokens, table = random_tensor(n_tokens, 3, seed=1), random_tensor(n_rows, 3, seed=2)
+    w = {key: parameter.tolist() for key, parameter in operator.named_parameters()}
+    E, P = tokens.tolist(), table.tolist()
+    expected = [[BY_HAND[name](w, E, P, i, f) for f in range(3)] for i in range(n_tokens)]
+    torch.testing.assert_close(
+        operator(tokens, table), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12
+    )
+
+
+@every_operator
+def test_file_is_named_as_the_operator_it_configures(name):
+    assert OPERATORS[name].name == name
+
+
+@every_operator
+def test_operator_follows_its_equation(name):
+    if name not in BY_HAND:
+        pytest.skip(f"{name} has no equation in BY_HAND")
+    check_by_hand(name, with_values(make_fusion(name, 3)), n_tokens=4, n_rows=6)
+
+
+@pytest.mark.parametrize("half_width", [0, 1, 2])
+@pytest.mark.parametrize("n_rows", [1, 2, 7])
+def test_gate_cnn_pads_the_ends_of_the_table_with_zero(half_width, n_rows):
+    operator = with_values(GateCNN(3, half_width))
+    check_by_hand("gate_cnn", operator, n_tokens=n_rows, n_rows=n_rows)
+
+
+@pytest.mark.parametrize("hidden", [1, 5])
+def test_gate_mlp_takes_any_hidden_width(hidden):
+    check_by_hand("gate_mlp", with_values(GateMLP(3, hidden)), n_tokens=4, n_rows=4)
+
+
+def test_concat_is_a_linear_layer_on_the_concatenation():
+    operator = with_values(make_fusion("concat", 4))
+    tokens, table = random_tensor(2, 5, 4, seed=1), random_tensor(5, 4, seed=2)
+    linear = nn.Linear(8, 4, bias=False, dtype=torch.float64)
+    linear.weight.data = torch.cat((operator.weight_token, operator.weight_position), dim=1).data
+    expected = linear(torch.cat((tokens, table.expand(2, 5, 4)), dim=-1))
+    torch.testing.assert_close(operator(tokens, table), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "learned", "none"])
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name.startswith("gate")])
+@pytest.mark.parametrize("d_model", [8, 64, 256])
+def test_gates_start_at_one_half(name, encoding, d_model):
+    torch.manual_seed(d_model)
+    table = make_table(encoding, d_model, 50)().double()
+    tokens = math.sqrt(d_model) * random_tensor(20, 50, d_model)
+    fused = make_fusion(name, d_model).double()(tokens, table)
+    apart = (tokens - table).abs() > 0.1  # where E is P, H says nothing about the gate
+    gate = ((fused - table) / (tokens - table))[apart]
+    assert (gate - 0.5).abs().max() < 0.01
+
+
+@every_operator
+@settings(max_examples=15, deadline=None)
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5), seed=st.integers(0, 99))
+def test_packed_in_any_order_equals_padded(name, lengths, seed):
+    tokens = random_tensor(len(lengths), max(lengths), 4, seed=seed)
+    table = random_tensor(11, 4, seed=seed + 100)
+    valid = [(b, i) for b, length in enumerate(lengths) for i in range(length)]
+    order = torch.randperm(len(valid), generator=torch.Generator().manual_seed(seed))
+    documents, positions = torch.tensor(valid)[order].T
+    packed = fuse(name, tokens[documents, positions], table, positions)
+    padded = fuse(name, tokens, table)
+    torch.testing.assert_close(packed, padded[documents, positions], rtol=0, atol=1e-12)
+
+
+@every_operator
+@pytest.mark.parametrize("shape", [(1, 7, 4), (3, 7, 4), (7, 3, 4), (1, 1, 4), (7, 4)])
+def test_fused_has_the_shape_of_the_tokens(name, shape):
+    assert fuse(name, random_tensor(*shape), random_tensor(9, 4, seed=1)).shape == shape
+
+
+@every_operator
+def test_a_document_does_not_depend_on_its_padding(name):
+    table, tokens = random_tensor(12, 4, seed=1), random_tensor(2, 12, 4, seed=2)
+    short, long = fuse(name, tokens[:, :5], table), fuse(name, tokens, table)
+    torch.testing.assert_close(short, long[:, :5], rtol=0, atol=1e-12)
+
+
+@every_operator
+def test_tokens_of_one_position_are_fused_alike_in_every_document(name):
+    tokens = random_tensor(1, 6, 4).expand(3, 6, 4)
+    fused = fuse(name, tokens, random_tensor(6, 4, seed=1))
+    torch.testing.assert_close(fused[0].expand(3, 6, 4), fused, rtol=0, atol=1e-12)
+
+
+@every_operator
+def test_gradients_reach_every_weight_from_the_start(name):
+    torch.manual_seed(0)
+    operator = make_fusion(name, 6).double()
+    fused = operator(random_tensor(3, 9, 6, seed=1), random_tensor(9, 6, seed=2))
+    (fused * random_tensor(3, 9, 6, seed=3)).sum().backward() if fused.requires_grad else None
+    for key, parameter in operator.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+        assert (parameter.grad != 0).all(), key
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("gate_cnn", {"half_width": -1}), ("mlp", {"hidden": 0}), ("gate_mlp", {"hidden": 0})],
+)
+def test_impossible_options_are_refused(name, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        make_fusion(name, 4, **options)(torch.zeros(1, 4), torch.zeros(1, 4))

@@ -1,0 +1,66 @@
+"""Words to ids."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posfuse.data.vocabulary import PAD, UNKNOWN, build_vocabulary, encode
+
+
+def ids_of(texts: list[str], **options) -> list[list[int]]:
+    tokenizer = build_vocabulary(texts, **{"max_size": 100, "min_count": 1, **options})
+    ids, offsets = encode(tokenizer, texts)
+    return [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)]
+
+
+def test_words_are_lower_cased_and_split_on_white_space() -> None:
+    assert ids_of(["The cat, the CAT\tcat,\n\nThe  cat,"]) == [[3, 2, 3, 4, 2, 3, 2]]
+
+
+def test_order_is_by_count_then_by_alphabet() -> None:
+    vocabulary = build_vocabulary(["c a b b", "d c"], 100, 1).get_vocab()
+    assert vocabulary == {"<pad>": 0, "<unk>": 1, "b": 2, "c": 3, "a": 4, "d": 5}
+
+
+def test_rare_words_are_unknown() -> None:
+    assert ids_of(["a a b", "a b c"], min_count=2) == [[2, 2, 3], [2, 3, UNKNOWN]]
+
+
+def test_max_size_counts_pad_and_unk() -> None:
+    assert build_vocabulary(["a a a b b c"], 4, 1).get_vocab_size() == 4
+    assert ids_of(["a a a b b c"], max_size=4) == [[2, 2, 2, 3, 3, UNKNOWN]]
+
+
+@pytest.mark.parametrize("word", ["<pad>", "<PAD>", "<unk>", "foo<pad>bar", "<pad><pad>"])
+def test_a_text_cannot_spell_padding(word: str) -> None:
+    ids = ids_of([f"one {word} two"])[0]
+    assert len(ids) == 3
+    assert PAD not in ids
+
+
+def test_a_document_without_words_is_one_unknown() -> None:
+    assert ids_of(["", "a", " "]) == [[UNKNOWN], [2], [UNKNOWN]]
+
+
+def test_large_vocabularies_take_wider_ids() -> None:
+    words = " ".join(f"w{i}" for i in range(70_000))
+    ids, _ = encode(build_vocabulary([words], 100_000, 1), [words])
+    assert ids.dtype == np.uint32
+    assert len(set(ids.tolist())) == 70_000
+
+
+words = st.text(alphabet="abC", min_size=1, max_size=2)
+
+
+@given(st.lists(st.lists(words, min_size=1, max_size=8).map(" ".join), min_size=1, max_size=6),
+       st.integers(1, 3), st.integers(3, 8))  # fmt: skip
+def test_agrees_with_a_dictionary(texts: list[str], min_count: int, max_size: int) -> None:
+    counts = Counter(" ".join(texts).lower().split())
+    kept = sorted((w for w in counts if counts[w] >= min_count), key=lambda w: (-counts[w], w))
+    known = {w: i for i, w in enumerate(kept[: max_size - 2], 2)}
+    expected = [[known.get(w, UNKNOWN) for w in t.lower().split()] for t in texts]
+    assert ids_of(texts, min_count=min_count, max_size=max_size) == expected

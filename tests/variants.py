@@ -1,0 +1,52 @@
+"""The variants that conf/ offers, built small; a new YAML file is found by itself."""
+
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from posfuse.config import CONF_DIR
+from posfuse.encoder import Encoder
+from posfuse.encoding import Table
+from posfuse.fusion import Fusion
+from posfuse.model import PositionClassifier, initialize
+
+
+def read_group(group: str) -> dict[str, Any]:
+    """File stem -> content of each conf/<group>/*.yaml."""
+    return {path.stem: OmegaConf.load(path) for path in sorted((CONF_DIR / group).glob("*.yaml"))}
+
+
+OPERATORS, ENCODINGS = read_group("fusion"), read_group("encoding")
+
+
+def make_fusion(name: str, d_model: int, **options: Any) -> Fusion:
+    arguments = {k: v for k, v in OPERATORS[name].items() if k != "name"}
+    return instantiate({**arguments, **options}, d_model=d_model)
+
+
+def make_table(name: str, d_model: int, max_len: int) -> Table:
+    return instantiate(ENCODINGS[name].table, d_model=d_model, max_len=max_len)
+
+
+def make_network(
+    fusion: str = "add", encoding: str = "sinusoidal", seed: int = 0, **options: Any
+) -> PositionClassifier:
+    """A network of d=8, H=2, two blocks, V=20, C=3, for documents of at most 12 tokens."""
+    network = PositionClassifier(
+        make_fusion(fusion, 8),
+        make_table(encoding, 8, 12),
+        Encoder(8, n_heads=2, n_layers=2, d_ff=16),
+        vocabulary_size=20,
+        n_classes=3,
+        **options,
+    )
+    initialize(network, seed)
+    return network
+
+
+def random_tensor(*shape: int, seed: int = 0) -> torch.Tensor:
+    """N(0, 1) in float64, of its own generator."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
