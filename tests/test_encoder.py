@@ -19,7 +19,7 @@ PAIRS = {  # ours: torch's
 
 @pytest.fixture
 def plain_path():
-    """nn.TransformerEncoder without its fused inference kernel, whose sums are rounded otherwise."""
+    """nn.TransformerEncoder without its fused inference kernel, which rounds otherwise."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     yield
@@ -95,3 +95,43 @@ def test_dropout_acts_in_training_only() -> None:
 def test_attention_dropout_follows_dropout_unless_set() -> None:
     assert Encoder(D, H, 1, FF, dropout=0.3).blocks[0].attention.dropout == 0.3
     assert Encoder(D, H, 1, FF, dropout=0.3, attention_dropout=0).blocks[0].attention.dropout == 0
+
+
+def test_a_document_of_one_token_is_pooled_to_that_token() -> None:
+    encoder, _ = twins("relu", True)
+    x = torch.randn(2, 6, D, generator=torch.Generator().manual_seed(4))
+    lengths = torch.tensor([6, 1])
+    pooled = mean_pool(encoder(x, lengths), lengths)
+    assert torch.equal(pooled[1], encoder(x, lengths)[1, 0])
+
+
+@pytest.mark.parametrize("shape", [(1, 7, D), (3, 7, D), (7, 3, D), (1, 1, D)])
+def test_documents_keep_their_shape(shape: tuple[int, ...]) -> None:
+    encoder, _ = twins("gelu", True)
+    lengths = torch.full(shape[:1], shape[1])
+    lengths[0] = 1
+    encoded = encoder(torch.randn(shape), lengths)
+    assert encoded.shape == shape
+    assert mean_pool(encoded, lengths).shape == (shape[0], D)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_drops_its_share_and_scales_the_rest(rate: float) -> None:
+    encoder = Encoder(64, H, 1, 128, dropout=rate)
+    seen = []
+    encoder.blocks[0].dropout.register_forward_hook(lambda m, args, out: seen.append((args, out)))
+    torch.manual_seed(0)
+    encoder(torch.randn(8, 50, 64), torch.full((8,), 50))
+    assert len(seen) == 3  # behind attention, inside the feed-forward part and behind it
+    for (given,), out in seen:
+        dropped = out == 0
+        assert dropped.float().mean().item() == pytest.approx(rate, abs=0.01)
+        torch.testing.assert_close(out[~dropped], given[~dropped] / (1 - rate))
+
+
+def test_attention_dropout_drops_weights_in_training_only() -> None:
+    encoder = Encoder(D, H, 1, FF, dropout=0.0, attention_dropout=0.5)
+    x, lengths = torch.randn(2, 5, D), torch.tensor([5, 5])
+    assert not torch.equal(encoder(x, lengths), encoder(x, lengths))
+    encoder.eval()
+    assert torch.equal(encoder(x, lengths), encoder(x, lengths))

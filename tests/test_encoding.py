@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from scipy.stats import ks_2samp, kstest
+
 from variants import ENCODINGS, make_network, make_table
 
 every_encoding = pytest.mark.parametrize("name", ENCODINGS)

@@ -53,33 +53,24 @@ ARXIV = SHORT | {
     "data.max_len": 4096,
     "data.drop_empty": True,
 }
+# The quickstart is sized by time; these stay the paper's, and the folder's own sizes are free.
 QUICKSTART = {
-    "model.d_model": 64,
-    "model.n_heads": 4,
-    "model.n_layers": 1,
-    "model.d_ff": 128,
     "model.activation": "gelu",
     "model.norm_first": False,
     "model.dropout": 0.1,
-    "model.attention_dropout": 0.0,
     "model.token_scale": "sqrt_d",
     "optim.name": "adamw",
-    "optim.lr": 1e-3,
-    "trainer.max_epochs": 7,
+    "optim.weight_decay": 0.0,
+    "trainer.clip_norm": 1.0,
     "trainer.patience": None,
-    "data.batch_size": 32,
+    "trainer.accelerator": "cpu",
+    "trainer.threads": 1,
     "data.limit": None,
 }
 EXPECTED = {
-    ("quickstart", "bbc_lead_paragraph"): QUICKSTART | {"data.max_len": 256},
-    ("quickstart", "bbc_article"): QUICKSTART | {"data.max_len": 128},
-    ("quickstart", "bbc_lead_story"): QUICKSTART
-    | {
-        "data.max_len": 256,
-        "data.corpus.passages": 5,
-        "data.corpus.words": 40,
-        "data.corpus.sizes": [2500, 300, 600],
-    },
+    ("quickstart", "bbc_lead_paragraph"): QUICKSTART,
+    ("quickstart", "bbc_article"): QUICKSTART,
+    ("quickstart", "bbc_lead_story"): QUICKSTART,
     ("table1", "agnews"): SHORT,
     ("table1", "imdb"): SHORT,
     ("table1", "arxiv"): ARXIV,

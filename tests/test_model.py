@@ -105,7 +105,9 @@ def test_dropout_draws_the_same_masks_for_every_operator(step: int, monkeypatch)
             if isinstance(module, torch.nn.Dropout):
                 # On ones, what dropout gives is its mask.
                 module.register_forward_pre_hook(lambda m, args: (torch.ones_like(args[0]),))
-                module.register_forward_hook(lambda m, args, out: seen.append(out.detach().clone()))
+                module.register_forward_hook(
+                    lambda m, args, out, to=seen: to.append(out.detach().clone())
+                )
         torch.manual_seed(len(masks))
         classifier.training_step(batch([7, 4]), 0)
         masks[fusion] = seen
@@ -129,3 +131,57 @@ def test_seed_from_tells_names_and_seeds_apart() -> None:
     seeds = {seed_from(s, n) for s in range(50) for n in ("a", "b", "a/b")}
     assert len(seeds) == 150
     assert all(0 <= s < 2**63 for s in seeds)
+
+
+@pytest.mark.parametrize("encoding", ["learned", "relative_table"])
+def test_a_trained_table_starts_equal_for_every_operator(encoding: str) -> None:
+    tables = [n.table() for n in (model(f, encoding) for f in FUSIONS) if n.fusion.uses_table]
+    assert len(tables) > 1
+    assert all(torch.equal(table, tables[0]) for table in tables)
+
+
+@pytest.mark.parametrize("encoding", ["learned", "sinusoidal"])
+def test_another_seed_draws_every_weight_anew(encoding: str) -> None:
+    one, other = (dict(model("gate_mlp", encoding, s).named_parameters()) for s in (0, 1))
+    for name in one:
+        constant = one[name].unique().numel() == 1  # zeros and ones are no draws
+        assert constant or not torch.equal(one[name], other[name]), name
+
+
+def test_building_a_network_leaves_the_global_generator_alone() -> None:
+    network = model("gate_mlp", "learned")
+    before = torch.get_rng_state()
+    initialize(network, 0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_masks_differ_between_steps_and_seeds_and_repeat(monkeypatch) -> None:
+    def loss(seed: int, step: int) -> float:
+        monkeypatch.setattr(Classifier, "global_step", step)
+        classifier = Classifier(model("add"), OptimConfig(), C, seed).train()
+        classifier.log = lambda *args, **kwargs: None
+        return classifier.training_step(batch([7, 4]), 0).item()
+
+    losses = [loss(0, 0), loss(0, 1), loss(1, 0)]
+    assert len(set(losses)) == 3
+    assert losses == [loss(0, 0), loss(0, 1), loss(1, 0)]
+
+
+@pytest.mark.parametrize("scale", ["sqrt_d", "learned", 0.125])
+@pytest.mark.parametrize("lengths", [[5], [1], [12, 3, 1], [3, 2, 3, 1, 2]])
+def test_logits_have_a_row_a_document(scale, lengths: list[int]) -> None:
+    given = batch(lengths)
+    logits = model("gate_cnn", token_scale=scale)(given.ids, given.lengths)
+    assert logits.shape == (len(lengths), C)
+
+
+def test_token_scale_reaches_the_fusion() -> None:
+    networks = {s: model("none", token_scale=s) for s in ("sqrt_d", "learned", 0.25)}
+    given, seen = batch([5, 3]), {}
+    for scale, network in networks.items():
+        network.fusion.register_forward_pre_hook(lambda m, a, s=scale: seen.update({s: a[0]}))
+        network(given.ids, given.lengths)
+    embedded = networks["sqrt_d"].embedding(given.ids)
+    torch.testing.assert_close(seen["sqrt_d"], embedded * D**0.5)
+    torch.testing.assert_close(seen["learned"], embedded * D**0.5)
+    torch.testing.assert_close(seen[0.25], embedded / 4)

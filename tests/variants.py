@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
@@ -21,13 +21,17 @@ def read_group(group: str) -> dict[str, Any]:
 OPERATORS, ENCODINGS = read_group("fusion"), read_group("encoding")
 
 
+def build(node: Any, **arguments: Any) -> Any:
+    options = {k: v for k, v in node.items() if k not in ("name", "_target_")}
+    return get_class(node["_target_"])(**{**options, **arguments})
+
+
 def make_fusion(name: str, d_model: int, **options: Any) -> Fusion:
-    arguments = {k: v for k, v in OPERATORS[name].items() if k != "name"}
-    return instantiate({**arguments, **options}, d_model=d_model)
+    return build(OPERATORS[name], d_model=d_model, **options)
 
 
 def make_table(name: str, d_model: int, max_len: int) -> Table:
-    return instantiate(ENCODINGS[name].table, d_model=d_model, max_len=max_len)
+    return build(ENCODINGS[name].table, d_model=d_model, max_len=max_len)
 
 
 def make_network(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import Logger
 
@@ -13,6 +14,7 @@ from posfuse.classifier import Classifier
 from posfuse.config import Config, build_parts
 from posfuse.data.module import TextDataModule
 from posfuse.encoder import Encoder
+from posfuse.errors import InputError
 from posfuse.model import PositionClassifier, initialize
 from posfuse.progress import progress_callbacks
 
@@ -89,21 +91,24 @@ def build_trainer(cfg: Config, folder: Path, logger: Logger | None) -> L.Trainer
             ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
         )
     precision: Any = t.precision
-    return L.Trainer(
-        accelerator=t.accelerator,
-        devices=1,
-        precision=precision,
-        max_epochs=t.max_epochs,
-        gradient_clip_val=t.clip_norm,
-        limit_train_batches=t.limit_batches,
-        limit_val_batches=t.limit_batches,
-        limit_test_batches=t.limit_batches,
-        logger=logger or False,
-        callbacks=callbacks,
-        default_root_dir=folder,
-        deterministic="warn",
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        enable_model_summary=False,
-        enable_progress_bar=any(isinstance(c, RichProgressBar) for c in callbacks),
-    )
+    try:
+        return L.Trainer(
+            accelerator=t.accelerator,
+            devices=1,
+            precision=precision,
+            max_epochs=t.max_epochs,
+            gradient_clip_val=t.clip_norm,
+            limit_train_batches=t.limit_batches,
+            limit_val_batches=t.limit_batches,
+            limit_test_batches=t.limit_batches,
+            logger=logger or False,
+            callbacks=callbacks,
+            default_root_dir=folder,
+            deterministic="warn",
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            enable_model_summary=False,
+            enable_progress_bar=any(isinstance(c, RichProgressBar) for c in callbacks),
+        )
+    except MisconfigurationException as error:
+        raise InputError(f"trainer.accelerator: {error} Use trainer.accelerator=cpu") from error

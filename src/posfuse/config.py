@@ -7,6 +7,7 @@ a value of the wrong type fails at once; `checked` adds what types cannot say.
 import dataclasses
 import hashlib
 import inspect
+import pkgutil
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -145,8 +145,8 @@ def build_parts(cfg: Config) -> tuple[Any, Any]:
     table = {k: v for k, v in cfg.encoding.table.items() if k != "_target_"}
     try:
         return (
-            get_class(cfg.fusion["_target_"])(d_model=cfg.model.d_model, **fusion),
-            get_class(cfg.encoding.table["_target_"])(
+            pkgutil.resolve_name(cfg.fusion["_target_"])(d_model=cfg.model.d_model, **fusion),
+            pkgutil.resolve_name(cfg.encoding.table["_target_"])(
                 d_model=cfg.model.d_model, max_len=cfg.data.max_len, **table
             ),
         )
@@ -240,10 +240,12 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
     try:
-        function = get_object(target)
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{key}._target_: cannot import {target!r}: {reason}") from error
+        function = pkgutil.resolve_name(target)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"{key}._target_: cannot import {target!r} ({error}); give the path of a class or "
+            "function that Python can import"
+        ) from error
     parameters = inspect.signature(function).parameters
     arguments = {name: p for name, p in parameters.items() if name not in given}
     names = [name for name in node if name != "_target_"]
@@ -263,20 +265,21 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
 
 def one_line(error: BaseException) -> str:
     """Hydra's and OmegaConf's messages of several lines as one, the key in front."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = " ".join(
-        line for line in lines if not re.match(r"(full_key|reference_type|object_type)", line)
-    )
-    text = re.sub(r"\s*Config search path:.*", "", text)
-    text = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", text)
-    text = re.sub(r" ?To append to your config use \S+", "", text)
-    if unknown := re.search(r"Key '([^']+)' (?:not in|is not in) '?(\w+)'?", text):
-        key = re.search(r"full_key: (\S+)", str(error))
-        allowed = _fields_of(unknown[2])
-        cure = f"; use one of {', '.join(allowed)}" if allowed else ""
-        return f"{key[1] if key else unknown[1]}: unknown key{cure}"
-    key = re.search(r"full_key: (\S+)", str(error))
-    return f"{key[1]}: {text}" if key and key[1] not in text else text
+    text = str(error)
+    if isinstance(error.__cause__, OmegaConfBaseException):  # it names the key, its error does not
+        text = str(error.__cause__)
+    key = re.search(r"full_key: (\S+)", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if key:
+        lines = [line for line in lines if not re.match(r"(full_key|\w+_type|hydra)\b", line)]
+    message = " ".join(lines)
+    message = re.sub(r"\s*Config search path:.*", "", message)
+    message = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", message)
+    if key and (unknown := re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)):
+        fields = _fields_of(unknown[1])
+        known = f"use one of {', '.join(fields)}" if fields else "posfuse-train --cfg job shows all"
+        return f"{key[1]}: unknown key; {known}"
+    return f"{key[1]}: {message}" if key and key[1] not in message else message
 
 
 def _fields_of(class_name: str) -> list[str]:

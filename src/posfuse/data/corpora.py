@@ -4,13 +4,14 @@ A corpus function returns a `Corpus`; its arguments stand in one file of conf/da
 """
 
 import hashlib
+import logging
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from hydra.utils import instantiate
 from sklearn.model_selection import train_test_split
 
 from posfuse.config import DataConfig
@@ -41,7 +42,9 @@ def load(cfg: DataConfig) -> Corpus:
     """The configured corpus: the local folder where one is named, else the corpus function."""
     if cfg.path is not None:
         return folder(cfg.path)
-    corpus: Corpus = instantiate(cfg.corpus)
+    assert cfg.corpus is not None  # config.checked sees to it
+    arguments = {key: value for key, value in cfg.corpus.items() if key != "_target_"}
+    corpus: Corpus = pkgutil.resolve_name(cfg.corpus["_target_"])(**arguments)
     return corpus
 
 
@@ -94,6 +97,8 @@ def hub(id: str, revision: str = "main") -> Corpus:
     import datasets
 
     datasets.disable_progress_bars()
+    # Or each of the hub's retries writes two lines.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         loaded = datasets.load_dataset(id, revision=None if Path(id).is_dir() else revision)
     except Exception as error:  # network, cache and repository errors have no common ancestor
@@ -162,7 +167,7 @@ def _checked(frame: pd.DataFrame, drop_empty: bool) -> pd.DataFrame:
     frame = frame[["text", "label"]]
     no_label = frame["label"].isna().to_numpy(bool)
     if no_label.any():
-        row = no_label.argmax()
+        row = int(no_label.argmax())
         raise InputError(f"{source}: no label in row {row}; label it or remove the row")
     texts = frame["text"].tolist()
     missing = frame["text"].isna().to_numpy(bool)
@@ -197,7 +202,7 @@ def _map_labels(frames: Frames, given: list[str] | None) -> list[str]:
     for split, frame in frames.items():
         strange = ~frame["label"].isin(values).to_numpy(bool)
         if strange.any():
-            row = strange.argmax()
+            row = int(strange.argmax())
             raise InputError(
                 f"{frame.attrs['source']}: class {frame['label'].tolist()[row]!r} in row {row} is "
                 f"not in the training split; add it there or remove it from {split}"

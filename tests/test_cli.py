@@ -1,0 +1,265 @@
+"""The commands as a user meets them: sweeps, failures and how to mend them, errors of one line."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from small_runs import small_overrides, write_corpus
+
+from posfuse import records
+
+Result = namedtuple("Result", "code out err")
+
+# A process with everything imported, which forks one process for each command: a command costs
+# its own work and not seconds of imports.
+SERVER = """
+import json, os, sys
+import torch, lightning, posfuse.build, posfuse.train, posfuse.analysis.report
+commands = {"posfuse-train": posfuse.train.main, "posfuse-report": posfuse.analysis.report.main}
+while line := sys.stdin.readline():
+    argv, folder = json.loads(line)
+    process = os.fork()
+    if process == 0:
+        os.chdir(folder)
+        for number, name in ((0, os.devnull), (1, "out"), (2, "err")):
+            flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            os.dup2(os.open(name if number == 0 else f"{folder}.{name}", flags), number)
+        sys.argv = argv
+        commands[argv[0]]()
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    environment = {k: v for k, v in os.environ.items() if k != "HYDRA_FULL_ERROR"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    yield process
+    process.stdin.close()
+    process.wait(timeout=10)
+
+
+@pytest.fixture
+def run(server, tmp_path):
+    """Run a command in a folder of this test; gives its exit status and what it printed."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+
+    def call(*argv):
+        server.stdin.write(json.dumps([list(map(str, argv)), str(folder)]) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return Result(code, *(Path(f"{folder}.{end}").read_text() for end in ("out", "err")))
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("cli") / "corpus")
+
+
+@pytest.fixture
+def small(corpus):
+    """The overrides of a run of one epoch."""
+    overrides = [o for o in small_overrides(corpus) if not o.startswith("trainer.max_epochs")]
+    return [*overrides, "trainer.max_epochs=1"]
+
+
+def assert_one_line(result, *parts):
+    """The command failed, and said so in one line that holds the parts."""
+    assert result.code != 0
+    assert result.err.count("\n") == 1, result.err
+    assert result.err.startswith("error: ")
+    assert "Traceback" not in result.out + result.err
+    for part in parts:
+        assert part in result.err
+
+
+def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_path):
+    """With the two commands as installed, each in a process of its own."""
+    train = [sys.executable, "-m", "posfuse.train", "-m", *small, "sweep_id=first"]
+    train += ["fusion=add,concat", "seed=0,1"]
+    report = [sys.executable, "-m", "posfuse.analysis.report", "multirun/first"]
+
+    def call(command):
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    first = call(train)
+    assert first.returncode == 0, first.stderr
+    results = sorted((tmp_path / "multirun" / "first").rglob("result.json"))
+    assert [str(path.parent.relative_to(tmp_path)) for path in results] == [
+        f"multirun/first/tiny/sinusoidal/{fusion}/seed={seed}"
+        for fusion in ("add", "concat")
+        for seed in (0, 1)
+    ]
+    assert first.stdout.count("test accuracy") == 4
+    assert "done already" not in first.stdout
+
+    written = [path.stat().st_mtime_ns for path in results]
+    second = call(train)
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.count("done already") == 4
+    assert "epoch 1/1" not in second.stdout
+    assert written == [path.stat().st_mtime_ns for path in results]
+
+    shown = call(report)
+    assert shown.returncode == 0, shown.stderr
+    accuracy = [100 * json.loads(path.read_text())["test"]["accuracy"] for path in results]
+    table = [line for line in shown.stdout.splitlines() if "│" in line]
+    add = next(line for line in table if " add " in line)
+    concat = next(line for line in table if " concat " in line)
+    assert f"{(accuracy[0] + accuracy[1]) / 2:.2f} ± " in add
+    assert f"{(accuracy[2] + accuracy[3]) / 2:.2f} ± " in concat
+    by_seed = (accuracy[2] - accuracy[0], accuracy[3] - accuracy[1])
+    assert "0: {:+.2f}  1: {:+.2f}".format(*by_seed) in concat
+    assert "missing: 0 of 4 runs" in shown.stdout
+
+
+def test_a_sweep_finishes_around_a_failed_run_and_says_how_to_run_it_again(
+    run, small, corpus, tmp_path
+):
+    bad = write_corpus(tmp_path / "bad folder")
+    (bad / "train.parquet").write_bytes(b"not a table")
+    common = [o for o in small if not o.startswith("data.path")]
+    both = f"data.path={corpus},'{bad}'"
+    result = run("posfuse-train", "-m", *common, both, "seed=0,1")
+    root = tmp_path / "work" / "multirun" / "default"
+    assert result.code != 0
+    assert len(list(root.rglob("result.json"))) == 2
+    assert result.err.startswith("error: 2 run(s) failed; the others are done.")
+    assert "Traceback" not in result.out + result.err
+    commands = [line.strip() for line in result.err.splitlines() if "posfuse-train" in line]
+    assert len(commands) == 2
+    assert result.err.count(f"{bad / 'train.parquet'}: not readable") == 2
+
+    listed = run("posfuse-report", "multirun/default").out
+    assert listed.count("not readable") == 2
+
+    write_corpus(bad)
+    done = {path: path.stat().st_mtime_ns for path in root.rglob("result.json")}
+    again = run(*shlex.split(commands[0]))
+    assert again.code == 0, again.err
+    results = list(root.rglob("result.json"))
+    assert len(results) == 3  # that run alone, in the sweep's folder
+    assert all(path.stat().st_mtime_ns == time for path, time in done.items())
+    assert len(list(root.rglob("failure.json"))) == 1
+
+
+def test_after_mending_the_same_sweep_does_the_failed_runs_only(run, small, tmp_path):
+    folder = tmp_path / "work" / "multirun" / "default" / "tiny" / "sinusoidal" / "add" / "seed=1"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text("{")
+    sweep = ["posfuse-train", "-m", *small, "seed=0,1,2"]
+    first = run(*sweep)
+    assert first.code != 0
+    assert "error: 1 run(s) failed" in first.err
+    assert "not a readable record" in first.err
+    assert first.out.count("test accuracy") == 2
+    (folder / "result.json").unlink()
+    second = run(*sweep)
+    assert second.code == 0, second.err
+    assert second.out.count("done already") == 2
+    assert (folder / "result.json").exists()
+    assert not list(folder.parent.rglob("failure.json"))
+
+
+# Each with a folder that does not exist: what is wrong in the config is said before data is read.
+MISTAKES = {
+    "unknown key": (["model.d_modle=8"], "d_modle"),
+    "added unknown key": (["+model.depth=8"], "depth"),
+    "unknown fusion": (["fusion=gate"], "gate_scalar"),
+    "unknown option of a fusion": (["fusion=gate_cnn", "+fusion.width=3"], "fusion.width"),
+    "wrong type": (["trainer.max_epochs=many"], "trainer.max_epochs"),
+    "heads that do not divide": (["model.n_heads=7"], "model.n_heads"),
+    "negative seed": (["seed=-1"], "seed"),
+    "syntax": (["seed=[0"], "seed=[0"),
+    "unknown experiment": (["experiment=tabel1"], "tabel1"),
+}
+
+
+@pytest.mark.parametrize("multirun", [[], ["-m"]])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_the_config_is_one_line_before_any_data(mistake, multirun, run, tmp_path):
+    overrides, named = MISTAKES[mistake]
+    absent = tmp_path / "absent"
+    data = ["data=folder", "data.name=tiny", f"data.path={absent}", "logger=none"]
+    result = run("posfuse-train", *multirun, *data, *overrides)
+    if multirun and mistake in ("heads that do not divide", "negative seed"):
+        assert result.code != 0  # the sweep's summary: the run, its command and the reason
+        assert result.err.count("\n") == 3
+        assert named in result.err.splitlines()[2]
+    else:
+        assert_one_line(result, named)
+    assert str(absent) not in result.err.replace(f"data.path={absent}", "")
+    assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+def test_an_unknown_key_in_an_experiment_file_is_one_line_that_names_it(run, tmp_path):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "bad.yaml").write_text(
+        "# @package _global_\nmodel: {d_modle: 8}\n"
+    )
+    result = run("posfuse-train", "--config-dir", tmp_path / "conf", "experiment=bad")
+    assert_one_line(result, "d_modle", "d_model")
+
+
+def test_an_absent_folder_is_one_line_that_names_it(run, small, tmp_path):
+    result = run("posfuse-train", *small, f"data.path={tmp_path / 'absent'}")
+    assert_one_line(result, f"no folder {tmp_path / 'absent'}")
+
+
+def test_a_second_process_on_one_run_gets_one_line(run, small, tmp_path):
+    folder = tmp_path / "work" / "multirun" / "default" / "tiny" / "sinusoidal" / "add" / "seed=0"
+    folder.mkdir(parents=True)
+    with records.sole_use(folder):
+        result = run("posfuse-train", *small)
+    assert_one_line(result, "another process is at work on this run")
+    assert run("posfuse-train", *small).code == 0
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A file system of 200 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("left", [0, 24_000])
+def test_a_full_disk_is_one_line_and_the_run_goes_on_once_there_is_room(
+    left, run, small, full_disk
+):
+    wide = ["model.d_model=64", f"output_dir={full_disk / 'runs'}"]  # weights above 24 kB
+    filler = full_disk / "filler"
+    filler.write_bytes(bytes(100_000))
+    free = os.statvfs(full_disk)
+    with filler.open("ab") as file:
+        file.write(bytes(free.f_bavail * free.f_bsize - left))
+    result = run("posfuse-train", *small, *wide)
+    assert_one_line(result)
+    assert not list(full_disk.rglob("result.json"))
+    assert "finished runs are kept" in result.err
+    filler.unlink()
+    subprocess.run(["mount", "-o", "remount,size=8m", str(full_disk)], check=True)
+    assert run("posfuse-train", *small, *wide).code == 0
