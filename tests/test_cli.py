@@ -9,9 +9,9 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from small_runs import small_overrides, write_corpus
 
 from posfuse import records
+from small_runs import small_overrides, write_corpus
 
 Result = namedtuple("Result", "code out err")
 

@@ -2,11 +2,11 @@
 
 import pytest
 import wandb
-from small_runs import small_config, write_corpus
 
 from posfuse import records
 from posfuse.classifier import Classifier
 from posfuse.train import train
+from small_runs import small_config, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -86,5 +86,5 @@ def test_without_a_logger_nothing_of_wandb_is_written(corpus, tmp_path, started)
     folder = tmp_path / "run"
     train(small_config(corpus, "trainer.max_epochs=1"), folder)
     assert started == []
-    assert [path for path in tmp_path.rglob("*wandb*")] == []
+    assert list(tmp_path.rglob("*wandb*")) == []
     assert (folder / records.RESULT).exists()

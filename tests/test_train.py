@@ -134,7 +134,7 @@ def test_another_configuration_in_the_folder_is_refused_and_nothing_lost(referen
 
 
 def test_a_run_without_predictions_is_not_done(reference, corpus, tmp_path):
-    folder, record = reference
+    folder, _ = reference
     (tmp_path / "result.json").write_text((folder / "result.json").read_text())
     assert records.finished(tmp_path, small_config(corpus, "seed=3")) is None
 
@@ -243,7 +243,9 @@ def test_runs_of_a_seed_see_the_same_batches_and_each_epoch_others(corpus, tmp_p
     assert add == concat
     assert add[0] != add[1]
     assert add[0] != other[0]
-    assert all(sorted(sum(batches, [])) == list(range(60)) for batches in add.values())
+    assert all(
+        sorted(i for batch in batches for i in batch) == list(range(60)) for batches in add.values()
+    )
 
 
 def test_two_runs_at_once_in_one_folder_are_refused(corpus, tmp_path):

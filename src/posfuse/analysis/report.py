@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("folder", help="a sweep's folder, as multirun/quickstart")
     parser.add_argument("--baseline", default="add", help="fusion to subtract (default: add)")
     arguments = parser.parse_args()
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         runs, problems = collect(arguments.folder)
         if arguments.baseline not in set(runs["fusion"]):

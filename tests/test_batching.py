@@ -1,0 +1,98 @@
+"""Batches: who is in them, in what order, how they are padded."""
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posfuse.data.batching import Documents, LengthBatches, SortedBatches
+from posfuse.data.token_store import TokenizedSplit
+
+lengths_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)
+
+
+def split_of(lengths: list[int]) -> TokenizedSplit:
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = np.arange(offsets[-1], dtype=np.uint16) + 2  # every token is one of a kind
+    return TokenizedSplit(ids, offsets, np.arange(len(lengths)) % 3)
+
+
+def order(lengths, seed=0, epoch=0, batch_size=4, pool_batches=3) -> list[list[int]]:
+    batches = LengthBatches(np.asarray(lengths), batch_size, pool_batches, seed)
+    batches.set_epoch(epoch)
+    return [members.tolist() for members in batches]
+
+
+@settings(deadline=None)
+@given(lengths_lists, st.integers(1, 9), st.integers(1, 5), st.integers(0, 3), st.integers(0, 3))
+def test_every_document_comes_once_an_epoch(lengths, batch_size, pool, seed, epoch) -> None:
+    batches = order(lengths, seed, epoch, batch_size, pool)
+    assert sorted(i for members in batches for i in members) == list(range(len(lengths)))
+    assert max(len(members) for members in batches) <= batch_size
+    assert len(batches) == len(LengthBatches(np.asarray(lengths), batch_size, pool, seed))
+
+
+@settings(deadline=None)
+@given(lengths_lists, st.integers(1, 9))
+def test_evaluation_takes_every_document_once_the_shortest_first(lengths, batch_size) -> None:
+    members = np.concatenate(list(SortedBatches(np.asarray(lengths), batch_size)))
+    assert sorted(members) == list(range(len(lengths)))
+    assert np.all(np.diff(np.asarray(lengths)[members]) >= 0)
+
+
+@settings(deadline=None)
+@given(lengths_lists, st.integers(1, 30), st.data())
+def test_a_batch_is_padded_to_its_longest_member_and_cut_at_max_len(lengths, max_len, data) -> None:
+    split = split_of(lengths)
+    members = np.array(
+        data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, unique=True))
+    )
+    batch = Documents(split, max_len)[members]
+    kept = [min(lengths[i], max_len) for i in members]
+    assert batch.ids.shape == (len(members), max(kept))
+    assert batch.lengths.tolist() == kept
+    assert batch.n_tokens == sum(kept)
+    assert batch.index.tolist() == members.tolist()
+    assert batch.labels.tolist() == [i % 3 for i in members]
+    for row, i, n in zip(batch.ids.tolist(), members, kept, strict=True):
+        start = split.offsets[i]
+        assert row == list(range(start + 2, start + 2 + n)) + [0] * (max(kept) - n)
+
+
+def test_order_follows_from_seed_and_epoch_alone() -> None:
+    lengths = list(range(1, 50))
+    torch.manual_seed(1)
+    np.random.seed(1)
+    first = order(lengths, seed=0, epoch=2)
+    torch.manual_seed(2)
+    np.random.seed(2)
+    assert order(lengths, seed=0, epoch=2) == first
+    assert order(lengths, seed=0, epoch=3) != first
+    assert order(lengths, seed=1, epoch=2) != first
+
+
+def test_two_runs_in_one_process_do_not_share_a_generator() -> None:
+    lengths = np.arange(1, 50)
+    alone = order(lengths)
+    one, two = (LengthBatches(lengths, 4, 3, seed) for seed in (0, 1))
+    together = [a.tolist() for a, _ in zip(one, two, strict=True)]
+    assert together == alone
+
+
+def test_members_are_of_like_length_and_not_sorted_through_the_epoch() -> None:
+    lengths = np.random.default_rng(0).geometric(0.02, 2000)
+    batches = list(LengthBatches(lengths, 32, 20, seed=0))
+    padded = sum(lengths[b].max() * len(b) for b in batches)
+    shuffled = np.random.default_rng(1).permutation(2000).reshape(-1, 40)
+    at_random = sum(lengths[b].max() * len(b) for b in shuffled)
+    assert padded < at_random / 2
+    means = [lengths[b].mean() for b in batches]
+    assert abs(np.corrcoef(means, range(len(means)))[0, 1]) < 0.3
+
+
+def test_a_batch_moves_whole() -> None:
+    batch = Documents(split_of([3, 2]), 9)[np.array([1, 0])]
+    moved = batch.to("meta")
+    assert {t.device.type for t in (moved.ids, moved.labels, moved.lengths, moved.index)} == {
+        "meta"
+    }

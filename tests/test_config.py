@@ -1,0 +1,178 @@
+"""The schema, what it refuses, fingerprints and folders."""
+
+import re
+from itertools import product
+
+import pytest
+from hydra.errors import HydraException
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf.errors import OmegaConfBaseException
+
+from posfuse.config import CONF_DIR, checked, one_line, run_folder
+from posfuse.errors import InputError
+from posfuse.records import fingerprint
+from small_runs import composed, write_corpus
+
+
+def names(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF_DIR / group).glob("*.yaml"))
+
+
+PAIRS = list(product(names("encoding"), names("fusion")))
+
+
+@pytest.mark.parametrize("data", names("data"))
+def test_every_combination_composes_and_builds(data: str) -> None:
+    for encoding, fusion in PAIRS:
+        path = ["data.path=somewhere"] if data == "folder" else []
+        cfg = checked(composed(f"data={data}", f"encoding={encoding}", f"fusion={fusion}", *path))
+        assert (cfg.data.name, cfg.encoding.name, cfg.fusion["name"]) == (data, encoding, fusion)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [(g, n) for g in ("model", "optim", "trainer", "logger", "experiment") for n in names(g)],
+)
+def test_every_other_choice_composes(group: str, name: str) -> None:
+    checked(composed(f"{group}={name}"))
+
+
+def complaint(*overrides: str) -> str:
+    with pytest.raises((InputError, HydraException, OmegaConfBaseException)) as caught:
+        checked(composed(*overrides))
+    text = one_line(caught.value)
+    assert "\n" not in text
+    return text
+
+
+BAD = {
+    "model.d_modle=3": "model.d_modle: unknown key; use one of d_model, n_heads",
+    "nonsense=1": "nonsense: unknown key; use one of seed, sweep_id",
+    "model.n_heads=7": "model.n_heads: 7 does not divide model.d_model=64; use one of 1, 2, 4",
+    "model.d_model=4.5": "model.d_model: Value '4.5'",
+    "model.dropout=1": "model.dropout",
+    "model.attention_dropout=-1": "model.attention_dropout",
+    "model.activation=tanh": "model.activation: 'tanh' is unknown; use one of gelu, relu",
+    "model.token_scale=0": "model.token_scale: 0; use sqrt_d, learned",
+    "model.token_scale=loud": "model.token_scale",
+    "model.token_scale=1/0": "model.token_scale",
+    "data.max_len=-5": "data.max_len: -5 is not positive",
+    "data.max_len=abc": "data.max_len: Value 'abc'",
+    "data.validation_fraction=1": "data.validation_fraction",
+    "data.vocabulary.max_size=2": "data.vocabulary.max_size",
+    "data.vocabulary.source=test": "data.vocabulary.source",
+    "data.name=a/b": "data.name",
+    "data=folder": "data.path: no corpus given",
+    "sweep_id=../up": "sweep_id",
+    "fusion=foo": "gate_scalar",
+    "fusion.zap=1": "fusion.zap: unknown key",
+    "+fusion.zap=1": "fusion.zap: unknown; posfuse.fusion.Add takes no options",
+    "+encoding.table.zap=1": "encoding.table.zap: unknown",
+    "encoding.table._target_=x.y": "encoding.table._target_: cannot import 'x.y'",
+    "+data.corpus.zap=1": "posfuse.data.bbc.lead_paragraph takes split_seed",
+    "~data.corpus.split_seed": "data.corpus.split_seed: missing",
+    "optim.lr=nan": "optim.lr",
+    "optim.name=sgd": "optim.name: 'sgd' is unknown; use one of adam, adamw",
+    "seed=-1": "seed: -1 is below 0",
+    "trainer.max_epochs=null": "trainer.max_epochs",
+    "trainer.precision=8": "trainer.precision",
+}
+
+
+@pytest.mark.parametrize("override", BAD)
+def test_a_bad_key_or_value_is_named_with_its_cure(override: str) -> None:
+    assert BAD[override] in complaint(override)
+
+
+def test_bad_options_of_operators_are_named() -> None:
+    assert "half_width: Value 'a'" in complaint("fusion=gate_cnn", "fusion.half_width=a")
+    assert "fusion=gate_cnn: half_width is -1" in complaint(
+        "fusion=gate_cnn", "fusion.half_width=-1"
+    )
+    odd = complaint("model.d_model=5", "model.n_heads=5")
+    assert "encoding=sinusoidal" in odd
+    assert "even" in odd
+
+
+@pytest.mark.parametrize("body", ["bogus: 3", "model: {d_modle: 3}", "trainer: {max_epoch: 3}"])
+def test_an_unknown_key_in_an_experiment_fails_as_on_the_command_line(tmp_path, body: str) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "bad.yaml").write_text(f"# @package _global_\n{body}\n")
+    assert "unknown key; use one of" in complaint(
+        f"hydra.searchpath=[file://{tmp_path}]", "experiment=bad"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given_scale", "scale"), [("1/8", 0.125), ("2", 2.0), ("sqrt_d", "sqrt_d")]
+)
+def test_token_scale_takes_numbers_fractions_and_names(given_scale: str, scale) -> None:
+    assert checked(composed(f"model.token_scale={given_scale}")).model.token_scale == scale
+
+
+# Folders
+
+
+def test_a_plain_runs_folder_names_its_cell_and_seed() -> None:
+    overrides = ["data=x", "fusion=add", "seed=3", "logger=none", "hydra/launcher=parallel",
+                 "experiment=quickstart", "output_dir=/elsewhere", "trainer.progress=none"]  # fmt: skip
+    assert run_folder("x", "sinusoidal", "add", 3, overrides) == "x/sinusoidal/add/seed=3"
+    assert run_folder("x", "y", "z", 0, ["optim.lr=0.1"]) == "x/y/z/optim.lr=0.1/seed=0"
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=300)
+override_lists = st.lists(texts.map(lambda v: f"model.token_scale={v}"), max_size=3)
+
+
+@given(override_lists)
+def test_any_override_gives_a_folder_name_that_a_file_system_takes(overrides: list[str]) -> None:
+    parts = run_folder("x", "y", "z", 0, overrides).split("/")
+    assert len(parts) == (5 if overrides else 4)
+    for part in parts:
+        assert 0 < len(part.encode()) <= 255
+        assert part not in (".", "..")
+        assert re.fullmatch(r"[A-Za-z0-9._=+-]+", part)
+
+
+@given(override_lists, override_lists)
+def test_different_overrides_never_share_a_folder(one: list[str], two: list[str]) -> None:
+    same = run_folder("x", "y", "z", 0, one) == run_folder("x", "y", "z", 0, two)
+    assert same == (sorted(one) == sorted(two))
+
+
+@pytest.mark.parametrize("pair", [("a/b", "a,b"), ("a=b", "a b"), ("[1,2]", "[1/2]"), ("A", "Å")])
+def test_values_that_look_alike_once_spelt_plainly_stay_apart(pair: tuple[str, str]) -> None:
+    folders = {run_folder("x", "y", "z", 0, [f"data.path={value}"]) for value in pair}
+    assert len(folders) == 2
+
+
+# Fingerprints
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["seed=1", "fusion=concat", "encoding=learned", "data=bbc_article", "model.d_model=32",
+     "optim.lr=0.1", "trainer.max_epochs=3", "trainer.threads=1", "data.split_seed=1",
+     "trainer.precision=bf16-mixed", "model.token_scale=1", "data.batch_size=8"],
+)  # fmt: skip
+def test_the_fingerprint_follows_what_can_change_a_number(override: str) -> None:
+    assert fingerprint(checked(composed(override))) != fingerprint(checked(composed()))
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["sweep_id=other", "output_dir=/elsewhere", "cache_dir=/elsewhere", "logger=none",
+     "logger.tags=[a]", "trainer.progress=none", "model.d_model=64"],
+)  # fmt: skip
+def test_the_fingerprint_ignores_what_cannot(override: str) -> None:
+    assert fingerprint(checked(composed(override))) == fingerprint(checked(composed()))
+
+
+def test_the_fingerprint_follows_a_folders_bytes_not_its_place(tmp_path) -> None:
+    def of(folder) -> str:
+        return fingerprint(checked(composed("data=folder", f"data.path={folder}")))
+
+    one, copy = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "copy")
+    assert of(one) == of(copy)
+    assert of(one) != of(write_corpus(tmp_path / "other", seed=1))

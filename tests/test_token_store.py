@@ -1,0 +1,175 @@
+"""Token ids on disk."""
+
+import multiprocessing
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from posfuse.config import DataConfig, VocabularyConfig
+from posfuse.data import corpora, token_store
+from posfuse.data.corpora import load
+from posfuse.data.token_store import open_store, store_key
+from posfuse.errors import InputError
+from small_runs import write_corpus
+
+
+@pytest.fixture
+def cfg(tmp_path) -> DataConfig:
+    return DataConfig(name="tiny", path=str(write_corpus(tmp_path / "corpus")))
+
+
+def store_folder(cache):
+    (folder,) = (p for p in cache.iterdir() if p.is_dir())
+    return folder
+
+
+def contents(store) -> list[list[int]]:
+    return [part.tolist() for s in store.splits.values() for part in (s.ids, s.offsets, s.labels)]
+
+
+def test_holds_every_document_in_order(cfg, tmp_path) -> None:
+    store = open_store(cfg, tmp_path / "cache")
+    texts = pd.read_parquet(f"{cfg.path}/train.parquet")["text"]
+    assert store.splits["train"].lengths.tolist() == texts.str.split().str.len().tolist()
+    assert store.label_names == ["0", "1", "2"]
+    assert isinstance(store.splits["train"].ids, np.memmap)
+    again = open_store(cfg, tmp_path / "cache")
+    assert contents(again) == contents(store)
+    leftovers = [p for p in (tmp_path / "cache").iterdir() if p.suffix != ".lock"]
+    assert len(leftovers) == 1
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, max_size=9), min_size=6)
+)
+def test_round_trip(tmp_path_factory, documents: list[list[str]]) -> None:
+    root = tmp_path_factory.mktemp("corpus")
+    texts = [" ".join(words) for words in documents]
+    frame = pd.DataFrame({"text": texts, "label": [i % 2 for i in range(len(texts))]})
+    for split in corpora.SPLITS:
+        frame.to_parquet(root / f"{split}.parquet")
+    cfg = DataConfig("tiny", path=str(root), vocabulary=VocabularyConfig(min_count=1))
+    part = open_store(cfg, root / "cache").splits["test"]
+    found = [
+        part.ids[a:b].tolist() for a, b in zip(part.offsets[:-1], part.offsets[1:], strict=True)
+    ]
+    ids = {word: i for doc, row in zip(documents, found, strict=True)
+           for word, i in zip(doc, row, strict=True)}  # fmt: skip
+    assert [[ids[w] for w in doc] for doc in documents] == found
+    assert len(set(ids.values())) == len(ids)
+
+
+def test_the_second_run_does_not_read_the_corpus(cfg, tmp_path, monkeypatch) -> None:
+    open_store(cfg, tmp_path / "cache")
+    monkeypatch.setattr(token_store, "splits", lambda *_: pytest.fail("read again"))
+    open_store(cfg, tmp_path / "cache")
+
+
+def damage_flip(folder):
+    path = folder / "train.ids.npy"
+    raw = bytearray(path.read_bytes())
+    raw[-3] ^= 1
+    path.write_bytes(raw)
+
+
+def damage_cut(folder):
+    path = folder / "test.offsets.npy"
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def damage_meta(folder):
+    path = folder / "meta.json"
+    path.write_text(path.read_text()[:40])
+
+
+def damage_remove(folder):
+    (folder / "test.labels.npy").unlink()
+
+
+@pytest.mark.parametrize("damage", [damage_flip, damage_cut, damage_meta, damage_remove])
+def test_a_damaged_store_is_built_again(cfg, tmp_path, caplog, damage) -> None:
+    whole = contents(open_store(cfg, tmp_path / "cache"))
+    damage(store_folder(tmp_path / "cache"))
+    assert contents(open_store(cfg, tmp_path / "cache")) == whole
+    assert "damaged" in caplog.text
+
+
+def test_a_build_that_is_killed_leaves_nothing_that_passes_for_a_store(
+    cfg, tmp_path, monkeypatch
+) -> None:
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(token_store.os, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            open_store(cfg, tmp_path / "cache")
+    assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
+    open_store(cfg, tmp_path / "cache")
+
+
+def test_a_full_disk_names_the_folder_and_the_cure(cfg, tmp_path, monkeypatch) -> None:
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(InputError, match=r"tiny-\w+: .*No space left.*; free space there or set"):
+        open_store(cfg, tmp_path / "cache")
+    assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
+
+
+def _open_in_process(cfg, cache, barrier, results) -> None:
+    barrier.wait()
+    results.put(contents(open_store(cfg, cache)))
+
+
+def test_two_processes_on_a_cold_cache_both_succeed(cfg, tmp_path) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(2), context.Queue()
+    arguments = (cfg, tmp_path / "cache", barrier, results)
+    processes = [context.Process(target=_open_in_process, args=arguments) for _ in range(2)]
+    for process in processes:
+        process.start()
+    found = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join()
+    assert found[0] == found[1] == contents(open_store(cfg, tmp_path / "cache"))
+
+
+CHANGES = {
+    "drop_empty": True,
+    "split_seed": 1,
+    "validation_fraction": 0.2,
+    "limit": 9,
+    "vocabulary": VocabularyConfig(min_count=3),
+}
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_the_key_follows_what_can_change_a_byte(cfg, key: str) -> None:
+    corpus = load(cfg)
+    assert store_key(cfg, corpus) != store_key(replace(cfg, **{key: CHANGES[key]}), corpus)
+
+
+@pytest.mark.parametrize("key", ["max_len", "batch_size", "eval_batch_size", "pool_batches"])
+def test_the_key_ignores_what_cannot(cfg, key: str) -> None:
+    corpus = load(cfg)
+    assert store_key(cfg, corpus) == store_key(replace(cfg, **{key: 7}), corpus)
+
+
+@pytest.mark.parametrize("source", ["train", "all"])
+def test_the_vocabulary_is_counted_on_the_splits_asked_for(tmp_path, source: str) -> None:
+    for split in corpora.SPLITS:
+        frame = pd.DataFrame({"text": [f"common {split}"] * 4, "label": [0, 1, 0, 1]})
+        frame.to_parquet(tmp_path / f"{split}.parquet")
+    cfg = DataConfig("tiny", path=str(tmp_path), vocabulary=VocabularyConfig(source=source))
+    store = open_store(cfg, tmp_path / "cache")
+    assert store.vocabulary_size == (4 if source == "train" else 6)
+    assert store.unknown_share["test"] == (0.5 if source == "train" else 0)
