@@ -65,6 +65,9 @@ BAD = {
     "data.name=a/b": "data.name",
     "data=folder": "data.path: no corpus given",
     "sweep_id=../up": "sweep_id",
+    "+model.depth=8": "model.depth: unknown key; use one of d_model, n_heads",
+    "+nonsense=1": "nonsense: unknown key; use one of seed, sweep_id",
+    "+data.vocabulary.size=1": "data.vocabulary.size: unknown key; use one of max_size",
     "fusion=foo": "gate_scalar",
     "fusion.zap=1": "fusion.zap: unknown key",
     "+fusion.zap=1": "fusion.zap: unknown; posfuse.fusion.Add takes no options",
@@ -115,8 +118,8 @@ def test_token_scale_takes_numbers_fractions_and_names(given_scale: str, scale) 
 
 
 def test_a_plain_runs_folder_names_its_cell_and_seed() -> None:
-    overrides = ["data=x", "fusion=add", "seed=3", "logger=none", "hydra/launcher=parallel",
-                 "experiment=quickstart", "output_dir=/elsewhere", "trainer.progress=none"]  # fmt: skip
+    overrides = "data=x fusion=add seed=3 logger=none hydra/launcher=parallel experiment=quickstart"
+    overrides = [*overrides.split(), "output_dir=/elsewhere", "trainer.progress=none"]
     assert run_folder("x", "sinusoidal", "add", 3, overrides) == "x/sinusoidal/add/seed=3"
     assert run_folder("x", "y", "z", 0, ["optim.lr=0.1"]) == "x/y/z/optim.lr=0.1/seed=0"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from small_runs import small_config, write_corpus
 
 from posfuse.train import train
+from small_runs import small_config, write_corpus
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 

@@ -115,6 +115,7 @@ class Config:
 
 def checked(config: DictConfig) -> Config:
     """The composed config as dataclasses; raises InputError that names the key and the cure."""
+    _check_keys("", config, Config)
     cfg = OmegaConf.to_object(config)
     assert isinstance(cfg, Config)
     names = {
@@ -153,6 +154,16 @@ def build_parts(cfg: Config) -> tuple[Any, Any]:
     except ValueError as error:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise InputError(f"{pair}: {error}") from error
+
+
+def _check_keys(prefix: str, node: Any, schema: Any) -> None:
+    """Refuse what "+key=value" adds: Hydra lets it past the schema."""
+    allowed = {f.name: f.type for f in dataclasses.fields(schema)}
+    for key in node:
+        if key not in allowed:
+            raise InputError(f"{prefix}{key}: unknown key; use one of {', '.join(allowed)}")
+        if dataclasses.is_dataclass(allowed[key]):
+            _check_keys(f"{prefix}{key}.", node[key], allowed[key])
 
 
 def _check_ranges(cfg: Config) -> None:
@@ -279,7 +290,8 @@ def one_line(error: BaseException) -> str:
         fields = _fields_of(unknown[1])
         known = f"use one of {', '.join(fields)}" if fields else "posfuse-train --cfg job shows all"
         return f"{key[1]}: unknown key; {known}"
-    return f"{key[1]}: {message}" if key and key[1] not in message else message
+    where = key[1] if key else getattr(error, "override", None)  # Hydra's parser keeps the latter
+    return f"{where}: {message}" if where and where not in message else message
 
 
 def _fields_of(class_name: str) -> list[str]:

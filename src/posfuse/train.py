@@ -1,6 +1,8 @@
 """The entry of one run: compose, build, fit, test, record."""
 
+import contextlib
 import logging
+import math
 import os
 import sys
 import time
@@ -19,7 +21,7 @@ from posfuse.build import BEST, LAST, build_classifier, build_trainer
 from posfuse.config import CONF_DIR, Config, checked, one_line
 from posfuse.data.module import TextDataModule
 from posfuse.errors import InputError
-from posfuse.sweep import RunFailed, record_failure, summary
+from posfuse.sweep import RunFailed, message_of, record_failure
 from posfuse.tracking import tracker
 
 log = logging.getLogger(__name__)
@@ -92,35 +94,39 @@ def _cut(share: float) -> str:
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
-    """One Hydra job: a run in its folder. A failure is recorded, and a sweep goes on after it."""
+    """One Hydra job: a run in its folder; the test accuracy, NaN if it failed.
+
+    A sweep goes on after a failure; `sweep.NameFailures` ends it with status 1.
+    """
+    logging.raiseExceptions = False  # a disk too full for train.log is told once, as the failure
     hydra_cfg = HydraConfig.get()
     folder = Path(hydra_cfg.runtime.output_dir)
+    cfg = None
     try:
-        record = train(checked(config), folder)
-    except Exception as error:
-        failed = record_failure(error, folder, list(hydra_cfg.overrides.task))
-        if hydra_cfg.mode == RunMode.RUN:
-            sys.exit(f"error: {failed.args[0]}")
-        raise failed from error
-    accuracy: float = record["test"]["accuracy"]
-    return accuracy
+        cfg = checked(config)
+        accuracy: float = train(cfg, folder)["test"]["accuracy"]
+        return accuracy
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
+        message = message_of(error, folder)
+    overrides = list(hydra_cfg.overrides.task)
+    if hydra_cfg.mode == RunMode.RUN:
+        with contextlib.suppress(RunFailed):
+            record_failure(message, folder, overrides, in_config=cfg is None)
+        sys.exit(f"error: {message}")
+    record_failure(message, folder, overrides, in_config=cfg is None)
+    return math.nan
 
 
 def main() -> None:
     """posfuse-train: exit status 0 when every run is done, else 1 with a line for each failure."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to the one place that words them
-    started = time.time()
     try:
         job()
-    except RunFailed as failed:
-        sys.exit(summary(failed, started))
-    except (InputError, HydraException, OmegaConfBaseException) as error:
+    except (RunFailed, InputError, HydraException, OmegaConfBaseException) as error:
         sys.exit(f"error: {one_line(error)}")
     except OSError as error:
-        sys.exit(
-            f"error: {error.filename or 'disk'}: {error.strerror or error}; mend that and run the "
-            "same command again: finished runs are kept"
-        )
+        place = error.filename or "disk"
+        sys.exit(f"error: {message_of(error, Path(place))}")
 
 
 if __name__ == "__main__":

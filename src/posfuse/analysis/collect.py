@@ -74,14 +74,13 @@ def _asked(path: Path) -> dict[str, list[Any]]:
     """The values of each axis that a sweep's multirun.yaml asks for."""
     hydra = OmegaConf.load(path).hydra
     asked = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
-    axes: dict[str, list[Any]] = {}
+    values = {}
     for override in OverridesParser.create().parse_overrides([*asked, *hydra.overrides.task]):
-        if override.key_or_group in AXES:
-            texts = (
-                override.sweep_string_iterator()
-                if override.is_sweep_override()
-                else [override.get_value_element_as_str()]
-            )
-            kind = int if override.key_or_group == "seed" else str
-            axes[override.key_or_group] = [kind(text) for text in texts]
-    return axes
+        values[override.key_or_group] = (
+            list(override.sweep_string_iterator())
+            if override.is_sweep_override()
+            else [override.get_value_element_as_str()]
+        )
+    # A name given by hand, as in data=folder data.name=mine, is what records hold.
+    axes = {axis: values.get(f"{axis}.name", values.get(axis, [])) for axis in AXES}
+    return {**axes, "seed": [int(seed) for seed in axes["seed"]]}
