@@ -116,8 +116,9 @@ def test_documents_keep_their_shape(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_dropout_drops_its_share_and_scales_the_rest(rate: float) -> None:
-    encoder = Encoder(64, H, 1, 128, dropout=rate)
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_dropout_drops_its_share_and_scales_the_rest(norm_first: bool, rate: float) -> None:
+    encoder = Encoder(64, H, 1, 128, dropout=rate, norm_first=norm_first)
     seen = []
     encoder.blocks[0].dropout.register_forward_hook(lambda m, args, out: seen.append((args, out)))
     torch.manual_seed(0)

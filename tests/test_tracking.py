@@ -1,5 +1,7 @@
 """Weights & Biases offline: runs stay apart, carry their config, and are finished in all cases."""
 
+from collections import defaultdict
+
 import pytest
 import wandb
 
@@ -37,6 +39,20 @@ def started(tmp_path, monkeypatch):
         monkeypatch.delenv(f"WANDB_{name}_DIR", raising=False)
 
 
+@pytest.fixture
+def sent(monkeypatch):
+    """The last value of each metric that was sent to each W&B run, by the run's id."""
+    values = defaultdict(dict)
+    log = wandb.Run.log
+
+    def keep(self, data, *arguments, **more):
+        values[self.id].update(data)
+        return log(self, data, *arguments, **more)
+
+    monkeypatch.setattr(wandb.Run, "log", keep)
+    return values
+
+
 def tracked(corpus, tmp_path, *overrides):
     output = f"output_dir={tmp_path / 'output'}"
     return small_config(corpus, "logger=wandb", "trainer.max_epochs=2", output, *overrides)
@@ -46,7 +62,7 @@ def offline_files(folder):
     return list(folder.glob("wandb/offline-run-*/*.wandb"))
 
 
-def test_two_runs_in_one_process_stay_apart_and_carry_their_config(corpus, tmp_path, started):
+def test_two_runs_in_one_process_stay_apart_and_carry_their_config(corpus, tmp_path, started, sent):
     results = []
     for fusion in ("add", "concat"):
         folder = tmp_path / "output" / fusion
@@ -56,9 +72,10 @@ def test_two_runs_in_one_process_stay_apart_and_carry_their_config(corpus, tmp_p
     for fusion, result, run in zip(("add", "concat"), results, started, strict=True):
         assert len(offline_files(tmp_path / "output" / fusion)) == 1
         assert run.dir.startswith(str(tmp_path / "output" / fusion))
-        logged = dict(run.summary)
-        assert {f"test/{name}": value for name, value in result.items()}.items() <= logged.items()
-        assert {"train/loss", "val/loss", "val/accuracy"} <= set(logged)
+        assert {f"test/{name}": value for name, value in result.items()}.items() <= sent[
+            run.id
+        ].items()
+        assert {"train/loss", "val/loss", "val/accuracy"} <= set(sent[run.id])
         config = dict(run.config)
         labels = {key: config[key] for key in ("data", "encoding", "fusion", "seed")}
         assert labels == {"data": "tiny", "encoding": "sinusoidal", "fusion": fusion, "seed": 5}
