@@ -199,8 +199,13 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("multirun", [[], ["-m"]])
-@pytest.mark.parametrize("mistake", MISTAKES)
+# A sweep finds what Hydra refuses at its start, and what `checked` refuses in its first job.
+IN_SWEEPS = ("unknown key", "added unknown key", "heads that do not divide")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "multirun"), [*((m, []) for m in MISTAKES), *((m, ["-m"]) for m in IN_SWEEPS)]
+)
 def test_a_mistake_in_the_config_is_one_line_before_any_data(mistake, multirun, run, tmp_path):
     overrides, named = MISTAKES[mistake]
     absent = tmp_path / "absent"

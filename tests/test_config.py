@@ -1,6 +1,9 @@
 """The schema, what it refuses, fingerprints and folders."""
 
 import re
+from copy import deepcopy
+from dataclasses import asdict
+from functools import reduce
 from itertools import product
 
 import pytest
@@ -9,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import CONF_DIR, checked, one_line, run_folder
+from posfuse.config import CONF_DIR, NEUTRAL_KEYS, checked, one_line, run_folder
 from posfuse.errors import InputError
-from posfuse.records import fingerprint
+from posfuse.records import fingerprint, flatten
 from small_runs import composed, write_corpus
 
 
@@ -55,6 +58,7 @@ BAD = {
     "model.attention_dropout=-1": "model.attention_dropout",
     "model.activation=tanh": "model.activation: 'tanh' is unknown; use one of gelu, relu",
     "model.token_scale=0": "model.token_scale: 0; use sqrt_d, learned",
+    "model.token_scale=-1": "model.token_scale: -1; use sqrt_d, learned",
     "model.token_scale=loud": "model.token_scale",
     "model.token_scale=1/0": "model.token_scale",
     "data.max_len=-5": "data.max_len: -5 is not positive",
@@ -69,6 +73,11 @@ BAD = {
     "+nonsense=1": "nonsense: unknown key; use one of seed, sweep_id",
     "+data.vocabulary.size=1": "data.vocabulary.size: unknown key; use one of max_size",
     "fusion=foo": "gate_scalar",
+    "fusion._target_=posfuse.fusion": "fusion._target_: cannot import 'posfuse.fusion'",
+    "fusion._target_=builtins.dict": "fusion._target_: cannot import 'builtins.dict'",
+    "fusion._target_=5": "fusion._target_: cannot import 5",
+    "data.corpus._target_=math.pi": "data.corpus._target_: cannot import 'math.pi'",
+    "fusion._target_=null": "fusion._target_: missing",
     "fusion.zap=1": "fusion.zap: unknown key",
     "+fusion.zap=1": "fusion.zap: unknown; posfuse.fusion.Add takes no options",
     "+encoding.table.zap=1": "encoding.table.zap: unknown",
@@ -151,6 +160,22 @@ def test_values_that_look_alike_once_spelt_plainly_stay_apart(pair: tuple[str, s
 
 
 # Fingerprints
+
+
+def test_any_setting_is_in_the_fingerprint_unless_it_is_neutral() -> None:
+    cfg = checked(composed("fusion=gate_cnn", "data=bbc_digest"))
+    for key in flatten(asdict(cfg)):
+        changed = deepcopy(cfg)
+        *parents, last = key.split(".")
+        node = reduce(lambda n, k: n[k] if isinstance(n, dict) else getattr(n, k), parents, changed)
+        if isinstance(node, dict):
+            node[last] = "changed"
+        else:
+            setattr(node, last, "changed")
+        if key == "data.path":  # stands for its files' bytes
+            continue
+        neutral = any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS)
+        assert (fingerprint(changed) == fingerprint(cfg)) == neutral, key
 
 
 @pytest.mark.parametrize(

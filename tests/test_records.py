@@ -65,6 +65,22 @@ def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path) -> None:
     assert json.loads(path.read_text()) == {"a": 1}
 
 
+def test_a_process_that_ends_before_the_rename_leaves_the_old_file(tmp_path, monkeypatch) -> None:
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "result.json"
+    records.write_json(path, {"a": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(records.os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            records.write_json(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 1}
+    records.write_json(path, {"a": 3})  # what was left beside it is no hindrance
+    assert json.loads(path.read_text()) == {"a": 3}
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
 def test_a_folder_is_one_process_at_a_time_and_free_after_a_kill(tmp_path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from posfuse.records import sole_use\n"

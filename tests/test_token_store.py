@@ -1,7 +1,7 @@
 """Token ids on disk."""
 
 import multiprocessing
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -89,16 +89,33 @@ def damage_meta(folder):
     path.write_text(path.read_text()[:40])
 
 
+def damage_meta_remove(folder):
+    (folder / "meta.json").unlink()
+
+
+def damage_meta_list(folder):
+    (folder / "meta.json").write_text("[]")
+
+
+def damage_meta_checksums(folder):
+    (folder / "meta.json").write_text('{"checksums": []}')
+
+
 def damage_remove(folder):
     (folder / "test.labels.npy").unlink()
 
 
-@pytest.mark.parametrize("damage", [damage_flip, damage_cut, damage_meta, damage_remove])
+DAMAGES = [damage_flip, damage_cut, damage_remove, damage_meta, damage_meta_remove,
+           damage_meta_list, damage_meta_checksums]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_store_is_built_again(cfg, tmp_path, caplog, damage) -> None:
     whole = contents(open_store(cfg, tmp_path / "cache"))
     damage(store_folder(tmp_path / "cache"))
     assert contents(open_store(cfg, tmp_path / "cache")) == whole
     assert "damaged" in caplog.text
+    assert store_folder(tmp_path / "cache")  # the one folder: no half-built one beside it
 
 
 def test_a_build_that_is_killed_leaves_nothing_that_passes_for_a_store(
@@ -143,25 +160,40 @@ def test_two_processes_on_a_cold_cache_both_succeed(cfg, tmp_path) -> None:
     assert found[0] == found[1] == contents(open_store(cfg, tmp_path / "cache"))
 
 
-CHANGES = {
-    "drop_empty": True,
-    "split_seed": 1,
-    "validation_fraction": 0.2,
-    "limit": 9,
-    "vocabulary": VocabularyConfig(min_count=3),
-}
+CHANGES = [
+    ("drop_empty", True),
+    ("split_seed", 1),
+    ("validation_fraction", 0.2),
+    ("limit", 9),
+    ("vocabulary", VocabularyConfig(min_count=3)),
+    ("vocabulary", VocabularyConfig(max_size=9)),
+    ("vocabulary", VocabularyConfig(source="all")),
+]
+OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool_batches": 7}
 
 
-@pytest.mark.parametrize("key", CHANGES)
-def test_the_key_follows_what_can_change_a_byte(cfg, key: str) -> None:
+@pytest.mark.parametrize(("key", "value"), CHANGES)
+def test_the_key_follows_what_can_change_a_byte(cfg, key: str, value) -> None:
     corpus = load(cfg)
-    assert store_key(cfg, corpus) != store_key(replace(cfg, **{key: CHANGES[key]}), corpus)
+    assert store_key(cfg, corpus) != store_key(replace(cfg, **{key: value}), corpus)
 
 
-@pytest.mark.parametrize("key", ["max_len", "batch_size", "eval_batch_size", "pool_batches"])
+def test_the_key_follows_the_corpus(cfg, tmp_path) -> None:
+    other = replace(cfg, path=str(write_corpus(tmp_path / "other", seed=1)))
+    copy = replace(cfg, path=str(write_corpus(tmp_path / "copy")))
+    assert store_key(other, load(other)) != store_key(cfg, load(cfg))
+    assert store_key(copy, load(copy)) == store_key(cfg, load(cfg))
+
+
+@pytest.mark.parametrize("key", OTHER)
 def test_the_key_ignores_what_cannot(cfg, key: str) -> None:
     corpus = load(cfg)
-    assert store_key(cfg, corpus) == store_key(replace(cfg, **{key: 7}), corpus)
+    assert store_key(cfg, corpus) == store_key(replace(cfg, **{key: OTHER[key]}), corpus)
+
+
+def test_every_data_setting_is_either_in_the_key_or_known_not_to_matter() -> None:
+    known = {key for key, _ in CHANGES} | set(OTHER) | {"path", "corpus"}
+    assert known == {f.name for f in fields(DataConfig)}
 
 
 @pytest.mark.parametrize("source", ["train", "all"])

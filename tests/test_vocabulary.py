@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posfuse.data.vocabulary import PAD, UNKNOWN, build_vocabulary, encode
+from posfuse.data.vocabulary import PAD, SPECIAL, UNKNOWN, build_vocabulary, encode
 
 
 def ids_of(texts: list[str], **options) -> list[list[int]]:
@@ -42,6 +42,13 @@ def test_a_text_cannot_spell_padding(word: str) -> None:
     assert PAD not in ids
 
 
+@pytest.mark.parametrize("word", ["<pad>", "<unk>"])
+def test_a_word_spelt_like_a_special_one_takes_no_place(word: str) -> None:
+    texts = [f"{word} {word} {word} a a b"]
+    assert build_vocabulary(texts, 4, 1).get_vocab() == {"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}
+    assert ids_of(texts, max_size=4) == [[UNKNOWN] * 3 + [2, 2, 3]]
+
+
 def test_a_document_without_words_is_one_unknown() -> None:
     assert ids_of(["", "a", " "]) == [[UNKNOWN], [2], [UNKNOWN]]
 
@@ -53,14 +60,18 @@ def test_large_vocabularies_take_wider_ids() -> None:
     assert len(set(ids.tolist())) == 70_000
 
 
-words = st.text(alphabet="abC", min_size=1, max_size=2)
+few_words = st.lists(st.sampled_from(["a", "B", "b", "ab", "c", *SPECIAL]), min_size=1, max_size=9)
+ascii_text = st.text(st.sampled_from([chr(i) for i in range(32, 127)] + list("\t\n\r")), min_size=1)
+texts_lists = st.lists(few_words.map(" ".join) | ascii_text, min_size=1, max_size=6)
 
 
-@given(st.lists(st.lists(words, min_size=1, max_size=8).map(" ".join), min_size=1, max_size=6),
-       st.integers(1, 3), st.integers(3, 8))  # fmt: skip
+@given(texts_lists, st.integers(1, 3), st.integers(3, 8))
 def test_agrees_with_a_dictionary(texts: list[str], min_count: int, max_size: int) -> None:
     counts = Counter(" ".join(texts).lower().split())
-    kept = sorted((w for w in counts if counts[w] >= min_count), key=lambda w: (-counts[w], w))
+    kept = sorted(
+        (w for w in counts if counts[w] >= min_count and w not in SPECIAL),
+        key=lambda w: (-counts[w], w),
+    )
     known = {w: i for i, w in enumerate(kept[: max_size - 2], 2)}
-    expected = [[known.get(w, UNKNOWN) for w in t.lower().split()] for t in texts]
+    expected = [[known.get(w, UNKNOWN) for w in t.lower().split()] or [UNKNOWN] for t in texts]
     assert ids_of(texts, min_count=min_count, max_size=max_size) == expected

@@ -251,13 +251,13 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
     try:
-        function = pkgutil.resolve_name(target)
-    except (ImportError, AttributeError, ValueError) as error:
+        function = pkgutil.resolve_name(str(target))
+        parameters = inspect.signature(function).parameters
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise InputError(
             f"{key}._target_: cannot import {target!r} ({error}); give the path of a class or "
             "function that Python can import"
         ) from error
-    parameters = inspect.signature(function).parameters
     arguments = {name: p for name, p in parameters.items() if name not in given}
     names = [name for name in node if name != "_target_"]
     for name in names:

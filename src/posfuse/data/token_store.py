@@ -26,7 +26,7 @@ from posfuse.data.corpora import SPLITS, Corpus, Frames, load, splits
 from posfuse.data.vocabulary import UNKNOWN, build_vocabulary, encode
 from posfuse.errors import InputError
 
-FORMAT = 1  # part of every key; raise it when the bytes written change
+FORMAT = 2  # part of every key; raise it when the bytes written change
 log = logging.getLogger(__name__)
 
 
@@ -137,7 +137,7 @@ def _read(folder: Path) -> TokenStore | None:
         return TokenStore(
             tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"]
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log.warning("%s: damaged (%s); building it again", folder, error)
         return None
 

@@ -24,13 +24,14 @@ def _tokenizer(words: dict[str, int] | None) -> Tokenizer:
 def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
     """Count words and keep the most frequent; ties go in alphabetical order."""
     trained = _tokenizer({})
-    trainer = WordLevelTrainer(
-        vocab_size=max_size, min_frequency=min_count, special_tokens=SPECIAL, show_progress=False
-    )
+    trainer = WordLevelTrainer(vocab_size=max_size, min_frequency=min_count, show_progress=False)
     trained.train_from_iterator(texts, trainer)
-    # Built anew from the words: the trainer registers <pad> and <unk> as tokens to be found
-    # inside raw text, where a document that spells "<pad>" would gain padding.
-    return _tokenizer(trained.get_vocab())
+    # The trainer never sees <pad> and <unk>: it would look for them inside raw text, and count
+    # those that a text spells as words of their own, with ids of their own.
+    counted = trained.get_vocab()
+    words = [word for word in sorted(counted, key=counted.__getitem__) if word not in SPECIAL]
+    kept = SPECIAL + words[: max_size - len(SPECIAL)]
+    return _tokenizer({word: i for i, word in enumerate(kept)})
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
