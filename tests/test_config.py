@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 from hydra.errors import HydraException
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf.errors import OmegaConfBaseException
 
@@ -137,6 +137,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_siz
 override_lists = st.lists(texts.map(lambda v: f"model.token_scale={v}"), max_size=3)
 
 
+@settings(deadline=None)
 @given(override_lists)
 def test_any_override_gives_a_folder_name_that_a_file_system_takes(overrides: list[str]) -> None:
     parts = run_folder("x", "y", "z", 0, overrides).split("/")
@@ -147,6 +148,7 @@ def test_any_override_gives_a_folder_name_that_a_file_system_takes(overrides: li
         assert re.fullmatch(r"[A-Za-z0-9._=+-]+", part)
 
 
+@settings(deadline=None)
 @given(override_lists, override_lists)
 def test_different_overrides_never_share_a_folder(one: list[str], two: list[str]) -> None:
     same = run_folder("x", "y", "z", 0, one) == run_folder("x", "y", "z", 0, two)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posfuse.data.vocabulary import PAD, SPECIAL, UNKNOWN, build_vocabulary, encode
@@ -65,6 +65,7 @@ ascii_text = st.text(st.sampled_from([chr(i) for i in range(32, 127)] + list("\t
 texts_lists = st.lists(few_words.map(" ".join) | ascii_text, min_size=1, max_size=6)
 
 
+@settings(deadline=None)
 @given(texts_lists, st.integers(1, 3), st.integers(3, 8))
 def test_agrees_with_a_dictionary(texts: list[str], min_count: int, max_size: int) -> None:
     counts = Counter(" ".join(texts).lower().split())
