@@ -43,7 +43,7 @@ def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> Non
     assert (tmp_path / "result.json").read_text() == before
 
 
-@pytest.mark.parametrize("text", ["", '{"schema": 1, "fing', "[]", "null", "{}"])
+@pytest.mark.parametrize("text", ["", '{"schema": 2, "fing', "[]", "null", "{}"])
 def test_an_unreadable_record_is_named(cfg, tmp_path, text: str) -> None:
     (tmp_path / "result.json").write_text(text)
     with pytest.raises(InputError, match=r"result\.json: not a readable record") as caught:
@@ -53,7 +53,7 @@ def test_an_unreadable_record_is_named(cfg, tmp_path, text: str) -> None:
 
 def test_a_record_of_another_schema_is_named(cfg, tmp_path) -> None:
     write(tmp_path, cfg, schema=0)
-    with pytest.raises(InputError, match="schema 0, this version reads 1"):
+    with pytest.raises(InputError, match="schema 0, this version reads 2"):
         records.finished(tmp_path, cfg)
 
 

@@ -17,7 +17,7 @@ def write_record(root, accuracy, fusion="add", seed=0, data="tiny", tokens=10.0,
     folder = root / data / "sinusoidal" / fusion / more.get("variant", "") / f"seed={seed}"
     folder.mkdir(parents=True)
     record = {
-        "schema": 1,
+        "schema": 2,
         "sweep_id": root.name,
         "data": data,
         "encoding": "sinusoidal",
@@ -81,7 +81,7 @@ def test_collect_sorts_by_length_then_cell_then_seed(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("text", ['{"schema": 1, "data', "[]", '{"schema": 99}', "{}"])
+@pytest.mark.parametrize("text", ['{"schema": 2, "data', "[]", '{"schema": 99}', "{}"])
 def test_an_unreadable_record_is_reported_and_not_fatal(sweep, text):
     broken = sweep / "tiny" / "sinusoidal" / "add" / "seed=2" / "result.json"
     broken.write_text(text)

@@ -37,6 +37,8 @@ def assert_same_run(one, two):
     pd.testing.assert_frame_equal(
         *(pd.read_parquet(folder / records.PREDICTIONS) for folder in (one, two)), check_exact=True
     )
+    histories = [(folder / records.HISTORY).read_bytes() for folder in (one, two)]
+    assert histories[0] == histories[1]
 
 
 def wrap(monkeypatch, name, before):
@@ -57,6 +59,7 @@ def test_a_run_leaves_config_result_predictions_and_best_weights(reference):
         "config.yaml",
         "result.json",
         "predictions.parquet",
+        "history.csv",
         "checkpoints/best.ckpt",
     }
 
@@ -88,6 +91,25 @@ def test_accuracy_and_loss_recomputed_from_predictions_are_the_records(reference
     )
     loss = -log_p[np.arange(20), frame["label"]].mean()
     assert loss == pytest.approx(record["test"]["loss"], abs=1e-6)
+
+
+def test_lengths_in_predictions_are_the_words_of_the_test_file(reference, corpus):
+    frame = pd.read_parquet(reference[0] / "predictions.parquet")
+    texts = pd.read_parquet(corpus / "test.parquet")["text"]
+    assert frame["length"].tolist() == [len(text.split()) for text in texts]
+    assert frame["length"].nunique() > 1
+
+
+def test_the_history_has_a_row_an_epoch_and_the_best_one_is_the_records(reference):
+    folder, record = reference
+    history = pd.read_csv(folder / "history.csv")
+    assert history["epoch"].tolist() == [1, 2, 3, 4]
+    best = history.iloc[history["val_accuracy"].argmax()]
+    assert best["epoch"] == record["best_epoch"]
+    assert best["val_accuracy"] == pytest.approx(record["validation"]["accuracy"], abs=1e-7)
+    assert best["val_loss"] == pytest.approx(record["validation"]["loss"], abs=1e-6)
+    assert history["train_loss"].is_monotonic_decreasing
+    assert record["latency_ms"] > 0
 
 
 def test_labels_in_predictions_are_those_of_the_test_file(reference, corpus):

@@ -15,6 +15,7 @@ from posfuse.config import Config, build_parts
 from posfuse.data.module import TextDataModule
 from posfuse.encoder import Encoder
 from posfuse.errors import InputError
+from posfuse.history import History
 from posfuse.model import PositionClassifier, initialize
 from posfuse.progress import progress_callbacks
 
@@ -67,7 +68,7 @@ class ResumableEarlyStopping(EarlyStopping):
             trainer.should_stop = True
 
 
-def build_trainer(cfg: Config, folder: Path, logger: Logger | None) -> L.Trainer:
+def build_trainer(cfg: Config, folder: Path, logger: Logger | None, history: History) -> L.Trainer:
     """The trainer of one run in `folder`: keeps the weights of the best epoch by validation
     accuracy (the first of equals), and of the last epoch all that a resume needs."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -75,6 +76,7 @@ def build_trainer(cfg: Config, folder: Path, logger: Logger | None) -> L.Trainer
         warnings.filterwarnings("ignore", message)
     t = cfg.trainer
     callbacks: list[Callback] = [
+        history,
         ModelCheckpoint(
             (folder / BEST).parent,
             Path(BEST).stem,

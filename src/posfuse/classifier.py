@@ -3,6 +3,7 @@
 Shapes: B documents, C classes.
 """
 
+import time
 from typing import Any
 
 import lightning as L
@@ -35,6 +36,7 @@ class Classifier(L.LightningModule):
         self.test_metrics = metrics.clone(prefix="test/")
         self.predictions: list[dict[str, Tensor]] = []  # a batch each, of the last test
         self.seen = {"documents": 0, "tokens": 0}  # in training, by this process
+        self.latency_ms = 0.0  # of a document in the last test, forward pass alone
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
         # Dropout's masks follow from (seed, step) alone: equal for every variant of a seed, and
@@ -58,9 +60,14 @@ class Classifier(L.LightningModule):
 
     def on_test_epoch_start(self) -> None:
         self.predictions = []
+        self.latency_ms = 0.0
 
     def test_step(self, batch: Batch, batch_number: int) -> None:
+        _wait_for(self.device)
+        start = time.perf_counter()
         logits = self.model(batch.ids, batch.lengths).float()
+        _wait_for(self.device)
+        self.latency_ms += 1000 * (time.perf_counter() - start)
         log_probabilities = logits.log_softmax(-1)
         self.test_metrics.update(logits, batch.labels)
         loss = F.nll_loss(log_probabilities, batch.labels)
@@ -75,6 +82,7 @@ class Classifier(L.LightningModule):
         )
 
     def on_test_epoch_end(self) -> None:
+        self.latency_ms /= sum(len(batch["index"]) for batch in self.predictions)
         self.log_dict(self.test_metrics.compute())
         self.test_metrics.reset()
 
@@ -84,3 +92,9 @@ class Classifier(L.LightningModule):
             self.parameters(), lr=self.optim.lr, weight_decay=self.optim.weight_decay
         )
         return optimizer
+
+
+def _wait_for(device: torch.device) -> None:
+    """Let a GPU end its queued work, so that a clock read next is right."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""A run's record: result.json and predictions.parquet, and whether a run is done.
+"""A run's record: result.json, predictions.parquet, history.csv, and whether a run is done.
 
 result.json is written last and atomically, so a folder with a whole one holds a finished run.
 """
@@ -20,9 +20,10 @@ from posfuse.config import NEUTRAL_KEYS, Config
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.errors import InputError
 
-SCHEMA = 1  # of result.json's keys
+SCHEMA = 2  # of result.json's keys
 NUMERICS = 1  # raise it when the same config and seed no longer give the same numbers
-RESULT, PREDICTIONS, FAILURE = "result.json", "predictions.parquet", "failure.json"
+RESULT, PREDICTIONS, HISTORY = "result.json", "predictions.parquet", "history.csv"
+FAILURE = "failure.json"
 
 Record = dict[str, Any]
 
@@ -112,12 +113,23 @@ def read_result(path: Path) -> Record:
     return result
 
 
-def write_predictions(folder: Path, batches: list[dict[str, Any]]) -> None:
-    """predictions.parquet: index, label, predicted, log_p_0..C-1, one row a test document."""
+def write_history(folder: Path, rows: list[dict[str, float]]) -> None:
+    """history.csv: epoch (from 1), train_loss, val_loss, val_accuracy, val_macro_f1."""
+    part = folder / f"{HISTORY}.part"
+    pd.DataFrame(rows).to_csv(part, index=False)
+    os.replace(part, folder / HISTORY)
+
+
+def write_predictions(folder: Path, batches: list[dict[str, Any]], lengths: np.ndarray) -> None:
+    """predictions.parquet: index, length, label, predicted, log_p_0..C-1, a row a test document.
+
+    `lengths` are the tokens of all test documents, before any cut, (documents,).
+    """
     index = np.concatenate([b["index"] for b in batches])
     order = np.argsort(index)
     columns = {
         "index": index,
+        "length": lengths[index],
         **{k: np.concatenate([b[k] for b in batches]) for k in ("label", "predicted")},
     }
     log_p = np.concatenate([b["log_probabilities"] for b in batches])

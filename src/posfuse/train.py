@@ -21,6 +21,7 @@ from posfuse.build import BEST, LAST, build_classifier, build_trainer
 from posfuse.config import CONF_DIR, Config, checked, one_line
 from posfuse.data.module import TextDataModule
 from posfuse.errors import InputError
+from posfuse.history import History
 from posfuse.sweep import RunFailed, message_of, record_failure
 from posfuse.tracking import tracker
 
@@ -57,9 +58,10 @@ def _run(cfg: Config, folder: Path) -> records.Record:
 
     data = TextDataModule(cfg.data, cfg.cache_dir, cfg.seed)
     classifier = build_classifier(cfg, data)
+    history = History()
     last = folder / LAST
     with tracker(cfg, folder) as logger:
-        trainer = build_trainer(cfg, folder, logger)
+        trainer = build_trainer(cfg, folder, logger, history)
         times.append(time.perf_counter())
         trainer.fit(classifier, data, ckpt_path=last if last.exists() else None, weights_only=True)
         if trainer.interrupted:
@@ -80,9 +82,11 @@ def _run(cfg: Config, folder: Path) -> records.Record:
         "parameters": sum(p.numel() for p in classifier.parameters()),
         "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
         **data.facts(),
+        "latency_ms": classifier.latency_ms,
         **environment.facts(times, classifier.seen),
     }
-    records.write_predictions(folder, classifier.predictions)
+    records.write_history(folder, history.rows)
+    records.write_predictions(folder, classifier.predictions, data.store.splits["test"].lengths)
     records.write_json(folder / records.RESULT, record)
     last.unlink(missing_ok=True)  # only a resume needs it
     return record

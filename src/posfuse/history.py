@@ -1,0 +1,26 @@
+"""The learning curve of a run, an epoch a row; a resumed run has it whole."""
+
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+COLUMNS = ("train_loss", "val_loss", "val_accuracy", "val_macro_f1")
+
+
+class History(Callback):
+    """Collects `rows`: {"epoch": counted from 1, "train_loss": ..., ...}, kept in checkpoints."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, float]] = []
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        metrics = trainer.callback_metrics
+        row = {name: float(metrics[name.replace("_", "/", 1)]) for name in COLUMNS}
+        self.rows.append({"epoch": trainer.current_epoch + 1, **row})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.rows = list(state_dict["rows"])
