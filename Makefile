@@ -1,9 +1,9 @@
-# make demo | test | lint | report | clean
+# make demo | test | lint | report | calibrate | clean
 PYTHON ?= python3
 BIN := .venv/bin
 SWEEP ?= multirun/quickstart
 
-.PHONY: demo test lint report clean
+.PHONY: demo test lint report calibrate clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posfuse needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -11,7 +11,7 @@ SWEEP ?= multirun/quickstart
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: .venv/installed ## the quickstart sweep (at most 6 minutes on 2 cores) and its comparison
+demo: .venv/installed ## the quickstart sweep (at most 6 minutes on 2 cores) and its report
 	$(BIN)/posfuse-train -m experiment=quickstart
 	$(BIN)/posfuse-report multirun/quickstart
 
@@ -25,6 +25,9 @@ lint: .venv/installed
 
 report: .venv/installed ## make report SWEEP=multirun/table1
 	$(BIN)/posfuse-report $(SWEEP)
+
+calibrate: .venv/installed ## simulated sweeps whose truth is known: the tables of docs/statistics.md
+	$(BIN)/python benchmarks/calibrate.py --write docs/statistics.md
 
 clean: ## the environment and caches; what sweeps wrote stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

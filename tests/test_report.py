@@ -1,36 +1,17 @@
-"""From records to the comparison: the table of runs, means and differences, holes, failures."""
+"""From records to the report: the table of runs, holes, what is left out, what is written."""
 
 import json
-import math
 import subprocess
 import sys
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from posfuse.analysis import report
 from posfuse.analysis.collect import collect, failures, missing
-from posfuse.analysis.report import compare
 from posfuse.errors import InputError
-
-
-def write_record(root, accuracy, fusion="add", seed=0, data="tiny", tokens=10.0, **more):
-    folder = root / data / "sinusoidal" / fusion / more.get("variant", "") / f"seed={seed}"
-    folder.mkdir(parents=True)
-    record = {
-        "schema": 2,
-        "sweep_id": root.name,
-        "data": data,
-        "encoding": "sinusoidal",
-        "fusion": fusion,
-        "seed": seed,
-        "variant": "",
-        "test": {"accuracy": accuracy, "macro_f1": accuracy},
-        "mean_tokens": {"train": tokens},
-        "label_names": ["a", "b"],
-        **more,
-    }
-    (folder / "result.json").write_text(json.dumps(record))
-    return folder
+from small_records import write_predictions, write_record, write_sweep
 
 
 @pytest.fixture
@@ -103,51 +84,6 @@ def test_a_copied_run_counts_once_and_is_reported(sweep):
     assert "second record" in problems[0]
 
 
-def test_a_variant_is_a_cell_of_its_own(sweep):
-    write_record(sweep, 0.8, "add", 0, variant="optim.lr=1")
-    cells = compare(collect(sweep)[0])
-    assert len(cells) == 4
-    assert cells[cells["variant"] == "optim.lr=1"]["mean"].item() == pytest.approx(80)
-    assert cells[(cells["variant"] == "") & (cells["fusion"] == "add")]["n"].item() == 3
-
-
-def test_mean_and_sample_standard_deviation_are_the_hand_worked_ones(sweep):
-    cells = compare(collect(sweep)[0]).set_index("fusion")
-    assert cells.loc["add", "n"] == 3
-    assert cells.loc["add", "mean"] == pytest.approx(60)
-    assert cells.loc["add", "std"] == pytest.approx(10)  # n - 1: sqrt((100 + 0 + 100) / 2)
-    assert cells.loc["concat", "mean"] == pytest.approx(59)
-    assert cells.loc["concat", "std"] == pytest.approx(math.sqrt(98))
-
-
-def test_differences_pair_the_seeds_that_both_have(sweep):
-    cells = compare(collect(sweep)[0]).set_index("fusion")
-    assert cells.loc["concat", "deltas"] == pytest.approx({0: 2.0, 1: 6.0})
-    assert cells.loc["concat", "delta_mean"] == pytest.approx(4)  # not 59 - 60
-    assert cells.loc["gate_scalar", "deltas"] == {}
-    assert math.isnan(cells.loc["gate_scalar", "delta_mean"])
-    assert not isinstance(cells.loc["add", "deltas"], dict)
-
-
-def test_one_seed_has_no_standard_deviation(sweep):
-    cells = compare(collect(sweep)[0]).set_index("fusion")
-    assert cells.loc["gate_scalar", "mean"] == pytest.approx(90)
-    assert math.isnan(cells.loc["gate_scalar", "std"])
-
-
-def test_differences_stay_inside_a_corpus(sweep):
-    write_record(sweep, 0.1, "add", 0, data="other", tokens=99.0)
-    write_record(sweep, 0.3, "concat", 0, data="other", tokens=99.0)
-    cells = compare(collect(sweep)[0]).set_index(["data", "fusion"])
-    assert cells.loc[("other", "concat"), "deltas"] == pytest.approx({0: 20.0})
-    assert cells.loc[("tiny", "concat"), "deltas"] == pytest.approx({0: 2.0, 1: 6.0})
-
-
-def test_another_baseline_turns_the_sign(sweep):
-    cells = compare(collect(sweep)[0], "concat").set_index("fusion")
-    assert cells.loc["add", "deltas"] == pytest.approx({0: -2.0, 1: -6.0})
-
-
 def test_missing_names_the_holes_of_what_was_found(tmp_path):
     root = tmp_path / "sweep"
     for fusion, seed in (("add", 0), ("add", 1), ("concat", 0)):
@@ -188,21 +124,155 @@ def test_failures_are_listed_with_their_folder(sweep):
     assert failures(sweep) == [f"{folder}: out of luck"]
 
 
-def test_the_table_shows_means_spreads_and_differences(sweep, monkeypatch, capsys):
-    (sweep / "failure.json").write_text(json.dumps({"message": "out of luck"}))
-    text = run_report(monkeypatch, capsys, sweep)
-    assert "sweep: 6 runs" in text
-    table = [line for line in text.splitlines() if "│" in line]
-    lines = {n: next(r for r in table if f" {n} " in r) for n in ("add", "concat", "gate_scalar")}
-    assert "60.00 ± 10.00" in lines["add"]
-    assert "59.00 ± 9.90" in lines["concat"]
-    assert "+4.00" in lines["concat"]
-    assert "0: +2.00  1: +6.00" in lines["concat"]
-    assert "90.00" in lines["gate_scalar"]
-    assert "±" not in lines["gate_scalar"]
-    assert "no seed" in lines["gate_scalar"]
-    assert "missing: 6 of 12 runs" in text  # three fusions by the four seeds 0, 1, 2, 7
-    assert "out of luck" in text
+FILES = {
+    *(f"tables/{name}.{end}" for end in ("csv", "md", "tex") for name in (
+        "table1", "table2", "table3", "paired_differences", "paired_tests", "interaction",
+        "gain_by_length", "documents")),
+    *(f"figures/{name}.{end}" for end in ("png", "svg") for name in (
+        "deltas", "forest", "accuracy_latency", "gain_by_length", "learning_curves",
+        "confusions")),
+    "tables/tables.tex", "index.html", "runs.csv",
+}  # fmt: skip
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """Two corpora, two fusions, three seeds; nothing wrong with it."""
+    root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]})
+    return write_sweep(
+        root, {"add": [0.5, 0.55, 0.6], "concat": [0.7, 0.8, 0.9]}, data="wordy", tokens=80.0
+    )
+
+
+def test_a_report_has_its_page_tables_and_figures(whole, monkeypatch, capsys):
+    text = run_report(monkeypatch, capsys, whole)
+    assert set(written(whole / "report")) == FILES
+    assert "60.00 ± 10.00 (3)" in text
+    assert "+8.33 ± 2.89" in text  # 10, 5, 10
+    assert "missing: 0 of 12 runs" in text
+    assert str(whole / "report" / "index.html") in text
+
+
+def test_the_same_records_give_the_same_bytes(whole, monkeypatch, capsys):
+    run_report(monkeypatch, capsys, whole)
+    first = written(whole / "report")
+    run_report(monkeypatch, capsys, whole)
+    assert written(whole / "report") == first
+
+
+def test_out_takes_the_report_elsewhere_and_several_sweeps_get_a_folder_each(
+    whole, tmp_path, monkeypatch, capsys
+):
+    write_sweep(tmp_path / "other", {"add": [0.5, 0.6], "concat": [0.5, 0.7]})
+    run_report(monkeypatch, capsys, tmp_path, "--out", tmp_path / "out")
+    assert set(written(tmp_path / "out")) == {f"{s}/{f}" for s in ("sweep", "other") for f in FILES}
+
+
+def test_tables_hold_the_numbers_of_the_records(whole, monkeypatch, capsys):
+    run_report(monkeypatch, capsys, whole)
+    table = pd.read_csv(whole / "report" / "tables" / "table1.csv").set_index(["data", "fusion"])
+    assert table.loc[("tiny", "add"), "mean"] == pytest.approx(60)
+    assert table.loc[("tiny", "add"), "std"] == pytest.approx(10)
+    assert table.loc[("tiny", "add"), "n"] == 3
+    assert table.loc[("wordy", "concat"), "latency_mean"] == pytest.approx(0.6)
+    paired = pd.read_csv(whole / "report" / "tables" / "paired_differences.csv")
+    assert paired["deltas"][0] == "10 5 10"
+    assert paired["mean"][1] == pytest.approx(25)  # 20, 25, 30
+
+
+def test_missing_and_failed_runs_are_listed_and_stop_nothing(whole, monkeypatch, capsys):
+    ask(whole, {"data": "tiny,wordy", "fusion": "add,concat", "seed": "range(0,4)"})
+    folder = whole / "tiny" / "sinusoidal" / "add" / "seed=3"
+    folder.mkdir()
+    (folder / "failure.json").write_text(json.dumps({"message": "out of luck"}))
+    text = run_report(monkeypatch, capsys, whole)
+    page = (whole / "report" / "index.html").read_text()
+    for shown in (text, page):
+        assert "wordy sinusoidal concat seed=3" in shown
+        assert "out of luck" in shown
+    assert "missing: 4 of 16 runs" in text
+
+
+def test_unpaired_seeds_and_a_single_seed_are_told(tmp_path, monkeypatch, capsys):
+    root = write_sweep(
+        tmp_path / "sweep", {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65], "gate_scalar": [0.9]}
+    )
+    text = run_report(monkeypatch, capsys, root)
+    assert "concat: unpaired, left out of the comparison: seed 2" in text
+    assert "gate_scalar: one seed only, so no spread and no test" in text
+    assert "90.00 (1)" in text
+
+
+def broken(whole: Path, kind: str) -> str:
+    """Spoil one run of the sweep; returns what the report must say."""
+    folder = whole / "tiny" / "sinusoidal" / "concat" / "seed=1"
+    result = folder / "result.json"
+    if kind == "schema":
+        result.write_text(result.read_text().replace('"schema": 2', '"schema": 1'))
+        return f"{result}: schema 1, this version reads 2"
+    if kind == "metric":
+        result.write_text(result.read_text().replace('"accuracy": 0.65', '"accuracy": NaN'))
+        return f"{result}: test.accuracy is nan, left out"
+    if kind == "settings":
+        result.write_text(result.read_text().replace('"model.d_model": 8', '"model.d_model": 16'))
+        return "one cell with two configurations (model.d_model 8, 16)"
+    if kind == "copy":
+        other = folder.with_name("seed=1 (copy)")
+        other.mkdir()
+        (other / "result.json").write_bytes(result.read_bytes())
+        return f"{other}: a second record of one run is left out"
+    if kind == "seed":
+        other = folder.with_name("seed=9")
+        other.mkdir()
+        (other / "result.json").write_text(result.read_text().replace("concat/seed=1", "another"))
+        return "two different runs with seed 1"
+    if kind == "documents":
+        write_predictions(folder, 0.65, shift=1)
+        return f"{folder}/predictions.parquet: its documents are not those of the runs"
+    if kind == "predictions":
+        (folder / "predictions.parquet").write_bytes(b"PAR1 no more")
+        return f"{folder}/predictions.parquet: not readable"
+    assert kind == "history"
+    (folder / "history.csv").unlink()
+    return f"{folder}/history.csv: no learning curve"
+
+
+KINDS = ("schema", "metric", "settings", "copy", "seed", "documents", "predictions", "history")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_wrong_is_one_line_and_the_rest_comes_out(whole, kind, monkeypatch, capsys):
+    message = broken(whole, kind)
+    monkeypatch.setattr(report, "draw_all", lambda *_: [])  # figures take longest
+    with pytest.raises(SystemExit) as stopped:
+        run_report(monkeypatch, capsys, whole)
+    lines = stopped.value.code.splitlines()
+    assert any(line.startswith("error: ") and message in line for line in lines)
+    assert len(lines) == 1
+    assert set(written(whole / "report")) == {f for f in FILES if not f.startswith("figures")}
+    text = capsys.readouterr().out
+    assert "55.00 ± 5.00 (3)" in text  # of the other corpus
+    assert "Left out" in (whole / "report" / "index.html").read_text()
+
+
+def test_without_its_corpus_a_report_lacks_the_bag_of_words_and_says_so(whole, monkeypatch, capsys):
+    for path in whole.rglob("config.yaml"):
+        path.unlink()
+    text = run_report(monkeypatch, capsys, whole)
+    assert "tiny: no bag-of-words row, its corpus cannot be had" in text
+    assert set(written(whole / "report")) == FILES
+
+
+def test_an_unknown_baseline_leaves_the_tables(whole, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run_report(monkeypatch, capsys, whole, "--baseline", "ad")
+    assert stopped.value.code == "error: --baseline: no run with fusion 'ad'; use add, concat"
+    assert "60.00 ± 10.00 (3)" in capsys.readouterr().out
+    assert "Nothing to compare" in (whole / "report" / "index.html").read_text()
 
 
 def test_an_empty_or_absent_folder_is_an_error_of_one_line(tmp_path, monkeypatch, capsys):
@@ -215,12 +285,20 @@ def test_an_empty_or_absent_folder_is_an_error_of_one_line(tmp_path, monkeypatch
         assert "\n" not in stopped.value.code
 
 
-def test_an_unknown_baseline_is_an_error_that_names_the_known(sweep, monkeypatch, capsys):
+@pytest.mark.parametrize("option", [("--margin", "0"), ("--effect", "-1"), ("--margin", "nan")])
+def test_points_are_above_0(whole, option, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
-        run_report(monkeypatch, capsys, sweep, "--baseline", "ad")
-    assert stopped.value.code == (
-        "error: --baseline: no run with fusion 'ad'; use add, concat, gate_scalar"
-    )
+        run_report(monkeypatch, capsys, whole, *option)
+    assert stopped.value.code == "error: --margin, --effect: use points above 0"
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(whole, monkeypatch, capsys):
+    (whole / "report").write_text("in the way")
+    with pytest.raises(SystemExit) as stopped:
+        run_report(monkeypatch, capsys, whole)
+    assert stopped.value.code.startswith(f"error: {whole / 'report'}")
+    assert "--out" in stopped.value.code
+    assert "\n" not in stopped.value.code
 
 
 def test_the_analysis_never_imports_torch():

@@ -1,6 +1,7 @@
-"""Records to one tidy table: a row a run."""
+"""Records to one tidy table: a row a run, what cannot be trusted left out and named."""
 
 import json
+import math
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,18 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from posfuse.errors import InputError
-from posfuse.records import FAILURE, RESULT, flatten, read_result
+from posfuse.records import FAILURE, HISTORY, RESULT, flatten, read_result
 
 AXES = ["data", "encoding", "fusion", "seed"]
 CELL = ["data", "encoding", "fusion", "variant"]
+METRIC = "test.accuracy"
 
 
 def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
-    """All runs below `folder`, and a line for each record that cannot be read.
+    """All runs below `folder`, and a line for each record that is left out.
+
+    Left out are: what cannot be read or has another schema, a metric that is no number, a second
+    record of one run, and every run of a cell that holds two configurations.
 
     Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
     `length`, the mean number of tokens of the corpus's training documents. The order is that of
@@ -30,7 +35,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     problems = []
     for path in sorted(root.rglob(RESULT)):
         try:
-            rows.append({**flatten(read_result(path)), "folder": str(path.parent)})
+            rows.append(_row(path))
         except InputError as error:
             problems.append(str(error))
     if not rows:
@@ -38,10 +43,79 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         raise InputError(f"{root}: no finished runs{found}; run posfuse-train -m first")
     runs = pd.DataFrame(rows)
     runs["length"] = runs.groupby("data")["mean_tokens.train"].transform("mean")
-    runs = runs.sort_values(["length", *CELL, "seed"]).reset_index(drop=True)
-    copies = runs.duplicated(["sweep_id", *CELL, "seed"])
+    runs = runs.sort_values(["length", *CELL, "seed", "folder"]).reset_index(drop=True)
+    copies = runs.duplicated(["sweep_id", *CELL, "seed", "fingerprint"])
     problems += [f"{f}: a second record of one run is left out" for f in runs["folder"][copies]]
-    return runs[~copies].reset_index(drop=True), problems
+    runs = runs[~copies]
+    mixed = _mixed(runs)
+    problems += mixed.tolist()
+    keys = ["sweep_id", *CELL]
+    kept = [key not in mixed.index for key in runs[keys].itertuples(index=False, name=None)]
+    if not any(kept):
+        raise InputError(problems[-1])
+    return runs[kept].reset_index(drop=True), problems
+
+
+def _row(path: Path) -> dict[str, Any]:
+    record = read_result(path)
+    row = {"fingerprint": "", **flatten(record), "folder": str(path.parent)}
+    for key in [*CELL, "seed", "sweep_id", "mean_tokens.train"]:
+        if row.get(key) is None:
+            raise InputError(f"{path}: has no {key}; remove it to run again")
+    settings = record.get("settings", {})
+    if not isinstance(settings, dict):
+        raise InputError(f"{path}: settings is no table of keys; remove it to run again")
+    settings = {k: v for k, v in settings.items() if k != "seed"}
+    row["configuration"] = json.dumps(settings, sort_keys=True)
+    metric = row.get(METRIC)
+    if not isinstance(metric, int | float) or not math.isfinite(metric):
+        raise InputError(f"{path}: {METRIC} is {metric}, left out; remove it to run again")
+    row[METRIC] = _double(metric, row.get("documents.test"))
+    return row
+
+
+def _double(accuracy: float, n_documents: Any) -> float:
+    """An accuracy in double precision: it is recorded in single, where the same gain in documents
+    gives unlike differences, and tests that look for ties would find none."""
+    if isinstance(n_documents, int) and n_documents > 0:
+        right = round(accuracy * n_documents)
+        if abs(accuracy - right / n_documents) < 1e-6:
+            return right / n_documents
+    return accuracy
+
+
+def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
+    """The columns of the config's settings, without the seed and those that start so."""
+    skipped = tuple(f"settings.{name}" for name in ("seed", *without))
+    return [c for c in map(str, runs) if c.startswith("settings.") and not c.startswith(skipped)]
+
+
+def differing(one: pd.Series, other: pd.Series) -> str:
+    """The settings in which two runs differ, as "key a, b; ..."; empty if in none."""
+    keys = [k for k in one.index if str(one[k]) != str(other[k])]
+    return "; ".join(f"{k.removeprefix('settings.')} {one[k]}, {other[k]}" for k in keys[:3])
+
+
+def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
+    """A line for every cell whose runs differ in more than their seed, by (sweep_id, *CELL)."""
+    lines = {}
+    settings = settings_columns(runs)
+    for cell, group in runs.groupby(["sweep_id", *CELL], sort=False):
+        if group["configuration"].nunique() > 1:
+            kinds = group[~group["configuration"].duplicated()]
+            first, other = kinds.iloc[0], kinds.iloc[1]
+            lines[cell] = (
+                f"{first['folder']} and {other['folder']}: one cell with two configurations "
+                f"({differing(first[settings], other[settings])}); the cell is left out, give one "
+                "of them a sweep_id of its own"
+            )
+        elif group["seed"].duplicated().any():
+            twice = group[group["seed"].duplicated(keep=False)]
+            lines[cell] = (
+                f"{' and '.join(twice['folder'][:2])}: two different runs with seed "
+                f"{twice['seed'].iloc[0]}; the cell is left out, remove one of them"
+            )
+    return pd.Series(lines, dtype=str)
 
 
 def missing(folder: str | Path, runs: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -62,6 +136,26 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[tuple[Any, ...]]:
         done = set(found[AXES].itertuples(index=False, name=None))
         absent += [cell for cell in product(*axes.values()) if cell not in done]
     return absent
+
+
+def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """CELL, seed, epoch and val_accuracy in percent, a row an epoch of each run; and a line for
+    each run whose history.csv is missing or damaged."""
+    curves, problems = [], []
+    for run in runs.to_dict("records"):
+        path = Path(run["folder"]) / HISTORY
+        try:
+            history = pd.read_csv(path)[["epoch", "val_accuracy"]].astype(float)
+        except (OSError, ValueError, KeyError) as error:
+            reason = str(error).splitlines()[0]
+            problems.append(
+                f"{path}: no learning curve ({reason}); remove result.json to run again"
+            )
+            continue
+        history["val_accuracy"] *= 100
+        curves.append(history.assign(seed=run["seed"], **{axis: run[axis] for axis in CELL}))
+    columns = [*CELL, "seed", "epoch", "val_accuracy"]
+    return pd.concat(curves)[columns] if curves else pd.DataFrame(columns=columns), problems
 
 
 def failures(folder: str | Path) -> list[str]:

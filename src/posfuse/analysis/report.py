@@ -1,96 +1,205 @@
-"""posfuse-report DIR: the comparison as a table in the terminal."""
+"""posfuse-report DIR: records to tables, paired statistics, verdicts, figures and one page."""
 
 import argparse
+import importlib.metadata
+import platform
+import shlex
 import sys
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
+from rich.text import Text
 
-from posfuse.analysis.collect import CELL, collect, failures, missing
+import posfuse
+from posfuse.analysis import formats, page, paired_tables
+from posfuse.analysis.bag_of_words import bags_of_words
+from posfuse.analysis.claims import Claims, Verdict, judge_claims, read_claims
+from posfuse.analysis.collect import collect, failures, learning_curves, missing
+from posfuse.analysis.comparisons import Criteria, cells, compare, interactions, trends
+from posfuse.analysis.documents import DocumentEvidence, document_evidence
+from posfuse.analysis.drawings import draw_all
+from posfuse.analysis.paper_tables import paper_tables
+from posfuse.analysis.table import Table
 from posfuse.errors import InputError
 
-METRIC = "test.accuracy"
+# Beside the versions, what the page says of the runs.
+ALSO = ("commit", "host.device")
 
 
-def compare(runs: pd.DataFrame, baseline: str = "add") -> pd.DataFrame:
-    """One row a cell: mean and standard deviation over seeds, and differences to the baseline.
+@dataclass(frozen=True)
+class Findings:
+    """What the records of one sweep say."""
 
-    Accuracies in percent, differences in points. `std` is the sample standard deviation (n - 1),
-    NaN for one seed. `deltas` maps each seed that both cells have to fused minus baseline.
-    """
-    rows = []
-    for cell, group in runs.groupby(CELL, sort=False, dropna=False):
-        accuracy = 100 * group.set_index("seed")[METRIC]
-        labels = dict(zip(CELL, cell, strict=True))
-        row: dict[str, Any] = {
-            **labels,
-            "n": len(group),
-            "mean": accuracy.mean(),
-            "std": accuracy.std(ddof=1),
-        }
-        if labels["fusion"] != baseline:
-            like = {**labels, "fusion": baseline}
-            same = runs.loc[(runs[CELL] == [like[c] for c in CELL]).all(axis=1)]
-            delta = (accuracy - 100 * same.set_index("seed")[METRIC]).dropna()
-            row |= {"deltas": delta.to_dict(), "delta_mean": delta.mean()}
-        rows.append(row)
-    return pd.DataFrame(rows, columns=[*CELL, "n", "mean", "std", "deltas", "delta_mean"])
+    runs: pd.DataFrame
+    cells: pd.DataFrame
+    comparisons: pd.DataFrame
+    documents: DocumentEvidence
+    curves: pd.DataFrame
+    tables: list[Table]  # the paper's
+    paired: list[Table]
+    verdicts: list[Verdict]
+    missing: list[str]  # a line a run of the grid without a record
+    failures: list[str]  # a line a run that failed
+    problems: list[str]  # a line for all that is wrong and left out
+    notes: list[str]  # a line for all that could not be compared, or was not to be had
 
 
-def terminal_table(cells: pd.DataFrame, baseline: str) -> Table:
-    """The comparison for a terminal; a line between two corpora."""
-    table = Table(
-        caption="test accuracy in %, mean ± standard deviation over n seeds; "
-        f"differences to {baseline} in points, by seed"
+def analyse(
+    folder: str, runs: pd.DataFrame, problems: list[str], claims: Claims, criteria: Criteria
+) -> Findings:
+    """From the runs of one sweep below `folder` to everything that the report says; `problems`
+    are those of their collection."""
+    if criteria.baseline not in set(runs["fusion"]):
+        known = ", ".join(sorted(set(runs["fusion"])))
+        line = f"--baseline: no run with fusion {criteria.baseline!r}; use {known}"
+        problems = [*problems, line]
+        comparisons, notes = compare(runs.iloc[:0], criteria)
+    else:
+        comparisons, notes = compare(runs, criteria)
+    documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
+    bags, without_bag = bags_of_words(runs)
+    curves, without_curve = learning_curves(runs)
+    summary = cells(runs)
+    for data, bag in bags.items():
+        if bag.accuracy >= summary.loc[summary["data"] == data, "mean"].max():
+            notes.append(
+                f"{data}: a bag of words reaches {bag.accuracy:.2f} %, no fusion more: this corpus "
+                "says little about position"
+            )
+    paired = paired_tables.all_tables(
+        comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
     )
-    shown = [c for c in CELL if c != "variant" or cells["variant"].nunique() > 1]
-    for column in shown:
-        table.add_column(column, overflow="fold")
-    for column in ("n", "accuracy", f"- {baseline}"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("by seed")
-    previous = cells["data"].iloc[0]
-    for row in cells.to_dict("records"):
-        if row["data"] != previous:
-            table.add_section()
-            previous = row["data"]
-        spread = "" if pd.isna(row["std"]) else f" ± {row['std']:.2f}"
-        difference, by_seed = "", ""
-        if isinstance(row["deltas"], dict) and row["deltas"]:
-            difference = f"{row['delta_mean']:+.2f}"
-            by_seed = "  ".join(f"{seed}: {d:+.2f}" for seed, d in sorted(row["deltas"].items()))
-        elif row["fusion"] != baseline:
-            by_seed = f"no seed in common with {baseline}"
-        labels = [str(row[c]) for c in shown]
-        accuracy = f"{row['mean']:.2f}{spread}"
-        table.add_row(*labels, str(row["n"]), accuracy, difference, by_seed)
-    return table
+    return Findings(
+        runs,
+        summary,
+        comparisons,
+        documents,
+        curves,
+        paper_tables(summary, bags),
+        paired,
+        judge_claims(claims, comparisons, criteria),
+        ["{} {} {} seed={}".format(*hole) for hole in missing(folder, runs)],
+        [line for line in failures(folder) if f"/{runs['sweep_id'].iloc[0]}/" in line],
+        [*problems, *mismatched, *without_curve],
+        [*notes, *without_bag],
+    )
+
+
+def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
+    """The page, the tables and the figures into `out`."""
+    formats.write_tables([*found.tables, *found.paired], out / "tables")
+    found.runs.drop(columns="configuration").to_csv(out / "runs.csv", index=False)
+    labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
+    drawn = draw_all(
+        found.cells,
+        found.comparisons,
+        found.documents,
+        found.curves,
+        labels,
+        criteria,
+        out / "figures",
+    )
+    html = page.render(
+        sweep=found.runs["sweep_id"].iloc[0],
+        n_runs=len(found.runs),
+        criteria=criteria,
+        verdicts=found.verdicts,
+        problems=found.problems,
+        notes=found.notes,
+        tables=found.tables,
+        paired=found.paired,
+        figures=drawn,
+        missing=found.missing,
+        failures=found.failures,
+        command=command,
+        made=made_with(found.runs),
+    )
+    (out / "index.html").write_text(html, encoding="utf-8")
+
+
+def made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Versions, commit and machine of the runs, and the versions that made the report."""
+    columns = [c for c in map(str, runs) if c.startswith("versions.") or c in ALSO]
+    rows = []
+    for column in columns:
+        values = ", ".join(sorted({str(value) for value in runs[column]}))
+        rows.append((f"runs: {column.removeprefix('versions.')}", values))
+    made = {"posfuse": posfuse.__version__, "python": platform.python_version()}
+    libraries = ("scipy", "statsmodels", "scikit-learn", "pandas", "matplotlib")
+    made |= {name: importlib.metadata.version(name) for name in libraries}
+    return rows + [(f"report: {name}", version) for name, version in made.items()]
+
+
+def show(found: Findings, criteria: Criteria, console: Console) -> None:
+    """The paper's tables, the tests and the verdicts, in the terminal."""
+    short = paired_tables.short_table(found.comparisons, criteria)
+    for table in [*found.tables, *([short] if short.rows else [])]:
+        console.print(formats.terminal(table))
+    for v in found.verdicts:
+        console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
+        lines = [*v.numbers, page.p_values(v), *([f"To settle it: {v.settle}"] if v.settle else [])]
+        for line in lines:
+            console.print(Padding(Text(line), (0, 0, 0, 13)))
+    absent = len(found.missing)
+    console.print(f"\nmissing: {absent} of {len(found.runs) + absent} runs")
+    for line in [*found.missing, *found.failures, *found.notes]:
+        console.print(Text(f"  {line}"), soft_wrap=True)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    criteria = Criteria()
+    parser = argparse.ArgumentParser(prog="posfuse-report", description=__doc__)
+    parser.add_argument("folder", help="a sweep's folder, as multirun/quickstart")
+    parser.add_argument("--out", type=Path, help="where to write (default: report in that folder)")
+    parser.add_argument(
+        "--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        default=criteria.margin,
+        help="points of accuracy within which a difference does not matter (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--effect",
+        type=float,
+        default=criteria.effect,
+        help="points that the seeds needed are also given for (default: %(default)s)",
+    )
+    parser.add_argument("--claims", type=Path, help="a YAML file (default: the paper's claims)")
+    return parser.parse_args(arguments)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="posfuse-report", description="Compare a sweep's runs.")
-    parser.add_argument("folder", help="a sweep's folder, as multirun/quickstart")
-    parser.add_argument("--baseline", default="add", help="fusion to subtract (default: add)")
-    arguments = parser.parse_args()
+    """Exit status 0; 1, and a line for each, if anything was wrong and had to be left out."""
+    arguments = parse()
+    criteria = Criteria(arguments.baseline, arguments.margin, arguments.effect)
+    command = shlex.join(["posfuse-report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
+        if not (criteria.margin > 0 and criteria.effect > 0):
+            raise InputError("--margin, --effect: use points above 0")
+        claims = read_claims(arguments.claims)
         runs, problems = collect(arguments.folder)
-        if arguments.baseline not in set(runs["fusion"]):
-            known = ", ".join(sorted(set(runs["fusion"])))
-            raise InputError(f"--baseline: no run with fusion {arguments.baseline!r}; use {known}")
+        out = arguments.out or Path(arguments.folder) / "report"
+        wrong: dict[str, None] = dict.fromkeys(problems)  # in order, each once
+        sweeps = list(runs.groupby("sweep_id"))
+        for sweep_id, of_sweep in sweeps:
+            found = analyse(arguments.folder, of_sweep, problems, claims, criteria)
+            target = out if len(sweeps) == 1 else out / str(sweep_id)
+            write(found, criteria, command, target)
+            show(found, criteria, console)
+            console.print(Text(f"{target / 'index.html'}"), soft_wrap=True)
+            wrong |= dict.fromkeys(found.problems)
     except InputError as error:
         sys.exit(f"error: {error}")
-    for sweep_id, sweep in runs.groupby("sweep_id"):
-        console.print(f"[bold]{sweep_id}[/bold]: {len(sweep)} runs")
-        console.print(terminal_table(compare(sweep, arguments.baseline), arguments.baseline))
-    absent = missing(arguments.folder, runs)
-    console.print(f"missing: {len(absent)} of {len(runs) + len(absent)} runs")
-    for cell in absent:
-        console.print("  {} {} {} seed={}".format(*cell), markup=False)
-    for problem in problems + failures(arguments.folder):
-        console.print(f"  {problem}", markup=False, soft_wrap=True)
+    except OSError as error:
+        sys.exit(f"error: {error.filename}: {error.strerror}; free it or give --out FOLDER")
+    if wrong:
+        sys.exit("\n".join(f"error: {problem}" for problem in wrong))
 
 
 if __name__ == "__main__":

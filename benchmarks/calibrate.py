@@ -1,0 +1,231 @@
+"""Error rates of the statistics on simulated sweeps whose truth is known.
+
+`make calibrate` runs it and puts the tables into docs/statistics.md. Each rate stands with its
+95 % Clopper-Pearson interval; each simulation has a seed of its own, so a second run gives the
+same figures.
+"""
+
+import argparse
+import gc
+import platform
+import time
+from collections.abc import Callable
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy import stats
+
+from posfuse.analysis import statistics as st
+from posfuse.analysis.claims import judge_claims, read_claims
+from posfuse.analysis.comparisons import Criteria
+
+BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
+CRITERIA = Criteria()
+# The paper's Figure 3, gate_scalar - add on ArXiv, in points: the published size and spread.
+PUBLISHED_DELTAS = np.array([9.49, 2.56, 3.68, 7.84, 9.02])
+DOCUMENTS = 425  # of the quickstart's test split, for the discrete noise
+Noise = Callable[[np.random.Generator, Any], NDArray[Any]]
+
+# Noise of one run's accuracy with standard deviation 1.
+NOISES: dict[str, Noise] = {
+    "normal": lambda rng, size: rng.normal(size=size),
+    "skewed": lambda rng, size: rng.exponential(size=size) - 1,
+    "heavy": lambda rng, size: rng.standard_t(3, size) / np.sqrt(3),
+    "discrete": lambda rng, size: (
+        (rng.binomial(DOCUMENTS, 0.8, size) / DOCUMENTS - 0.8) / np.sqrt(0.16 / DOCUMENTS)
+    ),
+}
+GRID = [
+    *(("agnews", "sinusoidal", f) for f in ("concat", "gate_scalar")),
+    *(("imdb", "sinusoidal", f) for f in ("concat", "gate_scalar")),
+    *(("arxiv", "sinusoidal", f) for f in ("concat", "gate_scalar", "gate_cnn")),
+    *(("arxiv", "learned", f) for f in ("concat", "gate_scalar")),
+]
+LENGTHS = {"agnews": 38.0, "imdb": 230.0, "arxiv": 4000.0}
+# Which of the paper's claims are false when no fusion differs, and when all differ by the margin.
+FALSE_AT_ZERO = {
+    "gain_long", "every_seed_long", "every_encoding", "cnn_less_stable", "grows_with_length"
+}  # fmt: skip
+FALSE_AT_MARGIN = FALSE_AT_ZERO - {"every_seed_long"} | {"negligible_short", "negligible_medium"}
+
+
+def sweep(
+    rng: np.random.Generator, noise: Noise, n: int, std: float, effect: float
+) -> pd.DataFrame:
+    """The comparisons of one simulated sweep, as `compare` gives them: every fusion is `effect`
+    points better than add; differences of one corpus and encoding share add's noise."""
+    rows = []
+    baselines: dict[tuple[str, str], NDArray[Any]] = {}
+    scale = std / np.sqrt(2)  # so that a difference has the standard deviation std
+    for data, encoding, fusion in GRID:
+        base = baselines.setdefault((data, encoding), scale * noise(rng, n))
+        deltas = effect + scale * noise(rng, n) - base
+        rows.append((data, encoding, fusion, "", LENGTHS[data], list(range(n)), deltas.tolist(), n))
+    columns = ["data", "encoding", "fusion", "variant", "length", "seeds", "deltas", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def false_claims(
+    noise: str, n: int, std: float, effect: float, false: set[str], sweeps: int, seed: int
+) -> dict[str, Any]:
+    """How many sweeps support at least one false claim, and how many Holm tests at least one
+    difference where there is none (counted for effect = 0 only)."""
+    gc.freeze()  # statsmodels collects garbage at every Holm: let it have little to look through
+    rng, claims = np.random.default_rng(seed), read_claims()
+    supported = differs = 0
+    for _ in range(sweeps):
+        comparisons = sweep(rng, NOISES[noise], n, std, effect)
+        verdicts = judge_claims(claims, comparisons, CRITERIA)
+        supported += any(v.verdict == "supported" and v.claim.name in false for v in verdicts)
+        p = [st.p_paired_t(d) for d in comparisons["deltas"]]
+        differs += bool((st.holm(p) <= CRITERIA.alpha).any())
+    row = {"noise": noise, "seeds": n, "true difference": f"{effect:g}"}
+    row["a false claim supported"] = rate(supported, sweeps)
+    row["a difference found (Holm)"] = rate(differs, sweeps) if effect == 0 else ""
+    return row
+
+
+def coverage(noise: str, n: int, samples: int, seed: int) -> dict[str, Any]:
+    """How often the 95 % intervals hold the true mean difference."""
+    rng = np.random.default_rng(seed)
+    held = {"t": 0, "BCa": 0}
+    for _ in range(samples):
+        d = NOISES[noise](rng, n) - NOISES[noise](rng, n)
+        for name, (low, high) in (("t", st.t_interval(d)), ("BCa", st.bootstrap_interval(d))):
+            # No spread, no interval: that counts as one that does not hold the truth.
+            held[name] += bool(low <= 0 <= high)
+    row = {"noise": noise, "seeds": n}
+    return row | {f"{name} interval": rate(hits, samples) for name, hits in held.items()}
+
+
+def document_coverage(n: int, documents: int, samples: int, seed: int) -> dict[str, Any]:
+    """How often the hierarchical bootstrap holds the true difference over seeds and documents.
+
+    A document is right with a chance that depends on its own ease, the operator's gain there, and
+    the run; the truth is the mean gain over all documents and seeds."""
+    rng = np.random.default_rng(seed)
+    grid = np.random.default_rng(1).normal(size=(4, 400_000))
+    ease, gain_here = 1 + grid[0], 0.3 + 0.3 * grid[1]
+    truth = 100 * np.mean(
+        stats.norm.cdf(ease + gain_here + 0.15 * grid[2]) - stats.norm.cdf(ease + 0.15 * grid[3])
+    )
+    hits = 0
+    for _ in range(samples):
+        ease, gain = 1 + rng.normal(size=documents), 0.3 + 0.3 * rng.normal(size=documents)
+        chance, base_chance = (
+            stats.norm.cdf(level + 0.15 * rng.normal(size=(n, 1))) for level in (ease + gain, ease)
+        )
+        right, base_right = (rng.random((n, documents)) < p for p in (chance, base_chance))
+        low, high = st.hierarchical_bootstrap(100.0 * (right.astype(float) - base_right))
+        hits += bool(low <= truth <= high)
+    return {"seeds": n, "documents": documents, "hierarchical bootstrap": rate(hits, samples)}
+
+
+def detection(effect: float, std: float, n: int, samples: int, seed: int) -> dict[str, Any]:
+    """How often the paired t-test finds a true effect, against the power calculation."""
+    d = np.random.default_rng(seed).normal(effect, std, (samples, n))
+    found = sum(st.p_paired_t(x) <= 0.05 for x in d)
+    return {
+        "true difference": f"{effect:.2f}", "standard deviation": f"{std:.2f}", "seeds": n,
+        "found (paired t)": rate(found, samples),
+        "power calculation": f"{st.power(effect, std, n):.3f}",
+    }  # fmt: skip
+
+
+def equivalence(std: float, n: int, samples: int, seed: int) -> dict[str, Any]:
+    """How often equivalence is declared for a true zero, against the power calculation, and for
+    a true difference of the margin, where it would be an error."""
+    rng, margin = np.random.default_rng(seed), CRITERIA.margin
+    at_zero, at_margin = (
+        sum(st.p_equivalence(x, margin) <= 0.05 for x in rng.normal(mean, std, (samples, n)))
+        for mean in (0.0, margin)
+    )
+    return {
+        "standard deviation": f"{std:g}", "seeds": n,
+        "declared at zero": rate(at_zero, samples),
+        "power calculation": f"{st.equivalence_power(std, margin, n):.3f}",
+        "declared at the margin (error)": rate(at_margin, samples),
+    }  # fmt: skip
+
+
+def verdict_power(n: int, sweeps: int, seed: int) -> dict[str, Any]:
+    """How often "gain on long texts" is supported when the published effect is true there."""
+    rng, claims = np.random.default_rng(seed), read_claims()
+    mean, std = float(PUBLISHED_DELTAS.mean()), st.spread(PUBLISHED_DELTAS)
+    supported = 0
+    for _ in range(sweeps):
+        comparisons = sweep(rng, NOISES["normal"], n, std, 0.0)
+        long = comparisons["data"] == "arxiv"
+        comparisons.loc[long, "deltas"] = comparisons.loc[long, "deltas"].map(
+            lambda d: [x + mean for x in d]
+        )
+        verdicts = judge_claims(claims, comparisons, CRITERIA)
+        supported += next(v.verdict == "supported" for v in verdicts if v.claim.name == "gain_long")
+    return {"seeds": n, '"gain on long" supported': rate(supported, sweeps)}
+
+
+def rate(hits: int, trials: int) -> str:
+    """A share with its 95 % Clopper-Pearson interval."""
+    interval = stats.binomtest(int(hits), trials).proportion_ci()
+    return f"{hits / trials:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def markdown(title: str, rows: list[dict[str, Any]]) -> str:
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns), *([row[c] for c in columns] for row in rows)]
+    return "\n".join([f"**{title}**", "", *(f"| {' | '.join(map(str, x))} |" for x in lines), ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=Path, help="the document to put the tables into")
+    parser.add_argument("--sweeps", type=int, default=2_000, help="simulated a row")
+    arguments = parser.parse_args()
+    n_sweeps, start = arguments.sweeps, time.perf_counter()
+    mean, std = float(PUBLISHED_DELTAS.mean()), st.spread(PUBLISHED_DELTAS)
+    tasks = {
+        "False claims supported in a sweep of 9 comparisons, spread 1.5 points: at most 0.05": [
+            *(partial(false_claims, noise, n, 1.5, 0.0, FALSE_AT_ZERO, n_sweeps)
+              for noise in NOISES for n in (3, 5, 10)),
+            *(partial(false_claims, "normal", n, 1.5, CRITERIA.margin, FALSE_AT_MARGIN, n_sweeps)
+              for n in (5, 10, 30)),
+        ],
+        "Coverage of the 95 % intervals of a mean difference": [
+            partial(coverage, noise, n, n_sweeps) for noise in NOISES for n in (3, 5, 10, 30)
+        ],
+        "Coverage over seeds and documents": [
+            partial(document_coverage, n, DOCUMENTS, n_sweeps) for n in (3, 5, 10)
+        ],
+        "Power to find a difference": [
+            partial(detection, e, s, n, 5 * n_sweeps)
+            for e, s, n in ((mean, std, 3), (mean, std, 5), (1.0, 1.5, 5), (1.0, 1.5, 20))
+        ],
+        f"Equivalence within ±{CRITERIA.margin:g} points": [
+            partial(equivalence, s, n, 5 * n_sweeps) for s, n in ((0.3, 5), (0.5, 10), (1.0, 36))
+        ],
+        f"The published effect ({mean:.2f} ± {std:.2f} points) among all of the paper's claims": [
+            partial(verdict_power, n, n_sweeps) for n in (3, 5, 10)
+        ],
+    }  # fmt: skip
+    flat = [task for group in tasks.values() for task in group]
+    rows = iter(Parallel(n_jobs=-1)(delayed(task)(seed=i) for i, task in enumerate(flat)))
+    text = "\n".join(markdown(title, [next(rows) for _ in group]) for title, group in tasks.items())
+    made = (
+        f"`make calibrate` ({n_sweeps:,} simulated sweeps a row), {date.today()}, "
+        f"{platform.machine()}, {time.perf_counter() - start:.0f} s.\n"
+    )
+    print(f"{made}\n{text}")
+    if arguments.write:
+        page = arguments.write.read_text()
+        before, rest = page.split(BEGIN)
+        arguments.write.write_text(f"{before}{BEGIN}\n{made}\n{text}{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    main()

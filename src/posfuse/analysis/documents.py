@@ -1,0 +1,219 @@
+"""What the saved predictions say beyond the mean: documents as well as seeds.
+
+Shapes: S seeds, D test documents, C classes.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow import ArrowException
+
+from posfuse.analysis import statistics as st
+from posfuse.analysis.collect import CELL
+from posfuse.errors import InputError
+from posfuse.records import PREDICTIONS
+
+COLUMNS = ("index", "length", "label", "predicted")
+BINS = 4  # quantiles of document length
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One run's test documents, in the order of their index: arrays (D,)."""
+
+    index: NDArray[Any]
+    length: NDArray[Any]  # tokens, before any cut
+    label: NDArray[Any]
+    predicted: NDArray[Any]
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        return np.asarray(self.label == self.predicted)
+
+
+def read_predictions(folder: str | Path) -> Predictions:
+    """Raises InputError where the file is missing, damaged or without a column."""
+    path = Path(folder) / PREDICTIONS
+    try:
+        table = pq.read_table(path, columns=list(COLUMNS))
+        found = Predictions(*(table[name].to_numpy() for name in COLUMNS))
+    except (OSError, ArrowException, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not readable ({reason}); remove it to run again") from error
+    return found
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One comparison's predictions, the same documents for both operators of each seed."""
+
+    seeds: list[Any]  # S
+    length: NDArray[Any]  # (D,)
+    label: NDArray[Any]  # (D,)
+    predicted: NDArray[Any]  # (S, D)
+    baseline: NDArray[Any]  # (S, D)
+
+    @property
+    def difference(self) -> NDArray[np.float64]:
+        """Right fused minus right baseline, in points, (S, D): its mean is the difference in
+        accuracy."""
+        right = np.subtract(self.predicted == self.label, self.baseline == self.label, dtype=float)
+        return np.asarray(100 * right)
+
+
+def pair(
+    comparison: dict[Any, Any], runs: pd.DataFrame, baseline: str, read: dict[str, Predictions]
+) -> tuple[Paired | None, list[str]]:
+    """The predictions of a row of `compare`; `read` maps a run's folder to its predictions.
+
+    A seed whose documents are not those of the first is left out, with a line that says so.
+    """
+    shared = [axis for axis in CELL if axis != "fusion"]
+    runs = runs[(runs[shared] == [comparison[axis] for axis in shared]).all(axis=1)]
+    seeds: list[Any] = []
+    fused: list[Predictions] = []
+    base: list[Predictions] = []
+    notes: list[str] = []
+    for seed in comparison["seeds"]:
+        folders = [
+            runs.loc[(runs["fusion"] == f) & (runs["seed"] == seed), "folder"].iloc[0]
+            for f in (comparison["fusion"], baseline)
+        ]
+        if not all(folder in read for folder in folders):
+            continue  # said when it was read
+        first = base[0] if base else read[folders[1]]
+        for folder in folders:
+            if not _same_documents(read[folder], first):
+                notes.append(
+                    f"{folder}/{PREDICTIONS}: its documents are not those of the runs it is "
+                    f"compared with, seed {seed} left out of the statistics over documents; "
+                    "remove it to run again"
+                )
+                break
+        else:
+            seeds.append(seed)
+            fused.append(read[folders[0]])
+            base.append(read[folders[1]])
+    if not seeds:
+        return None, notes
+    predicted, by_baseline = (np.stack([p.predicted for p in ps]) for ps in (fused, base))
+    return Paired(seeds, base[0].length, base[0].label, predicted, by_baseline), notes
+
+
+def _same_documents(one: Predictions, other: Predictions) -> bool:
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("index", "label", "length")
+    )
+
+
+def judge_documents(paired: Paired) -> dict[str, Any]:
+    """document_seeds, n_documents, documents_mean, and of that mean the interval of the
+    hierarchical bootstrap, in points; McNemar's p for each seed."""
+    low, high = st.hierarchical_bootstrap(paired.difference)
+    right, base_right = (p == paired.label for p in (paired.predicted, paired.baseline))
+    return {
+        "document_seeds": paired.seeds,
+        "n_documents": len(paired.label),
+        "documents_mean": float(paired.difference.mean()),
+        "documents_low": low,
+        "documents_high": high,
+        "p_mcnemar": [st.p_mcnemar(a, b) for a, b in zip(right, base_right, strict=True)],
+    }
+
+
+def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
+    """The difference in accuracy by quantile of document length, a row a bin.
+
+    Columns: shortest, longest and mean_length (tokens), n_documents, n (seeds), gains (a list, a
+    seed each), mean, low and high (t interval), in points. Fewer bins where lengths repeat.
+    """
+    edges = np.unique(np.quantile(paired.length, np.linspace(0, 1, bins + 1)[1:-1]))
+    which = np.searchsorted(edges, paired.length, side="left")
+    rows = []
+    for b in np.unique(which):
+        inside = which == b
+        length = paired.length[inside]
+        gains = paired.difference[:, inside].mean(1)
+        low, high = st.t_interval(gains)
+        rows.append(
+            {
+                "shortest": int(length.min()),
+                "longest": int(length.max()),
+                "mean_length": float(length.mean()),
+                "n_documents": int(inside.sum()),
+                "n": len(gains),
+                "gains": gains.tolist(),
+                "mean": float(gains.mean()),
+                "low": low,
+                "high": high,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def confusion_difference(paired: Paired, n_classes: int) -> NDArray[np.float64]:
+    """Confusion matrix of the fused operator minus the baseline's, (C, C): rows are the true
+    class, in points of its documents, mean over seeds; NaN where a class has no document."""
+    matrices = [
+        np.stack([_confusion(paired.label, p, n_classes) for p in predicted]).mean(0)
+        for predicted in (paired.predicted, paired.baseline)
+    ]
+    with np.errstate(invalid="ignore"):
+        share = [100 * m / m.sum(1, keepdims=True) for m in matrices]
+    return np.asarray(share[0] - share[1])
+
+
+def _confusion(label: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
+    cells = np.bincount(label * n_classes + predicted, minlength=n_classes**2)
+    return cells.reshape(n_classes, n_classes)
+
+
+def read_all(runs: pd.DataFrame) -> tuple[dict[str, Predictions], list[str]]:
+    """The predictions of all runs by folder, and a line for each that cannot be read."""
+    read, problems = {}, []
+    for folder in runs["folder"]:
+        try:
+            read[folder] = read_predictions(folder)
+        except InputError as error:
+            problems.append(str(error))
+    return read, problems
+
+
+@dataclass(frozen=True)
+class DocumentEvidence:
+    """What the predictions add to the comparisons; keys are (data, encoding, fusion, variant)."""
+
+    statistics: pd.DataFrame  # CELL and judge_documents, a row a comparison
+    bins: pd.DataFrame  # CELL and by_length, a row a bin
+    confusions: dict[tuple[str, ...], NDArray[np.float64]]
+
+
+def document_evidence(
+    comparisons: pd.DataFrame, runs: pd.DataFrame, baseline: str
+) -> tuple[DocumentEvidence, list[str]]:
+    """Everything above for every comparison, and a line for all that is left out."""
+    read, notes = read_all(runs)
+    rows, bins, confusions = [], [], {}
+    for comparison in comparisons.to_dict("records"):
+        labels = {name: comparison[name] for name in CELL}
+        paired, left_out = pair(comparison, runs, baseline, read)
+        notes += left_out
+        if paired is None:
+            continue
+        rows.append({**labels, **judge_documents(paired)})
+        bins.append(by_length(paired).assign(**labels))
+        n_classes = int(max(paired.label.max(), paired.predicted.max(), paired.baseline.max())) + 1
+        confusions[tuple(labels.values())] = confusion_difference(paired, n_classes)
+    return DocumentEvidence(
+        pd.DataFrame(rows)
+        if rows
+        else pd.DataFrame(columns=[*CELL, "document_seeds", "p_mcnemar"]),
+        pd.concat(bins, ignore_index=True) if bins else pd.DataFrame(columns=CELL),
+        confusions,
+    ), list(dict.fromkeys(notes))

@@ -1,0 +1,262 @@
+"""How every figure looks, where its labels stand, and how it becomes files and an inline SVG."""
+
+import io
+import re
+import textwrap
+import warnings
+import xml.etree.ElementTree as ET
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from numpy.typing import ArrayLike, NDArray
+
+P = ParamSpec("P")
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+TITLE = "title:"  # a gid that starts so is a hover text
+QUIET = "0.45"  # grey of what is not data
+SMALL = 8  # font size of labels, points
+CAPTION = 9
+
+RC: Any = {
+    # A user's matplotlibrc must not change a report; the backend belongs to pyplot.
+    **{key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if key != "backend"},
+    "text.parse_math": False,  # names come from users and may hold $ or _
+    "svg.fonttype": "none",
+    "svg.hashsalt": "posfuse",
+    "font.size": SMALL,
+    "axes.titlesize": SMALL,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4.5,
+}
+
+
+class Look(NamedTuple):
+    """An operator's colour, marker and dashes: each alone tells it from the others."""
+
+    color: str
+    marker: str
+    dash: Any
+
+
+# Okabe-Ito hues, moved so that no two operators have one lightness (CIE L* in steps of 4 to 7).
+LOOKS = {
+    "add": Look("#000000", "o", "-"),
+    "concat": Look("#0072B2", "s", (0, (5, 1.5))),
+    "gate_scalar": Look("#EBA91A", "^", (0, (4, 1, 1, 1))),
+    "gate_feature": Look("#8C2D04", "D", (0, (1, 1))),
+    "gate_cnn": Look("#009E73", "v", (0, (9, 2))),
+    "gate_mlp": Look("#D486B2", "P", (0, (6, 1, 1, 1, 1, 1))),
+    "mlp": Look("#D55E00", "X", (0, (2, 1))),
+    "none": Look("#BDBDBD", "*", (0, (1, 2))),
+    "gate_constant": Look("#333333", "<", (0, (4, 2, 1, 2))),
+    "add_scaled": Look("#2A5F7F", ">", (0, (3, 3))),
+}
+# Of other operators: marker, and colour with dashes, each chosen by the name.
+MORE_MARKERS = "phd8"
+MORE_LINES = [
+    ("#6A3D9A", (0, (7, 1, 3, 1))),
+    ("#7A7A00", (0, (2, 2, 6, 2))),
+    ("#17A2B8", (0, (5, 3))),
+    ("#7B1FA2", (0, (1, 1, 4, 1))),
+    ("#A08060", (0, (3, 1))),
+]
+
+
+def look(fusion: str) -> Look:
+    """A function of the name alone, so that an operator looks the same in every report."""
+    if fusion in LOOKS:
+        return LOOKS[fusion]
+    marker, line = divmod(zlib.crc32(fusion.encode()) % 20, 5)
+    return Look(MORE_LINES[line][0], MORE_MARKERS[marker], MORE_LINES[line][1])
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The rcParams of the figures, and no warning for names that the font lacks letters of or
+    that leave a panel no room."""
+    with mpl.rc_context(RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        warnings.filterwarnings("ignore", "constrained_layout not applied")
+        yield
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Runs a drawing function in the style and settles the places of all that it drew."""
+
+    @wraps(draw)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with style():
+            return settle(draw(*args, **kwargs))
+
+    return inside
+
+
+def settle(figure: Figure) -> Figure:
+    """Lays the figure out once, then moves the names at the lines' ends apart."""
+    FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axis in figure.axes:
+        names = [t for t in axis.texts if isinstance(t, LineName)]
+        if not names:
+            continue
+        to_axes = axis.transData + axis.transAxes.inverted()
+        ends = np.array([to_axes.transform(name.end) for name in names])
+        height = 72 / figure.dpi * axis.get_window_extent().height
+        for name, end, y in zip(names, ends, apart(ends[:, 1], 1.2 * SMALL / height), strict=True):
+            one = look(name.fusion)
+            name.set_position((name.get_position()[0], y))
+            joint: Any = {"color": one.color, "transform": axis.transAxes, "clip_on": False}
+            axis.add_artist(Line2D([end[0], 1.03], [end[1], y], linewidth=0.5, **joint))
+            axis.add_artist(Line2D([1.055], [y], marker=one.marker, markersize=3.5, **joint))
+    return figure
+
+
+def apart(places: ArrayLike, gap: float) -> NDArray[np.float64]:
+    """The places nearest to the given ones that are `gap` apart, kept inside 0 to 1 if they fit."""
+    y = np.asarray(places, dtype=float)
+    order = np.argsort(y, kind="stable")
+    # Runs of labels that touch: each has a mean place for its first label, and a size.
+    runs: list[tuple[float, int]] = []
+    for place in y[order] - gap * np.arange(len(y)):
+        mean, size = float(place), 1
+        while runs and runs[-1][0] > mean:
+            before, many = runs.pop()
+            mean, size = (mean * size + before * many) / (size + many), size + many
+        runs.append((mean, size))
+    first = np.concatenate([np.full(size, mean) for mean, size in runs])
+    first = np.clip(first, 0, max(0.0, 1 - gap * (len(y) - 1)))
+    found = np.empty_like(y)
+    found[order] = first + gap * np.arange(len(y))
+    return found
+
+
+class LineName(Text):
+    """An operator's name right of the panel; `settle` finds its place and draws its marker."""
+
+    def __init__(self, axis: Axes, end: tuple[float, float], fusion: str) -> None:
+        super().__init__(1.09, 0.5, short(fusion, 18), color="0.1", va="center", fontsize=SMALL)
+        self.end, self.fusion = end, fusion
+        self.set_transform(axis.transAxes)
+        axis.add_artist(self)
+        self.set_clip_on(False)
+
+
+def short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def wrapped(parts: Sequence[str], inches: float, size: float = SMALL) -> str:
+    """The parts, each from a new line, broken where they would be wider than `inches`."""
+    characters = max(8, int(inches * 72 / (0.62 * size)))
+    return "\n".join(textwrap.fill(part, characters) for part in parts if part)
+
+
+def grid(
+    groups: Sequence[int],
+    caption: str,
+    size: tuple[float, float],
+    most: int = 4,
+    ratios: Any = (1,),
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of panels in rows of at most `most`; `size` is a panel's, in inches.
+
+    `groups` holds how many panels belong together, each group starts a row unless all are single.
+    A panel is a list of axes below each other, as many as `ratios`.
+    """
+    if all(n == 1 for n in groups):
+        groups = [len(groups)]
+    columns = max(min(most, n) for n in groups)
+    places, row = [], 0
+    for n in groups:
+        places += [(row + i // columns, i % columns) for i in range(n)]
+        row += -(-n // columns)
+    width = max(columns * size[0], 4.2)
+    text = wrapped([caption], width - 0.2, CAPTION)
+    height = row * size[1] + 0.2 * (text.count("\n") + 1)
+    figure = Figure((width, height), layout="constrained")
+    figure.suptitle(text, x=0.01, ha="left", fontsize=CAPTION)
+    cells = figure.add_gridspec(row * len(ratios), columns, height_ratios=list(ratios) * row)
+    panels = [
+        [figure.add_subplot(cells[r * len(ratios) + k, c]) for k in range(len(ratios))]
+        for r, c in places
+    ]
+    return figure, panels
+
+
+def nothing(text: str = "nothing to compare") -> Figure:
+    figure = Figure((4.2, 0.6))
+    figure.text(0.5, 0.5, text, ha="center", va="center", color=QUIET)
+    return figure
+
+
+def mark(artist: Artist, text: str) -> None:
+    """Gives an artist a hover text, which `save` writes as the <title> of its SVG group."""
+    artist.set_gid(TITLE + text)
+
+
+def save(figure: Figure, folder: str | Path, name: str) -> str:
+    """Writes folder/name.png and folder/name.svg, the same bytes each time; returns the SVG."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    drawn = io.StringIO()
+    with style():
+        figure.savefig(
+            Path(folder) / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None}
+        )
+        figure.savefig(drawn, format="svg", dpi=150, facecolor="white", metadata={"Date": None})
+    svg = for_page(drawn.getvalue(), name)
+    (Path(folder) / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")
+    return svg
+
+
+def for_page(drawn: str, name: str) -> str:
+    """Matplotlib's SVG as one that can stand in an HTML page beside others and scales with it."""
+    ET.register_namespace("", SVG)
+    ET.register_namespace("xlink", XLINK)
+    root = ET.fromstring(drawn)
+    prefix = re.sub(r"[^\w-]", "-", name)
+    # Its only rule is for "*": on a page it would hold for everything, so the root inherits it.
+    for child in [c for c in root if c.tag != f"{{{SVG}}}g"]:
+        if child.tag == f"{{{SVG}}}metadata" or child.find(f"{{{SVG}}}style") is not None:
+            root.remove(child)
+    width = root.get("width", "")
+    root.attrib.pop("height", None)
+    root.set("width", "100%")
+    root.set("style", f"max-width:{width};stroke-linejoin:round;stroke-linecap:butt")
+    marks = 0
+    for element in list(root.iter()):
+        if element.tag == f"{{{SVG}}}image":
+            element.attrib.pop("id", None)  # a hash of the pixels: two equal pictures share it
+        for key, value in element.attrib.items():
+            if key == "id" and value.startswith(TITLE):
+                marks += 1
+                element.set(key, f"{prefix}-mark-{marks}")
+                title = ET.Element(f"{{{SVG}}}title")
+                title.text = value.removeprefix(TITLE)
+                element.insert(0, title)
+            elif key == "id":
+                element.set(key, f"{prefix}-{value}")
+            elif key == f"{{{XLINK}}}href" and value.startswith("#"):
+                element.set(key, f"#{prefix}-{value[1:]}")
+            elif "url(#" in value:
+                element.set(key, value.replace("url(#", f"url(#{prefix}-"))
+    return ET.tostring(root, encoding="unicode")

@@ -1,0 +1,106 @@
+"""A table written out: for the terminal, as CSV, as Markdown, as LaTeX."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from posfuse.analysis.table import Table
+
+LATEX = {
+    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+    "<": "$<$", ">": "$>$", "|": r"\textbar{}", "±": r"$\pm$", "†": r"$^\dagger$",
+}  # fmt: skip
+DOCUMENT = r"""% Compiles as it stands. One table alone: \usepackage{{booktabs}}, \input{{NAME.tex}}
+\documentclass{{article}}
+\usepackage[a4paper, landscape, margin=12mm]{{geometry}}
+\usepackage{{booktabs}}
+\begin{{document}}
+\footnotesize
+{tables}
+\end{{document}}
+"""
+
+
+def terminal(table: Table) -> RichTable:
+    """For a terminal; numbers to the right, a line where the first column changes."""
+    title = Text(table.title)
+    shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, column in enumerate(table.columns):
+        numeric = is_numeric([row[i] for row in table.rows])
+        shown.add_column(
+            Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric
+        )
+    for row, following in zip(table.rows, [*table.rows[1:], None], strict=True):
+        ends = following is not None and following[0] != row[0]
+        shown.add_row(*map(Text, row), end_section=ends)
+    return shown
+
+
+def markdown(table: Table) -> str:
+    """GitHub's table form, title and caption around it."""
+    lines = [_pipes(table.columns), _pipes(["---"] * len(table.columns)), *map(_pipes, table.rows)]
+    return "\n".join([f"**{table.title}**", "", *lines, "", table.caption, ""])
+
+
+def _pipes(cells: Iterable[str]) -> str:
+    escaped = (re.sub(r"([\\|<*_`])", r"\\\1", cell) for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def latex(table: Table) -> str:
+    """A booktabs tabular, to be put in with \\input."""
+    kinds = "".join(
+        "r" if is_numeric([row[i] for row in table.rows]) else "l"
+        for i in range(len(table.columns))
+    )
+    lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", _ampersands(table.columns), r"\midrule"]
+    for row, previous in zip(table.rows, [None, *table.rows], strict=False):
+        if previous is not None and previous[0] != row[0]:
+            lines.append(r"\addlinespace")
+        lines.append(_ampersands(row))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def latex_document(tables: Iterable[Table]) -> str:
+    """All tables, each with its title and caption; it inputs their files."""
+    parts = [
+        "\n".join(
+            [r"\begin{table}[p]\centering", rf"\input{{{t.name}.tex}}", r"\par\medskip",
+             rf"\parbox{{0.9\linewidth}}{{\textbf{{{_latex(t.title)}}} {_latex(t.caption)}}}",
+             r"\end{table}"]
+        )
+        for t in tables
+    ]  # fmt: skip
+    return DOCUMENT.format(tables="\n".join(parts))
+
+
+def _ampersands(cells: Iterable[str]) -> str:
+    return " & ".join(map(_latex, cells)) + r" \\"
+
+
+def _latex(text: str) -> str:
+    escaped = "".join(LATEX.get(letter, letter) for letter in text)
+    return re.sub(r"(?<![\w.$])([+-][\d.,]+)", r"$\1$", escaped)  # a real minus sign
+
+
+def is_numeric(cells: list[str]) -> bool:
+    """Whether a column holds numbers, to be set to the right."""
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(
+        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)", cell) for cell in filled
+    )
+
+
+def write_tables(tables: list[Table], folder: Path) -> None:
+    """NAME.csv, NAME.md and NAME.tex for each, and tables.tex with all of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        table.numbers.to_csv(folder / f"{table.name}.csv", index=False)
+        (folder / f"{table.name}.md").write_text(markdown(table))
+        (folder / f"{table.name}.tex").write_text(latex(table))
+    (folder / "tables.tex").write_text(latex_document(tables))

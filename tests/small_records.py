@@ -1,0 +1,81 @@
+"""Records of runs that never ran: what a report reads, written by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posfuse.records import SCHEMA
+from small_runs import write_corpus
+
+N_DOCUMENTS = 40
+CONFIG = """
+data:
+  name: {data}
+  path: {corpus}
+  max_len: 16
+cache_dir: {cache}
+encoding: {{name: sinusoidal}}
+"""
+
+
+def write_record(
+    root: Path, accuracy: float, fusion: str = "add", seed: int = 0, data: str = "tiny", **more: Any
+) -> Path:
+    """result.json, predictions.parquet, history.csv and config.yaml of a run with that accuracy,
+    to one document in 40; `more` are keys of the record, `encoding` and `settings` among them."""
+    more = {"encoding": "sinusoidal", "variant": "", "tokens": 10.0, **more}
+    folder = root / data / more["encoding"] / fusion / more["variant"] / f"seed={seed}"
+    folder.mkdir(parents=True)
+    settings = {"seed": seed, "data.name": data, "fusion.name": fusion, "model.d_model": 8}
+    record = {
+        "schema": SCHEMA,
+        "fingerprint": f"{folder.relative_to(root)}{more.get('settings')}",
+        "sweep_id": root.name,
+        "data": data,
+        "fusion": fusion,
+        "seed": seed,
+        "test": {"accuracy": accuracy, "macro_f1": accuracy},
+        "mean_tokens": {"train": more.pop("tokens")},
+        "label_names": ["even", "odd"],
+        "latency_ms": 0.5 + 0.1 * seed,
+        "parameters": 1000,
+        "fusion_parameters": 10,
+        **more,
+        "settings": settings | more.get("settings", {}),
+    }
+    (folder / "result.json").write_text(json.dumps(record))
+    write_predictions(folder, accuracy)
+    epochs = {"epoch": [1, 2], "val_accuracy": [accuracy / 2, accuracy]}
+    pd.DataFrame(epochs).to_csv(folder / "history.csv", index=False)
+    corpus = root.parent / "corpus"
+    if not corpus.exists():
+        write_corpus(corpus, n_classes=2)
+    (folder / "config.yaml").write_text(
+        CONFIG.format(data=data, corpus=corpus, cache=root.parent / "cache")
+    )
+    return folder
+
+
+def write_predictions(folder: Path, accuracy: float, shift: int = 0) -> None:
+    """The first `accuracy` of the documents are right; `shift` moves their labels."""
+    index = np.arange(N_DOCUMENTS)
+    label = (index + shift) % 2
+    right = index < round(accuracy * N_DOCUMENTS) if np.isfinite(accuracy) else index < 0
+    columns = {
+        "index": index,
+        "length": 5 + index,
+        "label": label,
+        "predicted": np.where(right, label, 1 - label),
+    }
+    pd.DataFrame(columns).to_parquet(folder / "predictions.parquet", index=False)
+
+
+def write_sweep(root: Path, accuracies: dict[str, list[float]], **more: Any) -> Path:
+    """A cell for each fusion: an accuracy for each seed from 0."""
+    for fusion, values in accuracies.items():
+        for seed, accuracy in enumerate(values):
+            write_record(root, accuracy, fusion, seed, **more)
+    return root

@@ -1,0 +1,173 @@
+"""The page in a real browser: it renders, sorts, tells what a mark is, and logs no error."""
+
+import base64
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from posfuse.analysis import report
+from small_records import write_record, write_sweep
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+NASTY = "<img src=x onerror=alert(1)>&amp;$x_1$"
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1400,1000",
+)  # fmt: skip
+
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no browser: Debian packages chromium, chromium-driver"
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The report of a small sweep, one name of it hostile."""
+    root = tmp_path_factory.mktemp("page") / "sweep"
+    accuracies = {
+        "add": [0.5, 0.6, 0.7],
+        "concat": [0.6, 0.65, 0.8],
+        "gate_scalar": [0.7, 0.8, 0.9],
+    }
+    write_sweep(root, accuracies)
+    write_sweep(root, accuracies, data=NASTY, tokens=80.0)
+    write_record(root, 0.5, "mlp", 0, label_names=["<b>", "</title><script>alert(2)</script>"])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["posfuse-report", str(root)])
+        report.main()
+    return root / "report" / "index.html"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser, page):
+    browser.set_window_size(1400, 1000)
+    browser.get(page.as_uri())
+    yield browser
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def column(browser, table, number):
+    return browser.execute_script(
+        "return [...document.querySelector(arguments[0]).nextElementSibling.querySelectorAll("
+        "'tbody tr')].map(row => row.cells[arguments[1]].textContent)", f"#{table}", number
+    )  # fmt: skip
+
+
+def click_head(browser, table, number):
+    browser.execute_script(
+        "document.querySelector(arguments[0]).nextElementSibling.querySelectorAll('th button')"
+        "[arguments[1]].click()", f"#{table}", number
+    )  # fmt: skip
+
+
+def test_it_renders_without_a_network(opened):
+    assert opened.title == "posfuse: sweep"
+    sizes = opened.execute_script(
+        "return [...document.querySelectorAll('figure svg')].map(s => s.getBoundingClientRect())"
+    )
+    assert len(sizes) == 6
+    assert all(size["width"] > 200 and size["height"] > 80 for size in sizes)
+    assert len(opened.find_elements("css selector", ".verdict")) == 7
+    loaded = opened.execute_script("return performance.getEntriesByType('resource').length")
+    assert loaded == 0
+
+
+def test_verdicts_stand_on_top_and_the_command_at_the_bottom(opened):
+    heads = [h.text for h in opened.find_elements("css selector", "h2")]
+    assert heads[0] == "Verdicts"
+    assert heads[-1] == "How this was made"
+    assert opened.find_element("css selector", "#made code").text.startswith("posfuse-report ")
+    assert "scipy" in opened.find_element("css selector", "#made table").text
+
+
+def test_names_from_records_are_text(opened):
+    assert opened.find_elements("css selector", "img, figure script, td b") == []
+    assert NASTY in column(opened, "table1", 0)
+    tips = opened.execute_script(
+        "return [...document.querySelectorAll('[data-tip]')].map(mark => mark.dataset.tip)"
+    )
+    assert any(tip.startswith(NASTY) for tip in tips)
+
+
+def test_tables_sort_up_and_down_by_number(opened):
+    means = column(opened, "paired_differences", 4)
+    click_head(opened, "paired_differences", 4)
+    up = column(opened, "paired_differences", 4)
+    assert sorted(means) == sorted(up)
+    values = [float(text.split()[0]) for text in up]
+    assert values == sorted(values)
+    click_head(opened, "paired_differences", 4)
+    down = column(opened, "paired_differences", 4)
+    values = [float(text.split()[0]) for text in down]
+    assert values == sorted(values, reverse=True)
+    heads = opened.find_element("id", "paired_differences").parent.find_elements(
+        "css selector", "th[aria-sort]"
+    )
+    assert [h.get_attribute("aria-sort") for h in heads] == ["descending"]
+
+
+def test_tables_sort_by_name_with_empty_cells_last(opened):
+    click_head(opened, "table2", 1)
+    names = column(opened, "table2", 1)
+    assert names == sorted(names)
+    click_head(opened, "table2", 2)
+    click_head(opened, "table2", 4)  # milliseconds: the bags of words have none
+    assert [text == "" for text in column(opened, "table2", 4)][-2:] == [True, True]
+
+
+def test_a_mark_tells_its_seed_when_pointed_at(opened):
+    from selenium.webdriver import ActionChains
+
+    mark = opened.execute_script(
+        "return [...document.querySelectorAll('#figure-deltas [data-tip]')]"
+        ".find(g => g.dataset.tip.includes('tiny sinusoidal concat seed=2'))"
+    )
+    assert mark is not None
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", mark)
+    ActionChains(opened).move_to_element(mark).perform()
+    tip = opened.find_element("id", "tip")
+    assert tip.is_displayed()
+    assert "seed=2" in tip.text
+    assert "+10.00" in tip.text
+    ActionChains(opened).move_to_element(opened.find_element("css selector", "h1")).perform()
+    assert not tip.is_displayed()
+
+
+def test_ids_are_unique(opened):
+    ids = opened.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert [i for i in ids if ids.count(i) > 1] == []
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_the_page_never_scrolls_sideways(opened, width):
+    # A window has a least width; a device's metrics have none.
+    opened.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+    )
+    wide = opened.execute_script("return document.documentElement.scrollWidth")
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide <= width
+
+
+def test_it_prints(opened, tmp_path):
+    pdf = base64.b64decode(opened.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert pdf.startswith(b"%PDF")
+    Path(tmp_path / "page.pdf").write_bytes(pdf)
+    assert len(pdf) > 20_000
