@@ -121,7 +121,7 @@ def test_failures_are_listed_with_their_folder(sweep):
     folder = sweep / "tiny" / "sinusoidal" / "add" / "seed=9"
     folder.mkdir()
     (folder / "failure.json").write_text(json.dumps({"message": "out of luck"}))
-    assert failures(sweep) == [f"{folder}: out of luck"]
+    assert failures(sweep, collect(sweep)[0]) == [f"{folder}: out of luck"]
 
 
 FILES = {
@@ -153,6 +153,7 @@ def test_a_report_has_its_page_tables_and_figures(whole, monkeypatch, capsys):
     assert set(written(whole / "report")) == FILES
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
+    assert "With 3 seeds no sign-flip or signed rank test can fall below p = 0.25." in text
     assert "missing: 0 of 12 runs" in text
     assert str(whole / "report" / "index.html") in text
 

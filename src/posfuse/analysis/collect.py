@@ -158,9 +158,10 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return pd.concat(curves)[columns] if curves else pd.DataFrame(columns=columns), problems
 
 
-def failures(folder: str | Path) -> list[str]:
-    """The message of every run that failed and was not run again since."""
-    found = sorted(Path(folder).rglob(FAILURE))
+def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
+    """The message of every run of the runs' sweep that failed and was not run again since."""
+    sweeps = set(runs["sweep_id"])
+    found = [p for p in sorted(Path(folder).rglob(FAILURE)) if sweeps & set(p.resolve().parts)]
     return [f"{path.parent}: {json.loads(path.read_text())['message']}" for path in found]
 
 

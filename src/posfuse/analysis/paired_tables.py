@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 
+from posfuse.analysis import statistics as st
 from posfuse.analysis.collect import CELL
 from posfuse.analysis.comparisons import Criteria
 from posfuse.analysis.documents import DocumentEvidence
@@ -92,8 +93,9 @@ def paired_tables(comparisons: pd.DataFrame, criteria: Criteria) -> list[Table]:
             f"Tests of the differences to {base}",
             "Two-sided p-values: paired t; Holm's adjustment of it over the family of all "
             f"{_family(comparisons)} comparisons in this table; Wilcoxon's signed rank; sign-flip "
-            "permutation, and the smallest p that it can reach with n seeds. Equivalence: two "
-            f"one-sided t-tests, p for \"the difference lies within ±{margin:g} points\". "
+            f"permutation, and the smallest p that it can reach with n seeds. {least_p(comparisons)} "
+            f"Equivalence: two one-sided t-tests, p for \"the difference lies within ±{margin:g} "
+            "points\". "
             f"Conclusion at alpha = {criteria.alpha:g}: differs (Holm), equivalent, both (a "
             "difference too small to matter), or undecided.",
             [*keys, "n", "p t", "p Holm", "p Wilcoxon", "p sign flip", "smallest", "p equivalence",
@@ -122,11 +124,20 @@ def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     return Table(
         "comparison",
         f"Paired differences to {criteria.baseline}, points of test accuracy",
-        "",
+        least_p(comparisons),
         [*keys, "n", "difference", "95 % t", "p Holm", "p equiv.", "conclusion"],
         rows,
         comparisons,
     )
+
+
+def least_p(comparisons: pd.DataFrame) -> str:
+    """What the fewest seeds of the comparisons can show at best, in a sentence."""
+    n = int(comparisons["n"].min()) if len(comparisons) else 0
+    if n < 2:
+        return "With one seed there is no test."
+    least = st.smallest_p(n)
+    return f"With {n} seeds no sign-flip or signed rank test can fall below p = {least:.2g}."
 
 
 def conclusion(row: dict[Any, Any], criteria: Criteria) -> str:

@@ -82,7 +82,7 @@ def analyse(
         paired,
         judge_claims(claims, comparisons, criteria),
         ["{} {} {} seed={}".format(*hole) for hole in missing(folder, runs)],
-        [line for line in failures(folder) if f"/{runs['sweep_id'].iloc[0]}/" in line],
+        failures(folder, runs),
         [*problems, *mismatched, *without_curve],
         [*notes, *without_bag],
     )
@@ -135,9 +135,13 @@ def made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
 
 def show(found: Findings, criteria: Criteria, console: Console) -> None:
     """The paper's tables, the tests and the verdicts, in the terminal."""
-    short = paired_tables.short_table(found.comparisons, criteria)
-    for table in [*found.tables, *([short] if short.rows else [])]:
+    for table in found.tables:
         console.print(formats.terminal(table))
+    if len(found.comparisons):
+        short = paired_tables.short_table(found.comparisons, criteria)
+        console.print(formats.terminal(short))
+        console.print(Text(short.caption))
+        console.print()
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         lines = [*v.numbers, page.p_values(v), *([f"To settle it: {v.settle}"] if v.settle else [])]
