@@ -31,7 +31,7 @@ INTERVALS = [st.t_interval, st.bootstrap_interval]
 
 whole_points = some.lists(some.integers(-60, 60), min_size=2, max_size=8)
 samples = whole_points.map(lambda ks: [k / 8 for k in ks])  # exact in binary: no rounding
-lenient = settings(deadline=None, max_examples=40)
+lenient = settings(deadline=None, max_examples=40, derandomize=True)
 
 
 def p_by_enumeration(differences) -> float:
@@ -223,6 +223,19 @@ def test_wilcoxon_by_hand():
 @pytest.mark.parametrize("d", [*SAMPLES, [1.0, 1.0, 2.0, -1.0], [0.0, 1.0, 2.0, 3.0]])
 def test_wilcoxon_is_the_enumeration_of_all_signs_of_the_ranks(d):
     assert st.p_wilcoxon(d) == pytest.approx(wilcoxon_by_enumeration(d))
+
+
+def test_wilcoxon_of_14_tied_seeds_is_exact_and_of_more_is_scipys():
+    tied = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0]
+    assert st.p_wilcoxon(tied) == pytest.approx(wilcoxon_by_enumeration(tied))
+    more = np.arange(-4.0, 16.0) + 0.25  # 20 without ties
+    assert st.p_wilcoxon(more) == pytest.approx(stats.wilcoxon(more, method="exact").pvalue)
+
+
+@pytest.mark.parametrize("d", [[0.0, 2.0], [0.0, 0.0, -1.0]])
+def test_one_difference_that_is_not_0_says_nothing(d):
+    assert st.p_wilcoxon(d) == 1.0
+    assert st.p_sign_flip(d) == 1.0
 
 
 COUNTS = (  # right documents and the gain in documents, by seed

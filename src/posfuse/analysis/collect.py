@@ -86,8 +86,12 @@ def _double(accuracy: float, n_documents: Any) -> float:
 
 def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
     """The columns of the config's settings, without the seed and those that start so."""
-    skipped = tuple(f"settings.{name}" for name in ("seed", *without))
-    return [c for c in map(str, runs) if c.startswith("settings.") and not c.startswith(skipped)]
+    skipped = tuple(f"settings.{name}" for name in without)
+    return [
+        c
+        for c in map(str, runs)
+        if c.startswith("settings.") and c != "settings.seed" and not c.startswith(skipped)
+    ]
 
 
 def differing(one: pd.Series, other: pd.Series) -> str:

@@ -3,6 +3,8 @@
 Shapes: S seeds, D test documents, C classes.
 """
 
+import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from posfuse.analysis.collect import CELL
 from posfuse.errors import InputError
 from posfuse.records import PREDICTIONS
 
+SHARED = [axis for axis in CELL if axis != "fusion"]  # of runs that are compared
 COLUMNS = ("index", "length", "label", "predicted")
 BINS = 4  # quantiles of document length
 
@@ -66,50 +69,53 @@ class Paired:
         return np.asarray(100 * right)
 
 
+def read_all(runs: pd.DataFrame) -> tuple[dict[str, Predictions], list[str]]:
+    """The predictions of all runs by folder, and a line for each that is left out: what cannot be
+    read, and runs whose documents are not those of most runs they would be compared with."""
+    read, problems = {}, []
+    for _, group in runs.groupby(SHARED, sort=False):
+        found = {}
+        for folder in group["folder"]:
+            try:
+                found[folder] = read_predictions(folder)
+            except InputError as error:
+                problems.append(str(error))
+        documents = {folder: _documents(predictions) for folder, predictions in found.items()}
+        most = Counter(documents.values()).most_common(1)
+        for folder, predictions in found.items():
+            if documents[folder] == most[0][0]:
+                read[folder] = predictions
+            else:
+                problems.append(
+                    f"{folder}/{PREDICTIONS}: its documents are not those of the runs it is "
+                    "compared with, left out of the statistics over documents; remove it to run "
+                    "again"
+                )
+    return read, problems
+
+
+def _documents(predictions: Predictions) -> str:
+    """A digest that is the same for predictions on the same documents."""
+    digest = hashlib.sha256()
+    for column in (predictions.index, predictions.label, predictions.length):
+        digest.update(column.astype(np.int64).tobytes())
+    return digest.hexdigest()
+
+
 def pair(
     comparison: dict[Any, Any], runs: pd.DataFrame, baseline: str, read: dict[str, Predictions]
-) -> tuple[Paired | None, list[str]]:
-    """The predictions of a row of `compare`; `read` maps a run's folder to its predictions.
-
-    A seed whose documents are not those of the first is left out, with a line that says so.
-    """
-    shared = [axis for axis in CELL if axis != "fusion"]
-    runs = runs[(runs[shared] == [comparison[axis] for axis in shared]).all(axis=1)]
-    seeds: list[Any] = []
-    fused: list[Predictions] = []
-    base: list[Predictions] = []
-    notes: list[str] = []
-    for seed in comparison["seeds"]:
-        folders = [
-            runs.loc[(runs["fusion"] == f) & (runs["seed"] == seed), "folder"].iloc[0]
-            for f in (comparison["fusion"], baseline)
-        ]
-        if not all(folder in read for folder in folders):
-            continue  # said when it was read
-        first = base[0] if base else read[folders[1]]
-        for folder in folders:
-            if not _same_documents(read[folder], first):
-                notes.append(
-                    f"{folder}/{PREDICTIONS}: its documents are not those of the runs it is "
-                    f"compared with, seed {seed} left out of the statistics over documents; "
-                    "remove it to run again"
-                )
-                break
-        else:
-            seeds.append(seed)
-            fused.append(read[folders[0]])
-            base.append(read[folders[1]])
+) -> Paired | None:
+    """The predictions of a row of `compare`, on the seeds whose runs are both in `read`; None
+    without any."""
+    runs = runs[(runs[SHARED] == [comparison[axis] for axis in SHARED]).all(axis=1)]
+    folder_of = runs.set_index(["fusion", "seed"])["folder"]
+    both = (comparison["fusion"], baseline)
+    seeds = [s for s in comparison["seeds"] if all(folder_of[f, s] in read for f in both)]
     if not seeds:
-        return None, notes
+        return None
+    fused, base = ([read[folder_of[f, s]] for s in seeds] for f in both)
     predicted, by_baseline = (np.stack([p.predicted for p in ps]) for ps in (fused, base))
-    return Paired(seeds, base[0].length, base[0].label, predicted, by_baseline), notes
-
-
-def _same_documents(one: Predictions, other: Predictions) -> bool:
-    return all(
-        np.array_equal(getattr(one, name), getattr(other, name))
-        for name in ("index", "label", "length")
-    )
+    return Paired(seeds, base[0].length, base[0].label, predicted, by_baseline)
 
 
 def judge_documents(paired: Paired) -> dict[str, Any]:
@@ -170,19 +176,8 @@ def confusion_difference(paired: Paired, n_classes: int) -> NDArray[np.float64]:
 
 
 def _confusion(label: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
-    cells = np.bincount(label * n_classes + predicted, minlength=n_classes**2)
+    cells = np.bincount(label.astype(np.int64) * n_classes + predicted, minlength=n_classes**2)
     return cells.reshape(n_classes, n_classes)
-
-
-def read_all(runs: pd.DataFrame) -> tuple[dict[str, Predictions], list[str]]:
-    """The predictions of all runs by folder, and a line for each that cannot be read."""
-    read, problems = {}, []
-    for folder in runs["folder"]:
-        try:
-            read[folder] = read_predictions(folder)
-        except InputError as error:
-            problems.append(str(error))
-    return read, problems
 
 
 @dataclass(frozen=True)
@@ -202,8 +197,7 @@ def document_evidence(
     rows, bins, confusions = [], [], {}
     for comparison in comparisons.to_dict("records"):
         labels = {name: comparison[name] for name in CELL}
-        paired, left_out = pair(comparison, runs, baseline, read)
-        notes += left_out
+        paired = pair(comparison, runs, baseline, read)
         if paired is None:
             continue
         rows.append({**labels, **judge_documents(paired)})
@@ -216,4 +210,4 @@ def document_evidence(
         else pd.DataFrame(columns=[*CELL, "document_seeds", "p_mcnemar"]),
         pd.concat(bins, ignore_index=True) if bins else pd.DataFrame(columns=CELL),
         confusions,
-    ), list(dict.fromkeys(notes))
+    ), notes

@@ -93,9 +93,9 @@ def paired_tables(comparisons: pd.DataFrame, criteria: Criteria) -> list[Table]:
             f"Tests of the differences to {base}",
             "Two-sided p-values: paired t; Holm's adjustment of it over the family of all "
             f"{_family(comparisons)} comparisons in this table; Wilcoxon's signed rank; sign-flip "
-            f"permutation, and the smallest p that it can reach with n seeds. {least_p(comparisons)} "
-            f"Equivalence: two one-sided t-tests, p for \"the difference lies within ±{margin:g} "
-            "points\". "
+            "permutation, and the smallest p that it can reach with n seeds. "
+            f"{least_p(comparisons)} Equivalence: two one-sided t-tests, p for \"the difference "
+            f"lies within ±{margin:g} points\". "
             f"Conclusion at alpha = {criteria.alpha:g}: differs (Holm), equivalent, both (a "
             "difference too small to matter), or undecided.",
             [*keys, "n", "p t", "p Holm", "p Wilcoxon", "p sign flip", "smallest", "p equivalence",

@@ -119,6 +119,7 @@ def p_sign_flip(differences: ArrayLike, seed: int = 0) -> float:
         signs = 1 - 2 * (np.arange(2 ** len(d))[:, None] >> np.arange(len(d)) & 1)
         rounding = 1e-9 * np.abs(d).sum()  # equal but for rounding is as extreme
         return float(np.mean(np.abs(signs @ d) >= abs(d.sum()) - rounding))
+    d = np.rint(1e9 * d / np.abs(d).max()) if d.any() else d
     return float(
         stats.permutation_test(
             (d,), lambda x, axis: x.mean(axis), permutation_type="samples", vectorized=True,
