@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from posfuse import records
 from posfuse.analysis import bag_of_words as module
-from posfuse.analysis.bag_of_words import bag_of_words, bags_of_words, read_config
+from posfuse.analysis.bag_of_words import bag_of_words, bags_of_words
 from posfuse.errors import InputError
 from small_runs import small_config, write_corpus
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_had_is_one_line_and_stops_no_other(corpus, tmp_path):
 def test_a_config_that_does_not_fit_is_named(text, tmp_path):
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(InputError, match=r"config\.yaml") as error:
-        read_config(tmp_path)
+        records.read_config(tmp_path)
     assert "\n" not in str(error.value)
 
 

@@ -238,6 +238,12 @@ def test_rank_and_sign_tests_see_the_ties_of_single_precision(tmp_path, n_docume
     assert row["p_sign_flip"] == pytest.approx(exact["p_sign_flip"])
 
 
+@pytest.mark.parametrize("documents", [{}, {"test": 0}, {"test": None}, {"test": 7}])
+def test_an_accuracy_that_is_no_share_of_the_recorded_documents_stays_as_it_is(tmp_path, documents):
+    write(tmp_path, "add", 0, 0.123456789, documents=documents)
+    assert collect(tmp_path)[0]["test.accuracy"].tolist() == [0.123456789]
+
+
 # --- other settings ----------------------------------------------------------------------------
 
 

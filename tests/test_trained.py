@@ -25,7 +25,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory):
-    """A run of two epochs whose best is not told: what the folder holds is all there is."""
+    """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("finished")
     train(small_config(corpus, "seed=3", "fusion=gate_scalar", "trainer.max_epochs=2"), folder)
     return folder

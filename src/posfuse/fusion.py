@@ -110,9 +110,15 @@ class Gated(Fusion):
         return table, self.position_logit(table)
 
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        position, logit = rows
-        gate = torch.sigmoid(self.gate_logit(tokens, logit))
-        return position + gate * (tokens - position)
+        position = rows[0]
+        return position + self.gate(tokens, *rows) * (tokens - position)
+
+    def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        """Tokens (..., d) and the rows of their positions -> g, (..., 1) or (..., d).
+
+        A gate that looks at the position alone, as GateCNN's, has the rows' shape: it broadcasts.
+        """
+        return torch.sigmoid(self.gate_logit(tokens, rows[1]))
 
     def position_logit(self, table: Tensor) -> Tensor:
         """Table (N, d) -> the position's part of the gate's logit (N, k)."""

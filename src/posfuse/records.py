@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from filelock import FileLock, Timeout
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from posfuse.config import NEUTRAL_KEYS, Config
+from posfuse.config import NEUTRAL_KEYS, Config, one_line
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.errors import InputError
 
@@ -111,6 +114,36 @@ def read_result(path: Path) -> Record:
         )
     result: Record = record
     return result
+
+
+def read_config(folder: Path) -> Config:
+    """The config.yaml of a run, its relative paths found again from wherever one is.
+
+    Raises InputError where there is none that fits the schema.
+    """
+    path = folder / "config.yaml"
+    try:
+        cfg = OmegaConf.to_object(
+            OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(path))
+        )
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read ({reason}); run it again") from error
+    except (OmegaConfBaseException, ValueError) as error:
+        raise InputError(
+            f"{path}: does not fit this version ({one_line(error)}); run it again"
+        ) from error
+    assert isinstance(cfg, Config)
+    cfg.cache_dir = _found_above(folder, cfg.cache_dir)
+    if cfg.data.path is not None:
+        cfg.data.path = _found_above(folder, cfg.data.path)
+    return cfg
+
+
+def _found_above(folder: Path, path: str) -> str:
+    """A path relative to where the run was started, which is some folder above the run's own."""
+    above = (parent / path for parent in folder.resolve().parents)
+    return str(next((p for p in above if p.exists()), path))
 
 
 def write_history(folder: Path, rows: list[dict[str, float]]) -> None:

@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
-from yaml import YAMLError
 
 from posfuse.config import Config
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
-from posfuse.records import write_json
+from posfuse.records import read_config, write_json
 
 FORMAT = 1  # raise it when the same corpus gives other numbers
 
@@ -46,19 +43,6 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[dict[str, BagOfWords], list[str]]
             reason = str(error).splitlines()[0]
             problems.append(f"{data}: no bag-of-words row, its corpus cannot be had ({reason})")
     return found, problems
-
-
-def read_config(folder: Path) -> Config:
-    """A run's config.yaml; raises InputError where there is none that fits the schema."""
-    path = folder / "config.yaml"
-    try:
-        merged = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(path))
-        cfg = OmegaConf.to_object(merged)
-    except (OSError, YAMLError, OmegaConfBaseException) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: not readable ({reason}); run it again") from error
-    assert isinstance(cfg, Config)
-    return cfg
 
 
 def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:

@@ -1,10 +1,10 @@
 """Token ids on disk: written once a corpus, read back memory-mapped by every run of a sweep.
 
 A store is a folder named by the fingerprint of all it depends on. It holds, for each split,
-<split>.ids.npy (all tokens in a row), <split>.offsets.npy, <split>.labels.npy, and meta.json,
-written last, with the checksum of each file. It is built in a folder of its own and renamed into
-place, so two processes that start at once both end with a whole store, and a store whose
-checksums do not match is built again.
+<split>.ids.npy (all tokens in a row), <split>.offsets.npy, <split>.labels.npy, the vocabulary,
+and meta.json, written last, with the checksum of each file. It is built in a folder of its own
+and renamed into place, so two processes that start at once both end with a whole store, and a
+store whose checksums do not match is built again.
 """
 
 import hashlib
@@ -14,7 +14,9 @@ import os
 import shutil
 import tempfile
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from posfuse.data.corpora import SPLITS, Corpus, Frames, load, splits
 from posfuse.data.vocabulary import UNKNOWN, build_vocabulary, encode
 from posfuse.errors import InputError
 
+VOCABULARY = "vocabulary.json"
 FORMAT = 2  # part of every key; raise it when the bytes written change
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,17 @@ class TokenStore:
     vocabulary_size: int
     label_names: list[str]
     unknown_share: dict[str, float]  # of each split's tokens
+    folder: Path
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """The vocabulary's words for these ids; `<unk>` for what it does not hold."""
+        return [self._vocabulary[int(i)] for i in ids]
+
+    @cached_property
+    def _vocabulary(self) -> list[str]:
+        tokenizer = json.loads((self.folder / VOCABULARY).read_text(encoding="utf-8"))
+        ids: dict[str, int] = tokenizer["model"]["vocab"]
+        return sorted(ids, key=ids.__getitem__)  # the ids are 0 to V - 1
 
 
 def open_store(cfg: DataConfig, cache_dir: str | Path) -> TokenStore:
@@ -98,7 +112,7 @@ def _build(folder: Path, cfg: DataConfig, corpus: Corpus) -> None:
             "label_names": label_names,
             "unknown_share": _write_splits(work, frames, tokenizer),
         }
-        tokenizer.save(str(work / "vocabulary.json"))
+        tokenizer.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: _checksum(file) for file in sorted(work.iterdir())}
         (work / "meta.json").write_text(json.dumps(meta, indent=1))
         shutil.rmtree(folder, ignore_errors=True)  # a damaged one, if any
@@ -135,7 +149,7 @@ def _read(folder: Path) -> TokenStore | None:
             for split in SPLITS
         }  # fmt: skip
         return TokenStore(
-            tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"]
+            tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"], folder
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log.warning("%s: damaged (%s); building it again", folder, error)

@@ -1,0 +1,60 @@
+"""A finished run's model, read back from its folder."""
+
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from omegaconf import OmegaConf
+
+from posfuse import records
+from posfuse.build import BEST, build_classifier
+from posfuse.classifier import Classifier
+from posfuse.config import Config, checked
+from posfuse.data.module import TextDataModule
+from posfuse.errors import InputError
+
+
+def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
+    """A finished run's config, its data, and its classifier: best weights, on the CPU, eval mode.
+
+    Raises InputError where a file is missing, or no longer fits the run.
+    """
+    folder = Path(folder)
+    cfg = records.read_config(folder)
+    try:
+        cfg = checked(OmegaConf.structured(cfg))
+    except InputError as error:
+        raise InputError(f"{folder / 'config.yaml'}: {error}") from error
+    record = records.read_result(folder / records.RESULT)
+    data = TextDataModule(cfg.data, cfg.cache_dir, cfg.seed)
+    changed = [k for k, now in data.facts().items() if k in record and record[k] != now]
+    if changed:
+        raise InputError(
+            f"{folder}: its corpus has changed since ({', '.join(changed)}); restore the data, or "
+            "train the run again"
+        )
+    classifier = build_classifier(cfg, data)
+    classifier.load_state_dict(_read_weights(folder / BEST, classifier))
+    return cfg, data, classifier.eval()
+
+
+def _read_weights(path: Path, classifier: Classifier) -> dict[str, torch.Tensor]:
+    """The checkpoint's weights, if they are the classifier's by name and shape."""
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        shapes = {name: weight.shape for name, weight in found.items()}
+    except (OSError, RuntimeError, UnpicklingError, EOFError, LookupError, TypeError,
+            AttributeError) as error:  # fmt: skip
+        reason = (isinstance(error, OSError) and error.strerror) or "damaged"
+        raise InputError(
+            f"{path}: no weights to be read ({reason}); train the run again"
+        ) from error
+    expected = {name: weight.shape for name, weight in classifier.state_dict().items()}
+    names = sorted(n for n in shapes.keys() | expected if shapes.get(n) != expected.get(n))
+    if names:
+        raise InputError(
+            f"{path}: not the weights that config.yaml describes ({', '.join(names[:3])}); "
+            "train the run again"
+        )
+    weights: dict[str, torch.Tensor] = found
+    return weights
