@@ -127,8 +127,10 @@ def read_config(folder: Path) -> Config:
             OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(path))
         )
     except (OSError, UnicodeDecodeError, YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: cannot be read ({reason}); run it again") from error
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise InputError(
+            f"{path}: cannot be read ({reason}); give a finished run's folder"
+        ) from error
     except (OmegaConfBaseException, ValueError) as error:
         raise InputError(
             f"{path}: does not fit this version ({one_line(error)}); run it again"
