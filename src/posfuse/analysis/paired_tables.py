@@ -41,6 +41,7 @@ def paired_tables(comparisons: pd.DataFrame, criteria: Criteria) -> list[Table]:
     """The paired statistics in two tables: how large, and how sure."""
     keys = ["data", "encoding", "fusion", *if_many(comparisons, "variant")]
     base, margin = criteria.baseline, criteria.margin
+    effect = f"{criteria.effect:g} point{'' if criteria.effect == 1 else 's'}"
     sizes, tests = [], []
     for row in comparisons.to_dict("records"):
         labels = [row[key] for key in keys]
@@ -79,12 +80,12 @@ def paired_tables(comparisons: pd.DataFrame, criteria: Criteria) -> list[Table]:
             f"Paired differences to {base}",
             f"Fused minus {base} in points of test accuracy, seed by seed: mean ± standard "
             "deviation over n pairs; 95 % intervals by Student's t and by the bias-corrected "
-            "accelerated bootstrap (too narrow with few seeds: 83 % with 5); d_z, mean over standard "
-            "deviation. Seeds needed at 80 % power, alpha = 0.05 two-sided, at the observed "
-            f"spread: to find the observed difference, to find one of {criteria.effect:g} points, "
-            f"and to show equivalence within ±{margin:g} points where there is no difference.",
+            "accelerated bootstrap (too narrow with few seeds: 83 % with 5); d_z, mean over "
+            "standard deviation. Seeds needed at 80 % power, alpha = 0.05 two-sided, at the "
+            f"observed spread: to find the observed difference, to find {effect}, and to show "
+            f"equivalence within ±{margin:g} points where there is no difference.",
             [*keys, "n", "difference", "95 % t", "95 % BCa", "d_z", "seeds: observed",
-             f"seeds: {criteria.effect:g} points", "seeds: equivalence"],
+             f"seeds: {effect}", "seeds: equivalence"],
             sizes,
             numbers,
         ),
