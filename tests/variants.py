@@ -6,6 +6,7 @@ import torch
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
+from posfuse.attention_encoding import AttentionEncoding
 from posfuse.config import CONF_DIR
 from posfuse.encoder import Encoder
 from posfuse.encoding import Table
@@ -34,6 +35,12 @@ def make_table(name: str, d_model: int, max_len: int) -> Table:
     return build(ENCODINGS[name].table, d_model=d_model, max_len=max_len)
 
 
+def make_attention(name: str) -> AttentionEncoding | None:
+    """For d=8, H=2 and 12 tokens; None where the encoding has no attention half."""
+    node = ENCODINGS[name].get("attention")
+    return build(node, d_model=8, n_heads=2, max_len=12) if node else None
+
+
 def make_network(
     fusion: str = "add", encoding: str = "sinusoidal", seed: int = 0, **options: Any
 ) -> PositionClassifier:
@@ -41,7 +48,7 @@ def make_network(
     network = PositionClassifier(
         make_fusion(fusion, 8),
         make_table(encoding, 8, 12),
-        Encoder(8, n_heads=2, n_layers=2, d_ff=16),
+        Encoder(8, n_heads=2, n_layers=2, d_ff=16, position=make_attention(encoding)),
         vocabulary_size=20,
         n_classes=3,
         **options,

@@ -34,7 +34,7 @@ SILENCED = (
 
 def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
     """The network for this corpus, its initial values drawn from the run's seed."""
-    fusion, table = build_parts(cfg)
+    fusion, table, position = build_parts(cfg)
     model = cfg.model
     n_classes = len(data.store.label_names)
     encoder = Encoder(
@@ -46,6 +46,7 @@ def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
         model.activation,
         model.norm_first,
         model.attention_dropout,
+        position,
     )
     network = PositionClassifier(
         fusion,

@@ -56,6 +56,7 @@ class DataConfig:
 class EncodingConfig:
     name: str = "???"
     table: dict[str, Any] = field(default_factory=dict)  # _target_ and arguments of the table
+    attention: dict[str, Any] = field(default_factory=dict)  # of what attention does; {}: nothing
 
 
 @dataclass
@@ -134,26 +135,37 @@ def checked(config: DictConfig) -> Config:
     if cfg.data.corpus is not None:
         _check_arguments("data.corpus", cfg.data.corpus, given=())
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
+    if cfg.encoding.attention:
+        given = ("d_model", "n_heads", "max_len")
+        _check_arguments("encoding.attention", cfg.encoding.attention, given)
     fusion = {k: v for k, v in cfg.fusion.items() if k != "name"}
     _check_arguments("fusion", fusion, given=("d_model",))
     build_parts(cfg)  # a value that an operator refuses fails here, before any data is loaded
     return cfg
 
 
-def build_parts(cfg: Config) -> tuple[Any, Any]:
-    """The fusion operator and the position table that the config names."""
-    fusion = {k: v for k, v in cfg.fusion.items() if k not in ("name", "_target_")}
-    table = {k: v for k, v in cfg.encoding.table.items() if k != "_target_"}
+def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
+    """The fusion operator, the position table and the encoding inside attention (None: nothing)
+    that the config names."""
+    d_model, max_len = cfg.model.d_model, cfg.data.max_len
     try:
         return (
-            pkgutil.resolve_name(cfg.fusion["_target_"])(d_model=cfg.model.d_model, **fusion),
-            pkgutil.resolve_name(cfg.encoding.table["_target_"])(
-                d_model=cfg.model.d_model, max_len=cfg.data.max_len, **table
+            _built(cfg.fusion, d_model=d_model),
+            _built(cfg.encoding.table, d_model=d_model, max_len=max_len),
+            _built(
+                cfg.encoding.attention, d_model=d_model, n_heads=cfg.model.n_heads, max_len=max_len
             ),
         )
     except ValueError as error:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise InputError(f"{pair}: {error}") from error
+
+
+def _built(node: dict[str, Any], **given: Any) -> Any:
+    if not node:
+        return None
+    options = {k: v for k, v in node.items() if k not in ("name", "_target_")}
+    return pkgutil.resolve_name(node["_target_"])(**given, **options)
 
 
 def _check_keys(prefix: str, node: Any, schema: Any) -> None:

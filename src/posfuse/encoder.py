@@ -4,15 +4,23 @@ Shapes: B documents, L tokens, d = d_model, H heads, D = d / H.
 With the same weights it computes what nn.TransformerEncoder computes (tested).
 """
 
+import copy
 from collections.abc import Callable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posfuse.attention_encoding import AttentionEncoding
+
+# The encoding inside attention, and its bias (H, L, L) for the batch's length, if it has one.
+Position = tuple[AttentionEncoding, Tensor | None]
+
 
 class Attention(nn.Module):
-    """Multi-head self-attention over the valid tokens of each document."""
+    """Multi-head self-attention over the valid tokens of each document; how position enters is
+    the encoding's doing."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
         super().__init__()
@@ -30,13 +38,14 @@ class Attention(nn.Module):
         nn.init.uniform_(self.out_weight, -bound, bound)
         nn.init.zeros_(self.out_bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
         """x (B, L, d); mask (B, 1, 1, L), True where a token may be looked at -> (B, L, d)."""
         qkv = F.linear(x, self.qkv_weight, self.qkv_bias)
         split = qkv.view(*x.shape[:2], 3, self.n_heads, -1)
         q, k, v = split.permute(2, 0, 3, 1, 4)  # each (B, H, L, D)
         dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        encoding, bias = position
+        y = encoding(q, k, v, mask, bias, dropout)
         return F.linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
 
 
@@ -68,12 +77,12 @@ class Block(nn.Module):
         out: Tensor = self.dropout(self.linear2(hidden))
         return out
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
         """x (B, L, d), mask (B, 1, 1, L) or None -> (B, L, d)."""
         if self.norm_first:
-            x = x + self.dropout(self.attention(self.norm1(x), mask))
+            x = x + self.dropout(self.attention(self.norm1(x), mask, position))
             return x + self.feed_forward(self.norm2(x))
-        x = self.norm1(x + self.dropout(self.attention(x, mask)))
+        x = self.norm1(x + self.dropout(self.attention(x, mask, position)))
         normed: Tensor = self.norm2(x + self.feed_forward(x))
         return normed
 
@@ -91,6 +100,7 @@ class Encoder(nn.Module):
         activation: str = "gelu",
         norm_first: bool = False,
         attention_dropout: float | None = None,  # None: as dropout
+        position: AttentionEncoding | None = None,  # None: nothing inside attention
     ) -> None:
         super().__init__()
         inside = dropout if attention_dropout is None else attention_dropout
@@ -99,14 +109,19 @@ class Encoder(nn.Module):
             for _ in range(n_layers)
         )
         self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+        position = position or AttentionEncoding(d_model, n_heads, 1)
+        copies = n_layers if position.per_layer else 1
+        self.positions = nn.ModuleList(copy.deepcopy(position) for _ in range(copies))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """x (B, L, d), lengths (B,), at least 1 each -> (B, L, d); padding positions are unused."""
         valid = valid_positions(lengths, x.shape[1])
         # A batch of one length needs no mask, and attention without one is the fastest.
         mask = None if bool(valid.all()) else valid[:, None, None, :]
-        for block in self.blocks:
-            x = block(x, mask)
+        encodings = cast(list[AttentionEncoding], list(self.positions))
+        positions = [(encoding, encoding.bias(x.shape[1])) for encoding in encodings]
+        for i, block in enumerate(self.blocks):
+            x = block(x, mask, positions[i % len(positions)])  # its own, or the one all share
         normed: Tensor = self.norm(x)
         return normed
 

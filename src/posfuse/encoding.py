@@ -1,8 +1,7 @@
 """Position encodings: the table half, (N, d), which a fusion operator joins with the tokens.
 
-Shapes: N = max_len rows, d = d_model. An encoding in conf/encoding names its `table`; the
-attention half (rotary, relative, ALiBi, T5) stands beside it in the same file and is read by
-`encoder.Attention`.
+Shapes: N = max_len rows, d = d_model. An encoding in conf/encoding names its `table`; what it does
+inside attention, if anything, stands beside it as `attention` (attention_encoding.py).
 """
 
 import torch

@@ -1,0 +1,206 @@
+"""Position encodings: the attention half, what an encoding does to queries, keys and scores.
+
+Shapes: B documents, H heads, L tokens, D = d / H features of a head; i a query, j a key.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from posfuse.encoding import rotary_angles
+
+MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precision
+QUERY_BLOCK = 256  # queries whose scores RelativeKeys holds at once
+
+
+class AttentionEncoding(nn.Module):
+    """No position inside attention: the scores are q . k / sqrt(D)."""
+
+    per_layer = False  # whether every block has parameters of its own
+
+    def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
+        super().__init__()
+        self.n_heads, self.d_head = n_heads, d_model // n_heads
+
+    def bias(self, length: int) -> Tensor | None:
+        """What is added to the scores of every document and block, (H, L, L); None for nothing."""
+        return None
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+    ) -> Tensor:
+        """q, k, v (B, H, L, D); mask (B, 1, 1, L), True where a key may be looked at; p the
+        dropout of the weights -> (B, H, L, D)."""
+        return attend(q, k, v, mask, bias, p)
+
+
+class Rotary(AttentionEncoding):
+    """Features (2m, 2m+1) of q and k at position i turn by the angle i / 10000^(2m/D), so their
+    product depends on i - j alone (Su et al. 2021, eq. 34)."""
+
+    angles: Tensor
+
+    def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
+        super().__init__(d_model, n_heads, max_len)
+        if self.d_head % 2:
+            raise ValueError(
+                f"a head has {self.d_head} features, rotary turns them in pairs; use an even "
+                "model.d_model / model.n_heads"
+            )
+        angles = rotary_angles(self.d_head, max_len)
+        both = torch.stack((angles.cos(), angles.sin())).float()  # (2, N, D/2)
+        self.register_buffer("angles", both, persistent=False)
+
+    def rotate(self, x: Tensor) -> Tensor:
+        """x (B, H, L, D), its row i at position i."""
+        cos, sin = self.angles[:, : x.shape[-2]].to(x.dtype)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+    ) -> Tensor:
+        return attend(self.rotate(q), self.rotate(k), v, mask, bias, p)
+
+
+class Alibi(AttentionEncoding):
+    """-m_h |i - j| is added to head h's scores: the symmetric form of Press et al. (2022)."""
+
+    slopes: Tensor
+
+    def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
+        super().__init__(d_model, n_heads, max_len)
+        self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
+
+    def bias(self, length: int) -> Tensor:
+        return -self.slopes[:, None, None] * offsets(length, self.slopes.device).abs()
+
+
+def alibi_slopes(n_heads: int) -> list[float]:
+    """2^(-8h/H) for h = 1..H where H is a power of 2; else those of the power of 2 below it, then
+    every second one of the power above it (Press et al. 2022, section 3 and its code)."""
+    power = 2 ** math.floor(math.log2(n_heads))
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
+    return slopes + between[: n_heads - power]
+
+
+class T5Bias(AttentionEncoding):
+    """A learned number for each head and bucket of j - i is added to the scores, the same in
+    every block (Raffel et al. 2020, section 2.1, bidirectional)."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        max_len: int,
+        n_buckets: int = 32,
+        max_distance: int = 128,
+    ) -> None:
+        super().__init__(d_model, n_heads, max_len)
+        if n_buckets < 4 or n_buckets % 4:
+            raise ValueError(f"n_buckets is {n_buckets}; use 4 or a multiple of it")
+        if max_distance <= n_buckets // 4:
+            raise ValueError(
+                f"max_distance is {max_distance}; use more than n_buckets / 4 = {n_buckets // 4}"
+            )
+        self.n_buckets, self.max_distance = n_buckets, max_distance
+        self.by_bucket = nn.Parameter(torch.empty(n_buckets, n_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.by_bucket, std=(self.n_heads * self.d_head) ** -0.5)
+
+    def bias(self, length: int) -> Tensor:
+        distance = offsets(length, self.by_bucket.device)
+        buckets = t5_buckets(distance, self.n_buckets, self.max_distance)
+        return self.by_bucket[buckets].permute(2, 0, 1)
+
+
+def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
+    """Bucket of each offset j - i: half of them for keys behind the query, half for those ahead;
+    one an offset up to a quarter of n_buckets, then growing by a factor up to max_distance."""
+    half = n_buckets // 2
+    exact = half // 2
+    distance = offset.abs()
+    share = (distance.clamp(min=1) / exact).log() / math.log(max_distance / exact)
+    far = exact + (share * (half - exact)).long()
+    return torch.where(distance < exact, distance, far.clamp(max=half - 1)) + half * (offset > 0)
+
+
+class RelativeKeys(AttentionEncoding):
+    """e_ij = q_i . (k_j + a_clip(j - i, -K, K)) / sqrt(D) with learned a, shared by the heads
+    (Shaw et al. 2018, eq. 4, keys only).
+
+    The bias depends on the query, so scores cannot be shared over the batch; they are computed for
+    QUERY_BLOCK queries at a time, and once more in the backward pass.
+    """
+
+    per_layer = True
+
+    def __init__(self, d_model: int, n_heads: int, max_len: int, clip: int = 16) -> None:
+        super().__init__(d_model, n_heads, max_len)
+        if clip < 1:
+            raise ValueError(f"clip is {clip}; use 1 or more")
+        self.clip = clip
+        self.relative_keys = nn.Parameter(torch.empty(2 * clip + 1, self.d_head))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.relative_keys)
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+    ) -> Tensor:
+        index = offsets(q.shape[-2], q.device).clamp(-self.clip, self.clip) + self.clip
+        blocks = zip(torch.split(q, QUERY_BLOCK, -2), torch.split(index, QUERY_BLOCK), strict=True)
+        return torch.cat(
+            [
+                checkpoint(self.block, rows, k, v, mask, columns, p, use_reentrant=False)
+                for rows, columns in blocks
+            ],
+            -2,
+        )
+
+    def block(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, index: Tensor, p: float
+    ) -> Tensor:
+        """q (B, H, Q, D) of Q queries, index (Q, L) of their relative keys -> (B, H, Q, D)."""
+        relative = (q @ self.relative_keys.T.to(q.dtype)).gather(
+            -1, index.expand(*q.shape[:2], *index.shape)
+        )
+        scores = (q @ k.transpose(-2, -1) + relative) / math.sqrt(self.d_head)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return F.dropout(scores.softmax(-1), p) @ v
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+) -> Tensor:
+    """Attention with a mask (B, 1, 1, L), with a bias (H, L, L), with both or with neither.
+
+    The two together would be (B, H, L, L) numbers in memory. Padding is therefore told by more
+    features of q and k, whose product is 0 or MASKED; 8 of them keep the kernels' alignment.
+    """
+    if bias is None:
+        return F.scaled_dot_product_attention(q, k, v, mask, p)
+    bias = bias.to(q.dtype)[None]
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, bias, p)
+    d_head = q.shape[-1]
+    scale = d_head**-0.5
+    told = torch.where(mask, 0.0, MASKED / scale).to(q.dtype).transpose(-2, -1)  # (B, 1, L, 1)
+    q = F.pad(q, (0, 1), value=1.0)
+    k = torch.cat((k, told.expand(*k.shape[:-1], 1)), -1)
+    q, k, v = (F.pad(x, (0, d_head + 8 - x.shape[-1])) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, bias, p, scale=scale)[..., :d_head]
+
+
+def offsets(length: int, device: torch.device) -> Tensor:
+    """j - i for every query i and key j, (L, L) int64."""
+    positions = torch.arange(length, device=device)
+    return positions[None, :] - positions[:, None]
