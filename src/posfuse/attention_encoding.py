@@ -88,9 +88,44 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes + between[: n_heads - power]
 
 
-class T5Bias(AttentionEncoding):
+class ByBlocks(AttentionEncoding):
+    """Adds learned numbers to the scores.
+
+    Kernels that never hold a score give no gradient to what is added, and the others hold
+    (B, H, L, L) of them. So the scores are held for QUERY_BLOCK queries at a time, and computed
+    once more in the backward pass.
+    """
+
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
+        """q (B, H, Q, D) of Q queries, their offsets j - i (Q, L) -> (B, H, Q, L) or (H, Q, L)."""
+        raise NotImplementedError
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+    ) -> Tensor:
+        rows = torch.split(offsets(q.shape[-2], q.device), QUERY_BLOCK)
+        blocks = zip(torch.split(q, QUERY_BLOCK, -2), rows, strict=True)
+        return torch.cat(
+            [
+                checkpoint(self.block, part, k, v, mask, offset, p, use_reentrant=False)
+                for part, offset in blocks
+            ],
+            -2,
+        )
+
+    def block(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, offset: Tensor, p: float
+    ) -> Tensor:
+        """Attention of Q queries (B, H, Q, D), offset (Q, L) -> (B, H, Q, D)."""
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head) + self.extra(q, offset)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return F.dropout(scores.softmax(-1), p) @ v
+
+
+class T5Bias(ByBlocks):
     """A learned number for each head and bucket of j - i is added to the scores, the same in
-    every block (Raffel et al. 2020, section 2.1, bidirectional)."""
+    every block of the encoder (Raffel et al. 2020, section 2.1, bidirectional)."""
 
     def __init__(
         self,
@@ -114,10 +149,9 @@ class T5Bias(AttentionEncoding):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.by_bucket, std=(self.n_heads * self.d_head) ** -0.5)
 
-    def bias(self, length: int) -> Tensor:
-        distance = offsets(length, self.by_bucket.device)
-        buckets = t5_buckets(distance, self.n_buckets, self.max_distance)
-        return self.by_bucket[buckets].permute(2, 0, 1)
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
+        buckets = t5_buckets(offset, self.n_buckets, self.max_distance)
+        return self.by_bucket[buckets].permute(2, 0, 1).to(q.dtype)
 
 
 def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
@@ -131,13 +165,9 @@ def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
     return torch.where(distance < exact, distance, far.clamp(max=half - 1)) + half * (offset > 0)
 
 
-class RelativeKeys(AttentionEncoding):
+class RelativeKeys(ByBlocks):
     """e_ij = q_i . (k_j + a_clip(j - i, -K, K)) / sqrt(D) with learned a, shared by the heads
-    (Shaw et al. 2018, eq. 4, keys only).
-
-    The bias depends on the query, so scores cannot be shared over the batch; they are computed for
-    QUERY_BLOCK queries at a time, and once more in the backward pass.
-    """
+    (Shaw et al. 2018, eq. 4, keys only)."""
 
     per_layer = True
 
@@ -152,30 +182,10 @@ class RelativeKeys(AttentionEncoding):
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.relative_keys)
 
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
-    ) -> Tensor:
-        index = offsets(q.shape[-2], q.device).clamp(-self.clip, self.clip) + self.clip
-        blocks = zip(torch.split(q, QUERY_BLOCK, -2), torch.split(index, QUERY_BLOCK), strict=True)
-        return torch.cat(
-            [
-                checkpoint(self.block, rows, k, v, mask, columns, p, use_reentrant=False)
-                for rows, columns in blocks
-            ],
-            -2,
-        )
-
-    def block(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, index: Tensor, p: float
-    ) -> Tensor:
-        """q (B, H, Q, D) of Q queries, index (Q, L) of their relative keys -> (B, H, Q, D)."""
-        relative = (q @ self.relative_keys.T.to(q.dtype)).gather(
-            -1, index.expand(*q.shape[:2], *index.shape)
-        )
-        scores = (q @ k.transpose(-2, -1) + relative) / math.sqrt(self.d_head)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, -torch.inf)
-        return F.dropout(scores.softmax(-1), p) @ v
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
+        index = offset.clamp(-self.clip, self.clip) + self.clip
+        scores = q @ self.relative_keys.T.to(q.dtype) / math.sqrt(self.d_head)  # (B, H, Q, 2K + 1)
+        return scores.gather(-1, index.expand(*q.shape[:2], *index.shape))
 
 
 def attend(
