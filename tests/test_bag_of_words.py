@@ -83,6 +83,7 @@ def runs(*folders):
         {
             "data": [folder.name for folder in folders],
             "folder": list(map(str, folders)),
+            "variant": "",
             "configuration": ["{}"] * len(folders),
         }
     )
@@ -99,7 +100,7 @@ def test_what_cannot_be_had_is_one_line_and_stops_no_other(corpus, tmp_path):
         "data: {name: odd, corpus: {_target_: no.such}}\nencoding: {name: a}\n"
     )
     found, problems = bags_of_words(runs(*(tmp_path / n for n in ("good", "moved", "odd", "none"))))
-    assert list(found) == ["good"]
+    assert list(found) == [("good", "")]
     assert [line.split(":")[0] for line in problems] == ["moved", "odd", "none"]
     assert all("\n" not in line for line in problems)
 

@@ -16,6 +16,7 @@ from posfuse.errors import InputError
 REGIMES = {"short": ["tiny"], "long": ["wordy", "wordier"]}
 GAIN = [3.0, 3.5, 4.0, 3.2, 3.8]
 NOTHING = [0.05, -0.05, 0.02, -0.04, 0.01]
+LOSS = [-d for d in GAIN]
 UNCLEAR = [3.0, -2.5, 1.0, -4.0, 2.0]
 CRITERIA = Criteria()
 
@@ -54,7 +55,8 @@ def one(comparisons, kind, where=None, criteria=CRITERIA, **more):
     ("kind", "deltas", "verdict"),
     [
         ("gain", GAIN, "supported"),
-        ("gain", NOTHING, "refuted"),
+        ("gain", NOTHING, "inconclusive"),
+        ("gain", [0.2, 0.25, 0.3, 0.22, 0.28], "supported"),  # above 0, whatever the margin
         ("gain", [-d for d in GAIN], "refuted"),
         ("gain", UNCLEAR, "inconclusive"),
         ("negligible", NOTHING, "supported"),
@@ -78,18 +80,75 @@ def test_a_verdict_follows_the_differences(kind, deltas, verdict):
 def test_p_values_are_those_of_the_tests():
     comparisons = frame(("tiny", "concat", UNCLEAR))
     gain, negligible = one(comparisons, "gain"), one(comparisons, "negligible")
-    assert gain.p_support == pytest.approx(st.p_above(UNCLEAR, 0.5))
-    assert gain.p_refute == pytest.approx(st.p_below(UNCLEAR, 0.5))
+    assert gain.p_support == pytest.approx(st.p_above(UNCLEAR))
+    assert gain.p_refute == pytest.approx(st.p_below(UNCLEAR))
+    beyond = one(frame(("tiny", "concat", GAIN)), "negligible")
+    assert beyond.p_refute == pytest.approx(2 * st.p_above(GAIN, 0.5))
     assert negligible.p_support == pytest.approx(st.p_equivalence(UNCLEAR, 0.5))
 
 
 def test_what_is_claimed_of_several_must_hold_for_each():
     both = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", UNCLEAR))
     assert one(both, "gain").verdict == "inconclusive"
-    assert one(both, "gain").p_support == pytest.approx(st.p_above(UNCLEAR, 0.5))
-    against = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", NOTHING))
+    assert one(both, "gain").p_support == pytest.approx(st.p_above(UNCLEAR))
+    against = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", LOSS))
     assert one(against, "gain").verdict == "refuted"
-    assert one(against, "gain").p_refute == pytest.approx(2 * st.p_below(NOTHING, 0.5))
+    assert one(against, "gain").p_refute == pytest.approx(2 * st.p_below(LOSS))
+
+
+def test_refutations_are_adjusted_by_holm_too():
+    """Alone the loss is refuted at p = 0.03, beside another claim it is not."""
+    loss = [-1.2, -0.4, -2.0, -0.3]
+    assert 0.025 < st.p_below(loss) < 0.05
+    where = [{"regime": "short"}, {"regime": "long"}]
+    claims = [Claim(n, "t", "gain", where=w) for n, w in zip("ab", where, strict=True)]
+    comparisons = frame(("tiny", "concat", loss), ("wordy", "concat", UNCLEAR))
+    assert judge(comparisons, claims[0])[0].verdict == "refuted"
+    first, _ = judge(comparisons, *claims)
+    assert first.verdict == "inconclusive"
+    assert first.p_refute == pytest.approx(2 * st.p_below(loss))
+
+
+def test_seeds_are_planned_at_the_strictest_level_of_all_claims():
+    claims = [Claim(n, "t", "every_seed_positive") for n in "abcdefg"]
+    found = judge(frame(("tiny", "concat", GAIN[:3])), *claims)
+    assert found[0].settle.startswith("8 seeds")  # 2^-8 <= 0.05 / 7 < 2^-7
+
+
+def test_claims_on_another_baseline_are_not_judged():
+    claims = Claims(REGIMES, [Claim("c", "t", "gain")], baseline="add")
+    comparisons = frame(("tiny", "concat", GAIN))
+    (judged,) = judge_claims(claims, comparisons, CRITERIA)
+    assert judged.verdict == "supported"
+    (other,) = judge_claims(claims, comparisons, Criteria(baseline="mlp"))
+    assert other.verdict == "inconclusive"
+    assert other.settle == "needs --baseline add"
+    assert read_claims().baseline == "add"
+
+
+def test_runs_with_other_settings_count_only_where_a_claim_names_them():
+    comparisons = frame(("tiny", "concat", GAIN), ("tiny", "concat", LOSS))
+    comparisons.loc[1, "variant"] = "model.d_model=4"
+    assert one(comparisons, "gain").verdict == "supported"
+    named = one(comparisons, "gain", {"variant": "model.d_model=4"})
+    assert named.verdict == "refuted"
+    assert len(named.numbers) == 1
+
+
+def test_every_combination_that_a_claim_names_must_be_there():
+    where = {"data": ["tiny", "wordy"], "fusion": ["concat", "mlp"]}
+    diagonal = frame(("tiny", "concat", GAIN), ("wordy", "mlp", GAIN))
+    found = one(diagonal, "gain", where)
+    assert found.verdict == "inconclusive"
+    assert "data=tiny fusion=mlp; data=wordy fusion=concat" in found.settle
+    short = one(frame(("tiny", "concat", GAIN)), "gain", {"regime": ["short", "long"]})
+    assert short.verdict == "inconclusive"
+    assert "data=wordy or wordier (long)" in short.settle
+
+
+def test_no_encoding_is_no_second_encoding():
+    two = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "none"))
+    assert "at least two values of encoding" in one(two, "gain", each="encoding").settle
 
 
 def test_the_margin_is_the_reports_unless_the_claim_has_its_own():
@@ -109,7 +168,7 @@ def test_holm_runs_over_the_claims_of_the_file():
     alone = 0.5**5
     assert first.p_support == pytest.approx(2 * alone)
     assert first.verdict == "inconclusive"  # alone it is supported
-    assert second.p_support == pytest.approx(max(2 * alone, st.p_above(UNCLEAR, 0.5)))
+    assert second.p_support == pytest.approx(max(2 * alone, st.p_above(UNCLEAR)))
 
 
 def test_a_claim_without_a_test_does_not_count_in_the_family():
@@ -149,7 +208,7 @@ def test_what_a_claim_names_and_the_grid_lacks_keeps_it_from_being_shown():
     found = one(comparisons, "gain", {"fusion": ["concat", "gate_scalar"]})
     assert found.verdict == "inconclusive"
     assert "needs runs with fusion=gate_scalar" in found.settle
-    refuted = one(frame(("tiny", "concat", NOTHING)), "gain", {"fusion": ["concat", "mlp"]})
+    refuted = one(frame(("tiny", "concat", LOSS)), "gain", {"fusion": ["concat", "mlp"]})
     assert refuted.verdict == "refuted"
 
 
@@ -211,7 +270,7 @@ def test_seeds_needed_to_settle_it_do_settle_it():
     found = one(frame(("tiny", "concat", [0.4, 2.6, 1.5, -0.5])), "gain")
     n = int(found.settle.split()[1])
     mean, std = 1.0, st.spread([0.4, 2.6, 1.5, -0.5])
-    hits = [st.p_above(rng.normal(mean, std, n), 0.5) <= 0.05 for _ in range(1000)]
+    hits = [st.p_above(rng.normal(mean, std, n)) <= 0.05 for _ in range(1000)]
     assert 0.76 < np.mean(hits) < 0.86
 
 
@@ -249,6 +308,9 @@ BAD = {
         "margin -1.0; use points",
     ),
     "margin that is no number": (BASE + ", margin: .nan}", "margin nan; use points"),
+    "where of a table": (BASE + ", where: {fusion: {a: b}}}", "where.fusion is {'a': 'b'}"),
+    "where of lists": (BASE + ", where: {fusion: [[a]]}}", "where.fusion is [['a']]"),
+    "where of nothing": (BASE + ", where: {fusion: []}}", "where.fusion is []"),
     "twice": (BASE + "}\n- " + BASE + "}", "a stands there twice"),
 }
 

@@ -385,7 +385,7 @@ def test_interactions_are_each_seeds_slope_by_hand(tmp_path):
     t = 3 / (math.sqrt(3) / math.sqrt(3))
     assert row["p_t"] == pytest.approx(2 * stats.t.sf(t, 2))
     assert row["p_sign_flip"] == pytest.approx(0.25)
-    assert row["corpora"] == "tiny (10 tokens), wordy (40 tokens)"
+    assert row["corpora"] == "tiny (10 tokens, +2.33), wordy (40 tokens, +8.33)"
 
 
 def test_interactions_take_the_seeds_that_all_corpora_have(tmp_path):

@@ -217,7 +217,7 @@ def broken(whole: Path, kind: str) -> str:
         return f"{result}: schema 1, this version reads 2"
     if kind == "metric":
         result.write_text(result.read_text().replace('"accuracy": 0.65', '"accuracy": NaN'))
-        return f"{result}: test.accuracy is nan, left out"
+        return f"{result}: test.accuracy is nan, not a number; left out"
     if kind == "settings":
         result.write_text(result.read_text().replace('"model.d_model": 8', '"model.d_model": 16'))
         return "one cell with two configurations (model.d_model 8, 16)"
@@ -237,12 +237,29 @@ def broken(whole: Path, kind: str) -> str:
     if kind == "predictions":
         (folder / "predictions.parquet").write_bytes(b"PAR1 no more")
         return f"{folder}/predictions.parquet: not readable"
+    if kind == "contradiction":
+        write_predictions(folder, 0.5)
+        return f"{folder}/predictions.parquet: 50.00 % are right, result.json says 65.00 %"
+    if kind == "sweep file":
+        (whole / "multirun.yaml").write_text("hydra: [")
+        return f"{whole}/multirun.yaml: not a sweep's settings"
     assert kind == "history"
     (folder / "history.csv").unlink()
     return f"{folder}/history.csv: no learning curve"
 
 
-KINDS = ("schema", "metric", "settings", "copy", "seed", "documents", "predictions", "history")
+KINDS = (
+    "schema",
+    "metric",
+    "settings",
+    "copy",
+    "seed",
+    "documents",
+    "predictions",
+    "history",
+    "contradiction",
+    "sweep file",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -258,6 +275,50 @@ def test_what_is_wrong_is_one_line_and_the_rest_comes_out(whole, kind, monkeypat
     text = capsys.readouterr().out
     assert "55.00 ± 5.00 (3)" in text  # of the other corpus
     assert "Left out" in (whole / "report" / "index.html").read_text()
+
+
+BAD_VALUES = {
+    "sweep_id": "../escape",
+    "seed": "one",
+    "fusion": 3,
+    "data": ["a"],
+    "label_names": [1, 2],
+    "latency_ms": "fast",
+    "parameters": [1],
+    "mean_tokens": {"train": 0},
+    "test": {"accuracy": 55.0},
+    "settings": "none",
+}
+
+
+@pytest.mark.parametrize("key", BAD_VALUES)
+def test_a_value_of_another_kind_is_one_line(whole, key, monkeypatch, capsys):
+    path = whole / "tiny" / "sinusoidal" / "concat" / "seed=1" / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: BAD_VALUES[key]}))
+    runs, problems = collect(whole)
+    assert len(runs) == 11
+    assert len(problems) == 1
+    assert str(path) in problems[0]
+    assert key in problems[0]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"message": null}'])
+def test_a_damaged_failure_is_still_a_failure(sweep, text):
+    folder = sweep / "tiny" / "sinusoidal" / "add" / "seed=9"
+    folder.mkdir()
+    (folder / "failure.json").write_text(text)
+    (line,) = failures(sweep, collect(sweep)[0])
+    assert line.startswith(f"{folder}: ")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hydra: 3", "a: [", "hydra: {sweeper: {params: {seed: abc}}}"]
+)
+def test_a_damaged_sweep_file_is_one_line(sweep, text):
+    (sweep / "multirun.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"multirun\.yaml: not a sweep's settings") as error:
+        missing(sweep, collect(sweep)[0])
+    assert "\n" not in str(error.value)
 
 
 def test_without_its_corpus_a_report_lacks_the_bag_of_words_and_says_so(whole, monkeypatch, capsys):

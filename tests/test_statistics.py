@@ -577,8 +577,12 @@ def test_without_two_lengths_there_is_no_slope(length):
 
 
 def plain_hierarchical(x, resamples, seed):
-    """Owen's pigeonhole bootstrap as a double loop."""
+    """Owen's pigeonhole bootstrap as a double loop, each seed's own part widened as the t
+    interval is wider than the bootstrap of n values."""
     rng = np.random.default_rng(seed)
+    n = len(x)
+    widen = (n / (n - 1)) ** 0.5 * stats.t.ppf(0.975, n - 1) / 1.959964
+    x = np.array([row + (widen - 1) * (row.mean() - x.mean()) for row in x])
     means = []
     for _ in range(resamples):
         rows = rng.integers(x.shape[0], size=x.shape[0])
@@ -609,10 +613,20 @@ def test_the_hierarchical_bootstrap_is_wider_than_that_of_documents_where_seeds_
 
 
 def test_the_hierarchical_bootstrap_by_hand():
-    # two seeds, one document: the mean is 0, 2 or 4 with chances 1/4, 1/2, 1/4
-    assert st.hierarchical_bootstrap([[0.0], [4.0]]) == pytest.approx((0, 4))
+    # two seeds, one document: the mean is 2 - w, 2 or 2 + w with chances 1/4, 1/2, 1/4, where
+    # w = 2 sqrt(2) 12.7062 / 1.95996
+    ends = (2 - 18.3363, 2 + 18.3363)
+    assert st.hierarchical_bootstrap([[0.0], [4.0]]) == pytest.approx(ends, abs=1e-3)
     assert st.hierarchical_bootstrap([[0.0], [4.0]], level=0.4) == pytest.approx((2, 2))
     assert st.hierarchical_bootstrap(np.full((3, 7), 12.5)) == pytest.approx((12.5, 12.5))
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_where_seeds_alone_vary_the_hierarchical_bootstrap_is_at_least_the_t_interval(n):
+    effects = np.random.default_rng(n).normal(0, 20, (n, 1))
+    low, high = st.hierarchical_bootstrap(np.repeat(effects, 50, axis=1))
+    t_low, t_high = st.t_interval(effects[:, 0])
+    assert 0.93 * (t_high - t_low) < high - low < 1.5 * (t_high - t_low)
 
 
 def test_the_hierarchical_bootstrap_is_reproducible_and_needs_two_seeds():

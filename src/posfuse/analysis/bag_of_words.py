@@ -31,14 +31,20 @@ class BagOfWords:
     documents: int  # of the test split
 
 
-def bags_of_words(runs: pd.DataFrame) -> tuple[dict[str, BagOfWords], list[str]]:
+Bags = dict[tuple[str, str], BagOfWords]  # by (data, variant): a variant may change the corpus
+
+
+def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
     """The result for each corpus of the runs, and a line for each that could not be had."""
-    found, problems = {}, []
-    for data, group in runs.groupby("data", sort=False):
+    found: Bags = {}
+    problems = []
+    for (data, variant), group in runs.groupby(["data", "variant"], sort=False):
         run = group.iloc[0]
         settings = json.loads(run["configuration"])
         try:
-            found[str(data)] = bag_of_words(read_config(Path(run["folder"])), settings)
+            found[str(data), str(variant)] = bag_of_words(
+                read_config(Path(run["folder"])), settings
+            )
         except (InputError, ImportError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             problems.append(f"{data}: no bag-of-words row, its corpus cannot be had ({reason})")

@@ -6,8 +6,9 @@ must hold for each (the largest p, an intersection-union test); one counter-exam
 of p-values is adjusted by Holm, so that the chance of any false "supported" is at most alpha.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,14 @@ class Claim:
     where: dict[str, Any] = field(default_factory=dict)  # which comparisons, by axis
     each: str | None = None  # an axis of which at least two values are needed
     than: str | None = None  # of less_stable: the fusion it is held against
-    margin: float | None = None  # points; null: the report's own
+    margin: float | None = None  # points; null: the report's for negligible, else 0
 
 
 @dataclass
 class Claims:
     regimes: dict[str, list[str]] = field(default_factory=dict)  # corpora by regime
     claims: list[Claim] = field(default_factory=list)
+    baseline: str | None = None  # the fusion that is subtracted; null: the report's own
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,12 @@ class Verdict:
     p_support: float  # adjusted by Holm over the claims
     p_refute: float
     evidence: Evidence
-    level: float  # the strictest of Holm's levels: enough for any order of the p-values
+    level: float  # the strictest of Holm's levels over all claims: enough for any order of them
+
+    @property
+    def tested(self) -> str:
+        """The hypothesis, in words."""
+        return self.evidence.tested
 
     @property
     def numbers(self) -> list[str]:
@@ -77,7 +84,7 @@ def read_claims(path: Path | None = None) -> Claims:
         raise InputError(f"--claims: cannot read {name} ({error}); give a YAML file") from error
     except yaml.YAMLError as error:
         raise InputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
-    except (OmegaConfBaseException, ValueError) as error:
+    except (OmegaConfBaseException, ValueError, RecursionError) as error:
         raise InputError(f"{name}: {one_line(error)}") from error
     assert isinstance(found, Claims)
     for claim in found.claims:
@@ -97,6 +104,10 @@ def _check(claim: Claim, found: Claims, place: str) -> None:
         np.isfinite(claim.margin) and (claim.kind != "negligible" or claim.margin > 0)
     ):
         raise InputError(f"{place}: margin {claim.margin}; use points, above 0 for negligible")
+    for axis, value in claim.where.items():
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(isinstance(v, str | int | float) for v in values):
+            raise InputError(f"{place}: where.{axis} is {value!r}; give a name or a list of names")
     for axis in [*claim.where, *([claim.each] if claim.each else [])]:
         if axis not in AXIS_OF:
             raise InputError(f"{place}: unknown axis {axis!r}; use one of {', '.join(AXIS_OF)}")
@@ -112,7 +123,7 @@ def judge_claims(claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) 
     evidence = [_evidence(claim, claims, comparisons, criteria) for claim in claims.claims]
     support = st.holm([e.p_support for e in evidence])
     refute = st.holm([e.p_refute for e in evidence])
-    level = criteria.alpha / max(int((~np.isnan(support)).sum()), 1)
+    level = criteria.alpha / max(len(claims.claims), 1)
     verdicts = []
     for claim, e, p, q in zip(claims.claims, evidence, support, refute, strict=True):
         verdict = "inconclusive"
@@ -127,51 +138,58 @@ def judge_claims(claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) 
 def _evidence(
     claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria
 ) -> Evidence:
+    if claims.baseline not in (None, criteria.baseline):
+        return _untested(f"needs --baseline {claims.baseline}")
     wanted = _wanted(claim, claims)
     rows = comparisons
-    for axis, (values, _) in wanted.items():
-        rows = rows[rows[AXIS_OF[axis]].isin(values)]
-    wanting = _wanting(claim, wanted, comparisons if rows.empty else rows)
+    for axis, choices in wanted.items():
+        rows = rows[rows[AXIS_OF[axis]].isin([v for _, values in choices for v in values])]
+    wanting = _wanting(claim, wanted, rows)
     if rows.empty:
-        needs = "; ".join(wanting) or "all of this together"
-        return Evidence(np.nan, np.nan, [], lambda _: f"needs runs with {needs}")
-    default = 0.0 if claim.kind == "grows_with_length" else criteria.margin
-    margin = default if claim.margin is None else claim.margin
+        return _untested(f"needs runs with {'; '.join(wanting)}")
+    margin = claim.margin
+    if margin is None:
+        margin = criteria.margin if claim.kind == "negligible" else 0.0
     others = comparisons[comparisons["fusion"] == claim.than]
     found = KINDS[claim.kind](rows, margin, others)
     if not wanting:
         return found
     # Some of what is claimed is not there: it can be refuted, but not shown.
-    needs, settle = "; ".join(wanting), found.settle
-    return Evidence(
-        np.nan, found.p_refute, found.numbers, lambda a: f"needs runs with {needs}; {settle(a)}"
+    needs = "; ".join(wanting)
+    return replace(
+        found, p_support=np.nan, settle=lambda a: f"needs runs with {needs}; {found.settle(a)}"
     )
 
 
-def _wanted(claim: Claim, claims: Claims) -> dict[str, tuple[list[Any], str]]:
-    """The values that the claim names on each axis; for a regime its corpora and its name."""
-    wanted = {}
-    for axis, value in claim.where.items():
-        values = list(value) if isinstance(value, list | tuple) else [value]
+def _untested(needs: str) -> Evidence:
+    return Evidence(np.nan, np.nan, "", [], lambda _: needs)
+
+
+# The values that a claim names on an axis: for each what it is called and what columns hold.
+Choices = list[tuple[str, list[Any]]]
+
+
+def _wanted(claim: Claim, claims: Claims) -> dict[str, Choices]:
+    wanted: dict[str, Choices] = {}
+    for axis, value in {"variant": "", **claim.where}.items():
+        values = value if isinstance(value, list) else [value]
         if axis == "regime":
-            corpora = [c for regime in values for c in claims.regimes[regime]]
-            wanted[axis] = (corpora, ", ".join(values))
+            corpora = claims.regimes
+            wanted[axis] = [(f"data={' or '.join(corpora[v])} ({v})", corpora[v]) for v in values]
         else:
-            wanted[axis] = (values, "")
+            wanted[axis] = [(f"{axis}={v}", [v]) for v in values]
     return wanted
 
 
-def _wanting(
-    claim: Claim, wanted: dict[str, tuple[list[Any], str]], rows: pd.DataFrame
-) -> list[str]:
-    """What the claim names and the rows lack; of a regime any one corpus will do."""
+def _wanting(claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame) -> list[str]:
+    """The combinations that the claim names and the rows lack; of a regime any corpus will do."""
     wanting = []
-    for axis, (values, regime) in wanted.items():
-        found = set(rows[AXIS_OF[axis]])
-        if axis == "regime" and not found & set(values):
-            wanting.append(f"data={' or '.join(values)} ({regime})")
-        elif axis != "regime" and (absent := [v for v in values if v not in found]):
-            wanting.append(f"{axis}={','.join(map(str, absent))}")
-    if claim.each and rows[AXIS_OF[claim.each]].nunique() < 2:
+    for combination in product(*wanted.values()):
+        found = rows
+        for axis, (_, values) in zip(wanted, combination, strict=True):
+            found = found[found[AXIS_OF[axis]].isin(values)]
+        if found.empty:
+            wanting.append(" ".join(name for name, _ in combination if name != "variant="))
+    if claim.each and rows[AXIS_OF[claim.each]].loc[lambda v: v != "none"].nunique() < 2:
         wanting.append(f"at least two values of {claim.each}")
-    return wanting
+    return [line for line in wanting if line] or (["other settings"] if rows.empty else [])

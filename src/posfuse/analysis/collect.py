@@ -1,14 +1,19 @@
 """Records to one tidy table: a row a run, what cannot be trusted left out and named."""
 
 import json
-import math
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from posfuse.errors import InputError
 from posfuse.records import FAILURE, HISTORY, RESULT, flatten, read_result
@@ -57,21 +62,49 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _row(path: Path) -> dict[str, Any]:
+    """A record as a row; raises InputError where what the report needs is not there."""
     record = read_result(path)
     row = {"fingerprint": "", **flatten(record), "folder": str(path.parent)}
-    for key in [*CELL, "seed", "sweep_id", "mean_tokens.train"]:
-        if row.get(key) is None:
-            raise InputError(f"{path}: has no {key}; remove it to run again")
+    for key in [*CELL, "sweep_id", "fingerprint"]:
+        _expect(path, key, row.get(key), "a text", isinstance(row.get(key), str))
+    _expect(path, "sweep_id", row["sweep_id"], "a folder's name", _is_name(row["sweep_id"]))
+    _expect(path, "seed", row.get("seed"), "a whole number", type(row.get("seed")) is int)
+    for key in (METRIC, "mean_tokens.train"):
+        _expect(path, key, row.get(key), "a number", _is_number(row.get(key)))
+    _expect(path, METRIC, row[METRIC], "from 0 to 1", 0 <= row[METRIC] <= 1)
+    length = row["mean_tokens.train"]
+    _expect(path, "mean_tokens.train", length, "above 0", length > 0)
+    for key in ("latency_ms", "parameters", "fusion_parameters"):
+        known = row.get(key) is None or _is_number(row[key])
+        _expect(path, key, row.get(key), "a number", known)
+    names = row.setdefault("label_names", [])
+    listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    _expect(path, "label_names", names, "a list of texts", listed)
     settings = record.get("settings", {})
-    if not isinstance(settings, dict):
-        raise InputError(f"{path}: settings is no table of keys; remove it to run again")
+    _expect(path, "settings", settings, "a table of keys", isinstance(settings, dict))
     settings = {k: v for k, v in settings.items() if k != "seed"}
     row["configuration"] = json.dumps(settings, sort_keys=True)
-    metric = row.get(METRIC)
-    if not isinstance(metric, int | float) or not math.isfinite(metric):
-        raise InputError(f"{path}: {METRIC} is {metric}, left out; remove it to run again")
-    row[METRIC] = _double(metric, row.get("documents.test"))
+    row[METRIC] = _double(row[METRIC], row.get("documents.test"))
     return row
+
+
+def _expect(path: Path, key: str, value: Any, kind: str, met: bool) -> None:
+    if not met:
+        told = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}..."
+        raise InputError(f"{path}: {key} is {told}, not {kind}; left out, remove it to run again")
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e300  # of an int too large for a float as well
+    )
+
+
+def _is_name(value: str) -> bool:
+    """As config.py demands it: the report becomes a folder of that name."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]*", value) is not None
 
 
 def _double(accuracy: float, n_documents: Any) -> float:
@@ -150,6 +183,8 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         path = Path(run["folder"]) / HISTORY
         try:
             history = pd.read_csv(path)[["epoch", "val_accuracy"]].astype(float)
+            if history.empty or not np.isfinite(history).all(axis=None):
+                raise ValueError("empty, or not all of it numbers")
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).splitlines()[0]
             problems.append(
@@ -166,20 +201,35 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     """The message of every run of the runs' sweep that failed and was not run again since."""
     sweeps = set(runs["sweep_id"])
     found = [p for p in sorted(Path(folder).rglob(FAILURE)) if sweeps & set(p.resolve().parts)]
-    return [f"{path.parent}: {json.loads(path.read_text())['message']}" for path in found]
+    return [f"{path.parent}: {_message(path)}" for path in found]
+
+
+def _message(path: Path) -> str:
+    try:
+        return " ".join(str(json.loads(path.read_text())["message"]).split())
+    except (OSError, ValueError, LookupError, TypeError):
+        return f"failed ({FAILURE} is damaged)"
 
 
 def _asked(path: Path) -> dict[str, list[Any]]:
-    """The values of each axis that a sweep's multirun.yaml asks for."""
-    hydra = OmegaConf.load(path).hydra
-    asked = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
-    values = {}
-    for override in OverridesParser.create().parse_overrides([*asked, *hydra.overrides.task]):
-        values[override.key_or_group] = (
-            list(override.sweep_string_iterator())
-            if override.is_sweep_override()
-            else [override.get_value_element_as_str()]
-        )
-    # A name given by hand, as in data=folder data.name=mine, is what records hold.
-    axes = {axis: values.get(f"{axis}.name", values.get(axis, [])) for axis in AXES}
-    return {**axes, "seed": [int(seed) for seed in axes["seed"]]}
+    """The values of each axis that a sweep's multirun.yaml asks for; InputError if damaged."""
+    try:
+        hydra = OmegaConf.load(path).hydra
+        asked = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
+        overrides = OverridesParser.create().parse_overrides([*asked, *hydra.overrides.task])
+        values = {o.key_or_group: _values(o) for o in overrides}
+        # A name given by hand, as in data=folder data.name=mine, is what records hold.
+        axes = {axis: values.get(f"{axis}.name", values.get(axis, [])) for axis in AXES}
+        return {**axes, "seed": [int(seed) for seed in axes["seed"]]}
+    except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
+            HydraException) as error:  # fmt: skip
+        raise InputError(
+            f"{path}: not a sweep's settings ({' '.join(str(error).split())[:80]}), so what it "
+            "asked for and what is missing is not known; restore it"
+        ) from error
+
+
+def _values(override: Override) -> list[Any]:
+    if override.is_sweep_override():
+        return list(override.sweep_string_iterator())
+    return [override.get_value_element_as_str()]

@@ -49,9 +49,10 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for all that is left out of it.
 
-    Columns: CELL, length, seeds and deltas (lists, paired), n, then the statistics of `judge` and
-    p_holm over all rows of the frame. A cell pairs with the baseline of the same data, encoding
-    and variant, if no setting but the fusion's differs, on the seeds that both have.
+    Columns: CELL, length, seeds and deltas (lists, paired), n, then the statistics of `judge`;
+    p_holm and p_equivalence_holm over all rows of the frame. A cell pairs with the baseline of the
+    same data, encoding and variant, if no setting but the fusion's differs, on the seeds that both
+    have.
     """
     rows, notes = [], []
     settings = settings_columns(runs, "fusion.")
@@ -88,7 +89,8 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         )
     columns = [*CELL, "length", "seeds", "deltas", *judge([0.0], criteria)]
     frame = pd.DataFrame(rows, columns=columns)
-    frame["p_holm"] = st.holm(frame["p_t"]) if rows else pd.Series(dtype=float)
+    for adjusted, p in (("p_holm", "p_t"), ("p_equivalence_holm", "p_equivalence")):
+        frame[adjusted] = st.holm(frame[p]) if rows else pd.Series(dtype=float)
     return frame, notes
 
 
@@ -96,8 +98,9 @@ def interactions(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Does the gain grow with length? A row for each encoding, fusion and variant that was
     compared on two corpora of unlike length at least.
 
-    Columns: encoding, fusion, variant, corpora (text), n, slopes (a list: each seed's gain in
-    points per doubling of length), mean, low, high (t interval), p_t and p_sign_flip (two-sided).
+    Columns: encoding, fusion, variant, corpora (text: mean length and gain), n, slopes (a list:
+    each seed's gain in points per doubling of length), mean, low, high (t interval), p_t and
+    p_sign_flip (two-sided).
     Seeds that not all of the corpora have are left out.
     """
     rows = []
@@ -107,11 +110,14 @@ def interactions(comparisons: pd.DataFrame) -> pd.DataFrame:
             continue
         gains = [_of_seeds(row, seeds) for row in group.to_dict("records")]
         slopes = st.slopes(np.transpose(gains), group["length"])
-        corpora = zip(group["data"], group["length"], strict=True)
+        means = np.mean(gains, axis=1)
+        corpora = zip(group["data"], group["length"], means, strict=True)
         rows.append(
             {
                 **dict(zip(("encoding", "fusion", "variant"), cell, strict=True)),
-                "corpora": ", ".join(f"{data} ({length:.0f} tokens)" for data, length in corpora),
+                "corpora": ", ".join(
+                    f"{d} ({length:.0f} tokens, {g:+.2f})" for d, length, g in corpora
+                ),
                 "n": len(seeds),
                 "slopes": slopes.tolist(),
                 **_mean_and_tests(slopes),

@@ -5,7 +5,7 @@ Shapes: S seeds, D test documents, C classes.
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 
 from posfuse.analysis import statistics as st
-from posfuse.analysis.collect import CELL
+from posfuse.analysis.collect import CELL, METRIC
 from posfuse.errors import InputError
 from posfuse.records import PREDICTIONS
 
@@ -30,7 +30,7 @@ class Predictions:
     """One run's test documents, in the order of their index: arrays (D,)."""
 
     index: NDArray[Any]
-    length: NDArray[Any]  # tokens, before any cut
+    length: NDArray[Any]  # tokens, as far as the model reads
     label: NDArray[Any]
     predicted: NDArray[Any]
 
@@ -40,7 +40,8 @@ class Predictions:
 
 
 def read_predictions(folder: str | Path) -> Predictions:
-    """Raises InputError where the file is missing, damaged or without a column."""
+    """Raises InputError where the file is missing or damaged, lacks a column, or holds other than
+    whole numbers from 0."""
     path = Path(folder) / PREDICTIONS
     try:
         table = pq.read_table(path, columns=list(COLUMNS))
@@ -48,7 +49,31 @@ def read_predictions(folder: str | Path) -> Predictions:
     except (OSError, ArrowException, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not readable ({reason}); remove it to run again") from error
+    for name in COLUMNS:
+        column = getattr(found, name)
+        if column.dtype.kind not in "iu" or not len(column) or column.min() < 0:
+            raise InputError(
+                f"{path}: {name} is not a whole number from 0 for each document; remove it to run "
+                "again"
+            )
     return found
+
+
+def _of_run(run: dict[Any, Any]) -> Predictions:
+    """A run's predictions, lengths cut at its max_len; InputError where its record says else."""
+    found = read_predictions(run["folder"])
+    path = Path(run["folder"]) / PREDICTIONS
+    names = run.get("label_names")
+    if isinstance(names, list) and max(found.label.max(), found.predicted.max()) >= len(names):
+        raise InputError(f"{path}: more classes than result.json names; remove it to run again")
+    accuracy = run.get(METRIC)
+    if accuracy is not None and abs(found.correct.mean() - accuracy) > 1e-4:
+        raise InputError(
+            f"{path}: {100 * found.correct.mean():.2f} % are right, result.json says "
+            f"{100 * accuracy:.2f} %; remove it to run again"
+        )
+    max_len = run.get("settings.data.max_len", np.inf)
+    return replace(found, length=np.minimum(found.length, max_len).astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -75,9 +100,9 @@ def read_all(runs: pd.DataFrame) -> tuple[dict[str, Predictions], list[str]]:
     read, problems = {}, []
     for _, group in runs.groupby(SHARED, sort=False):
         found = {}
-        for folder in group["folder"]:
+        for run in group.to_dict("records"):
             try:
-                found[folder] = read_predictions(folder)
+                found[run["folder"]] = _of_run(run)
             except InputError as error:
                 problems.append(str(error))
         documents = {folder: _documents(predictions) for folder, predictions in found.items()}
@@ -180,13 +205,16 @@ def _confusion(label: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> 
     return cells.reshape(n_classes, n_classes)
 
 
+Confusions = dict[tuple[str, ...], NDArray[np.float64]]  # by the values of CELL
+
+
 @dataclass(frozen=True)
 class DocumentEvidence:
     """What the predictions add to the comparisons; keys are (data, encoding, fusion, variant)."""
 
     statistics: pd.DataFrame  # CELL and judge_documents, a row a comparison
     bins: pd.DataFrame  # CELL and by_length, a row a bin
-    confusions: dict[tuple[str, ...], NDArray[np.float64]]
+    confusions: Confusions
 
 
 def document_evidence(

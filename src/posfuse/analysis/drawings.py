@@ -6,7 +6,7 @@ import pandas as pd
 
 from posfuse.analysis import figures
 from posfuse.analysis.comparisons import Criteria
-from posfuse.analysis.documents import DocumentEvidence
+from posfuse.analysis.documents import Confusions, DocumentEvidence
 from posfuse.analysis.figure_style import save
 from posfuse.analysis.page import PageFigure
 
@@ -50,7 +50,7 @@ def draw_all(
         )
     if documents.confusions:
         drawn["confusions"] = (
-            figures.confusions(documents.confusions, label_names, base),
+            figures.confusions(_of_every_corpus(documents.confusions), label_names, base),
             f"Confusion matrix minus that of {base}: rows are the true class, in points of its "
             "test documents, mean over seeds.",
         )
@@ -58,3 +58,15 @@ def draw_all(
         PageFigure(name, save(figure, folder, name), caption)
         for name, (figure, caption) in drawn.items()
     ]
+
+
+def _of_every_corpus(confusions: Confusions) -> Confusions:
+    """In an order that takes one comparison of each corpus in turn: not all of them are drawn."""
+    turns: dict[str, int] = {}
+    order = []
+    for key in confusions:
+        turns[key[0]] = turns.get(key[0], 0) + 1
+        order.append((turns[key[0]], key))
+    chosen = {key for _, key in sorted(order, key=lambda pair: pair[0])[: figures.MOST_HEATMAPS]}
+    rest = [key for key in confusions if key not in chosen]
+    return {key: confusions[key] for key in [*(k for k in confusions if k in chosen), *rest]}

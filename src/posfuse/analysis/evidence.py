@@ -18,12 +18,13 @@ from posfuse.analysis.comparisons import (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Evidence:
     """What one claim's comparisons say; p-values are NaN where there is no test."""
 
     p_support: float
     p_refute: float
+    tested: str  # the hypothesis, in words
     numbers: list[str]  # a line a comparison
     settle: Callable[[float], str]  # from alpha: what would decide it
 
@@ -51,6 +52,10 @@ def _any(p_values: list[float]) -> float:
     return min(1.0, min(known) * len(known)) if known else np.nan
 
 
+def _says(text: str) -> Callable[[float], str]:
+    return lambda _: text
+
+
 def _seeds(n: float) -> str:
     return f"{n:,.0f} seeds" if np.isfinite(n) else "no number of seeds"
 
@@ -63,38 +68,45 @@ def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evid
     def settle(alpha: float) -> str:
         needed = []
         for d in deltas:
-            mean, std = abs(np.mean(d)), st.spread(d)
+            mean, std = abs(float(np.mean(d))), st.spread(d)
             if mean < margin:
-                needed.append(seeds_for_equivalence(std, margin, float(mean), alpha))
-            else:
-                needed.append(seeds_for_difference(float(mean) - margin, std, alpha, sides=1))
-        return _settled(needed, "if the means stay where they are")
+                needed.append(seeds_for_equivalence(std, margin, mean, alpha))
+            else:  # the two sides and the comparisons share alpha
+                alone = alpha / 2 / len(deltas)
+                needed.append(seeds_for_difference(mean - margin, std, alone, sides=1))
+        return _settled(needed)
 
     lines = [_line(_name(row), row["deltas"]) for row in rows.to_dict("records")]
-    return Evidence(_every(support), _any(refute), lines, settle)
+    tested = f"each mean difference within ±{margin:g} points"
+    return Evidence(_every(support), _any(refute), tested, lines, settle)
 
 
 def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
     lines = [_line(_name(row), row["deltas"]) for row in rows.to_dict("records")]
-    return _above(rows["deltas"].tolist(), margin, lines)
+    tested = f"each mean difference above {margin:+g} points" if margin else "each mean above 0"
+    return _above(rows["deltas"].tolist(), margin, tested, lines)
 
 
-def _above(samples: list[Any], margin: float, lines: list[str]) -> Evidence:
+def _above(samples: list[Any], margin: float, tested: str, lines: list[str]) -> Evidence:
     support = [st.p_above(s, margin) for s in samples]
     refute = [st.p_below(s, margin) for s in samples]
 
     def settle(alpha: float) -> str:
-        gaps = [(float(np.mean(s)) - margin, st.spread(s)) for s in samples]
-        needed = [seeds_for_difference(gap, std, alpha, sides=1) for gap, std in gaps]
-        return _settled(needed, "if the means stay where they are")
+        needed = []
+        for s in samples:
+            gap = float(np.mean(s)) - margin
+            alone = alpha if gap > 0 else alpha / len(samples)
+            needed.append(seeds_for_difference(gap, st.spread(s), alone, sides=1))
+        return _settled(needed)
 
-    return Evidence(_every(support), _any(refute), lines, settle)
+    return Evidence(_every(support), _any(refute), tested, lines, settle)
 
 
-def _settled(needed: list[float], condition: str) -> str:
+def _settled(needed: list[float]) -> str:
     if any(np.isnan(n) for n in needed):
         return "at least 2 seeds that differ in each comparison: without a spread no test"
-    return f"about {_seeds(max(needed))} a cell decide it at 80 % power, {condition}"
+    seeds = _seeds(max(needed))
+    return f"about {seeds} a cell decide it at 80 % power, if means and spreads stay as they are"
 
 
 def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
@@ -111,7 +123,8 @@ def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame
     def settle(alpha: float) -> str:
         return f"{np.ceil(-np.log2(alpha)):.0f} seeds a cell, all above 0, or one that is not"
 
-    return Evidence(_every(support), 0.0 if negative else 1.0, lines, settle)
+    tested = "no seed at 0 or below, by the sign test"
+    return Evidence(_every(support), 0.0 if negative else 1.0, tested, lines, settle)
 
 
 def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
@@ -121,9 +134,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
         axes = ["data", "encoding", "variant"]
         other = others[(others[axes] == [row[axis] for axis in axes]).all(axis=1)]
         if other.empty:
-            return Evidence(
-                np.nan, np.nan, lines, lambda _: "needs runs of what it is held against"
-            )
+            return Evidence(np.nan, np.nan, "", [], _says(f"{_name(row)}: nothing to hold against"))
         both = sorted(set(row["seeds"]) & set(other["seeds"].iloc[0]))
         one, two = (
             [dict(zip(r["seeds"], r["deltas"], strict=True))[seed] for seed in both]
@@ -144,19 +155,23 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
         seeds = _seeds(max(needed))
         return f"about {seeds} decide it at 80 % power, if the spreads stay as they are"
 
-    return Evidence(_every(support), _any(refute), lines, settle)
+    tested = "a larger variance of the differences"
+    return Evidence(_every(support), _any(refute), tested, lines, settle)
 
 
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
     found = interactions(rows).to_dict("records")
+    tested = (
+        f"a slope above {margin:g} points per doubling of length; corpora differ in more than it"
+    )
     if not found:
-        settle = "needs two corpora of unlike length, with seeds in common"
-        return Evidence(np.nan, np.nan, [], lambda _: settle)
+        settle = _says("needs two corpora of unlike length, with seeds in common")
+        return Evidence(np.nan, np.nan, tested, [], settle)
     lines = [
         _line(f"{_name(row)} over {row['corpora']}", row["slopes"], " points per doubling")
         for row in found
     ]
-    return _above([row["slopes"] for row in found], margin, lines)
+    return _above([row["slopes"] for row in found], margin, tested, lines)
 
 
 KINDS: dict[str, Callable[[pd.DataFrame, float, pd.DataFrame], Evidence]] = {

@@ -281,7 +281,7 @@ def confusions(
         f"{baseline}, purple{' or a dash' if classes > MOST_CLASSES else ''}: less"
     )
     if len(confusions) > len(shown):
-        caption += f"; the first {len(shown)} of {len(confusions)} comparisons"
+        caption += f"; {len(shown)} of {len(confusions)} comparisons"
     side = float(np.clip(0.32 * classes, 1.6, 3.0))
     size, most = (side + 1.1, side + 1.2), int(12 / (side + 1.1))
     figure, axes = grid([1] * len(shown), caption, size, most)

@@ -15,10 +15,11 @@ LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
     "<": "$<$", ">": "$>$", "|": r"\textbar{}", "±": r"$\pm$", "†": r"$^\dagger$",
 }  # fmt: skip
+ROWS_ON_A_PAGE = 30
 DOCUMENT = r"""% Compiles as it stands. One table alone: \usepackage{{booktabs}}, \input{{NAME.tex}}
 \documentclass{{article}}
 \usepackage[a4paper, landscape, margin=12mm]{{geometry}}
-\usepackage{{booktabs}}
+\usepackage{{booktabs, longtable}}
 \begin{{document}}
 \footnotesize
 {tables}
@@ -53,30 +54,40 @@ def _pipes(cells: Iterable[str]) -> str:
 
 
 def latex(table: Table) -> str:
-    """A booktabs tabular, to be put in with \\input."""
+    """A booktabs tabular, to be put in with \\input; a longtable if it may outgrow a page."""
     kinds = "".join(
         "r" if is_numeric([row[i] for row in table.rows]) else "l"
         for i in range(len(table.columns))
     )
-    lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", _ampersands(table.columns), r"\midrule"]
+    long = _is_long(table)
+    environment = "longtable" if long else "tabular"
+    lines = [rf"\begin{{{environment}}}{{{kinds}}}", r"\toprule", _ampersands(table.columns)]
+    lines.append(r"\midrule\endhead" if long else r"\midrule")
     for row, previous in zip(table.rows, [None, *table.rows], strict=False):
         if previous is not None and previous[0] != row[0]:
             lines.append(r"\addlinespace")
         lines.append(_ampersands(row))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    return "\n".join([*lines, r"\bottomrule", rf"\end{{{environment}}}", ""])
+
+
+def _is_long(table: Table) -> bool:
+    return len(table.rows) > ROWS_ON_A_PAGE
 
 
 def latex_document(tables: Iterable[Table]) -> str:
     """All tables, each with its title and caption; it inputs their files."""
-    parts = [
-        "\n".join(
-            [r"\begin{table}[p]\centering", rf"\input{{{t.name}.tex}}", r"\par\medskip",
-             rf"\parbox{{0.9\linewidth}}{{\textbf{{{_latex(t.title)}}} {_latex(t.caption)}}}",
-             r"\end{table}"]
-        )
-        for t in tables
-    ]  # fmt: skip
-    return DOCUMENT.format(tables="\n".join(parts))
+    parts = []
+    for table in tables:
+        put = rf"\input{{{table.name}.tex}}"
+        text = rf"\textbf{{{_latex(table.title)}}} {_latex(table.caption)}"
+        if _is_long(table):
+            parts.append(rf"\clearpage\noindent {text}\par {put}")
+        else:
+            parts.append(
+                rf"\begin{{table}}[p]\centering {put}\par\medskip"
+                rf"\parbox{{0.9\linewidth}}{{{text}}}\end{{table}}"
+            )
+    return DOCUMENT.format(tables="\n\n".join(parts))
 
 
 def _ampersands(cells: Iterable[str]) -> str:
@@ -92,7 +103,7 @@ def is_numeric(cells: list[str]) -> bool:
     """Whether a column holds numbers, to be set to the right."""
     filled = [cell for cell in cells if cell]
     return bool(filled) and all(
-        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)", cell) for cell in filled
+        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)|none enough$", cell) for cell in filled
     )
 
 

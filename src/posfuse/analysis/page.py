@@ -42,6 +42,7 @@ def _numeric(table: Table, column: int) -> bool:
 
 
 def p_values(verdict: Verdict) -> str:
-    """The two adjusted p-values behind a verdict, in words."""
+    """What was tested for a verdict, and its two adjusted p-values, in words."""
     for_it, against = p_value(verdict.p_support), p_value(verdict.p_refute)
-    return f"Holm-adjusted p for it {for_it or 'none'}, against it {against or 'none'}."
+    tested = f"Tested: {verdict.tested}. " if verdict.tested else ""
+    return f"{tested}Holm-adjusted p for it {for_it or 'none'}, against it {against or 'none'}."

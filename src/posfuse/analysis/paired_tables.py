@@ -68,6 +68,7 @@ def paired_tables(comparisons: pd.DataFrame, criteria: Criteria) -> list[Table]:
                 p_value(row["p_sign_flip"]),
                 p_value(row["smallest_p"]),
                 p_value(row["p_equivalence"]),
+                p_value(row["p_equivalence_holm"]),
                 conclusion(row, criteria),
             ]
         )
@@ -96,11 +97,11 @@ def paired_tables(comparisons: pd.DataFrame, criteria: Criteria) -> list[Table]:
             f"{_family(comparisons)} comparisons in this table; Wilcoxon's signed rank; sign-flip "
             "permutation, and the smallest p that it can reach with n seeds. "
             f"{least_p(comparisons)} Equivalence: two one-sided t-tests, p for \"the difference "
-            f"lies within ±{margin:g} points\". "
-            f"Conclusion at alpha = {criteria.alpha:g}: differs (Holm), equivalent, both (a "
-            "difference too small to matter), or undecided.",
+            f"lies within ±{margin:g} points\", and Holm's adjustment of it over the same family. "
+            f"Conclusion at alpha = {criteria.alpha:g}, of the adjusted p-values: differs, "
+            "equivalent, both (a difference too small to matter), or undecided.",
             [*keys, "n", "p t", "p Holm", "p Wilcoxon", "p sign flip", "smallest", "p equivalence",
-             "conclusion"],
+             "equiv. Holm", "conclusion"],
             tests,
             numbers,
         ),
@@ -117,7 +118,7 @@ def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             with_spread(row["mean"], row["std"], 2, sign=True),
             interval(row["low"], row["high"]),
             p_value(row["p_holm"]),
-            p_value(row["p_equivalence"]),
+            p_value(row["p_equivalence_holm"]),
             conclusion(row, criteria),
         ]
         for row in comparisons.to_dict("records")
@@ -144,7 +145,7 @@ def least_p(comparisons: pd.DataFrame) -> str:
 def conclusion(row: dict[Any, Any], criteria: Criteria) -> str:
     """differs, equivalent, both, or undecided."""
     differs = row["p_holm"] <= criteria.alpha
-    equivalent = row["p_equivalence"] <= criteria.alpha
+    equivalent = row["p_equivalence_holm"] <= criteria.alpha
     if differs and equivalent:
         return "both"
     return "differs" if differs else "equivalent" if equivalent else "undecided"
@@ -208,8 +209,8 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
         "gain_by_length",
         "Gain by document length inside each corpus",
         f"Difference to {baseline} in points of test accuracy among the documents of each length "
-        "bin (quartiles; tokens before any cut), mean over n seeds with its 95 % t interval. "
-        "Trend: slope in points per doubling of length, one a seed, and its p (two-sided t).",
+        "bin (quartiles; tokens as far as the model reads), mean over n seeds with its 95 % t "
+        "interval. Trend: slope in points per doubling of length, one a seed, and its two-sided p.",
         [*keys, "tokens", "documents", "n", "difference", "95 % t", "trend"],
         rows,
         bins.drop(columns="gains", errors="ignore"),

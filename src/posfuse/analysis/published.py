@@ -63,3 +63,12 @@ def published(table: int, data: str, encoding: str, fusion: str) -> Published | 
     if isinstance(cell, dict):
         return Published(cell["accuracy"], np.nan, part["seeds"])  # Table 2 prints no spread
     return None
+
+
+def published_latency(data: str, encoding: str, fusion: str) -> str:
+    """What the paper's Table 2 and Figure 4 say of latency; empty where they say nothing."""
+    part = numbers()["table2_arxiv"]
+    cell = part.get(fusion)
+    if (data, encoding) != ("arxiv", part["encoding"]) or not isinstance(cell, dict):
+        return ""
+    return f"{cell['latency']}, {numbers()['figure4_arxiv']['latency_ms'][fusion]} ms"

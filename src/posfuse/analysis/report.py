@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.metadata
+import math
 import platform
 import shlex
 import sys
@@ -63,8 +64,9 @@ def analyse(
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
     summary = cells(runs)
-    for data, bag in bags.items():
-        if bag.accuracy >= summary.loc[summary["data"] == data, "mean"].max():
+    for (data, variant), bag in bags.items():
+        same = (summary["data"] == data) & (summary["variant"] == variant)
+        if bag.accuracy >= summary.loc[same, "mean"].max():
             notes.append(
                 f"{data}: a bag of words reaches {bag.accuracy:.2f} %, no fusion more: this corpus "
                 "says little about position"
@@ -72,6 +74,10 @@ def analyse(
     paired = paired_tables.all_tables(
         comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
     )
+    try:
+        holes = missing(folder, runs)
+    except InputError as error:
+        holes, problems = [], [*problems, str(error)]
     return Findings(
         runs,
         summary,
@@ -81,7 +87,7 @@ def analyse(
         paper_tables(summary, bags),
         paired,
         judge_claims(claims, comparisons, criteria),
-        ["{} {} {} seed={}".format(*hole) for hole in missing(folder, runs)],
+        ["{} {} {} seed={}".format(*hole) for hole in holes],
         failures(folder, runs),
         [*problems, *mismatched, *without_curve],
         [*notes, *without_bag],
@@ -182,9 +188,9 @@ def main() -> None:
     arguments = parse()
     criteria = Criteria(arguments.baseline, arguments.margin, arguments.effect)
     command = shlex.join(["posfuse-report", *sys.argv[1:]])
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     try:
-        if not (criteria.margin > 0 and criteria.effect > 0):
+        if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
             raise InputError("--margin, --effect: use points above 0")
         claims = read_claims(arguments.claims)
         runs, problems = collect(arguments.folder)

@@ -225,12 +225,16 @@ def hierarchical_bootstrap(
     """Percentile interval of the mean of (S, D) when both seeds and documents are drawn anew.
 
     All seeds judge the same documents, so a resample draws rows and columns on their own (the
-    pigeonhole bootstrap, Owen 2007): wide enough from 5 seeds on (docs/statistics.md).
+    pigeonhole bootstrap, Owen 2007). A resample of few seeds spreads too little: what each seed
+    differs from their mean is first widened as Student's t widens it.
     """
     x = np.asarray(differences, dtype=np.float32)
     n_seeds, n_documents = x.shape
     if n_seeds < 2:
         return NONE
+    tail = (1 + level) / 2
+    widen = np.sqrt(n_seeds / (n_seeds - 1)) * stats.t.ppf(tail, n_seeds - 1) / stats.norm.ppf(tail)
+    x = x + np.float32(widen - 1) * (x.mean(1, keepdims=True) - x.mean())
     rng = np.random.default_rng(seed)
     rows = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), resamples).astype(np.float32)
     columns = document_draws(n_documents, resamples, seed)
