@@ -295,11 +295,29 @@ def test_a_variant_and_an_encoding_pair_with_their_own_baseline(tmp_path):
 
 
 def test_a_variant_does_not_pair_with_the_plain_baseline(tmp_path):
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}})
-    write_cells(tmp_path, {"concat": {0: 0.51, 1: 0.63}}, variant="optim.lr=1")
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}}, settings={"optim.lr": 2})
+    write_cells(
+        tmp_path, {"concat": {0: 0.51, 1: 0.63}}, variant="optim.lr=1", settings={"optim.lr": 1}
+    )
     frame, notes = compared(tmp_path)
     assert frame.empty
-    assert notes == ["tiny sinusoidal concat optim.lr=1: no add to compare with"]
+    assert notes == [
+        "tiny sinusoidal concat optim.lr=1: not compared, other settings than add: optim.lr 1, 2"
+    ]
+
+
+def test_an_option_of_the_fusion_pairs_with_the_plain_baseline(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}}, settings={"optim.lr": 1})
+    write_cells(
+        tmp_path,
+        {"gate_cnn": {0: 0.51, 1: 0.63}},
+        variant="fusion.half_width=4",
+        settings={"optim.lr": 1, "fusion.half_width": 4},
+    )
+    frame, notes = compared(tmp_path)
+    assert notes == []
+    assert frame["deltas"][0] == pytest.approx([1, 3])
+    assert frame[["variant", "baseline_variant"]].values.tolist() == [["fusion.half_width=4", ""]]
 
 
 # --- statistics of the frame -------------------------------------------------------------------

@@ -50,7 +50,12 @@ def runs_of(tmp_path, predictions, cell=CELL):
         for fusion, by_seed in predictions.items()
         for seed, predicted in by_seed.items()
     ]  # fmt: skip
-    comparison = {**cell, "fusion": "concat", "seeds": sorted(predictions["concat"])}
+    comparison = {
+        **cell,
+        "fusion": "concat",
+        "baseline_variant": "",
+        "seeds": sorted(predictions["concat"]),
+    }
     return pd.DataFrame(rows), comparison
 
 

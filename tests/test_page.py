@@ -33,7 +33,9 @@ def page(tmp_path_factory):
     }
     write_sweep(root, accuracies)
     write_sweep(root, accuracies, data=NASTY, tokens=80.0)
-    write_record(root, 0.5, "mlp", 0, label_names=["<b>", "</title><script>alert(2)</script>"])
+    write_record(
+        root, 0.5, "mlp", 0, parameters=25, label_names=["<b>", "</title><script>alert(2)</script>"]
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["posfuse-report", str(root)])
         report.main()
@@ -126,9 +128,16 @@ def test_tables_sort_by_name_with_empty_cells_last(opened):
     click_head(opened, "table2", 1)
     names = column(opened, "table2", 1)
     assert names == sorted(names)
-    click_head(opened, "table2", 2)
-    click_head(opened, "table2", 4)  # milliseconds: the bags of words have none
-    assert [text == "" for text in column(opened, "table2", 4)][-2:] == [True, True]
+    for _ in range(2):  # up and down
+        click_head(opened, "table2", 6)  # parameters: the bags of words have none
+        empty = [text == "" for text in column(opened, "table2", 6)]
+        assert empty == sorted(empty)
+        assert sum(empty) == 2
+
+
+def test_thousands_are_numbers(opened):
+    click_head(opened, "table2", 6)
+    assert column(opened, "table2", 6)[:2] == ["25", "1,000"]
 
 
 def test_a_mark_tells_its_seed_when_pointed_at(opened):

@@ -49,10 +49,10 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for all that is left out of it.
 
-    Columns: CELL, length, seeds and deltas (lists, paired), n, then the statistics of `judge`;
-    p_holm and p_equivalence_holm over all rows of the frame. A cell pairs with the baseline of the
-    same data, encoding and variant, if no setting but the fusion's differs, on the seeds that both
-    have.
+    Columns: CELL, baseline_variant, length, seeds and deltas (lists, paired), n, the statistics of
+    `judge`; p_holm and p_equivalence_holm over all rows of the frame. A cell pairs with the
+    baseline of the same data and encoding from which no setting but the fusion's differs, on the
+    seeds that both have.
     """
     rows, notes = [], []
     settings = settings_columns(runs, "fusion.")
@@ -62,14 +62,20 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         if labels["fusion"] == criteria.baseline:
             continue
         name = " ".join(str(part) for part in cell if part)
-        like = {**labels, "fusion": criteria.baseline}
-        base = groups.get(tuple(like.values()))
-        if base is None:
+        like = [
+            (differing(group[settings].iloc[0], other[settings].iloc[0]), variant)
+            for (data, encoding, fusion, variant), other in groups.items()
+            if (data, encoding, fusion) == (labels["data"], labels["encoding"], criteria.baseline)
+        ]
+        if not like:
             notes.append(f"{name}: no {criteria.baseline} to compare with")
             continue
-        if settings and (gap := differing(group[settings].iloc[0], base[settings].iloc[0])):
+        # An option of the fusion makes a variant too: what counts is that nothing else differs.
+        gap, variant = min(like, key=lambda pair: (pair[0] != "", pair[1] != labels["variant"]))
+        if gap:
             notes.append(f"{name}: not compared, other settings than {criteria.baseline}: {gap}")
             continue
+        base = groups[labels["data"], labels["encoding"], criteria.baseline, variant]
         accuracy, base_accuracy = (100 * g.set_index("seed")[METRIC] for g in (group, base))
         delta = (accuracy - base_accuracy).dropna().sort_index()
         if alone := sorted(set(accuracy.index) ^ set(base_accuracy.index)):
@@ -84,10 +90,10 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         seeds, deltas = delta.index.tolist(), delta.tolist()
         statistics = judge(deltas, criteria)
         rows.append(
-            {**labels, "length": group["length"].iloc[0], "seeds": seeds, "deltas": deltas}
-            | statistics
+            {**labels, "baseline_variant": variant, "length": group["length"].iloc[0]}
+            | {"seeds": seeds, "deltas": deltas, **statistics}
         )
-    columns = [*CELL, "length", "seeds", "deltas", *judge([0.0], criteria)]
+    columns = [*CELL, "baseline_variant", "length", "seeds", "deltas", *judge([0.0], criteria)]
     frame = pd.DataFrame(rows, columns=columns)
     for adjusted, p in (("p_holm", "p_t"), ("p_equivalence_holm", "p_equivalence")):
         frame[adjusted] = st.holm(frame[p]) if rows else pd.Series(dtype=float)

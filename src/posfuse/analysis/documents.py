@@ -132,13 +132,18 @@ def pair(
 ) -> Paired | None:
     """The predictions of a row of `compare`, on the seeds whose runs are both in `read`; None
     without any."""
-    runs = runs[(runs[SHARED] == [comparison[axis] for axis in SHARED]).all(axis=1)]
-    folder_of = runs.set_index(["fusion", "seed"])["folder"]
-    both = (comparison["fusion"], baseline)
-    seeds = [s for s in comparison["seeds"] if all(folder_of[f, s] in read for f in both)]
+    folder_of = runs.set_index([*CELL, "seed"])["folder"]
+    place = (comparison["data"], comparison["encoding"])
+    both = (
+        (*place, comparison["fusion"], comparison["variant"]),
+        (*place, baseline, comparison["baseline_variant"]),
+    )
+    seeds = [s for s in comparison["seeds"] if all(folder_of[*cell, s] in read for cell in both)]
     if not seeds:
         return None
-    fused, base = ([read[folder_of[f, s]] for s in seeds] for f in both)
+    fused, base = ([read[folder_of[*cell, s]] for s in seeds] for cell in both)
+    if _documents(fused[0]) != _documents(base[0]):
+        return None
     predicted, by_baseline = (np.stack([p.predicted for p in ps]) for ps in (fused, base))
     return Paired(seeds, base[0].length, base[0].label, predicted, by_baseline)
 
