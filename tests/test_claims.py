@@ -295,7 +295,7 @@ def test_a_file_of_ones_own_is_read(tmp_path):
 BASE = "{name: a, text: t, kind: gain"
 BAD = {
     "unknown kind": (BASE.replace("gain", "win") + "}", "kind 'win'; use one of negligible"),
-    "unknown key": (BASE + ", wher: {}}", "wher"),
+    "unknown key": (BASE + ", wher: {}}", "wher: unknown key; use one of name, text, kind, source"),
     "unknown axis": (BASE + ", where: {fuson: add}}", "unknown axis 'fuson'; use one of regime"),
     "unknown regime": (BASE + ", where: {regime: huge}}", "unknown regime 'huge'; the file has"),
     "no text": ("{name: a, kind: gain}", "text"),

@@ -286,8 +286,9 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         raise InputError(f"{key}: {one_line(error)}") from error
 
 
-def one_line(error: BaseException) -> str:
-    """Hydra's and OmegaConf's messages of several lines as one, the key in front."""
+def one_line(error: BaseException, *schemas: Any) -> str:
+    """Hydra's and OmegaConf's messages of several lines as one, the key in front; `schemas` are
+    dataclasses beside those of this file."""
     text = str(error)
     if isinstance(error.__cause__, OmegaConfBaseException):  # it names the key, its error does not
         text = str(error.__cause__)
@@ -299,15 +300,15 @@ def one_line(error: BaseException) -> str:
     message = re.sub(r"\s*Config search path:.*", "", message)
     message = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", message)
     if key and (unknown := re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)):
-        fields = _fields_of(unknown[1])
+        fields = _fields_of(unknown[1], schemas)
         known = f"use one of {', '.join(fields)}" if fields else "posfuse-train --cfg job shows all"
         return f"{key[1]}: unknown key; {known}"
     where = key[1] if key else getattr(error, "override", None)  # Hydra's parser keeps the latter
     return f"{where}: {message}" if where and where not in message else message
 
 
-def _fields_of(class_name: str) -> list[str]:
-    schema = globals().get(class_name)
+def _fields_of(class_name: str, schemas: tuple[Any, ...]) -> list[str]:
+    schema = {s.__name__: s for s in schemas}.get(class_name, globals().get(class_name))
     return [f.name for f in dataclasses.fields(schema)] if dataclasses.is_dataclass(schema) else []
 
 

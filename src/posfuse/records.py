@@ -104,7 +104,7 @@ def read_result(path: Path) -> Record:
     try:
         record = json.loads(path.read_text())
         schema = record["schema"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{path}: not a readable record ({error}); remove it to run again"
         ) from error

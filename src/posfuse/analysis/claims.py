@@ -85,7 +85,7 @@ def read_claims(path: Path | None = None) -> Claims:
     except yaml.YAMLError as error:
         raise InputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
     except (OmegaConfBaseException, ValueError, RecursionError) as error:
-        raise InputError(f"{name}: {one_line(error)}") from error
+        raise InputError(f"{name}: {one_line(error, Claim, Claims)}") from error
     assert isinstance(found, Claims)
     for claim in found.claims:
         _check(claim, found, f"{name}: claim {claim.name}")

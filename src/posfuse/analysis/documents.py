@@ -73,7 +73,7 @@ def _of_run(run: dict[Any, Any]) -> Predictions:
             f"{100 * accuracy:.2f} %; remove it to run again"
         )
     max_len = run.get("settings.data.max_len", np.inf)
-    return replace(found, length=np.minimum(found.length, max_len).astype(np.int64))
+    return replace(found, length=np.clip(found.length, 1, max_len).astype(np.int64))
 
 
 @dataclass(frozen=True)
