@@ -161,9 +161,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
 
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
     found = interactions(rows).to_dict("records")
-    tested = (
-        f"a slope above {margin:g} points per doubling of length; corpora differ in more than it"
-    )
+    tested = f"a slope above {margin:g} points per doubling, over corpora that differ in more"
     if not found:
         settle = _says("needs two corpora of unlike length, with seeds in common")
         return Evidence(np.nan, np.nan, tested, [], settle)
