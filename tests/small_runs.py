@@ -7,7 +7,8 @@ import pandas as pd
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from posfuse.config import CONF_DIR, Config, checked
+from posfuse.checks import checked
+from posfuse.config import CONF_DIR, Config
 
 SIZES = {"train": 60, "validation": 20, "test": 20}
 SMALL = [

@@ -19,7 +19,7 @@ from posfuse.attention_encoding import (
     attend,
     t5_buckets,
 )
-from posfuse.config import checked
+from posfuse.checks import checked
 from posfuse.errors import InputError
 from small_runs import composed
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor

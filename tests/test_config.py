@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import CONF_DIR, NEUTRAL_KEYS, checked, one_line, run_folder
+from posfuse.checks import checked
+from posfuse.config import CONF_DIR, NEUTRAL_KEYS, one_line, run_folder
 from posfuse.errors import InputError
 from posfuse.records import fingerprint, flatten
 from small_runs import composed, write_corpus

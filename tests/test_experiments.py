@@ -5,7 +5,8 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from posfuse import records
-from posfuse.config import CONF_DIR, checked
+from posfuse.checks import checked
+from posfuse.config import CONF_DIR
 from posfuse.train import train
 from small_runs import composed, write_corpus
 

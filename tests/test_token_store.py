@@ -67,9 +67,12 @@ def test_round_trip(tmp_path_factory, documents: list[list[str]]) -> None:
 
 
 def test_the_second_run_does_not_read_the_corpus(cfg, tmp_path, monkeypatch) -> None:
-    open_store(cfg, tmp_path / "cache")
+    first = open_store(cfg, tmp_path / "cache")
     monkeypatch.setattr(token_store, "splits", lambda *_: pytest.fail("read again"))
-    open_store(cfg, tmp_path / "cache")
+    second = open_store(cfg, tmp_path / "cache")
+    for split, part in first.splits.items():
+        assert np.array_equal(second.splits[split].ids, part.ids)
+        assert np.array_equal(second.splits[split].labels, part.labels)
 
 
 def damage_flip(folder):

@@ -72,7 +72,8 @@ def test_result_json_is_what_train_returned(reference):
 def test_the_written_config_gives_the_same_run(reference):
     from omegaconf import OmegaConf
 
-    from posfuse.config import Config, checked
+    from posfuse.checks import checked
+    from posfuse.config import Config
 
     folder, record = reference
     loaded = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(folder / "config.yaml"))

@@ -4,6 +4,7 @@ Shapes: B documents, H heads, L tokens, D = d / H features of a head; i a query,
 """
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 import torch.nn.functional as F
@@ -88,7 +89,7 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes + between[: n_heads - power]
 
 
-class ByBlocks(AttentionEncoding):
+class ByBlocks(AttentionEncoding, ABC):
     """Adds learned numbers to the scores.
 
     Kernels that never hold a score give no gradient to what is added, and the others hold
@@ -96,9 +97,9 @@ class ByBlocks(AttentionEncoding):
     once more in the backward pass.
     """
 
+    @abstractmethod
     def extra(self, q: Tensor, offset: Tensor) -> Tensor:
         """q (B, H, Q, D) of Q queries, their offsets j - i (Q, L) -> (B, H, Q, L) or (H, Q, L)."""
-        raise NotImplementedError
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float

@@ -10,8 +10,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import Logger
 
+from posfuse.checks import build_parts
 from posfuse.classifier import Classifier
-from posfuse.config import Config, build_parts
+from posfuse.config import Config
 from posfuse.data.module import TextDataModule
 from posfuse.encoder import Encoder
 from posfuse.errors import InputError

@@ -4,19 +4,21 @@ Shapes: N = max_len rows, d = d_model. An encoding in conf/encoding names its `t
 inside attention, if anything, stands beside it as `attention` (attention_encoding.py).
 """
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
 
-class Table(nn.Module):
+class Table(nn.Module, ABC):
     """A position table; `forward()` gives it whole, (N, d)."""
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__()
         self.d_model, self.max_len = d_model, max_len
 
-    def forward(self) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self) -> Tensor: ...
 
 
 class NoTable(Table):

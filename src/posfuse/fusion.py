@@ -12,6 +12,8 @@ An operator splits its work in two:
 A new operator is one subclass here (or in your own module) and one YAML file in conf/fusion.
 """
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -23,7 +25,7 @@ PositionPart = tuple[Tensor, ...]  # each (N, k): row i belongs to position i
 GATE_STD = 0.01
 
 
-class Fusion(nn.Module):
+class Fusion(nn.Module, ABC):
     """Fuses token embeddings with a position table; subclasses give `project` and `merge`."""
 
     uses_table = True  # False: the model builds no table, so no parameter is left untrained
@@ -36,9 +38,9 @@ class Fusion(nn.Module):
         """Table (N, d) -> what depends on the position alone, each (N, k)."""
         return (table,)
 
+    @abstractmethod
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
         """Tokens (..., d) and the rows (..., k) of their positions -> fused (..., d)."""
-        raise NotImplementedError
 
     def forward(self, tokens: Tensor, table: Tensor, positions: Tensor | None = None) -> Tensor:
         """Fuse a padded batch (B, L, d), or a packed one (T, d) with its positions (T,)."""
@@ -120,9 +122,9 @@ class Gated(Fusion):
         """
         return torch.sigmoid(self.gate_logit(tokens, rows[1]))
 
+    @abstractmethod
     def position_logit(self, table: Tensor) -> Tensor:
         """Table (N, d) -> the position's part of the gate's logit (N, k)."""
-        raise NotImplementedError
 
     def gate_logit(self, tokens: Tensor, logit: Tensor) -> Tensor:
         """Tokens (..., d) and the position's part (..., k) -> logit (..., 1) or (..., d)."""

@@ -18,7 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posfuse import environment, records
 from posfuse.build import BEST, LAST, build_classifier, build_trainer
-from posfuse.config import CONF_DIR, Config, checked, one_line
+from posfuse.checks import checked
+from posfuse.config import CONF_DIR, Config, one_line
 from posfuse.data.module import TextDataModule
 from posfuse.errors import InputError
 from posfuse.history import History

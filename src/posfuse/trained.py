@@ -8,8 +8,9 @@ from omegaconf import OmegaConf
 
 from posfuse import records
 from posfuse.build import BEST, build_classifier
+from posfuse.checks import checked
 from posfuse.classifier import Classifier
-from posfuse.config import Config, checked
+from posfuse.config import Config
 from posfuse.data.module import TextDataModule
 from posfuse.errors import InputError
 

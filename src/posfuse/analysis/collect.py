@@ -20,6 +20,7 @@ from posfuse.records import FAILURE, HISTORY, RESULT, flatten, read_result
 
 AXES = ["data", "encoding", "fusion", "seed"]
 CELL = ["data", "encoding", "fusion", "variant"]
+SHARED = [axis for axis in CELL if axis != "fusion"]  # of operators held against one another
 METRIC = "test.accuracy"
 
 

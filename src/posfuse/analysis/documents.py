@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 
 from posfuse.analysis import statistics as st
-from posfuse.analysis.collect import CELL, METRIC
+from posfuse.analysis.collect import CELL, METRIC, SHARED
 from posfuse.errors import InputError
 from posfuse.records import PREDICTIONS
 
-SHARED = [axis for axis in CELL if axis != "fusion"]  # of runs that are compared
 COLUMNS = ("index", "length", "label", "predicted")
 BINS = 4  # quantiles of document length
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis import statistics as st
+from posfuse.analysis.collect import SHARED
 from posfuse.analysis.comparisons import (
     interactions,
     seeds_for_difference,
@@ -111,12 +112,10 @@ def _settled(needed: list[float]) -> str:
 
 def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
     """Refuted by one counter-example; shown when so many of one sign are no chance (sign test)."""
-    lines, support, fewest = [], [], np.inf
-    negative = 0
+    lines, support, negative = [], [], 0
     for row in rows.to_dict("records"):
         positive = sum(d > 0 for d in row["deltas"])
         negative += row["n"] - positive
-        fewest = min(fewest, row["n"])
         support.append(0.5 ** row["n"] if positive == row["n"] else 1.0)
         lines.append(f"{_name(row)}: {positive} of {row['n']} seeds above 0")
 
@@ -131,8 +130,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
     lines: list[str] = []
     support, refute, pairs = [], [], []
     for row in rows.to_dict("records"):
-        axes = ["data", "encoding", "variant"]
-        other = others[(others[axes] == [row[axis] for axis in axes]).all(axis=1)]
+        other = others[(others[SHARED] == [row[axis] for axis in SHARED]).all(axis=1)]
         if other.empty:
             return Evidence(np.nan, np.nan, "", [], _says(f"{_name(row)}: nothing to hold against"))
         both = sorted(set(row["seeds"]) & set(other["seeds"].iloc[0]))

@@ -42,7 +42,7 @@ def load(cfg: DataConfig) -> Corpus:
     """The configured corpus: the local folder where one is named, else the corpus function."""
     if cfg.path is not None:
         return folder(cfg.path)
-    assert cfg.corpus is not None  # config.checked sees to it
+    assert cfg.corpus is not None  # checks.checked sees to it
     arguments = {key: value for key, value in cfg.corpus.items() if key != "_target_"}
     corpus: Corpus = pkgutil.resolve_name(cfg.corpus["_target_"])(**arguments)
     return corpus

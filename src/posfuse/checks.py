@@ -1,0 +1,186 @@
+"""The checks of a config that run before any data is loaded: what its types cannot say."""
+
+import dataclasses
+import inspect
+import pkgutil
+import re
+from fractions import Fraction
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from posfuse.config import Config, one_line
+from posfuse.errors import InputError
+
+
+def checked(config: DictConfig) -> Config:
+    """The composed config as dataclasses; raises InputError that names the key and the cure."""
+    _check_keys("", config, Config)
+    cfg = OmegaConf.to_object(config)
+    assert isinstance(cfg, Config)
+    names = {
+        "data.name": cfg.data.name,
+        "encoding.name": cfg.encoding.name,
+        "fusion.name": cfg.fusion.get("name"),
+        "sweep_id": cfg.sweep_id,
+    }
+    for key, name in names.items():
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]*", str(name)):
+            raise InputError(f"{key}: the name {name!r} becomes a folder; use letters, digits, _.-")
+    _check_ranges(cfg)
+    cfg.model.token_scale = _token_scale(cfg.model.token_scale)
+    if cfg.data.path is None and cfg.data.corpus is None:
+        raise InputError("data.path: no corpus given; name a folder with data.path=FOLDER")
+    if cfg.data.corpus is not None:
+        _check_arguments("data.corpus", cfg.data.corpus, given=())
+    _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
+    if cfg.encoding.attention:
+        given = ("d_model", "n_heads", "max_len")
+        _check_arguments("encoding.attention", cfg.encoding.attention, given)
+    fusion = {k: v for k, v in cfg.fusion.items() if k != "name"}
+    _check_arguments("fusion", fusion, given=("d_model",))
+    build_parts(cfg)  # a value that an operator refuses fails here, before any data is loaded
+    return cfg
+
+
+def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
+    """The fusion operator, the position table and the encoding inside attention (None: nothing)
+    that the config names."""
+    d_model, max_len = cfg.model.d_model, cfg.data.max_len
+    try:
+        return (
+            _built(cfg.fusion, d_model=d_model),
+            _built(cfg.encoding.table, d_model=d_model, max_len=max_len),
+            _built(
+                cfg.encoding.attention, d_model=d_model, n_heads=cfg.model.n_heads, max_len=max_len
+            ),
+        )
+    except ValueError as error:
+        pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
+        raise InputError(f"{pair}: {error}") from error
+
+
+def _built(node: dict[str, Any], **given: Any) -> Any:
+    if not node:
+        return None
+    options = {k: v for k, v in node.items() if k not in ("name", "_target_")}
+    return pkgutil.resolve_name(node["_target_"])(**given, **options)
+
+
+def _check_keys(prefix: str, node: Any, schema: Any) -> None:
+    """Refuse what "+key=value" adds: Hydra lets it past the schema."""
+    allowed = {f.name: f.type for f in dataclasses.fields(schema)}
+    for key in node:
+        if key not in allowed:
+            raise InputError(f"{prefix}{key}: unknown key; use one of {', '.join(allowed)}")
+        if dataclasses.is_dataclass(allowed[key]):
+            _check_keys(f"{prefix}{key}.", node[key], allowed[key])
+
+
+def _check_ranges(cfg: Config) -> None:
+    model, data, trainer = cfg.model, cfg.data, cfg.trainer
+    positive = {
+        "model.d_model": model.d_model,
+        "model.n_heads": model.n_heads,
+        "model.n_layers": model.n_layers,
+        "model.d_ff": model.d_ff,
+        "data.max_len": data.max_len,
+        "data.batch_size": data.batch_size,
+        "data.eval_batch_size": data.eval_batch_size,
+        "data.pool_batches": data.pool_batches,
+        "data.limit": data.limit,
+        "data.vocabulary.min_count": data.vocabulary.min_count,
+        "optim.lr": cfg.optim.lr,
+        "trainer.max_epochs": trainer.max_epochs,
+        "trainer.clip_norm": trainer.clip_norm,
+        "trainer.patience": trainer.patience,
+        "trainer.threads": trainer.threads,
+        "trainer.limit_batches": trainer.limit_batches,
+    }
+    for key, value in positive.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"{key}: {value} is not positive; use a number above 0")
+    not_negative = {
+        "seed": cfg.seed,
+        "data.split_seed": data.split_seed,
+        "optim.weight_decay": cfg.optim.weight_decay,
+        "trainer.min_delta": trainer.min_delta,
+    }
+    for key, value in not_negative.items():
+        if not 0 <= value < float("inf"):
+            raise InputError(f"{key}: {value} is below 0; use 0 or more")
+    if cfg.seed > 2**32 - 1 or data.split_seed > 2**32 - 1:
+        raise InputError("seed: use at most 4294967295, the same holds for data.split_seed")
+    if model.d_model % model.n_heads:
+        fitting = [n for n in range(1, model.d_model + 1) if model.d_model % n == 0]
+        raise InputError(
+            f"model.n_heads: {model.n_heads} does not divide model.d_model={model.d_model}; "
+            f"use one of {', '.join(map(str, fitting))}"
+        )
+    for key, value in {
+        "dropout": model.dropout,
+        "attention_dropout": model.attention_dropout,
+    }.items():
+        if value is not None and not 0 <= value < 1:
+            raise InputError(f"model.{key}: {value} is not a share; use 0 up to below 1")
+    if not 0 < data.validation_fraction < 1:
+        raise InputError(f"data.validation_fraction: {data.validation_fraction}; use 0 < f < 1")
+    if data.vocabulary.max_size < 3:
+        raise InputError("data.vocabulary.max_size: use 3 or more: <pad>, <unk> and a word")
+    choices = {
+        "model.activation": (model.activation, ("gelu", "relu")),
+        "optim.name": (cfg.optim.name, ("adam", "adamw")),
+        "logger.name": (cfg.logger.name, ("none", "wandb")),
+        "data.vocabulary.source": (data.vocabulary.source, ("all", "train")),
+        "trainer.progress": (trainer.progress, ("auto", "bar", "lines", "none")),
+        "trainer.accelerator": (trainer.accelerator, ("auto", "cpu", "gpu", "cuda", "mps")),
+        "trainer.precision": (
+            trainer.precision,
+            ("32-true", "64-true", "bf16-mixed", "16-mixed", "bf16-true"),
+        ),
+    }
+    for key, (choice, allowed) in choices.items():
+        if choice not in allowed:
+            raise InputError(f"{key}: {choice!r} is unknown; use one of {', '.join(allowed)}")
+
+
+def _token_scale(value: Any) -> float | str:
+    if value in ("sqrt_d", "learned"):
+        return str(value)
+    try:
+        scale = float(Fraction(str(value)))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        scale = 0.0
+    if not scale > 0:
+        raise InputError(f"model.token_scale: {value!r}; use sqrt_d, learned, or a number above 0")
+    return scale
+
+
+def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> None:
+    """Check a node with a `_target_` against the signature of what it names."""
+    target = node.get("_target_")
+    if target is None:
+        raise InputError(f"{key}._target_: missing; give the import path of the class or function")
+    try:
+        function = pkgutil.resolve_name(str(target))
+        parameters = inspect.signature(function).parameters
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{key}._target_: cannot import {target!r} ({error}); give the path of a class or "
+            "function that Python can import"
+        ) from error
+    arguments = {name: p for name, p in parameters.items() if name not in given}
+    names = [name for name in node if name != "_target_"]
+    for name in names:
+        if name not in arguments:
+            allowed = ", ".join(arguments) or "no options"
+            raise InputError(f"{key}.{name}: unknown; {target} takes {allowed}")
+    for name, p in arguments.items():
+        if name not in node and p.default is inspect.Parameter.empty:
+            raise InputError(f"{key}.{name}: missing; {target} needs it")
+    fields = [(name, p.annotation) for name, p in arguments.items() if name in node]
+    try:  # OmegaConf checks the types just as it does for the rest of the schema
+        OmegaConf.structured(dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names}))
+    except OmegaConfBaseException as error:
+        raise InputError(f"{key}: {one_line(error)}") from error
