@@ -109,7 +109,7 @@ def test_it_is_the_papers_formula_score_by_score(name, padded):
 def test_rotary_scores_depend_on_the_offset_alone():
     encoding = make("rope")
     q, k = random_tensor(2, 1, N_HEADS, 1, D_MODEL // N_HEADS).unbind()
-    q, k = (encoding.rotate(x.expand(-1, -1, MAX_LEN, -1)) for x in (q, k))
+    q, k = (encoding.turn(x.expand(-1, -1, MAX_LEN, -1)) for x in (q, k))
     scores = q @ k.transpose(-2, -1)
     for offset in range(-10, 11):
         diagonal = scores.diagonal(offset, -2, -1)
@@ -122,7 +122,7 @@ def test_rotary_scores_depend_on_the_offset_alone():
 
 def test_rotary_keeps_norms_and_leaves_position_0():
     x = random_tensor(2, N_HEADS, 30, 8)
-    turned = make("rope").rotate(x)
+    turned = make("rope").turn(x)
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), rtol=1e-6, atol=1e-6)
     assert torch.equal(turned[:, :, 0], x[:, :, 0])
 
@@ -165,8 +165,30 @@ def test_t5s_bias_is_one_for_all_blocks_and_shaws_keys_are_each_blocks_own():
 def test_blocks_of_queries_change_nothing(name, length, monkeypatch):
     encoding, (q, k, v) = make(name), qkv(length)
     whole = run(encoding, q, k, v)
-    monkeypatch.setattr(attention_encoding, "QUERY_BLOCK", 4)
+    monkeypatch.setattr(attention_encoding, "SCORES", 4 * q.shape[:3].numel())  # 4 queries
     torch.testing.assert_close(run(encoding, q, k, v), whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi"])
+def test_blocks_give_what_torchs_own_attention_gives(name):
+    """In training on a CPU the scores are held, in evaluation they are not."""
+    encoding, (q, k, v) = make(name), qkv()
+    mask = (torch.arange(9) < torch.tensor([[9], [4], [1]]))[:, None, None]
+    by_blocks = encoding.by_blocks(encoding.turn(q), encoding.turn(k), v, mask, 0.0)
+    torch.testing.assert_close(by_blocks, run(encoding, q, k, v, mask), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [None, *KINDS])
+def test_dropout_of_the_weights_keeps_their_mean(name):
+    encoding = make(name) if name else AttentionEncoding(D_MODEL, N_HEADS, MAX_LEN)
+    q, k, v = qkv(batch=1)
+    torch.manual_seed(0)
+    draws = 20_000
+    dropped = encoding(*(x.expand(draws, -1, -1, -1) for x in (q, k, v)), None, None, 0.5)
+    sure = run(encoding, q, k, v)
+    error = (dropped.std(0) / draws**0.5).clamp(min=1e-9)
+    assert ((dropped.mean(0) - sure[0]).abs() / error).max() < 5
+    assert dropped.std(0).min() > 0
 
 
 def test_recomputed_dropout_draws_the_same_mask_in_the_backward_pass():

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from posfuse.classifier import Classifier
 from posfuse.config import CONF_DIR, OptimConfig
 from posfuse.data.batching import Batch
+from posfuse.dropout import Dropout
 from posfuse.encoder import Encoder
 from posfuse.model import PositionClassifier, TokenScale, initialize, seed_from
 
@@ -102,7 +103,7 @@ def test_dropout_draws_the_same_masks_for_every_operator(step: int, monkeypatch)
         classifier.log = lambda *args, **kwargs: None
         seen: list[torch.Tensor] = []
         for module in classifier.modules():
-            if isinstance(module, torch.nn.Dropout):
+            if isinstance(module, Dropout):
                 # On ones, what dropout gives is its mask.
                 module.register_forward_pre_hook(lambda m, args: (torch.ones_like(args[0]),))
                 module.register_forward_hook(

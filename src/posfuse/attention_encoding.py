@@ -4,30 +4,43 @@ Shapes: B documents, H heads, L tokens, D = d / H features of a head; i a query,
 """
 
 import math
-from abc import ABC, abstractmethod
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from posfuse.dropout import dropout
 from posfuse.encoding import rotary_angles
 
 MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precision
-QUERY_BLOCK = 256  # queries whose scores RelativeKeys holds at once
+SCORES = 2**24  # as many scores are held at once where a kernel cannot do without them
 
 
 class AttentionEncoding(nn.Module):
-    """No position inside attention: the scores are q . k / sqrt(D)."""
+    """No position inside attention: the scores are q . k / sqrt(D).
+
+    A subclass turns q and k, adds to the scores, or both.
+    """
 
     per_layer = False  # whether every block has parameters of its own
+    learned = False  # whether what is added to the scores has parameters
 
     def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
         super().__init__()
         self.n_heads, self.d_head = n_heads, d_model // n_heads
 
+    def turn(self, x: Tensor) -> Tensor:
+        """q or k (B, H, L, D), its row i at position i -> the same, as the scores take it."""
+        return x
+
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor | None:
+        """q (B, H, Q, D) of Q queries, their offsets j - i (Q, L) -> what is added to their
+        scores, (B, H, Q, L) or (H, Q, L); None for nothing."""
+        return None
+
     def bias(self, length: int) -> Tensor | None:
-        """What is added to the scores of every document and block, (H, L, L); None for nothing."""
+        """`extra` of all queries where it is the same for every document and block, (H, L, L)."""
         return None
 
     def forward(
@@ -35,7 +48,45 @@ class AttentionEncoding(nn.Module):
     ) -> Tensor:
         """q, k, v (B, H, L, D); mask (B, 1, 1, L), True where a key may be looked at; p the
         dropout of the weights -> (B, H, L, D)."""
+        q, k = self.turn(q), self.turn(k)
+        # Kernels that never hold a score give no gradient to what is added; and torch's own
+        # dropout of the weights on a CPU costs more than all of the rest.
+        if self.learned or (p and q.device.type == "cpu"):
+            return self.by_blocks(q, k, v, mask, p)
         return attend(q, k, v, mask, bias, p)
+
+    def by_blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
+        """`forward` with q and k turned: the scores are held for a block of queries at a time,
+        and computed once more in the backward pass."""
+        size = max(1, SCORES // (q.shape[:2].numel() * q.shape[2]))
+        rows = torch.split(offsets(q.shape[2], q.device), size)
+        if len(rows) == 1:
+            return self.block(q, k, v, mask, rows[0], p)
+        blocks = zip(torch.split(q, size, -2), rows, strict=True)
+        return torch.cat(
+            [
+                checkpoint(self.block, part, k, v, mask, offset, p, use_reentrant=False)
+                for part, offset in blocks
+            ],
+            -2,
+        )
+
+    def block(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, offset: Tensor, p: float
+    ) -> Tensor:
+        """Attention of Q queries (B, H, Q, D), offset (Q, L) -> (B, H, Q, D)."""
+        weights = self.weights(q, k, mask, offset)
+        return (dropout(weights, p) if p else weights) @ v
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, offset: Tensor) -> Tensor:
+        """What Q queries (B, H, Q, D), turned, give to each key: (B, H, Q, L), rows sum to 1."""
+        scores = (q * self.d_head**-0.5) @ k.transpose(-2, -1)
+        extra = self.extra(q, offset)
+        if extra is not None:
+            scores = scores + extra
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return scores.softmax(-1)
 
 
 class Rotary(AttentionEncoding):
@@ -55,16 +106,10 @@ class Rotary(AttentionEncoding):
         both = torch.stack((angles.cos(), angles.sin())).float()  # (2, N, D/2)
         self.register_buffer("angles", both, persistent=False)
 
-    def rotate(self, x: Tensor) -> Tensor:
-        """x (B, H, L, D), its row i at position i."""
+    def turn(self, x: Tensor) -> Tensor:
         cos, sin = self.angles[:, : x.shape[-2]].to(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
-
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
-    ) -> Tensor:
-        return attend(self.rotate(q), self.rotate(k), v, mask, bias, p)
 
 
 class Alibi(AttentionEncoding):
@@ -76,8 +121,11 @@ class Alibi(AttentionEncoding):
         super().__init__(d_model, n_heads, max_len)
         self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
+        return -self.slopes[:, None, None] * offset.abs()
+
     def bias(self, length: int) -> Tensor:
-        return -self.slopes[:, None, None] * offsets(length, self.slopes.device).abs()
+        return self.extra(self.slopes, offsets(length, self.slopes.device))
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
@@ -89,44 +137,11 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes + between[: n_heads - power]
 
 
-class ByBlocks(AttentionEncoding, ABC):
-    """Adds learned numbers to the scores.
-
-    Kernels that never hold a score give no gradient to what is added, and the others hold
-    (B, H, L, L) of them. So the scores are held for QUERY_BLOCK queries at a time, and computed
-    once more in the backward pass.
-    """
-
-    @abstractmethod
-    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
-        """q (B, H, Q, D) of Q queries, their offsets j - i (Q, L) -> (B, H, Q, L) or (H, Q, L)."""
-
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
-    ) -> Tensor:
-        rows = torch.split(offsets(q.shape[-2], q.device), QUERY_BLOCK)
-        blocks = zip(torch.split(q, QUERY_BLOCK, -2), rows, strict=True)
-        return torch.cat(
-            [
-                checkpoint(self.block, part, k, v, mask, offset, p, use_reentrant=False)
-                for part, offset in blocks
-            ],
-            -2,
-        )
-
-    def block(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, offset: Tensor, p: float
-    ) -> Tensor:
-        """Attention of Q queries (B, H, Q, D), offset (Q, L) -> (B, H, Q, D)."""
-        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head) + self.extra(q, offset)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, -torch.inf)
-        return F.dropout(scores.softmax(-1), p) @ v
-
-
-class T5Bias(ByBlocks):
+class T5Bias(AttentionEncoding):
     """A learned number for each head and bucket of j - i is added to the scores, the same in
     every block of the encoder (Raffel et al. 2020, section 2.1, bidirectional)."""
+
+    learned = True
 
     def __init__(
         self,
@@ -166,11 +181,11 @@ def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
     return torch.where(distance < exact, distance, far.clamp(max=half - 1)) + half * (offset > 0)
 
 
-class RelativeKeys(ByBlocks):
+class RelativeKeys(AttentionEncoding):
     """e_ij = q_i . (k_j + a_clip(j - i, -K, K)) / sqrt(D) with learned a, shared by the heads
     (Shaw et al. 2018, eq. 4, keys only)."""
 
-    per_layer = True
+    per_layer = learned = True
 
     def __init__(self, d_model: int, n_heads: int, max_len: int, clip: int = 16) -> None:
         super().__init__(d_model, n_heads, max_len)

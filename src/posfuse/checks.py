@@ -137,7 +137,7 @@ def _check_ranges(cfg: Config) -> None:
         "trainer.accelerator": (trainer.accelerator, ("auto", "cpu", "gpu", "cuda", "mps")),
         "trainer.precision": (
             trainer.precision,
-            ("32-true", "64-true", "bf16-mixed", "16-mixed", "bf16-true"),
+            ("32-true", "64-true", "bf16-mixed", "bf16-true"),
         ),
     }
     for key, (choice, allowed) in choices.items():

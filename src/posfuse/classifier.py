@@ -86,10 +86,21 @@ class Classifier(L.LightningModule):
         self.log_dict(self.test_metrics.compute())
         self.test_metrics.reset()
 
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """By norm. Lightning refuses it beside a fused optimiser in mixed precision, whose own
+        unscaling would come after it; bfloat16 has nothing to unscale."""
+        if gradient_clip_val:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         kind: Any = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.optim.name]
         optimizer: torch.optim.Optimizer = kind(
-            self.parameters(), lr=self.optim.lr, weight_decay=self.optim.weight_decay
+            self.parameters(), lr=self.optim.lr, weight_decay=self.optim.weight_decay, fused=True
         )
         return optimizer
 

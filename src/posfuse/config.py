@@ -81,7 +81,7 @@ class TrainerConfig:
     patience: int | None = None  # epochs without a better validation accuracy; null: never stop
     min_delta: float = 1e-4  # what counts as better, a fraction of accuracy
     accelerator: str = "auto"  # auto, cpu, gpu, mps
-    precision: str = "32-true"  # 32-true, bf16-mixed, 16-mixed
+    precision: str = "32-true"  # 32-true, bf16-mixed, bf16-true, 64-true
     threads: int | None = None  # CPU threads of a run; null: torch's own choice
     limit_batches: int | None = None  # batches a split at most, for a trial
     progress: str = "auto"  # bar, lines, none; auto: bar where a person watches, else lines

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.attention_encoding import AttentionEncoding
+from posfuse.dropout import Dropout
 
 # The encoding inside attention, and its bias (H, L, L) for the batch's length, if it has one.
 Position = tuple[AttentionEncoding, Tensor | None]
@@ -70,7 +71,7 @@ class Block(nn.Module):
         self.linear2 = nn.Linear(d_ff, d_model)
         self.norm2 = nn.LayerNorm(d_model)
         self.activation: Callable[[Tensor], Tensor] = getattr(F, activation)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def feed_forward(self, x: Tensor) -> Tensor:
         hidden = self.dropout(self.activation(self.linear1(x)))

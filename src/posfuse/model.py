@@ -9,6 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from posfuse.dropout import Dropout
 from posfuse.encoder import Encoder, mean_pool
 from posfuse.encoding import NoTable, Table
 from posfuse.fusion import Fusion
@@ -55,7 +56,7 @@ class PositionClassifier(nn.Module):
         self.table = table if fusion.uses_table else NoTable(d_model, 1)
         self.fusion = fusion
         self.encoder = encoder
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = nn.Linear(d_model, n_classes)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
