@@ -36,7 +36,7 @@ def test_every_combination_composes_and_builds(data: str) -> None:
 
 @pytest.mark.parametrize(
     ("group", "name"),
-    [(g, n) for g in ("model", "optim", "trainer", "logger", "experiment") for n in names(g)],
+    [(g, n) for g in ("model", "optim", "trainer", "fidelity", "logger", "experiment") for n in names(g)],
 )
 def test_every_other_choice_composes(group: str, name: str) -> None:
     checked(composed(f"{group}={name}"))
@@ -67,6 +67,7 @@ BAD = {
     "data.validation_fraction=1": "data.validation_fraction",
     "data.vocabulary.max_size=2": "data.vocabulary.max_size",
     "data.vocabulary.source=test": "data.vocabulary.source",
+    "data.vocabulary.unit=letters": "data.vocabulary.unit: 'letters' is unknown; use one of bytes",
     "data.name=a/b": "data.name",
     "data=folder": "data.path: no corpus given",
     "sweep_id=../up": "sweep_id",

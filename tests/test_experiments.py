@@ -6,16 +6,17 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from posfuse import records
 from posfuse.checks import checked
-from posfuse.config import CONF_DIR
+from posfuse.config import CONF_DIR, run_folder
 from posfuse.train import train
 from small_runs import composed, write_corpus
 
-CELLS = {"quickstart": 27, "table1": 45, "table2": 9, "table3": 80}
+CELLS = {"quickstart": 27, "table1": 45, "table2": 9, "table3": 80, "scale_surface": 240}
 DATA = [
     *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
     *(("table1", name) for name in ("agnews", "imdb", "arxiv")),
     ("table2", "arxiv"),
     ("table3", "arxiv"),
+    ("scale_surface", "bbc_lead_story"),
 ]
 
 # The authors' settings, from their notebooks.
@@ -77,6 +78,7 @@ EXPECTED = {
     ("table1", "arxiv"): ARXIV,
     ("table2", "arxiv"): ARXIV,
     ("table3", "arxiv"): ARXIV,
+    ("scale_surface", "bbc_lead_story"): QUICKSTART,
 }
 
 
@@ -124,20 +126,52 @@ def test_grids_hold_the_papers_operators_and_encodings():
         "table1": {"add", "concat", "gate_scalar"},
         "table2": {"add", "gate_cnn", "gate_scalar"},
         "table3": {"add", "concat", "gate_scalar", "gate_mlp"},
-    }
+        "scale_surface": {
+            "add", "concat", "gate_scalar", "gate_cnn", "gate_constant", "add_scaled"
+        },
+    }  # fmt: skip
     encodings = {e: {cell["encoding"] for cell in cells[e]} for e in CELLS}
     assert encodings == {
         "quickstart": {"sinusoidal"},
         "table1": {"sinusoidal"},
         "table2": {"sinusoidal"},
         "table3": {"sinusoidal", "learned", "rope_features", "relative_table"},
+        "scale_surface": {"sinusoidal"},
     }
+
+
+def test_the_scale_surface_gives_every_operator_the_same_scales_none_twice():
+    scales: dict[str, list[str]] = {}
+    for cell in map(values, grid("scale_surface")):
+        if cell["seed"] == "0":
+            scales.setdefault(cell["fusion"], []).append(cell["model.token_scale"])
+    assert all(found == scales["add"] for found in scales.values())
+    assert scales["add"] == ["0.125", "0.25", "0.5", "1", "2", "4", "sqrt_d", "learned"]
+    cfg = checked(composed("experiment=scale_surface"))
+    assert f"{cfg.model.d_model**0.5:g}" not in scales["add"]  # sqrt_d stands for it
+
+
+def test_a_run_of_the_scale_surface_has_a_folder_that_says_its_scale():
+    overrides = ["experiment=scale_surface", "seed=1", "model.token_scale=0.125"]
+    assert run_folder("imdb", "sinusoidal", "add", 1, overrides) == (
+        "imdb/sinusoidal/add/model.token_scale=0.125/seed=1"
+    )
+
+
+def test_the_scale_surface_takes_another_corpus_small_enough_for_a_cpu():
+    quickstart = records.settings(checked(composed("experiment=quickstart", "data=imdb")))
+    imdb = records.settings(checked(composed("experiment=scale_surface", "data=imdb")))
+    assert imdb == quickstart
+    assert (imdb["data.corpus.id"], imdb["data.limit"]) == ("stanfordnlp/imdb", 2500)
+    assert imdb["data.max_len"] == 256
 
 
 @pytest.mark.parametrize("experiment", CELLS)
 def test_every_cell_passes_the_checks_and_is_of_its_sweep(experiment):
     for job in grid(experiment):
-        if "seed=0" in job:
+        # A scale meets no operator in the checks: each of both once is enough.
+        alone = {"fusion=add", "model.token_scale=sqrt_d"} & set(job)
+        if "seed=0" in job and (alone or experiment != "scale_surface"):
             cfg = checked(composed(f"experiment={experiment}", *job))
             asked = values(job)
             assert cfg.sweep_id == experiment

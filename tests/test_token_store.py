@@ -171,6 +171,7 @@ CHANGES = [
     ("vocabulary", VocabularyConfig(min_count=3)),
     ("vocabulary", VocabularyConfig(max_size=9)),
     ("vocabulary", VocabularyConfig(source="all")),
+    ("vocabulary", VocabularyConfig(unit="bytes")),
 ]
 OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool_batches": 7}
 

@@ -80,7 +80,7 @@ class AttentionEncoding(nn.Module):
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, offset: Tensor) -> Tensor:
         """What Q queries (B, H, Q, D), turned, give to each key: (B, H, Q, L), rows sum to 1."""
-        scores = (q * self.d_head**-0.5) @ k.transpose(-2, -1)
+        scores: Tensor = (q * self.d_head**-0.5) @ k.transpose(-2, -1)
         extra = self.extra(q, offset)
         if extra is not None:
             scores = scores + extra
@@ -107,6 +107,11 @@ class Rotary(AttentionEncoding):
         self.register_buffer("angles", both, persistent=False)
 
     def turn(self, x: Tensor) -> Tensor:
+        if x.shape[-2] > self.angles.shape[1]:
+            raise ValueError(
+                f"{x.shape[-2]} tokens, but rotary has angles for {self.angles.shape[1]}; cut the "
+                f"documents or train with data.max_len={x.shape[-2]}"
+            )
         cos, sin = self.angles[:, : x.shape[-2]].to(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from posfuse.config import Config
 from posfuse.data.module import TextDataModule
 from posfuse.encoder import Encoder
 from posfuse.errors import InputError
-from posfuse.history import History
-from posfuse.model import PositionClassifier, initialize
+from posfuse.fidelity import validation_seed
+from posfuse.model import PositionClassifier, copy_first_block, initialize, seed_from
 from posfuse.progress import progress_callbacks
 
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
@@ -31,6 +32,14 @@ SILENCED = (
     ".*is the same as the saved.*",
     ".*GPU available but not used.*",
 )
+
+
+def build_data(cfg: Config) -> TextDataModule:
+    """The run's corpus, its splits and the order of its batches as `cfg.fidelity` has them."""
+    order = cfg.seed
+    if cfg.fidelity.batch_order == "by_run":
+        order = seed_from(cfg.seed, "batch order", cfg.encoding.name, cfg.fusion["name"])
+    return TextDataModule(cfg.data, cfg.cache_dir, order, validation_seed(cfg))
 
 
 def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
@@ -58,7 +67,9 @@ def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
         model.token_scale,
         model.dropout,
     )
-    initialize(network, cfg.seed)
+    initialize(network, cfg.seed, shared_stream=cfg.fidelity.initial_values == "shared_stream")
+    if cfg.fidelity.blocks == "copies":
+        copy_first_block(network.encoder)
     return Classifier(network, cfg.optim, n_classes, cfg.seed)
 
 
@@ -70,7 +81,9 @@ class ResumableEarlyStopping(EarlyStopping):
             trainer.should_stop = True
 
 
-def build_trainer(cfg: Config, folder: Path, logger: Logger | None, history: History) -> L.Trainer:
+def build_trainer(
+    cfg: Config, folder: Path, logger: Logger | None, observers: Sequence[Callback]
+) -> L.Trainer:
     """The trainer of one run in `folder`: keeps the weights of the best epoch by validation
     accuracy (the first of equals), and of the last epoch all that a resume needs."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -78,7 +91,7 @@ def build_trainer(cfg: Config, folder: Path, logger: Logger | None, history: His
         warnings.filterwarnings("ignore", message)
     t = cfg.trainer
     callbacks: list[Callback] = [
-        history,
+        *observers,
         ModelCheckpoint(
             (folder / BEST).parent,
             Path(BEST).stem,

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import Config, one_line
 from posfuse.errors import InputError
+from posfuse.fidelity import apply_fidelity
 
 
 def checked(config: DictConfig) -> Config:
@@ -30,6 +31,7 @@ def checked(config: DictConfig) -> Config:
             raise InputError(f"{key}: the name {name!r} becomes a folder; use letters, digits, _.-")
     _check_ranges(cfg)
     cfg.model.token_scale = _token_scale(cfg.model.token_scale)
+    apply_fidelity(cfg)
     if cfg.data.path is None and cfg.data.corpus is None:
         raise InputError("data.path: no corpus given; name a folder with data.path=FOLDER")
     if cfg.data.corpus is not None:
@@ -79,7 +81,7 @@ def _check_keys(prefix: str, node: Any, schema: Any) -> None:
 
 
 def _check_ranges(cfg: Config) -> None:
-    model, data, trainer = cfg.model, cfg.data, cfg.trainer
+    model, data, trainer, fidelity = cfg.model, cfg.data, cfg.trainer, cfg.fidelity
     positive = {
         "model.d_model": model.d_model,
         "model.n_heads": model.n_heads,
@@ -132,7 +134,16 @@ def _check_ranges(cfg: Config) -> None:
         "model.activation": (model.activation, ("gelu", "relu")),
         "optim.name": (cfg.optim.name, ("adam", "adamw")),
         "logger.name": (cfg.logger.name, ("none", "wandb")),
+        "fidelity.initial_values": (fidelity.initial_values, ("by_name", "shared_stream")),
+        "fidelity.blocks": (fidelity.blocks, ("copies", "independent")),
+        "fidelity.batch_order": (fidelity.batch_order, ("by_run", "by_seed")),
+        "fidelity.validation_split": (fidelity.validation_split, ("by_seed", "fixed")),
+        "fidelity.gate_scalar": (fidelity.gate_scalar, ("feature", "scalar")),
+        "fidelity.gate_mlp": (fidelity.gate_mlp, ("gate", "mlp")),
+        "fidelity.rope": (fidelity.rope, ("attention", "table")),
+        "fidelity.relative": (fidelity.relative, ("attention", "table")),
         "data.vocabulary.source": (data.vocabulary.source, ("all", "train")),
+        "data.vocabulary.unit": (data.vocabulary.unit, ("bytes", "words")),
         "trainer.progress": (trainer.progress, ("auto", "bar", "lines", "none")),
         "trainer.accelerator": (trainer.accelerator, ("auto", "cpu", "gpu", "cuda", "mps")),
         "trainer.precision": (

@@ -21,7 +21,10 @@ CONF_DIR = next(p for p in (_PACKAGE / "conf", _PACKAGE.parents[1] / "conf") if 
 
 # Keys that cannot change a number: neither the fingerprint nor the folder's name holds them.
 # The data's, encoding's and fusion's names are labels: what they stand for is in the other keys.
-NEUTRAL_KEYS = ("sweep_id", "output_dir", "cache_dir", "logger", "trainer.progress", "experiment")
+NEUTRAL_KEYS = (
+    "sweep_id", "output_dir", "cache_dir", "logger", "trainer.progress", "experiment",
+    "fidelity.notebook_parts_only",
+)  # fmt: skip
 
 
 @dataclass
@@ -29,6 +32,7 @@ class VocabularyConfig:
     max_size: int = 50_000  # entries at most, <pad> and <unk> included
     min_count: int = 2  # occurrences a word needs
     source: str = "train"  # train: counted on the training split; all: on every split
+    unit: str = "words"  # words; bytes: of UTF-8, and the three keys above do not matter
 
 
 @dataclass
@@ -88,6 +92,21 @@ class TrainerConfig:
 
 
 @dataclass
+class FidelityConfig:
+    """Where the paper and its notebooks differ, the paper first; docs/fidelity.md says more."""
+
+    initial_values: str = "by_name"  # a generator a module; shared_stream: one for all, in turn
+    blocks: str = "independent"  # the encoder's at the start; copies: all equal the first
+    batch_order: str = "by_seed"  # of the seed alone; by_run: of seed, encoding and fusion
+    validation_split: str = "fixed"  # taken from train by data.split_seed; by_seed: by the run's
+    gate_scalar: str = "scalar"  # one gate a position; feature: d of them
+    gate_mlp: str = "gate"  # an MLP's gate; mlp: the MLP's output, no gate
+    rope: str = "attention"  # turned queries and keys; table: an absolute table
+    relative: str = "attention"  # relative keys; table: an absolute table, learned
+    notebook_parts_only: bool = False  # refuse encodings and operators the notebooks do not have
+
+
+@dataclass
 class LoggerConfig:
     name: str = "wandb"  # wandb or none
     project: str = "posfuse"
@@ -106,6 +125,7 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    fidelity: FidelityConfig = field(default_factory=FidelityConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
 
 
@@ -160,10 +180,15 @@ def _run_folder(data: str, encoding: str, fusion: str, seed: int, overrides: Any
     return run_folder(data, encoding, fusion, seed, list(overrides))
 
 
+def _on_arxiv(data: str, there: str, elsewhere: str) -> str:
+    return there if data == "arxiv" else elsewhere
+
+
 def register() -> None:
-    """Make the schema and the folder's resolver known to Hydra; safe to call again."""
+    """Make the schema and the resolvers known to Hydra; safe to call again."""
     ConfigStore.instance().store(name="schema", node=Config)
     OmegaConf.register_new_resolver("posfuse.run_folder", _run_folder, replace=True)
+    OmegaConf.register_new_resolver("posfuse.on_arxiv", _on_arxiv, replace=True)
 
 
 register()

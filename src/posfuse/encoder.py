@@ -39,15 +39,30 @@ class Attention(nn.Module):
         nn.init.uniform_(self.out_weight, -bound, bound)
         nn.init.zeros_(self.out_bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
-        """x (B, L, d); mask (B, 1, 1, L), True where a token may be looked at -> (B, L, d)."""
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (B, L, d) -> q, k, v, each (B, H, L, D)."""
         qkv = F.linear(x, self.qkv_weight, self.qkv_bias)
         split = qkv.view(*x.shape[:2], 3, self.n_heads, -1)
-        q, k, v = split.permute(2, 0, 3, 1, 4)  # each (B, H, L, D)
+        q, k, v = split.permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
+        """x (B, L, d); mask (B, 1, 1, L), True where a token may be looked at -> (B, L, d)."""
+        q, k, v = self.heads(x)
         dropout = self.dropout if self.training else 0.0
         encoding, bias = position
         y = encoding(q, k, v, mask, bias, dropout)
         return F.linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
+
+    def weights(
+        self, x: Tensor, mask: Tensor | None, position: Position, queries: Tensor
+    ) -> Tensor:
+        """What the queries at these positions (Q,) give to each key: (B, H, Q, L)."""
+        q, k, _ = self.heads(x)
+        encoding = position[0]
+        q, k = encoding.turn(q)[:, :, queries], encoding.turn(k)
+        offset = torch.arange(x.shape[1], device=x.device) - queries[:, None]
+        return encoding.weights(q, k, mask, offset)
 
 
 class Block(nn.Module):

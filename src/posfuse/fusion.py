@@ -43,9 +43,25 @@ class Fusion(nn.Module, ABC):
         """Tokens (..., d) and the rows (..., k) of their positions -> fused (..., d)."""
 
     def forward(self, tokens: Tensor, table: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Fuse a padded batch (B, L, d), or a packed one (T, d) with its positions (T,)."""
-        rows = slice(tokens.shape[-2]) if positions is None else positions
-        return self.merge(tokens, *(part[rows] for part in self.project(table)))
+        """Fuse a padded batch (B, L, d), at positions (L,), 0 to L - 1 unless told otherwise, or a
+        packed one (T, d) with its positions (T,)."""
+        return self.merge(tokens, *self.rows(table, tokens.shape[-2], positions))
+
+    def rows(self, table: Tensor, length: int, positions: Tensor | None = None) -> PositionPart:
+        """What `merge` takes beside `length` tokens; raises ValueError beyond the table's end."""
+        if positions is not None:
+            return tuple(part[positions] for part in self.project(table))
+        if self.uses_table and length > len(table):
+            raise ValueError(
+                f"{length} tokens, but the position table ends at {len(table)}; cut the documents "
+                f"or train with data.max_len={length}"
+            )
+        return tuple(part[:length] for part in self.project(table))
+
+    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor | None:
+        """The part of `merge` that carries the tokens, (..., d); the rest carries the position.
+        None where the two cannot be told apart."""
+        return None
 
 
 class NoFusion(Fusion):
@@ -59,6 +75,9 @@ class NoFusion(Fusion):
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
         return tokens
 
+    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        return tokens
+
 
 class Add(Fusion):
     """H = E + P (eq. 1)."""
@@ -66,8 +85,11 @@ class Add(Fusion):
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
         return tokens + rows[0]
 
+    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        return tokens
 
-class AddScaled(Fusion):
+
+class AddScaled(Add):
     """H = E + alpha P with one learned alpha, 1 at the start: a control for scale."""
 
     def __init__(self, d_model: int) -> None:
@@ -79,9 +101,6 @@ class AddScaled(Fusion):
 
     def project(self, table: Tensor) -> PositionPart:
         return (self.alpha * table,)
-
-    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return tokens + rows[0]
 
 
 class Concat(Fusion):
@@ -102,7 +121,10 @@ class Concat(Fusion):
         return (F.linear(table, self.weight_position),)
 
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return F.linear(tokens, self.weight_token) + rows[0]
+        return self.token_part(tokens) + rows[0]
+
+    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        return F.linear(tokens, self.weight_token)
 
 
 class Gated(Fusion):
@@ -114,6 +136,9 @@ class Gated(Fusion):
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
         position = rows[0]
         return position + self.gate(tokens, *rows) * (tokens - position)
+
+    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        return self.gate(tokens, *rows) * tokens
 
     def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
         """Tokens (..., d) and the rows of their positions -> g, (..., 1) or (..., d).

@@ -59,11 +59,17 @@ class PositionClassifier(nn.Module):
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(d_model, n_classes)
 
-    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """ids (B, L), lengths (B,) -> logits (B, C); no tokens count as one `<pad>`."""
+    def tokens(self, ids: Tensor) -> Tensor:
+        """ids (..., L) -> embeddings as the fusion takes them (..., L, d)."""
+        scaled: Tensor = self.token_scale(self.embedding(ids))
+        return scaled
+
+    def forward(self, ids: Tensor, lengths: Tensor, offset: int = 0) -> Tensor:
+        """ids (B, L), lengths (B,) -> logits (B, C); no tokens count as one `<pad>`. The first
+        token takes row `offset` of the position table."""
         lengths = lengths.clamp(min=1)
-        tokens = self.token_scale(self.embedding(ids))
-        fused = self.fusion(tokens, self.table())
+        positions = offset + torch.arange(ids.shape[1], device=ids.device) if offset else None
+        fused = self.fusion(self.tokens(ids), self.table(), positions)
         pooled = mean_pool(self.encoder(fused, lengths), lengths)
         logits: Tensor = self.head(self.dropout(pooled))
         return logits
@@ -75,15 +81,27 @@ def seed_from(seed: int, *names: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def initialize(model: nn.Module, seed: int) -> None:
+def initialize(model: nn.Module, seed: int, shared_stream: bool = False) -> None:
     """Draw every module's initial values from a generator of its own, derived from (seed, name).
 
     So two models with the same seed start bitwise equal in every parameter they share, whatever
-    else either of them has: the literal meaning of paired seeds.
+    else either of them has: the literal meaning of paired seeds. With `shared_stream` all draw
+    from one generator in the order of construction, embedding, table, fusion, encoder, head, as
+    in the authors' notebooks: what the fusion draws, the encoder finds gone.
     """
-    for name, module in model.named_modules():
-        reset = getattr(module, "reset_parameters", None)
-        if callable(reset):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed_from(seed, "initial values", name))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for name, module in model.named_modules():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                if not shared_stream:
+                    torch.manual_seed(seed_from(seed, "initial values", name))
                 reset()
+
+
+def copy_first_block(encoder: Encoder) -> None:
+    """Make every block start as the first one, with what it has inside attention: so
+    nn.TransformerEncoder begins, whose layers are copies of the one it is given."""
+    for stack in (encoder.blocks, encoder.positions):
+        for module in stack[1:]:
+            module.load_state_dict(stack[0].state_dict())

@@ -6,9 +6,9 @@ result.json is written last and atomically, so a folder with a whole one holds a
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,27 @@ from posfuse.errors import InputError
 SCHEMA = 2  # of result.json's keys
 NUMERICS = 2  # raise it when the same config and seed no longer give the same numbers
 RESULT, PREDICTIONS, HISTORY = "result.json", "predictions.parquet", "history.csv"
+DIAGNOSTICS = "diagnostics.parquet"
 FAILURE = "failure.json"
 
 Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A row of diagnostics.parquet, the mean of `name` over `n` tokens, queries or documents.
+
+    `by` is what low to high, inclusive, count: "position" (from 0), "frequency" (occurrences of
+    the word in training), "layer" (from 1), "offset" (of the positions), or "" for all of them.
+    """
+
+    epoch: int  # from 1
+    name: str
+    by: str
+    low: int
+    high: int
+    n: int
+    value: float
 
 
 def settings(cfg: Config) -> dict[str, Any]:
@@ -153,6 +171,13 @@ def write_history(folder: Path, rows: list[dict[str, float]]) -> None:
     part = folder / f"{HISTORY}.part"
     pd.DataFrame(rows).to_csv(part, index=False)
     os.replace(part, folder / HISTORY)
+
+
+def write_diagnostics(folder: Path, rows: Sequence[Diagnostic]) -> None:
+    """diagnostics.parquet: the columns of `Diagnostic`."""
+    part = folder / f"{DIAGNOSTICS}.part"
+    pd.DataFrame(rows, columns=[f.name for f in fields(Diagnostic)]).to_parquet(part, index=False)
+    os.replace(part, folder / DIAGNOSTICS)
 
 
 def write_predictions(folder: Path, batches: list[dict[str, Any]], lengths: np.ndarray) -> None:

@@ -17,10 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse import environment, records
-from posfuse.build import BEST, LAST, build_classifier, build_trainer
+from posfuse.build import BEST, LAST, build_classifier, build_data, build_trainer
 from posfuse.checks import checked
 from posfuse.config import CONF_DIR, Config, one_line
-from posfuse.data.module import TextDataModule
+from posfuse.diagnostics import Diagnostics
 from posfuse.errors import InputError
 from posfuse.history import History
 from posfuse.sweep import RunFailed, message_of, record_failure
@@ -57,12 +57,12 @@ def _run(cfg: Config, folder: Path) -> records.Record:
         torch.set_num_threads(cfg.trainer.threads)
     environment.reset_peak_memory()
 
-    data = TextDataModule(cfg.data, cfg.cache_dir, cfg.seed)
+    data = build_data(cfg)
     classifier = build_classifier(cfg, data)
-    history = History()
+    history, diagnostics = History(), Diagnostics(data)
     last = folder / LAST
     with tracker(cfg, folder) as logger:
-        trainer = build_trainer(cfg, folder, logger, history)
+        trainer = build_trainer(cfg, folder, logger, [history, diagnostics])
         times.append(time.perf_counter())
         trainer.fit(classifier, data, ckpt_path=last if last.exists() else None, weights_only=True)
         if trainer.interrupted:
@@ -84,9 +84,12 @@ def _run(cfg: Config, folder: Path) -> records.Record:
         "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
         **data.facts(),
         "latency_ms": classifier.latency_ms,
+        "position": diagnostics.worth,
         **environment.facts(times, classifier.seen),
     }
     records.write_history(folder, history.rows)
+    rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
+    records.write_diagnostics(folder, rows)
     records.write_predictions(folder, classifier.predictions, data.store.splits["test"].lengths)
     records.write_json(folder / records.RESULT, record)
     last.unlink(missing_ok=True)  # only a resume needs it

@@ -7,7 +7,7 @@ import torch
 from omegaconf import OmegaConf
 
 from posfuse import records
-from posfuse.build import BEST, build_classifier
+from posfuse.build import BEST, build_classifier, build_data
 from posfuse.checks import checked
 from posfuse.classifier import Classifier
 from posfuse.config import Config
@@ -27,7 +27,7 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
     except InputError as error:
         raise InputError(f"{folder / 'config.yaml'}: {error}") from error
     record = records.read_result(folder / records.RESULT)
-    data = TextDataModule(cfg.data, cfg.cache_dir, cfg.seed)
+    data = build_data(cfg)
     changed = [k for k, now in data.facts().items() if k in record and record[k] != now]
     if changed:
         raise InputError(

@@ -126,15 +126,17 @@ def hub(id: str, revision: str = "main") -> Corpus:
     return Corpus(f"{id}@{revision} {files}", read, getattr(label, "names", None))
 
 
-def splits(corpus: Corpus, cfg: DataConfig) -> tuple[Frames, list[str]]:
-    """Read, check, map labels to 0..C-1 and split; returns the frames and the labels' names."""
+def splits(
+    corpus: Corpus, cfg: DataConfig, validation_seed: int | None = None
+) -> tuple[Frames, list[str]]:
+    """Read, check, map labels to 0..C-1 and split; returns the frames and the labels' names.
+    `validation_seed` is `open_store`'s."""
     frames = {split: _checked(frame, cfg.drop_empty) for split, frame in corpus.read().items()}
     names = _map_labels(frames, corpus.label_names)
     if "validation" not in frames:
         validation = max(round(len(frames["train"]) * cfg.validation_fraction), 1)
-        frames["train"], frames["validation"] = stratified(
-            frames["train"], validation, cfg.split_seed
-        )
+        seed = cfg.split_seed if validation_seed is None else validation_seed
+        frames["train"], frames["validation"] = stratified(frames["train"], validation, seed)
     if cfg.limit is not None:
         for split, frame in frames.items():
             if len(frame) > cfg.limit:

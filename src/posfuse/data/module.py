@@ -12,12 +12,15 @@ from posfuse.data.token_store import open_store
 
 
 class TextDataModule(L.LightningDataModule):
-    """Opens the token store, and gives batches of like length in an order fixed by the seed."""
+    """Opens the token store, and gives batches of like length in an order fixed by the seed;
+    `validation_seed` is `open_store`'s."""
 
-    def __init__(self, cfg: DataConfig, cache_dir: str, seed: int) -> None:
+    def __init__(
+        self, cfg: DataConfig, cache_dir: str, seed: int, validation_seed: int | None = None
+    ) -> None:
         super().__init__()
         self.cfg, self.seed = cfg, seed
-        self.store = open_store(cfg, cache_dir)
+        self.store = open_store(cfg, cache_dir, validation_seed)
         self.documents = {
             split: Documents(part, cfg.max_len) for split, part in self.store.splits.items()
         }

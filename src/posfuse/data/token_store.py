@@ -14,22 +14,28 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from filelock import FileLock
 
 from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus, Frames, load, splits
-from posfuse.data.vocabulary import UNKNOWN, build_vocabulary, encode
+from posfuse.data.vocabulary import (
+    UNKNOWN,
+    build_vocabulary,
+    byte_vocabulary,
+    encode,
+    encode_bytes,
+)
 from posfuse.errors import InputError
 
 VOCABULARY = "vocabulary.json"
 FORMAT = 2  # part of every key; raise it when the bytes written change
+Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> ids, offsets
 log = logging.getLogger(__name__)
 
 
@@ -56,7 +62,7 @@ class TokenStore:
     folder: Path
 
     def words(self, ids: Iterable[int]) -> list[str]:
-        """The vocabulary's words for these ids; `<unk>` for what it does not hold."""
+        """The vocabulary's words, or bytes, for these ids; `<unk>` for what it does not hold."""
         return [self._vocabulary[int(i)] for i in ids]
 
     @cached_property
@@ -66,16 +72,23 @@ class TokenStore:
         return sorted(ids, key=ids.__getitem__)  # the ids are 0 to V - 1
 
 
-def open_store(cfg: DataConfig, cache_dir: str | Path) -> TokenStore:
-    """Open the corpus's store, building it first where it is missing or damaged."""
+def open_store(
+    cfg: DataConfig, cache_dir: str | Path, validation_seed: int | None = None
+) -> TokenStore:
+    """Open the corpus's store, building it first where it is missing or damaged.
+
+    `validation_seed` decides what a corpus without a validation split takes from train for it;
+    None: as split_seed.
+    """
     corpus = load(cfg)
-    folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus)}"
+    seed = cfg.split_seed if validation_seed is None else validation_seed
+    folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus, seed)}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):  # the second process waits and then reads
             store = _read(folder)
             if store is None:
-                _build(folder, cfg, corpus)
+                _build(folder, cfg, corpus, seed)
                 store = _read(folder)
     except OSError as error:
         raise InputError(
@@ -86,13 +99,14 @@ def open_store(cfg: DataConfig, cache_dir: str | Path) -> TokenStore:
     return store
 
 
-def store_key(cfg: DataConfig, corpus: Corpus) -> str:
+def store_key(cfg: DataConfig, corpus: Corpus, validation_seed: int | None = None) -> str:
     """16 hex digits over everything that can change a byte of the store, and nothing else."""
     parts = {
         "format": FORMAT,
         "corpus": corpus.fingerprint,
         "drop_empty": cfg.drop_empty,
         "split_seed": cfg.split_seed,
+        "validation_seed": cfg.split_seed if validation_seed is None else validation_seed,
         "validation_fraction": cfg.validation_fraction,
         "limit": cfg.limit,
         "vocabulary": asdict(cfg.vocabulary),
@@ -100,17 +114,21 @@ def store_key(cfg: DataConfig, corpus: Corpus) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _build(folder: Path, cfg: DataConfig, corpus: Corpus) -> None:
-    frames, label_names = splits(corpus, cfg)
-    counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
-    texts = (text for split in counted for text in frames[split]["text"])
-    tokenizer = build_vocabulary(texts, cfg.vocabulary.max_size, cfg.vocabulary.min_count)
+def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int) -> None:
+    frames, label_names = splits(corpus, cfg, validation_seed)
+    if cfg.vocabulary.unit == "bytes":
+        tokenizer, encoder = byte_vocabulary(), encode_bytes
+    else:
+        counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
+        texts = (text for split in counted for text in frames[split]["text"])
+        tokenizer = build_vocabulary(texts, cfg.vocabulary.max_size, cfg.vocabulary.min_count)
+        encoder = partial(encode, tokenizer)
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         meta = {
             "vocabulary_size": tokenizer.get_vocab_size(),
             "label_names": label_names,
-            "unknown_share": _write_splits(work, frames, tokenizer),
+            "unknown_share": _write_splits(work, frames, encoder),
         }
         tokenizer.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: _checksum(file) for file in sorted(work.iterdir())}
@@ -121,10 +139,10 @@ def _build(folder: Path, cfg: DataConfig, corpus: Corpus) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _write_splits(work: Path, frames: Frames, tokenizer: Any) -> dict[str, float]:
+def _write_splits(work: Path, frames: Frames, encoder: Encoder) -> dict[str, float]:
     unknown_share = {}
     for split, frame in frames.items():
-        ids, offsets = encode(tokenizer, frame["text"].tolist())
+        ids, offsets = encoder(frame["text"].tolist())
         np.save(work / f"{split}.ids.npy", ids)
         np.save(work / f"{split}.offsets.npy", offsets)
         np.save(work / f"{split}.labels.npy", frame["label"].to_numpy(np.int64))

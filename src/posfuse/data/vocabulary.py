@@ -1,4 +1,7 @@
-"""Word-level vocabulary: lower case, split on white space, `<pad>` = 0, `<unk>` = 1."""
+"""Words or bytes to ids; `<pad>` = 0 and `<unk>` = 1 in both.
+
+Words are lower-cased and split on white space. Bytes are the text's UTF-8 as it stands.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -51,3 +54,17 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.n
             parts.append(ids)
             lengths[i + 1] = len(ids)
     return np.concatenate(parts) if parts else np.zeros(0, dtype=kind), np.cumsum(lengths)
+
+
+def byte_vocabulary() -> Tokenizer:
+    """Byte b has the id b + 2; printable ASCII is spelt as itself, all else as <0x0A>."""
+    spelt = [chr(b) if 32 <= b < 127 else f"<0x{b:02X}>" for b in range(256)]
+    ids = {spelling: i for i, spelling in enumerate(SPECIAL + spelt)}
+    return Tokenizer(WordLevel(ids, unk_token=SPECIAL[UNKNOWN]))
+
+
+def encode_bytes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """As `encode`, by `byte_vocabulary`, of texts that are not empty."""
+    encoded = [text.encode() for text in texts]
+    ids = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.uint16) + len(SPECIAL)
+    return ids, np.cumsum([0, *map(len, encoded)], dtype=np.int64)

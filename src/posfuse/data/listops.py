@@ -1,0 +1,184 @@
+"""ListOps of Long Range Arena: nested operations on digits; the class is their value, 0 to 9.
+
+    [MAX 4 [MED 1 9 8 3 ] [SM 7 5 ] 0 ]    is    5
+
+The distribution is that of Tay et al. (2021), after Nangia & Bowman (2018): the top node is an
+operator, a node at the greatest depth (the top's is 1) a digit, any other a digit with
+probability 0.75; operators, their 2 to 10 arguments and digits are uniform, and expressions of
+501 to 1999 tokens are kept. Tokens are `[MIN`, `[MAX`, `[MED`, `[SM`, `]` and digits, and length
+counts all of them, as theirs does: the parentheses that their files hold besides are neither
+counted nor read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+
+from posfuse.data.corpora import SPLITS, Corpus, Frames
+from posfuse.errors import InputError
+
+DIGITS = list("0123456789")
+END = "]"
+SMALLEST = 4  # tokens of the shortest expression, as [MAX 1 2 ]
+BLOCK = 1 << 16  # nodes drawn at a time
+TRIES, FEWEST = 20_000, 100  # so many tries give at least so many documents, or drawing stops
+FORMAT = 1  # raise it when the same arguments give other documents
+
+Node = tuple[str, int]  # its token, its number of arguments: 0 for a digit
+
+
+def _median(arguments: list[int]) -> int:
+    """Of an even number the mean of the middle two, rounded down."""
+    ordered, n = sorted(arguments), len(arguments)
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) // 2
+
+
+OPERATORS: dict[str, Callable[[list[int]], int]] = {
+    "[MIN": min,
+    "[MAX": max,
+    "[MED": _median,
+    "[SM": lambda arguments: sum(arguments) % 10,
+}
+
+
+def listops(
+    split_seed: int,
+    max_depth: int,
+    max_arguments: int,
+    digit_probability: float,
+    lengths: list[int],
+    sizes: list[int],
+) -> Corpus:
+    """Long, position-critical: `sizes` expressions of `lengths` = [min, max] tokens, none twice.
+
+    Raises InputError at once where the limits exclude each other, and while drawing where they
+    leave too little.
+    """
+    _check(max_depth, max_arguments, digit_probability, lengths, sizes)
+
+    def read() -> Frames:
+        draw = np.random.default_rng(split_seed)
+        inner = _nodes(draw, digit_probability, max_arguments)
+        levels = [inner] * min(max_depth, lengths[1])  # nothing is deeper than it is long
+        levels[0], levels[-1] = (_nodes(draw, share, max_arguments) for share in (0.0, 1.0))
+        documents = _documents(levels, lengths, sum(sizes))
+        rows = iter(documents.items())
+        frames = {}
+        for split, size in zip(SPLITS, sizes, strict=True):
+            frames[split] = pd.DataFrame(islice(rows, size), columns=["text", "label"])
+            frames[split].attrs["source"] = f"listops ({split})"
+        return frames
+
+    arguments = (split_seed, max_depth, max_arguments, digit_probability, lengths, sizes)
+    return Corpus(f"listops {FORMAT} {arguments}", read, DIGITS)
+
+
+def evaluate(tokens: Sequence[str]) -> int:
+    """The value of an expression."""
+    operators: list[str] = []  # those still open
+    arguments: list[list[int]] = [[]]  # the values so far of each, below them the result
+    for token in tokens:
+        if token in OPERATORS:
+            operators.append(token)
+            arguments.append([])
+        elif token == END:
+            value = OPERATORS[operators.pop()](arguments.pop())
+            arguments[-1].append(value)
+        else:
+            arguments[-1].append(int(token))
+    return arguments[0][0]
+
+
+def _documents(
+    levels: Sequence[Iterator[Node]], lengths: Sequence[int], size: int
+) -> dict[str, int]:
+    """`size` different texts and their values, in the order drawn."""
+    shortest, longest = lengths
+    documents: dict[str, int] = {}
+    while True:
+        before = len(documents)
+        for _ in range(TRIES):
+            tokens = _expression(levels, longest)
+            if tokens is None or len(tokens) < shortest:
+                continue
+            documents[" ".join(tokens)] = evaluate(tokens)
+            if len(documents) == size:
+                return documents
+        if len(documents) < before + FEWEST:
+            raise InputError(
+                f"data.corpus.lengths: of {TRIES} expressions {len(documents) - before} are new "
+                f"and {shortest} to {longest} tokens long, after {before} of {size} documents; "
+                "ask for other lengths, max_depth or digit_probability, or for smaller sizes"
+            )
+
+
+def _expression(levels: Sequence[Iterator[Node]], longest: int) -> list[str] | None:
+    """One expression's tokens, or None as soon as they must become more than `longest`.
+
+    `levels` give the nodes of each depth.
+    """
+    tokens: list[str] = []
+    missing: list[int] = []  # arguments that each open operator still lacks
+    least = 1  # tokens if every node to come is a digit
+    while True:
+        token, n_arguments = next(levels[len(missing)])
+        tokens.append(token)
+        if n_arguments:
+            least += n_arguments + 1
+            if least > longest:
+                return None
+            missing.append(n_arguments)
+            continue
+        while missing and missing[-1] == 1:  # the last argument closes its operator
+            missing.pop()
+            tokens.append(END)
+        if not missing:
+            return tokens
+        missing[-1] -= 1
+
+
+def _nodes(
+    draw: np.random.Generator, digit_probability: float, max_arguments: int
+) -> Iterator[Node]:
+    """Independent nodes without end."""
+    nodes = [(digit, 0) for digit in DIGITS]
+    nodes += [(name, n) for name in OPERATORS for n in range(2, max_arguments + 1)]
+    while True:
+        chosen = draw.integers(len(DIGITS), size=BLOCK)
+        operator = draw.random(BLOCK) >= digit_probability
+        chosen[operator] = draw.integers(len(DIGITS), len(nodes), size=operator.sum())
+        yield from map(nodes.__getitem__, chosen.tolist())
+
+
+def _check(
+    max_depth: int,
+    max_arguments: int,
+    digit_probability: float,
+    lengths: list[int],
+    sizes: list[int],
+) -> None:
+    key = "data.corpus"
+    if max_arguments < 2:
+        raise InputError(f"{key}.max_arguments: {max_arguments} is too few; use 2 or more")
+    if max_depth < 2:
+        raise InputError(f"{key}.max_depth: {max_depth} leaves no operator; use 2 or more")
+    if not 0 <= digit_probability < 1:
+        raise InputError(f"{key}.digit_probability: {digit_probability}; use 0 <= p < 1")
+    if len(lengths) != 2 or not SMALLEST <= lengths[0] <= lengths[1]:
+        raise InputError(
+            f"{key}.lengths: {lengths}; give [min, max] with {SMALLEST} <= min <= max, in tokens"
+        )
+    if len(sizes) != 3 or min(sizes) < 1:
+        raise InputError(f"{key}.sizes: {sizes}; give three numbers of 1 or more")
+    reach = 1
+    for _ in range(max_depth - 1):
+        reach = 2 + max_arguments * reach
+        if reach >= lengths[0]:
+            return
+    raise InputError(
+        f"{key}.max_depth: expressions of depth {max_depth} with {max_arguments} arguments at most "
+        f"have up to {reach} tokens, lengths start at {lengths[0]}; use a greater depth, more "
+        "arguments or shorter lengths"
+    )

@@ -1,0 +1,69 @@
+"""Where the paper and its authors' notebooks differ: what runs under the paper's names.
+
+`cfg.fidelity` has an option for every difference, docs/fidelity.md explains them. Swapped here, at
+the checks, is what an operator's or encoding's name stands for: config.yaml shows what really
+runs, and reading it back changes nothing. The other options act where their values are used.
+"""
+
+from typing import Any
+
+from posfuse.config import Config
+from posfuse.errors import InputError
+
+# What the notebooks have; rope_features and relative_table are their rope and relative by another
+# name, which the experiment table3 uses.
+ENCODINGS = ("sinusoidal", "learned", "rope", "relative", "rope_features", "relative_table")
+OPERATORS = ("add", "concat", "gate_scalar", "gate_cnn", "gate_mlp")
+
+# By the key that is swapped and the option, named as the operator or encoding is: the option's
+# value that swaps, the class that the YAML file names, the class that runs instead.
+SWAPS = {
+    "fusion": {
+        "gate_scalar": ("feature", "posfuse.fusion.GateScalar", "posfuse.fusion.GateFeature"),
+        "gate_mlp": ("mlp", "posfuse.fusion.GateMLP", "posfuse.fusion.MLP"),
+    },
+    "encoding.table": {
+        "rope": ("table", "posfuse.encoding.Sinusoidal", "posfuse.encoding.RopeFeatures"),
+        "relative": ("table", "posfuse.encoding.Sinusoidal", "posfuse.encoding.RelativeTable"),
+    },
+}
+
+
+def apply_fidelity(cfg: Config) -> None:
+    """Make the operator and the encoding in `cfg` what `cfg.fidelity` says they are, in place;
+    applied again it changes nothing. Raises InputError for what the notebooks do not have, if
+    asked to, and where the class to swap is one of the user's own."""
+    fusion, encoding = cfg.fusion["name"], cfg.encoding.name
+    if cfg.fidelity.notebook_parts_only:
+        for key, name, known in (("encoding", encoding, ENCODINGS), ("fusion", fusion, OPERATORS)):
+            if name not in known:
+                raise InputError(
+                    f"{key}={name}: not in the authors' notebooks; with fidelity=notebook use one "
+                    f"of {', '.join(known)}"
+                )
+    _swap(cfg, "fusion", fusion, cfg.fusion)
+    if _swap(cfg, "encoding.table", encoding, cfg.encoding.table):
+        cfg.encoding.attention = {}
+
+
+def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
+    """Put the class that the option of this name asks for into the node, if it asks for any."""
+    if name not in SWAPS[key]:
+        return False
+    value, named, runs = SWAPS[key][name]
+    if getattr(cfg.fidelity, name) != value:
+        return False
+    target = node.get("_target_")
+    if target not in (named, runs):
+        raise InputError(
+            f"{key}._target_: {target}, but fidelity.{name}={value} puts {runs} there; give one "
+            "of the two"
+        )
+    node["_target_"] = runs
+    return True
+
+
+def validation_seed(cfg: Config) -> int:
+    """The seed that decides which training documents become the validation split."""
+    by_seed = cfg.fidelity.validation_split == "by_seed"
+    return cfg.seed if by_seed else cfg.data.split_seed
