@@ -24,6 +24,7 @@ def names(group: str) -> list[str]:
 
 
 PAIRS = list(product(names("encoding"), names("fusion")))
+GROUPS = ("model", "optim", "trainer", "fidelity", "logger", "experiment")
 
 
 @pytest.mark.parametrize("data", names("data"))
@@ -36,7 +37,7 @@ def test_every_combination_composes_and_builds(data: str) -> None:
 
 @pytest.mark.parametrize(
     ("group", "name"),
-    [(g, n) for g in ("model", "optim", "trainer", "fidelity", "logger", "experiment") for n in names(g)],
+    [(g, n) for g in GROUPS for n in names(g)],
 )
 def test_every_other_choice_composes(group: str, name: str) -> None:
     checked(composed(f"{group}={name}"))

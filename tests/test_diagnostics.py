@@ -234,6 +234,7 @@ def test_a_run_keeps_a_row_an_epoch(runs):
     assert len(of(folder, "gate_mean", "frequency")) >= 4
     assert of(folder, "fusion_gradient_norm")["n"].tolist() == [1] * 4  # of 4 steps an epoch
     assert (of(folder, "fusion_gradient_norm")["value"] > 0).all()
+    assert of(folder, "token_scale")["value"].tolist() == [pytest.approx(8**0.5)] * 4
 
 
 def test_what_an_operator_has_not_is_not_there(runs):

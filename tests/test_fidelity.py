@@ -338,7 +338,7 @@ def test_every_encoding_of_table_3_is_the_notebooks() -> None:
 
 # Runs
 
-CELLS = [(fusion, seed) for fusion in ("add", "gate_scalar") for seed in (0, 1)]
+CELLS = [(fusion, seed) for fusion in ("add", "gate_scalar") for seed in (1, 2)]
 
 
 @pytest.fixture(scope="module")
@@ -349,7 +349,7 @@ def sweep(corpus, tmp_path_factory):
         asked = ["fidelity=notebook", "encoding=rope", f"fusion={fusion}", f"seed={seed}"]
         folder = root / run_folder("agnews", "rope", fusion, seed, asked)
         folder.mkdir(parents=True)
-        train(config(corpus, *asked, "trainer.max_epochs=1"), folder)
+        train(config(corpus, *asked, "trainer.max_epochs=1", f"cache_dir={root / 'cache'}"), folder)
     return root
 
 
@@ -372,7 +372,7 @@ def test_a_run_shows_what_ran_and_is_read_back(sweep) -> None:
             assert found.tolist() == frame["predicted"][batch.index.numpy()].tolist()
 
 
-def test_the_report_pairs_runs_whose_validation_split_follows_the_seed(sweep, corpus) -> None:
+def test_the_report_pairs_runs_whose_validation_split_follows_the_seed(sweep) -> None:
     runs, problems = collect(sweep)
     assert problems == []
     rows, notes = compare(runs, Criteria())
@@ -380,8 +380,9 @@ def test_the_report_pairs_runs_whose_validation_split_follows_the_seed(sweep, co
         ["gate_scalar", "fidelity=notebook", 2]
     ]
     assert not [note for note in notes if "not compared" in note or "unpaired" in note]
-    stores = sorted((corpus.parent / "cache").glob("*/meta.json"))
+    stores = sorted((sweep / "cache").glob("*/meta.json"))
+    assert len(stores) == 2  # one a seed, shared by the operators
     bags, without = bags_of_words(runs)
     assert (set(bags), without) == ({("agnews", "fidelity=notebook")}, [])
     # Fitted on the documents that a run was trained on, not on a split of its own.
-    assert sorted((corpus.parent / "cache").glob("*/meta.json")) == stores
+    assert sorted((sweep / "cache").glob("*/meta.json")) == stores

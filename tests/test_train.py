@@ -61,6 +61,7 @@ def test_a_run_leaves_config_result_predictions_and_best_weights(reference):
         "predictions.parquet",
         "history.csv",
         "checkpoints/best.ckpt",
+        "diagnostics.parquet",
     }
 
 

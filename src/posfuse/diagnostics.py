@@ -195,6 +195,7 @@ class Diagnostics(Callback):
             mean = float(norms.mean())
             rows.append(Diagnostic(epoch, "fusion_gradient_norm", "", 0, 0, len(norms), mean))
             self.gradients = []
+        rows.append(Diagnostic(epoch, "token_scale", "", 0, 0, 1, float(model.token_scale.value())))
         self.rows += rows
         module.log_dict({logged_as(row): row.value for row in rows if row.by in ("", "layer")})
 

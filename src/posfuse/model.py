@@ -32,8 +32,12 @@ class TokenScale(nn.Module):
         if self.log_scale is not None:
             nn.init.constant_(self.log_scale, math.log(self.initial))
 
+    def value(self) -> Tensor | float:
+        """What embeddings are multiplied by."""
+        return self.initial if self.log_scale is None else self.log_scale.exp()
+
     def forward(self, tokens: Tensor) -> Tensor:
-        return tokens * (self.initial if self.log_scale is None else self.log_scale.exp())
+        return tokens * self.value()
 
 
 class PositionClassifier(nn.Module):

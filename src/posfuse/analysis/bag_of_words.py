@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from posfuse.config import Config
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
+from posfuse.fidelity import validation_seed
 from posfuse.records import read_config, write_json
 
 FORMAT = 1  # raise it when the same corpus gives other numbers
@@ -58,7 +59,8 @@ def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
     `settings` are the record's: what is kept is found by them, so a report needs no corpus again.
     """
     data = {key: value for key, value in settings.items() if key.startswith("data.")}
-    key = hashlib.sha256(json.dumps([FORMAT, data], sort_keys=True).encode()).hexdigest()[:16]
+    parts = [FORMAT, data, validation_seed(cfg)]
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     path = Path(cfg.cache_dir) / f"{cfg.data.name}-{key}.bag_of_words.json"
     kept = _read(path)
     if kept is None:
@@ -76,7 +78,7 @@ def _read(path: Path) -> BagOfWords | None:
 
 
 def _fit(cfg: Config) -> BagOfWords:
-    store = open_store(cfg.data, cfg.cache_dir)
+    store = open_store(cfg.data, cfg.cache_dir, validation_seed(cfg))
     counts = {
         split: _counts(store.splits[split], cfg.data.max_len, store.vocabulary_size)
         for split in ("train", "test")

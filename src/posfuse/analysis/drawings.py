@@ -9,11 +9,13 @@ from posfuse.analysis.comparisons import Criteria
 from posfuse.analysis.documents import Confusions, DocumentEvidence
 from posfuse.analysis.figure_style import save
 from posfuse.analysis.page import PageFigure
+from posfuse.analysis.scale_figure import scale
 
 
 def draw_all(
     cells: pd.DataFrame,
     comparisons: pd.DataFrame,
+    scales: pd.DataFrame,
     documents: DocumentEvidence,
     curves: pd.DataFrame,
     label_names: dict[str, list[str]],
@@ -42,6 +44,12 @@ def draw_all(
                 "The gain against document length, across corpora and inside each.",
             ),
         }
+    if len(scales):
+        found = (
+            scale(scales),
+            "Accuracy over the token scale: does an operator gain, or only move the best scale?",
+        )
+        drawn = {"scale": found, **drawn}
     if len(curves):
         drawn["learning_curves"] = (
             figures.learning_curves(curves),

@@ -154,7 +154,7 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
                 1.02, y, numbers(row), transform=axis.get_yaxis_transform(), va="center",
                 family="monospace", fontsize=SMALL,
             )  # fmt: skip
-        labels = [short(joined(row, ("encoding", "fusion", "variant")), 44) for row in rows]
+        labels = [short(joined(row, ("encoding", "fusion", "variant")), 52) for row in rows]
         axis.set_yticks(range(len(rows)), labels)
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.set_xlim(view)

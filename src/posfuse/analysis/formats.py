@@ -21,7 +21,7 @@ DOCUMENT = r"""% Compiles as it stands. One table alone: \usepackage{{booktabs}}
 \usepackage[a4paper, landscape, margin=12mm]{{geometry}}
 \usepackage{{booktabs, longtable}}
 \begin{{document}}
-\footnotesize
+\footnotesize\setlength{{\tabcolsep}}{{3.5pt}}
 {tables}
 \end{{document}}
 """

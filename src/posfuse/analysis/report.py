@@ -23,6 +23,8 @@ from posfuse.analysis.comparisons import Criteria, cells, compare, interactions,
 from posfuse.analysis.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.paper_tables import paper_tables
+from posfuse.analysis.scale_tables import best_table, scale_tables
+from posfuse.analysis.scales import Scales, scales_of
 from posfuse.analysis.table import Table
 from posfuse.errors import InputError
 
@@ -37,6 +39,7 @@ class Findings:
     runs: pd.DataFrame
     cells: pd.DataFrame
     comparisons: pd.DataFrame
+    scales: Scales
     documents: DocumentEvidence
     curves: pd.DataFrame
     tables: list[Table]  # the paper's
@@ -63,6 +66,7 @@ def analyse(
     documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
+    scales = scales_of(runs, criteria)
     summary = cells(runs)
     for (data, variant), bag in bags.items():
         same = (summary["data"] == data) & (summary["variant"] == variant)
@@ -82,15 +86,16 @@ def analyse(
         runs,
         summary,
         comparisons,
+        scales,
         documents,
         curves,
         paper_tables(summary, bags),
-        paired,
+        [*scale_tables(scales, criteria), *paired],
         judge_claims(claims, comparisons, criteria),
         ["{} {} {} seed={}".format(*hole) for hole in holes],
         failures(folder, runs),
         [*problems, *mismatched, *without_curve],
-        [*notes, *without_bag],
+        list(dict.fromkeys([*notes, *scales.notes, *without_bag])),  # a corpus's once, not by scale
     )
 
 
@@ -102,6 +107,7 @@ def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
     drawn = draw_all(
         found.cells,
         found.comparisons,
+        found.scales.cells,
         found.documents,
         found.curves,
         labels,
@@ -148,6 +154,8 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
+    if len(found.scales.best):
+        console.print(formats.terminal(best_table(found.scales.best, criteria)))
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         lines = [*v.numbers, page.p_values(v), *([f"To settle it: {v.settle}"] if v.settle else [])]
