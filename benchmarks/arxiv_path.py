@@ -67,13 +67,13 @@ def main() -> None:
         subprocess.run([str(Path(sys.executable).parent / command[0]), *command[1:]], check=True)
         (path,) = Path(folder, "out").rglob("result.json")
         record = json.loads(path.read_text())
+    speed, peak = record["documents_per_second"], record["peak_memory_bytes"] / 2**30
     print(
         f"{record['data']} {record['encoding']} {record['fusion']}: "
         f"{len(record['label_names'])} classes, {record['documents']['train']} documents, "
         f"{record['mean_tokens']['train']:.0f} tokens each "
-        f"({record['truncated_share']['train']:.0%} cut), vocabulary {record['vocabulary_size']}: {record['documents_per_second']:.2f} "
-        f"docs/s, peak {record['peak_memory_bytes'] / 2**30:.2f} GiB, "
-        f"test accuracy {record['test']['accuracy']:.2f}"
+        f"({record['truncated_share']['train']:.0%} cut), vocabulary {record['vocabulary_size']}: "
+        f"{speed:.2f} docs/s, peak {peak:.2f} GiB, test accuracy {record['test']['accuracy']:.2f}"
     )
 
 
