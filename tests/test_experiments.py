@@ -10,13 +10,15 @@ from posfuse.config import CONF_DIR, run_folder
 from posfuse.train import train
 from small_runs import composed, write_corpus
 
-CELLS = {"quickstart": 27, "table1": 45, "table2": 9, "table3": 80, "scale_surface": 240}
+CELLS = {"quickstart": 27, "table1": 45, "table2": 9, "table3": 80, "scale_surface": 240,
+         "controls": 60}  # fmt: skip
 DATA = [
     *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
     *(("table1", name) for name in ("agnews", "imdb", "arxiv")),
     ("table2", "arxiv"),
     ("table3", "arxiv"),
     ("scale_surface", "bbc_lead_story"),
+    *(("controls", name) for name in ("bbc_digest", "bbc_lead_story", "listops")),
 ]
 
 # The authors' settings, from their notebooks.
@@ -79,6 +81,9 @@ EXPECTED = {
     ("table2", "arxiv"): ARXIV,
     ("table3", "arxiv"): ARXIV,
     ("scale_surface", "bbc_lead_story"): QUICKSTART,
+    ("controls", "bbc_digest"): QUICKSTART,
+    ("controls", "bbc_lead_story"): QUICKSTART,
+    ("controls", "listops"): QUICKSTART,
 }
 
 
@@ -129,6 +134,7 @@ def test_grids_hold_the_papers_operators_and_encodings():
         "scale_surface": {
             "add", "concat", "gate_scalar", "gate_cnn", "gate_constant", "add_scaled"
         },
+        "controls": {"none", "add", "concat", "gate_scalar"},
     }  # fmt: skip
     encodings = {e: {cell["encoding"] for cell in cells[e]} for e in CELLS}
     assert encodings == {
@@ -137,6 +143,7 @@ def test_grids_hold_the_papers_operators_and_encodings():
         "table2": {"sinusoidal"},
         "table3": {"sinusoidal", "learned", "rope_features", "relative_table"},
         "scale_surface": {"sinusoidal"},
+        "controls": {"sinusoidal"},
     }
 
 
