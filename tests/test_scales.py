@@ -214,13 +214,19 @@ def test_a_gain_at_sqrt_d_that_is_scale_alone_is_seen_from_the_records(
     assert "+40.00" in line
     assert "+0.00" in line
     assert "undecided" in line
-    assert "By token scale" not in text  # the long table is on the page
+    assert text.index("By token scale") < text.index("own best scale")
+    assert "Table 1" not in text  # it has a row for every scale, and is on the page
     page = (surface / "report" / "index.html").read_text()
     assert "By token scale" in page
     assert 'id="figure-scale"' in page
     for name in ("best_scale", "by_scale"):
         for end in ("csv", "md", "tex"):
             assert (surface / "report" / "tables" / f"{name}.{end}").exists()
+
+
+def test_a_run_that_states_the_papers_scale_is_the_papers(surface):
+    runs = collect(surface)[0]
+    assert set(runs["variant"]) == {"", "model.token_scale=1"}
 
 
 def test_a_sweep_of_one_scale_has_no_word_of_it_in_its_report(tmp_path, monkeypatch, capsys):
@@ -242,7 +248,7 @@ def test_the_papers_tables_mix_no_scales(surface, monkeypatch, capsys):
     assert table["n"].tolist() == [3, 3, 3, 3]
     assert table["published_mean"].isna().all()
     paired = pd.read_csv(surface / "report" / "tables" / "paired_differences.csv")
-    assert paired["mean"].tolist() == pytest.approx([-35 / 3, 40])  # each at one scale
+    assert paired["mean"].tolist() == pytest.approx([40, -35 / 3])  # each at one scale
     assert (paired["variant"] == paired["baseline_variant"]).all()
 
 

@@ -22,6 +22,7 @@ AXES = ["data", "encoding", "fusion", "seed"]
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # of operators held against one another
 METRIC = "test.accuracy"
+PAPERS_SCALE = "model.token_scale=sqrt_d"  # a run that states it is the paper's all the same
 
 
 def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
@@ -84,6 +85,8 @@ def _row(path: Path) -> dict[str, Any]:
     settings = record.get("settings", {})
     _expect(path, "settings", settings, "a table of keys", isinstance(settings, dict))
     settings = {k: v for k, v in settings.items() if k != "seed"}
+    stated = row["variant"].split("__")
+    row["variant"] = "__".join(part for part in stated if part != PAPERS_SCALE)
     row["configuration"] = json.dumps(settings, sort_keys=True)
     row[METRIC] = _double(row[METRIC], row.get("documents.test"))
     return row

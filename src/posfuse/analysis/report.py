@@ -23,7 +23,7 @@ from posfuse.analysis.comparisons import Criteria, cells, compare, interactions,
 from posfuse.analysis.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.paper_tables import paper_tables
-from posfuse.analysis.scale_tables import best_table, scale_tables
+from posfuse.analysis.scale_tables import scale_tables
 from posfuse.analysis.scales import Scales, scales_of
 from posfuse.analysis.table import Table
 from posfuse.errors import InputError
@@ -146,16 +146,16 @@ def made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def show(found: Findings, criteria: Criteria, console: Console) -> None:
-    """The paper's tables, the tests and the verdicts, in the terminal."""
-    for table in found.tables:
+    """In the terminal, the verdicts behind the paper's tables and the tests; of a sweep over token
+    scales its own two tables, the others have a row for every scale."""
+    scaled = scale_tables(found.scales, criteria)
+    for table in reversed(scaled) if scaled else found.tables:
         console.print(formats.terminal(table))
-    if len(found.comparisons):
+    if len(found.comparisons) and not scaled:
         short = paired_tables.short_table(found.comparisons, criteria)
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
-    if len(found.scales.best):
-        console.print(formats.terminal(best_table(found.scales.best, criteria)))
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         lines = [*v.numbers, page.p_values(v), *([f"To settle it: {v.settle}"] if v.settle else [])]
