@@ -109,6 +109,21 @@ def test_missing_names_what_the_sweep_asked_for(tmp_path, where, above):
     ]
 
 
+def test_missing_names_the_settings_that_a_sweep_varies(tmp_path):
+    root = tmp_path / "sweep"
+    for seed, scale, variant in ((0, 1.0, "1"), (1, "sqrt_d", "sqrt_d"), (1, 0.125, "1-8")):
+        variant = f"model.token_scale={variant}"
+        write_record(root, 0.5, "add", seed, variant=variant, settings={"model.token_scale": scale})
+    ask(
+        root, {"fusion": "add", "seed": "0,1", "model.token_scale": "1/8,1,sqrt_d", "optim.lr": "1"}
+    )
+    assert missing(root, collect(root)[0]) == [
+        ("tiny", "sinusoidal", "add", 0, "model.token_scale=sqrt_d"),
+        ("tiny", "sinusoidal", "add", 0, "model.token_scale=0.125"),
+        ("tiny", "sinusoidal", "add", 1, "model.token_scale=1"),
+    ]
+
+
 def test_nothing_is_missing_from_a_whole_grid(tmp_path):
     root = tmp_path / "sweep"
     for fusion in ("add", "concat"):

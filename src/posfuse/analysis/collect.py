@@ -2,6 +2,7 @@
 
 import json
 import re
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -160,23 +161,41 @@ def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
 
 
 def missing(folder: str | Path, runs: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """The (data, encoding, fusion, seed) that belong to the grid and have no record.
+    """The (data, encoding, fusion, seed) that belong to the grid and have no record, behind them
+    "key=value" of each other setting that a sweep varies.
 
     The grid is what each sweep's multirun.yaml asks for, joined with what was found.
     """
     absent: list[tuple[Any, ...]] = []
     for sweep_id, found in runs.groupby("sweep_id"):
-        axes = {axis: dict.fromkeys(found[axis].tolist()) for axis in AXES}
+        asked: dict[str, list[Any]] = {}
         for path in [
             Path(folder) / "multirun.yaml",
             Path(folder) / str(sweep_id) / "multirun.yaml",
         ]:
             if path.exists() and path.resolve().parent.name == sweep_id:
-                for axis, values in _asked(path).items():
-                    axes[axis].update(dict.fromkeys(values))
-        done = set(found[AXES].itertuples(index=False, name=None))
-        absent += [cell for cell in product(*axes.values()) if cell not in done]
+                asked |= _asked(path)
+        others = [key for key in asked if key not in AXES and f"settings.{key}" in found]
+        cells = found[AXES].assign(**{k: found[f"settings.{k}"].map(_canonical) for k in others})
+        axes = {
+            key: dict.fromkeys([*cells[key].tolist(), *asked.get(key, [])])
+            for key in map(str, cells)
+        }
+        done = set(cells.itertuples(index=False, name=None))
+        absent += [
+            (*cell[:4], *(f"{k}={v}" for k, v in zip(others, cell[4:], strict=True)))
+            for cell in product(*axes.values())
+            if cell not in done
+        ]
     return absent
+
+
+def _canonical(value: Any) -> str:
+    """1, "1" and "1.0" alike; what is no number as it is."""
+    try:
+        return f"{float(Fraction(str(value))):g}"
+    except (ValueError, ZeroDivisionError):
+        return str(value)
 
 
 def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -216,7 +235,8 @@ def _message(path: Path) -> str:
 
 
 def _asked(path: Path) -> dict[str, list[Any]]:
-    """The values of each axis that a sweep's multirun.yaml asks for; InputError if damaged."""
+    """The values of each axis, and of each other key that is swept over, that a sweep's
+    multirun.yaml asks for; InputError if damaged."""
     try:
         hydra = OmegaConf.load(path).hydra
         asked = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
@@ -224,7 +244,8 @@ def _asked(path: Path) -> dict[str, list[Any]]:
         values = {o.key_or_group: _values(o) for o in overrides}
         # A name given by hand, as in data=folder data.name=mine, is what records hold.
         axes = {axis: values.get(f"{axis}.name", values.get(axis, [])) for axis in AXES}
-        return {**axes, "seed": [int(seed) for seed in axes["seed"]]}
+        swept = {k: [_canonical(v) for v in vs] for k, vs in values.items() if len(vs) > 1}
+        return {**swept, **axes, "seed": [int(seed) for seed in axes["seed"]]}
     except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
             HydraException) as error:  # fmt: skip
         raise InputError(

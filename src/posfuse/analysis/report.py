@@ -92,7 +92,7 @@ def analyse(
         paper_tables(summary, bags),
         [*scale_tables(scales, criteria), *paired],
         judge_claims(claims, comparisons, criteria),
-        ["{} {} {} seed={}".format(*hole) for hole in holes],
+        [" ".join((*hole[:3], f"seed={hole[3]}", *hole[4:])) for hole in holes],
         failures(folder, runs),
         [*problems, *mismatched, *without_curve],
         list(dict.fromkeys([*notes, *scales.notes, *without_bag])),  # a corpus's once, not by scale
