@@ -113,13 +113,13 @@ def test_missing_names_the_settings_that_a_sweep_varies(tmp_path):
     root = tmp_path / "sweep"
     for seed, scale, variant in ((0, 1.0, "1"), (1, "sqrt_d", "sqrt_d"), (1, 0.125, "1-8")):
         variant = f"model.token_scale={variant}"
-        write_record(root, 0.5, "add", seed, variant=variant, settings={"model.token_scale": scale})
-    ask(
-        root, {"fusion": "add", "seed": "0,1", "model.token_scale": "1/8,1,sqrt_d", "optim.lr": "1"}
-    )
-    assert missing(root, collect(root)[0]) == [
-        ("tiny", "sinusoidal", "add", 0, "model.token_scale=sqrt_d"),
+        settings = {"model.token_scale": scale}
+        write_record(root, 0.5, "add", seed, variant=variant, settings=settings)
+    scales = {"model.token_scale": "1/8,1,sqrt_d", "optim.lr": "1"}
+    ask(root, {"fusion": "add", "seed": "0,1", **scales})
+    assert sorted(missing(root, collect(root)[0])) == [
         ("tiny", "sinusoidal", "add", 0, "model.token_scale=0.125"),
+        ("tiny", "sinusoidal", "add", 0, "model.token_scale=sqrt_d"),
         ("tiny", "sinusoidal", "add", 1, "model.token_scale=1"),
     ]
 
