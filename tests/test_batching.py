@@ -1,6 +1,9 @@
 """Batches: who is in them, in what order, how they are padded."""
 
+from collections import Counter
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,3 +99,18 @@ def test_a_batch_moves_whole() -> None:
     assert {t.device.type for t in (moved.ids, moved.labels, moved.lengths, moved.index)} == {
         "meta"
     }
+
+
+@pytest.mark.parametrize("max_len", [2, 100])
+def test_words_are_counted_where_they_are_read(max_len):
+    """Over many documents, the cut left out; padding is no word."""
+    draw = np.random.default_rng(0)
+    documents = [draw.integers(1, 9, size=n) for n in draw.integers(1, 6, size=2500)]
+    split = TokenizedSplit(
+        np.concatenate(documents),
+        np.cumsum([0, *map(len, documents)]),
+        np.zeros(len(documents), dtype=np.int64),
+    )
+    expected = Counter(int(i) for document in documents for i in document[:max_len])
+    found = Documents(split, max_len).counts(12)
+    assert found.tolist() == [expected[i] for i in range(12)]

@@ -137,14 +137,11 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_pat
     assert "missing: 0 of 4 runs" in shown.stdout
 
 
-def test_a_sweep_finishes_around_a_failed_run_and_says_how_to_run_it_again(
-    run, small, corpus, tmp_path
-):
-    bad = write_corpus(tmp_path / "bad folder")
-    (bad / "train.parquet").write_bytes(b"not a table")
+def test_a_sweep_finishes_around_a_failed_run_and_says_how_to_run_it_again(run, small, tmp_path):
+    folder = write_corpus(tmp_path / "a folder", n_classes=3)
     common = [o for o in small if not o.startswith("data.path")]
-    both = f"data.path={corpus},'{bad}'"
-    result = run("posfuse-train", "-m", *common, both, "seed=0,1")
+    sweep = [*common, f"data.path='{folder}'", "data.limit=null,2", "seed=0,1"]
+    result = run("posfuse-train", "-m", *sweep)
     root = tmp_path / "work" / "multirun" / "default"
     assert result.code != 0
     assert len(list(root.rglob("result.json"))) == 2
@@ -152,12 +149,13 @@ def test_a_sweep_finishes_around_a_failed_run_and_says_how_to_run_it_again(
     assert "Traceback" not in result.out + result.err
     commands = [line.strip() for line in result.err.splitlines() if "posfuse-train" in line]
     assert len(commands) == 2
-    assert result.err.count(f"{bad / 'train.parquet'}: not readable") == 2
+    reason = f"{folder / 'train.parquet'}: cannot take 2 of 60 documents with every class"
+    assert result.err.count(reason) == 2
 
     listed = run("posfuse-report", "multirun/default").out
-    assert listed.count("not readable") == 2
+    assert listed.count("cannot take 2 of 60") == 2
 
-    write_corpus(bad)
+    write_corpus(folder, n_classes=2)
     done = {path: path.stat().st_mtime_ns for path in root.rglob("result.json")}
     again = run(*shlex.split(commands[0]))
     assert again.code == 0, again.err

@@ -92,12 +92,30 @@ BAD = {
     "seed=-1": "seed: -1 is below 0",
     "trainer.max_epochs=null": "trainer.max_epochs",
     "trainer.precision=8": "trainer.precision",
+    "trainer.precision=64-true": "trainer.precision: '64-true' is unknown; use one of 32-true",
+    "model.token_scale=1e300": "use sqrt_d, learned, or a number from 1e-6 to 1e6",
+    "model.token_scale=1e-9": "use sqrt_d, learned, or a number from 1e-6 to 1e6",
+    "data.path=somewhere": "bbc_lead_paragraph is made by posfuse.data.bbc.lead_paragraph, which",
+    "encoding.table._target_=posfuse.fusion.Add": "posfuse.fusion.Add takes no max_len",
+    "+encoding.attention._target_=posfuse.encoding.Learned": "Learned takes no n_heads",
 }
 
 
 @pytest.mark.parametrize("override", BAD)
 def test_a_bad_key_or_value_is_named_with_its_cure(override: str) -> None:
     assert BAD[override] in complaint(override)
+
+
+@pytest.mark.parametrize("data", ["listops", "bbc_digest", "bbc_lead_story"])
+def test_a_folder_does_not_take_the_name_of_a_corpus_that_is_made(data: str) -> None:
+    told = complaint(f"data={data}", "data.path=somewhere")
+    assert told.startswith(f"data.path: {data} is made by posfuse.data.")
+    assert "use data=folder data.name=NAME" in told
+
+
+@pytest.mark.parametrize("data", ["agnews", "imdb", "imdb_bytes", "arxiv"])
+def test_a_folder_stands_in_for_the_hub(data: str) -> None:
+    checked(composed(f"data={data}", "data.path=somewhere"))
 
 
 def test_bad_options_of_operators_are_named() -> None:
@@ -107,7 +125,9 @@ def test_bad_options_of_operators_are_named() -> None:
     )
     odd = complaint("model.d_model=5", "model.n_heads=5")
     assert "encoding=sinusoidal" in odd
-    assert "even" in odd
+    assert "use an even model.d_model, or encoding=learned" in odd
+    checked(composed("model.d_model=5", "model.n_heads=5", "encoding=learned"))
+    checked(composed("model.d_model=5", "model.n_heads=5", "encoding=alibi", "fusion=none"))
 
 
 @pytest.mark.parametrize("body", ["bogus: 3", "model: {d_modle: 3}", "trainer: {max_epoch: 3}"])
@@ -132,6 +152,7 @@ def test_token_scale_takes_numbers_fractions_and_names(given_scale: str, scale) 
 def test_a_plain_runs_folder_names_its_cell_and_seed() -> None:
     overrides = "data=x fusion=add seed=3 logger=none hydra/launcher=parallel experiment=quickstart"
     overrides = [*overrides.split(), "output_dir=/elsewhere", "trainer.progress=none"]
+    overrides.append("data.path=/where/the/files/lie")  # their digest is in the record
     assert run_folder("x", "sinusoidal", "add", 3, overrides) == "x/sinusoidal/add/seed=3"
     assert run_folder("x", "y", "z", 0, ["optim.lr=0.1"]) == "x/y/z/optim.lr=0.1/seed=0"
 
@@ -160,7 +181,7 @@ def test_different_overrides_never_share_a_folder(one: list[str], two: list[str]
 
 @pytest.mark.parametrize("pair", [("a/b", "a,b"), ("a=b", "a b"), ("[1,2]", "[1/2]"), ("A", "Å")])
 def test_values_that_look_alike_once_spelt_plainly_stay_apart(pair: tuple[str, str]) -> None:
-    folders = {run_folder("x", "y", "z", 0, [f"data.path={value}"]) for value in pair}
+    folders = {run_folder("x", "y", "z", 0, [f"data.corpus.id={value}"]) for value in pair}
     assert len(folders) == 2
 
 

@@ -212,6 +212,7 @@ def test_one_batch_of_each_experiment_trains_on_a_stand_in_corpus(
 ):
     job = next(job for job in grid(experiment) if f"data={data}" in job)
     trial = [
+        "data.corpus=null",
         f"data.path={corpus}",
         f"cache_dir={tmp_path / 'cache'}",
         "data.batch_size=2",

@@ -329,6 +329,19 @@ def test_a_class_of_ones_own_is_not_swapped_in_silence(overrides: list[str]) -> 
     checked(composed(*overrides))
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["encoding=relative", "encoding.attention.clip=3"],
+        ["encoding=rope", "encoding.attention._target_=posfuse.attention_encoding.Alibi"],
+    ],
+)
+def test_what_is_asked_for_inside_attention_is_not_dropped_in_silence(overrides) -> None:
+    with pytest.raises(InputError, match=r"encoding.attention: .* leave one of the two out"):
+        checked(composed("fidelity=notebook", *overrides))
+    checked(composed(*overrides))
+
+
 def test_every_encoding_of_table_3_is_the_notebooks() -> None:
     params = composed("experiment=table3", hydra_too=True).hydra.sweeper.params
     for encoding in params.encoding.split(","):

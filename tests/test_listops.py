@@ -296,3 +296,9 @@ def test_the_configured_corpus_is_long_range_arenas_and_nothing_is_cut(tmp_path)
     part = store.splits["test"]
     first = store.words(part.ids[: part.offsets[1]])
     assert " ".join(first).upper() == frames["test"]["text"][0]
+
+
+def test_a_value_that_training_never_has_is_told_with_its_cure() -> None:
+    corpus = listops(0, **{**SHORT, "sizes": [5, 300, 300]})
+    with pytest.raises(InputError, match=r"not in the training split; .* more training documents"):
+        splits(corpus, checked(composed("data=listops")).data)

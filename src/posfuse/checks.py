@@ -11,8 +11,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import Config, one_line
+from posfuse.encoding import NoTable
 from posfuse.errors import InputError
 from posfuse.fidelity import apply_fidelity
+
+HUB = "posfuse.data.corpora.hub"
 
 
 def checked(config: DictConfig) -> Config:
@@ -34,6 +37,7 @@ def checked(config: DictConfig) -> Config:
     apply_fidelity(cfg)
     if cfg.data.path is None and cfg.data.corpus is None:
         raise InputError("data.path: no corpus given; name a folder with data.path=FOLDER")
+    _check_path(cfg)
     if cfg.data.corpus is not None:
         _check_arguments("data.corpus", cfg.data.corpus, given=())
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
@@ -51,9 +55,13 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
     that the config names."""
     d_model, max_len = cfg.model.d_model, cfg.data.max_len
     try:
+        fusion = _built(cfg.fusion, d_model=d_model)
+        table = NoTable(d_model, 1)
+        if fusion.uses_table:
+            table = _built(cfg.encoding.table, d_model=d_model, max_len=max_len)
         return (
-            _built(cfg.fusion, d_model=d_model),
-            _built(cfg.encoding.table, d_model=d_model, max_len=max_len),
+            fusion,
+            table,
             _built(
                 cfg.encoding.attention, d_model=d_model, n_heads=cfg.model.n_heads, max_len=max_len
             ),
@@ -68,6 +76,16 @@ def _built(node: dict[str, Any], **given: Any) -> Any:
         return None
     options = {k: v for k, v in node.items() if k not in ("name", "_target_")}
     return pkgutil.resolve_name(node["_target_"])(**given, **options)
+
+
+def _check_path(cfg: Config) -> None:
+    """Refuse a folder of texts for a corpus that is not read from one: it would bear its name."""
+    target = cfg.data.corpus and cfg.data.corpus.get("_target_")
+    if cfg.data.path is not None and target not in (None, HUB):
+        raise InputError(
+            f"data.path: {cfg.data.name} is made by {target}, which reads no folder; for your own "
+            "texts use data=folder data.name=NAME"
+        )
 
 
 def _check_keys(prefix: str, node: Any, schema: Any) -> None:
@@ -148,7 +166,7 @@ def _check_ranges(cfg: Config) -> None:
         "trainer.accelerator": (trainer.accelerator, ("auto", "cpu", "gpu", "cuda", "mps")),
         "trainer.precision": (
             trainer.precision,
-            ("32-true", "64-true", "bf16-mixed", "bf16-true"),
+            ("32-true", "bf16-mixed"),
         ),
     }
     for key, (choice, allowed) in choices.items():
@@ -163,8 +181,10 @@ def _token_scale(value: Any) -> float | str:
         scale = float(Fraction(str(value)))
     except (ValueError, ZeroDivisionError, OverflowError):
         scale = 0.0
-    if not scale > 0:
-        raise InputError(f"model.token_scale: {value!r}; use sqrt_d, learned, or a number above 0")
+    if not 1e-6 <= scale <= 1e6:
+        raise InputError(
+            f"model.token_scale: {value!r}; use sqrt_d, learned, or a number from 1e-6 to 1e6"
+        )
     return scale
 
 
@@ -181,6 +201,11 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
             f"{key}._target_: cannot import {target!r} ({error}); give the path of a class or "
             "function that Python can import"
         ) from error
+    if lacking := [name for name in given if name not in parameters]:
+        raise InputError(
+            f"{key}._target_: {target} takes no {', '.join(lacking)}; give one of the kind that "
+            f"{key} stands for"
+        )
     arguments = {name: p for name, p in parameters.items() if name not in given}
     names = [name for name in node if name != "_target_"]
     for name in names:

@@ -85,7 +85,7 @@ class TrainerConfig:
     patience: int | None = None  # epochs without a better validation accuracy; null: never stop
     min_delta: float = 1e-4  # what counts as better, a fraction of accuracy
     accelerator: str = "auto"  # auto, cpu, gpu, mps
-    precision: str = "32-true"  # 32-true, bf16-mixed, bf16-true, 64-true
+    precision: str = "32-true"  # 32-true or bf16-mixed
     threads: int | None = None  # CPU threads of a run; null: torch's own choice
     limit_batches: int | None = None  # batches a split at most, for a trial
     progress: str = "auto"  # bar, lines, none; auto: bar where a person watches, else lines
@@ -171,7 +171,12 @@ def run_folder(data: str, encoding: str, fusion: str, seed: int, overrides: list
 
 def _in_path_already(override: str) -> bool:
     key = override.lstrip("+~").split("=")[0]
-    named = ("data", "encoding", "fusion", "seed", "data.name", "encoding.name", "fusion.name")
+    # data.path is told by data's name: where the files lie makes no other run, what they hold does,
+    # and the record's settings have its digest.
+    named = (
+        "data", "encoding", "fusion", "seed", "data.name", "encoding.name", "fusion.name",
+        "data.path",
+    )  # fmt: skip
     hydra = key.startswith(("hydra.", "hydra/"))
     return hydra or key in named or any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS)
 

@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from posfuse.data.batching import Batch, Documents, SortedBatches
+from posfuse.data.batching import Batch, SortedBatches
 from posfuse.data.module import TextDataModule
 from posfuse.encoder import Attention, valid_positions
 from posfuse.fusion import Gated
@@ -27,7 +27,7 @@ SHARE = 0.01  # of the documents that training passes through
 EPOCH_DOCUMENTS = (8, 64)  # at least and at most
 TEST_DOCUMENTS = (32, 1000)
 BATCH = 16  # documents at a time
-GRADIENT_STEPS = 4  # of so many steps, the gradients of one are looked at
+GRADIENT_STEPS = 4  # of so many steps of an epoch, the gradients of the first are looked at
 QUERIES = 128  # of a document whose attention is looked at
 SHUFFLE_SEED = 0  # the same for every run, so that runs are shuffled alike
 
@@ -48,7 +48,8 @@ def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tenso
         found["position_norm"] = (model.fusion.merge(tokens, *rows) - part).norm(dim=-1)[valid]
     if isinstance(model.fusion, Gated):
         gate = model.fusion.gate(tokens, *rows)
-        gate = gate.expand(*batch.ids.shape, gate.shape[-1])[valid].float()  # (T, k)
+        # In double precision: the spread is the difference of two means.
+        gate = gate.expand(*batch.ids.shape, gate.shape[-1])[valid].double()  # (T, k)
         found["gate"], found["gate_square"] = gate.mean(-1), gate.square().mean(-1)
         nats = torch.special.entr(gate) + torch.special.entr(1 - gate)
         found["gate_entropy"] = nats.mean(-1) / np.log(2)
@@ -98,7 +99,7 @@ def fusion_rows(
 
 
 def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
-    """Entropy in nats of the attention weights in each layer, the mean over heads: (queries,)."""
+    """Entropy in bits of the attention weights in each layer, the mean over heads: (queries,)."""
     found: list[Tensor] = []
     length = batch.ids.shape[1]
     every = torch.linspace(0, length - 1, min(length, QUERIES), device=batch.ids.device)
@@ -107,7 +108,7 @@ def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
 
     def look(module: Any, arguments: tuple[Any, ...]) -> None:
         weights = module.weights(*arguments, queries).float()  # (B, H, Q, L)
-        found.append(torch.special.entr(weights).sum(-1).mean(1)[valid])
+        found.append(torch.special.entr(weights).sum(-1).mean(1)[valid] / np.log(2))
 
     attentions = [module for module in model.encoder.modules() if isinstance(module, Attention)]
     hooks = [module.register_forward_pre_hook(look) for module in attentions]
@@ -127,19 +128,22 @@ def shuffled(batch: Batch, generator: torch.Generator) -> Batch:
 
 
 def worth_of_position(
-    model: PositionClassifier, batches: Iterable[Batch], offset: int
+    model: PositionClassifier, batches: Iterable[Batch], longest: int, offset: int
 ) -> dict[str, float]:
     """Shares of documents classified rightly: `accuracy` as they are, `shuffled` after each one's
-    tokens are put in random order, `shifted` with the table's rows taken `offset` further on."""
+    tokens are put in random order. And of the documents cut to `longest` tokens, so that the rows
+    do not run out: `unshifted`, and `shifted` with the table's rows taken `offset` further on."""
     generator = torch.Generator().manual_seed(SHUFFLE_SEED)
-    right, documents = {"accuracy": 0, "shuffled": 0, "shifted": 0}, 0
+    right, documents = dict.fromkeys(("accuracy", "shuffled", "unshifted", "shifted"), 0), 0
     for batch in batches:
-        mixed = shuffled(batch, generator)
+        short = replace(batch, ids=batch.ids[:, :longest], lengths=batch.lengths.clamp(max=longest))
         logits = {
             "accuracy": model(batch.ids, batch.lengths),
-            "shuffled": model(mixed.ids, batch.lengths),
-            "shifted": model(batch.ids, batch.lengths, offset),
+            "shuffled": model(shuffled(batch, generator).ids, batch.lengths),
+            "shifted": model(short.ids, short.lengths, offset),
         }
+        is_cut = batch.ids.shape[1] > longest
+        logits["unshifted"] = model(short.ids, short.lengths) if is_cut else logits["accuracy"]
         for name, scores in logits.items():
             right[name] += int((scores.argmax(-1) == batch.labels).sum())
         documents += len(batch.labels)
@@ -154,22 +158,22 @@ class Diagnostics(Callback):
         self.rows: list[Diagnostic] = []
         self.worth: dict[str, float] = {}
         self.gradients: list[Tensor] = []  # of steps of this epoch, before any clipping
-        vocabulary = data.store.vocabulary_size
-        self.counts = np.bincount(data.store.splits["train"].ids, minlength=vocabulary)  # (V,)
+        self.steps = 0  # of this epoch
+        self.counts = data.documents["train"].counts(data.store.vocabulary_size)  # (V,)
 
-    def batches(self, split: str, n: int, device: torch.device, cut: int) -> Iterator[Batch]:
-        """Every so-manieth document of a split, n in all, cut to `cut` tokens."""
-        part = self.data.store.splits[split]
-        chosen = np.linspace(0, len(part.labels) - 1, min(n, len(part.labels))).astype(int)
-        documents = Documents(part, min(cut, self.data.cfg.max_len))
+    def batches(self, split: str, n: int, device: torch.device) -> Iterator[Batch]:
+        """Every so-manieth document of a split, n in all."""
+        documents = self.data.documents[split]
+        chosen = np.linspace(0, len(documents) - 1, min(n, len(documents))).astype(int)
         for members in SortedBatches(documents.lengths[chosen], BATCH):
             yield documents[chosen[members]].to(device)
 
     def on_before_optimizer_step(self, trainer: L.Trainer, module: Any, optimizer: Any) -> None:
-        if trainer.global_step % GRADIENT_STEPS == 0:
+        if self.steps % GRADIENT_STEPS == 0:
             found = [p.grad for p in module.model.fusion.parameters() if p.grad is not None]
             if found:
                 self.gradients.append(torch.nn.utils.get_total_norm(found))
+        self.steps += 1
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         model, epoch = module.model, trainer.current_epoch + 1
@@ -177,9 +181,9 @@ class Diagnostics(Callback):
         n = max(least, min(most, int(SHARE * len(self.data.documents["train"]))))
         tokens, entropies = [], []
         with evaluating(trainer, model):
-            for batch in self.batches("validation", n, module.device, self.data.cfg.max_len):
+            for batch in self.batches("validation", n, module.device):
                 found = fusion_of_tokens(model, batch)
-                tokens.append({name: x.float().cpu().numpy() for name, x in found.items()})
+                tokens.append({name: x.double().cpu().numpy() for name, x in found.items()})
                 entropies.append(attention_entropy(model, batch))
         joined = {name: np.concatenate([t[name] for t in tokens]) for name in tokens[0]}
         joined |= {name: joined[name].astype(int) for name in ("position", "id")}
@@ -194,34 +198,35 @@ class Diagnostics(Callback):
             norms = torch.stack(self.gradients)
             mean = float(norms.mean())
             rows.append(Diagnostic(epoch, "fusion_gradient_norm", "", 0, 0, len(norms), mean))
-            self.gradients = []
+        self.gradients, self.steps = [], 0
         rows.append(Diagnostic(epoch, "token_scale", "", 0, 0, 1, float(model.token_scale.value())))
         self.rows += rows
-        module.log_dict({logged_as(row): row.value for row in rows if row.by in ("", "layer")})
+        _log(trainer, {logged_as(row): row.value for row in rows})
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         least, most = TEST_DOCUMENTS
         passes = len(self.data.documents["train"]) * max(trainer.current_epoch, 1)
         n = min(max(least, int(SHARE * passes)), most, len(self.data.documents["test"]))
         max_len = self.data.cfg.max_len
-        offset = max_len // 8
-        batches = self.batches("test", n, module.device, max_len - offset)
+        offset = min(max(max_len // 8, 1), max_len - 1)
+        batches = self.batches("test", n, module.device)
         with evaluating(trainer, module.model):
-            found = worth_of_position(module.model, batches, offset)
+            found = worth_of_position(module.model, batches, max_len - offset, offset)
         self.worth = {"documents": n, "offset": offset, **found}
-        for logger in trainer.loggers:
-            metrics = {f"position/{name}": value for name, value in found.items()}
-            logger.log_metrics(metrics, step=trainer.global_step)
+        _log(trainer, {f"position/{name}": value for name, value in found.items()})
 
     def worth_rows(self, epoch: int) -> list[Diagnostic]:
         """`worth` as rows of the epoch whose weights were tested."""
         n, offset = int(self.worth["documents"]), int(self.worth["offset"])
+        places = {
+            "accuracy": ("", 0),
+            "accuracy_shuffled": ("", 0),
+            "accuracy_unshifted": ("offset", 0),
+            "accuracy_shifted": ("offset", offset),
+        }
         return [
-            Diagnostic(epoch, "accuracy", "", 0, 0, n, self.worth["accuracy"]),
-            Diagnostic(epoch, "accuracy_shuffled", "", 0, 0, n, self.worth["shuffled"]),
-            Diagnostic(
-                epoch, "accuracy_shifted", "offset", offset, offset, n, self.worth["shifted"]
-            ),
+            Diagnostic(epoch, name, by, at, at, n, self.worth[name.removeprefix("accuracy_")])
+            for name, (by, at) in places.items()
         ]
 
     def state_dict(self) -> dict[str, Any]:
@@ -229,6 +234,11 @@ class Diagnostics(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows = [Diagnostic(**row) for row in state_dict["rows"]]
+
+
+def _log(trainer: L.Trainer, metrics: dict[str, float]) -> None:
+    for logger in trainer.loggers:
+        logger.log_metrics(metrics, step=trainer.global_step)
 
 
 def logged_as(row: Diagnostic) -> str:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LEVELS = 2**16  # the rate is rounded to a multiple of 1 / LEVELS
+LEVELS = 2**16  # the rate is rounded to a multiple of 1 / LEVELS below 1
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -18,7 +18,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    dropped = round(p * LEVELS)
+    dropped = min(round(p * LEVELS), LEVELS - 1)
     if dropped == 0:
         return x
     # One 64-bit draw holds four numbers' bits.

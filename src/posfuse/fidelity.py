@@ -28,6 +28,12 @@ SWAPS = {
     },
 }
 
+# What the YAML files of these have inside attention.
+ATTENTION = {
+    "rope": {"_target_": "posfuse.attention_encoding.Rotary"},
+    "relative": {"_target_": "posfuse.attention_encoding.RelativeKeys", "clip": 16},
+}
+
 
 def apply_fidelity(cfg: Config) -> None:
     """Make the operator and the encoding in `cfg` what `cfg.fidelity` says they are, in place;
@@ -43,6 +49,11 @@ def apply_fidelity(cfg: Config) -> None:
                 )
     _swap(cfg, "fusion", fusion, cfg.fusion)
     if _swap(cfg, "encoding.table", encoding, cfg.encoding.table):
+        if cfg.encoding.attention not in ({}, ATTENTION[encoding]):
+            raise InputError(
+                f"encoding.attention: {cfg.encoding.attention}, but fidelity.{encoding}=table puts "
+                "nothing inside attention; leave one of the two out"
+            )
         cfg.encoding.attention = {}
 
 

@@ -48,7 +48,8 @@ class Fusion(nn.Module, ABC):
         return self.merge(tokens, *self.rows(table, tokens.shape[-2], positions))
 
     def rows(self, table: Tensor, length: int, positions: Tensor | None = None) -> PositionPart:
-        """What `merge` takes beside `length` tokens; raises ValueError beyond the table's end."""
+        """What `merge` takes beside `length` tokens: the rows at `positions`, which must be in the
+        table, or from 0 on; then raises ValueError beyond the table's end."""
         if positions is not None:
             return tuple(part[positions] for part in self.project(table))
         if self.uses_table and length > len(table):

@@ -37,7 +37,8 @@ class Diagnostic:
     """A row of diagnostics.parquet, the mean of `name` over `n` tokens, queries or documents.
 
     `by` is what low to high, inclusive, count: "position" (from 0), "frequency" (occurrences of
-    the word in training), "layer" (from 1), "offset" (of the positions), or "" for all of them.
+    the word in what training reads), "layer" (from 1), "offset" (of the positions), or "" for all
+    of them. Entropies are in bits, accuracies shares.
     """
 
     epoch: int  # from 1

@@ -132,6 +132,8 @@ def main() -> None:
         job()
     except (RunFailed, InputError, HydraException, OmegaConfBaseException) as error:
         sys.exit(f"error: {one_line(error)}")
+    except ValueError as error:  # Hydra's own, of a group that is given no name
+        sys.exit(f"error: {one_line(error)}; a group takes one of its names, as fusion=add")
     except OSError as error:
         place = error.filename or "disk"
         sys.exit(f"error: {message_of(error, Path(place))}")

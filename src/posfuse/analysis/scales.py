@@ -95,7 +95,7 @@ def _labels(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Se
 
 def _text(number: float, sqrt_d: bool) -> str:
     part = 1 / float(number)
-    text = f"1/{part:.0f}" if part > 1 and part.is_integer() else f"{number:.4g}"
+    text = f"1/{part:.0f}" if part > 1 and part.is_integer() else f"{number:.6g}"
     return f"sqrt_d = {text}" if sqrt_d else text
 
 

@@ -41,6 +41,14 @@ class Documents(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def counts(self, vocabulary_size: int) -> np.ndarray:
+        """How often each word occurs in what is left after the cut, (V,)."""
+        found = np.zeros(vocabulary_size, dtype=np.int64)
+        for chunk in _chunks(np.arange(len(self)), 1000):  # bounds what bincount copies
+            found += np.bincount(self[chunk].ids.flatten(), minlength=vocabulary_size)
+        found[PAD] = 0
+        return found
+
     def __getitem__(self, members: np.ndarray) -> Batch:
         lengths, starts = self.lengths[members], self.split.offsets[members]
         ids = np.full((len(members), lengths.max()), PAD, dtype=np.int64)

@@ -207,7 +207,8 @@ def _map_labels(frames: Frames, given: list[str] | None) -> list[str]:
             row = int(strange.argmax())
             raise InputError(
                 f"{frame.attrs['source']}: class {frame['label'].tolist()[row]!r} in row {row} is "
-                f"not in the training split; add it there or remove it from {split}"
+                f"not in the training split; add it there or remove it from {split}, or let a "
+                "generated corpus have more training documents"
             )
         frame["label"] = frame["label"].map({v: i for i, v in enumerate(values)}).astype("int64")
     if given is not None and all(isinstance(v, int) and 0 <= v < len(given) for v in values):
