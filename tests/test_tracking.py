@@ -76,6 +76,7 @@ def test_two_runs_in_one_process_stay_apart_and_carry_their_config(corpus, tmp_p
             run.id
         ].items()
         assert {"train/loss", "val/loss", "val/accuracy"} <= set(sent[run.id])
+        assert {"diagnostics/norm_ratio_position_4", "position/shuffled"} <= set(sent[run.id])
         config = dict(run.config)
         labels = {key: config[key] for key in ("data", "encoding", "fusion", "seed")}
         assert labels == {"data": "tiny", "encoding": "sinusoidal", "fusion": fusion, "seed": 5}
