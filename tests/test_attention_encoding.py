@@ -161,12 +161,30 @@ def test_t5s_bias_is_one_for_all_blocks_and_shaws_keys_are_each_blocks_own():
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 20])
+@pytest.mark.parametrize("block", ["4 queries", "2 documents", "1 score"])
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", ["relative", "t5"])
-def test_blocks_of_queries_change_nothing(name, length, monkeypatch):
+def test_blocks_change_nothing(name, masked, block, length, monkeypatch):
     encoding, (q, k, v) = make(name), qkv(length)
-    whole = run(encoding, q, k, v)
-    monkeypatch.setattr(attention_encoding, "SCORES", 4 * q.shape[:3].numel())  # 4 queries
-    torch.testing.assert_close(run(encoding, q, k, v), whole, rtol=0, atol=1e-12)
+    lengths = torch.tensor([[length], [max(1, length // 2)], [1]])
+    mask = (torch.arange(length) < lengths)[:, None, None] if masked else None
+    whole = run(encoding, q, k, v, mask)
+    most = {"4 queries": 4 * length, "2 documents": 2 * length**2, "1 score": 0}[block] * N_HEADS
+    monkeypatch.setitem(attention_encoding.SCORES, "cpu", most)
+    torch.testing.assert_close(run(encoding, q, k, v, mask), whole, rtol=0, atol=1e-12)
+
+
+def test_blocks_are_as_large_as_allowed_and_no_larger(monkeypatch):
+    encoding, (q, k, v) = make("t5"), qkv(8)
+    sizes, block = [], encoding.block
+    monkeypatch.setattr(
+        encoding, "block", lambda q, *more: sizes.append(q.shape[:3].numel() * 8) or block(q, *more)
+    )
+    for most, expected in ((10**6, [384]), (256, [256, 128]), (64, [64] * 6), (0, [16] * 24)):
+        monkeypatch.setitem(attention_encoding.SCORES, "cpu", most)
+        sizes.clear()
+        run(encoding, q, k, v)
+        assert sizes == expected
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi"])
@@ -191,16 +209,18 @@ def test_dropout_of_the_weights_keeps_their_mean(name):
     assert dropped.std(0).min() > 0
 
 
-def test_recomputed_dropout_draws_the_same_mask_in_the_backward_pass():
+def test_recomputed_dropout_draws_the_same_mask_in_the_backward_pass(monkeypatch):
     """The gradient of a loss with dropout is that of the same masks, drawn by hand."""
-    encoding, (q, k, v) = make("relative"), qkv()
+    encoding, (q, k, v) = make("relative"), qkv(batch=1)
+    monkeypatch.setitem(attention_encoding.SCORES, "cpu", 3 * 9 * N_HEADS)  # 3 queries
     v = v.requires_grad_()
     torch.manual_seed(5)
     encoding(q, k, v, None, None, 0.5).sum().backward()
     offset = attention_encoding.offsets(9, q.device)
     again = v.detach().clone().requires_grad_()
     torch.manual_seed(5)
-    encoding.block(q, k, again, None, offset, 0.5).sum().backward()
+    for rows in torch.arange(9).split(3):
+        encoding.block(q[:, :, rows], k, again, None, offset[rows], 0.5).sum().backward()
     torch.testing.assert_close(v.grad, again.grad, rtol=0, atol=1e-12)
 
 
