@@ -1,0 +1,139 @@
+"""Keep what docs/findings.md rests on: of each sweep its records' table, the report's tables and
+figures that the document shows, and the settings that all its runs share.
+
+    python benchmarks/findings.py multirun/scale_surface multirun/controls
+
+writes docs/findings/<sweep>/ and puts each table into docs/findings.md where a line
+<!-- <sweep>/<table> --> asks for it, down to the next <!-- end -->. tests/test_findings.py holds
+the document against these files.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from posfuse.analysis.collect import collect
+from posfuse.records import DIAGNOSTICS
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCUMENT, FOLDER = DOCS / "findings.md", DOCS / "findings"
+SHOWN = re.compile(r"<!-- (?P<sweep>[\w.-]+)/(?P<table>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+FIGURE = re.compile(r"findings/(?P<sweep>[\w.-]+)/(?P<figure>\w+)\.svg")
+EPOCHS = ("first", "best")
+RECORD = [
+    "data", "encoding", "fusion", "variant", "seed", "test.accuracy", "test.macro_f1", "test.loss",
+    "validation.accuracy", "best_epoch", "epochs", "position.documents", "position.accuracy",
+    "position.shuffled", "position.unshifted", "position.shifted", "position.offset", "parameters",
+    "documents.train", "documents.test", "mean_tokens.train", "truncated_share.train",
+    "seconds.fit", "peak_memory_bytes", "commit",
+]  # fmt: skip
+
+
+def keep(sweep: Path, document: str) -> None:
+    """The files of one sweep below docs/findings."""
+    runs, problems = collect(sweep)
+    if problems:
+        sys.exit("\n".join(f"error: {problem}" for problem in problems))
+    target = FOLDER / sweep.name
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    runs = runs.join(pd.DataFrame([inside(run) for run in runs.to_dict("records")]))
+    settings = [
+        c for c in runs if c.startswith(("settings.", "versions.")) and c != "settings.seed"
+    ]
+    varied = [c for c in settings if runs[c].astype(str).nunique() > 1]
+    columns = [c for c in RECORD if c in runs]
+    columns += [c for c in runs if c.startswith("inside.")]
+    runs[columns + varied].to_csv(target / "runs.csv", index=False, lineterminator="\n")
+    shared = {c: runs[c].iloc[0] for c in settings if c not in varied and runs[c].notna().all()}
+    plain = {k: v.item() if hasattr(v, "item") else v for k, v in shared.items()}
+    (target / "shared.yaml").write_text(yaml.safe_dump(plain))
+    (target / "position.md").write_text(position_table(runs))
+    (target / "inside.md").write_text(inside_table(runs))
+    with tempfile.TemporaryDirectory() as out:
+        report = [Path(sys.executable).parent / "posfuse-report", sweep, "--out", out]
+        subprocess.run([*map(str, report)], check=True, stdout=subprocess.DEVNULL)
+        for kind, group, end in ((SHOWN, "table", "md"), (FIGURE, "figure", "svg")):
+            for found in kind.finditer(document):
+                name = f"{found[group]}.{end}"
+                if found["sweep"] == sweep.name and not (target / name).exists():
+                    shutil.copy(Path(out) / f"{group}s" / name, target / name)
+
+
+def inside(run: dict[str, Any]) -> dict[str, float]:
+    """From a run's diagnostics: the norms' ratio and the gate's mean after its first epoch and
+    after its best one, "inside.<name>.first" and "inside.<name>.best"."""
+    rows = pd.read_parquet(Path(run["folder"]) / DIAGNOSTICS).query("by == ''")
+    values = rows.set_index(["name", "epoch"])["value"]
+    epochs = dict(zip(EPOCHS, (1, run["best_epoch"]), strict=True))
+    return {
+        f"inside.{name}.{which}": float(values.get((name, epoch), float("nan")))
+        for name in ("norm_ratio", "gate_mean")
+        for which, epoch in epochs.items()
+    }
+
+
+def inside_table(runs: pd.DataFrame) -> str:
+    """A row a run by the paper's settings, of operators that can change the ratio."""
+    lines = [
+        "**Inside the runs at the paper's token scale**",
+        "",
+        "| data | fusion | seed | accuracy | token to position norm, epoch 1 | best epoch "
+        "| gate, epoch 1 | best epoch |",
+        "| " + "--- | " * 8,
+    ]
+    of_paper = runs[(runs["variant"] == "") & runs["inside.norm_ratio.best"].notna()]
+    for run in of_paper.to_dict("records"):
+        values = [run[f"inside.{n}.{w}"] for n in ("norm_ratio", "gate_mean") for w in EPOCHS]
+        texts = ["" if pd.isna(value) else f"{value:.2f}" for value in values]
+        cell = [run["data"], run["fusion"], str(run["seed"]), f"{100 * run['test.accuracy']:.2f}"]
+        lines.append(f"| {' | '.join([*cell, *texts])} |")
+    return "\n".join(lines) + "\n"
+
+
+def position_table(runs: pd.DataFrame) -> str:
+    """What the trained models lose without position: means over seeds, in percent."""
+    keys = ["data", "fusion", *(["variant"] if runs["variant"].any() else [])]
+    worth = ["accuracy", "shuffled", "shifted"]
+    lines = [
+        "**What position is worth to the trained model**",
+        "",
+        f"| {' | '.join(keys)} | n | documents | as they are | tokens shuffled | rows shifted |",
+        "| " + "--- | " * (len(keys) + 5),
+    ]
+    for key, group in runs.groupby(keys, sort=False):
+        means = [f"{100 * group[f'position.{name}'].mean():.2f}" for name in worth]
+        documents = str(int(group["position.documents"].iloc[0]))
+        lines.append(f"| {' | '.join([*key, str(len(group)), documents, *means])} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_tables(document: str) -> str:
+    """The document, its tables as the kept files have them."""
+
+    def table(found: re.Match[str]) -> str:
+        path = FOLDER / found["sweep"] / f"{found['table']}.md"
+        return f"<!-- {found['sweep']}/{found['table']} -->\n{path.read_text()}<!-- end -->"
+
+    return SHOWN.sub(table, document)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sweeps", type=Path, nargs="+", help="as multirun/scale_surface")
+    document = DOCUMENT.read_text()
+    for sweep in parser.parse_args().sweeps:
+        keep(sweep, document)
+    DOCUMENT.write_text(with_tables(document))
+
+
+if __name__ == "__main__":
+    main()
