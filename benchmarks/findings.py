@@ -33,7 +33,7 @@ RECORD = [
     "validation.accuracy", "best_epoch", "epochs", "position.documents", "position.accuracy",
     "position.shuffled", "position.unshifted", "position.shifted", "position.offset", "parameters",
     "documents.train", "documents.test", "mean_tokens.train", "truncated_share.train",
-    "seconds.fit", "peak_memory_bytes", "commit",
+    "peak_memory_bytes", "commit",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from posfuse.encoding import rotary_angles
 
 MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precision
 # As many scores are held at once where a kernel cannot do without them: on a CPU what fits in its
-# cache (2.5 times as fast as 2**24 at 4,096 tokens), elsewhere enough to keep the device at work.
+# cache (twice as fast as 2**24 at 4,096 tokens), elsewhere enough to keep the device at work.
 SCORES = {"cpu": 2**21}
 MOST_SCORES = 2**26
 
