@@ -11,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import Config, one_line
-from posfuse.encoding import NoTable
 from posfuse.errors import InputError
 from posfuse.fidelity import apply_fidelity
 
@@ -51,17 +50,15 @@ def checked(config: DictConfig) -> Config:
 
 
 def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
-    """The fusion operator, the position table and the encoding inside attention (None: nothing)
-    that the config names."""
+    """The fusion operator, the position table (None: the operator uses none) and the encoding
+    inside attention (None: nothing) that the config names."""
     d_model, max_len = cfg.model.d_model, cfg.data.max_len
     try:
         fusion = _built(cfg.fusion, d_model=d_model)
-        table = NoTable(d_model, 1)
-        if fusion.uses_table:
-            table = _built(cfg.encoding.table, d_model=d_model, max_len=max_len)
+        table = cfg.encoding.table if fusion.uses_table else {}
         return (
             fusion,
-            table,
+            _built(table, d_model=d_model, max_len=max_len),
             _built(
                 cfg.encoding.attention, d_model=d_model, n_heads=cfg.model.n_heads, max_len=max_len
             ),

@@ -46,7 +46,7 @@ class PositionClassifier(nn.Module):
     def __init__(
         self,
         fusion: Fusion,
-        table: Table,
+        table: Table | None,  # None where the fusion uses none
         encoder: Encoder,
         vocabulary_size: int,
         n_classes: int,
@@ -57,7 +57,8 @@ class PositionClassifier(nn.Module):
         d_model = fusion.d_model
         self.embedding = nn.Embedding(vocabulary_size, d_model, padding_idx=0)
         self.token_scale = TokenScale(token_scale, d_model)
-        self.table = table if fusion.uses_table else NoTable(d_model, 1)
+        used = table if fusion.uses_table else None
+        self.table = NoTable(d_model, 1) if used is None else used
         self.fusion = fusion
         self.encoder = encoder
         self.dropout = Dropout(dropout)
