@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from omegaconf import OmegaConf
 
-from posfuse import attention_encoding
+from posfuse import attention, attention_encoding
 from posfuse.attention_encoding import (
     Alibi,
     AttentionEncoding,
@@ -16,7 +16,6 @@ from posfuse.attention_encoding import (
     Rotary,
     T5Bias,
     alibi_slopes,
-    attend,
     t5_buckets,
 )
 from posfuse.checks import checked
@@ -170,7 +169,7 @@ def test_blocks_change_nothing(name, masked, block, length, monkeypatch):
     mask = (torch.arange(length) < lengths)[:, None, None] if masked else None
     whole = run(encoding, q, k, v, mask)
     most = {"4 queries": 4 * length, "2 documents": 2 * length**2, "1 score": 0}[block] * N_HEADS
-    monkeypatch.setitem(attention_encoding.SCORES, "cpu", most)
+    monkeypatch.setitem(attention.SCORES, "cpu", most)
     torch.testing.assert_close(run(encoding, q, k, v, mask), whole, rtol=0, atol=1e-12)
 
 
@@ -181,19 +180,10 @@ def test_blocks_are_as_large_as_allowed_and_no_larger(monkeypatch):
         encoding, "block", lambda q, *more: sizes.append(q.shape[:3].numel() * 8) or block(q, *more)
     )
     for most, expected in ((10**6, [384]), (256, [256, 128]), (64, [64] * 6), (0, [16] * 24)):
-        monkeypatch.setitem(attention_encoding.SCORES, "cpu", most)
+        monkeypatch.setitem(attention.SCORES, "cpu", most)
         sizes.clear()
         run(encoding, q, k, v)
         assert sizes == expected
-
-
-@pytest.mark.parametrize("name", ["rope", "alibi"])
-def test_blocks_give_what_torchs_own_attention_gives(name):
-    """In training on a CPU the scores are held, in evaluation they are not."""
-    encoding, (q, k, v) = make(name), qkv()
-    mask = (torch.arange(9) < torch.tensor([[9], [4], [1]]))[:, None, None]
-    by_blocks = encoding.by_blocks(encoding.turn(q), encoding.turn(k), v, mask, 0.0)
-    torch.testing.assert_close(by_blocks, run(encoding, q, k, v, mask), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [None, *KINDS])
@@ -202,7 +192,8 @@ def test_dropout_of_the_weights_keeps_their_mean(name):
     q, k, v = qkv(batch=1)
     torch.manual_seed(0)
     draws = 20_000
-    dropped = encoding(*(x.expand(draws, -1, -1, -1) for x in (q, k, v)), None, None, 0.5)
+    many = (x.expand(draws, -1, -1, -1) for x in (q, k, v))
+    dropped = encoding(*many, None, encoding.bias(9), 0.5)
     sure = run(encoding, q, k, v)
     error = (dropped.std(0) / draws**0.5).clamp(min=1e-9)
     assert ((dropped.mean(0) - sure[0]).abs() / error).max() < 5
@@ -212,7 +203,7 @@ def test_dropout_of_the_weights_keeps_their_mean(name):
 def test_recomputed_dropout_draws_the_same_mask_in_the_backward_pass(monkeypatch):
     """The gradient of a loss with dropout is that of the same masks, drawn by hand."""
     encoding, (q, k, v) = make("relative"), qkv(batch=1)
-    monkeypatch.setitem(attention_encoding.SCORES, "cpu", 3 * 9 * N_HEADS)  # 3 queries
+    monkeypatch.setitem(attention.SCORES, "cpu", 3 * 9 * N_HEADS)  # 3 queries
     v = v.requires_grad_()
     torch.manual_seed(5)
     encoding(q, k, v, None, None, 0.5).sum().backward()
@@ -224,22 +215,12 @@ def test_recomputed_dropout_draws_the_same_mask_in_the_backward_pass(monkeypatch
     torch.testing.assert_close(v.grad, again.grad, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
-def test_padding_beside_a_bias_is_as_if_it_were_not_there(dtype, atol):
-    q, k, v = (x.to(dtype) for x in qkv(length=12))
-    bias = make("alibi").bias(12).to(dtype)
-    mask = (torch.arange(12) < 7)[None, None, None].expand(3, 1, 1, 12)
-    padded = attend(q, k, v, mask, bias, 0.0)[:, :, :7]
-    q, k, v = (x[:, :, :7] for x in (q, k, v))
-    alone = attend(q, k, v, None, bias[:, :7, :7], 0.0)
-    torch.testing.assert_close(padded, alone, rtol=10 * atol, atol=atol)
-
-
-def test_without_an_encoding_attention_is_torchs_own():
+def test_without_an_encoding_attention_is_plain_attention():
     q, k, v = qkv()
     mask = (torch.arange(9) < torch.tensor([[9], [4], [1]]))[:, None, None]
     expected = F.scaled_dot_product_attention(q, k, v, mask)
-    assert torch.equal(run(AttentionEncoding(D_MODEL, N_HEADS, 1), q, k, v, mask), expected)
+    plain = run(AttentionEncoding(D_MODEL, N_HEADS, 1), q, k, v, mask)
+    torch.testing.assert_close(plain, expected, rtol=0, atol=1e-12)
 
 
 IDS = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4, 0, 0]])

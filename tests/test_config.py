@@ -24,7 +24,7 @@ def names(group: str) -> list[str]:
 
 
 PAIRS = list(product(names("encoding"), names("fusion")))
-GROUPS = ("model", "optim", "trainer", "fidelity", "logger", "experiment")
+GROUPS = ("model", "optim", "trainer", "fidelity", "speed", "logger", "experiment")
 
 
 @pytest.mark.parametrize("data", names("data"))

@@ -13,8 +13,8 @@ def test_a_share_of_p_is_zeroed_and_the_rest_scaled(p):
     torch.manual_seed(0)
     out = dropout(torch.ones(N), p)
     kept = out != 0
-    deviation = (p * (1 - p) / N) ** 0.5 + 1e-6
     rounded = min(round(p * LEVELS), LEVELS - 1) / LEVELS
+    deviation = (rounded * (1 - rounded) / N) ** 0.5
     assert 1 - kept.double().mean().item() == pytest.approx(rounded, abs=5 * deviation)
     torch.testing.assert_close(out[kept], torch.full_like(out[kept], 1 / (1 - rounded)))
 

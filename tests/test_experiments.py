@@ -3,6 +3,7 @@
 import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 
 from posfuse import records
 from posfuse.checks import checked
@@ -227,3 +228,14 @@ def test_one_batch_of_each_experiment_trains_on_a_stand_in_corpus(
     assert record["data"] == data
     assert record["epochs"] == 1
     assert 0 <= record["test"]["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("data", ["agnews", "imdb", "arxiv"])
+def test_speed_fast_changes_the_precision_and_attentions_dropout_alone(data: str) -> None:
+    exact, fast = (
+        records.flatten(OmegaConf.to_container(composed("experiment=table1", f"data={data}", *speed)))
+        for speed in ((), ("speed=fast",))
+    )
+    changed = {key: fast[key] for key in exact if fast[key] != exact[key]}
+    assert changed == {"model.attention_dropout": 0.0, "trainer.precision": "bf16-mixed"}
+    assert exact["model.attention_dropout"] is None

@@ -4,20 +4,17 @@ Shapes: B documents, H heads, L tokens, D = d / H features of a head; i a query,
 """
 
 import math
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from posfuse.attention import attention, blocks
 from posfuse.dropout import dropout
 from posfuse.encoding import rotary_angles
-
-MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precision
-# As many scores are held at once where a kernel cannot do without them: on a CPU what fits in its
-# cache (twice as fast as 2**24 at 4,096 tokens), elsewhere enough to keep the device at work.
-SCORES = {"cpu": 2**21}
-MOST_SCORES = 2**26
 
 
 class AttentionEncoding(nn.Module):
@@ -52,38 +49,26 @@ class AttentionEncoding(nn.Module):
         """q, k, v (B, H, L, D); mask (B, 1, 1, L), True where a key may be looked at; p the
         dropout of the weights -> (B, H, L, D)."""
         q, k = self.turn(q), self.turn(k)
-        # Kernels that never hold a score give no gradient to what is added; and torch's own
-        # dropout of the weights on a CPU costs more than all of the rest.
-        if self.learned or (p and q.device.type == "cpu"):
-            return self.by_blocks(q, k, v, mask, p)
-        return attend(q, k, v, mask, bias, p)
+        # A kernel that never holds a score gives no gradient to what is added to it.
+        return (
+            self.by_blocks(q, k, v, mask, p) if self.learned else attention(q, k, v, mask, bias, p)
+        )
 
     def by_blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
         """`forward` with q and k turned: the scores are held for some documents, and of long ones
         for some queries, at a time, and computed once more in the backward pass."""
-        n_documents, n_heads, length, _ = q.shape
-        most = SCORES.get(q.device.type, MOST_SCORES)
-        documents = max(1, most // (n_heads * length**2))
-        queries = min(length, max(1, most // (documents * n_heads * length)))
-        offset = offsets(length, q.device)
-        if documents >= n_documents and queries == length:
-            return self.block(q, k, v, mask, offset, p)
-        masks = [mask] * n_documents if mask is None else torch.split(mask, documents)
-        parts = (torch.split(x, documents) for x in (q, k, v))
-        return torch.cat(
-            [
-                torch.cat(
-                    [
-                        checkpoint(self.block, some, k, v, m, rows, p, use_reentrant=False)
-                        for some, rows in zip(
-                            torch.split(q, queries, 2), torch.split(offset, queries), strict=True
-                        )
-                    ],
-                    2,
-                )
-                for q, k, v, m in zip(*parts, masks, strict=False)
-            ]
-        )
+        offset = offsets(q.shape[2], q.device)
+
+        def attended(documents: slice, queries: slice) -> Tensor:
+            some = None if mask is None else mask[documents]
+            rows = q[documents, :, queries]
+            compute = self.block
+            if rows.shape != q.shape:
+                compute = partial(checkpoint, self.block, use_reentrant=False)
+            return compute(rows, k[documents], v[documents], some, offset[queries], p)
+
+        by_documents = groupby(blocks(q.shape, q.device), itemgetter(0))
+        return torch.cat([torch.cat([attended(*b) for b in some], 2) for _, some in by_documents])
 
     def block(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, offset: Tensor, p: float
@@ -221,28 +206,6 @@ class RelativeKeys(AttentionEncoding):
         index = offset.clamp(-self.clip, self.clip) + self.clip
         scores = q @ self.relative_keys.T.to(q.dtype) / math.sqrt(self.d_head)  # (B, H, Q, 2K + 1)
         return scores.gather(-1, index.expand(*q.shape[:2], *index.shape))
-
-
-def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
-) -> Tensor:
-    """Attention with a mask (B, 1, 1, L), with a bias (H, L, L), with both or with neither.
-
-    The two together would be (B, H, L, L) numbers in memory. Padding is therefore told by more
-    features of q and k, whose product is 0 or MASKED; 8 of them keep the kernels' alignment.
-    """
-    if bias is None:
-        return F.scaled_dot_product_attention(q, k, v, mask, p)
-    bias = bias.to(q.dtype)[None]
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, bias, p)
-    d_head = q.shape[-1]
-    scale = d_head**-0.5
-    told = torch.where(mask, 0.0, MASKED / scale).to(q.dtype).transpose(-2, -1)  # (B, 1, L, 1)
-    q = F.pad(q, (0, 1), value=1.0)
-    k = torch.cat((k, told.expand(*k.shape[:-1], 1)), -1)
-    q, k, v = (F.pad(x, (0, d_head + 8 - x.shape[-1])) for x in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, bias, p, scale=scale)[..., :d_head]
 
 
 def offsets(length: int, device: torch.device) -> Tensor:

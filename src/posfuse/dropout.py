@@ -4,6 +4,10 @@ torch draws a double for every number there, one after another, and spends more 
 the matrix products around it; 16 bits a number are enough for a rate.
 """
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,14 +22,35 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    dropped = min(round(p * LEVELS), LEVELS - 1)
-    if dropped == 0:
+    if levels(p) == 0:
         return x
-    # One 64-bit draw holds four numbers' bits.
-    draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    levels = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    kept = (levels >= dropped - LEVELS // 2).to(x.dtype)
-    return x * kept.mul_(LEVELS / (LEVELS - dropped))
+    return (x * rescale(p)).masked_fill_(dropped(x.shape, p, new_seed()), 0)
+
+
+def levels(p: float) -> int:
+    """How many of LEVELS stand for a number that is dropped."""
+    return min(round(p * LEVELS), LEVELS - 1)
+
+
+def rescale(p: float) -> float:
+    """What the numbers that stay are multiplied by."""
+    return LEVELS / (LEVELS - levels(p))
+
+
+def new_seed() -> int:
+    """A seed for `dropped`, from torch's global generator."""
+    return int(torch.randint(2**63 - 1, ()))
+
+
+def dropped(shape: Sequence[int], p: float, seed: int) -> Tensor:
+    """A mask of this shape on the CPU, True with probability p; the same for the same seed."""
+    n = math.prod(shape)
+    # One 64-bit draw holds four numbers' bits; SFC64 draws five times as fast as torch.
+    draws = np.random.Generator(np.random.SFC64(seed)).integers(
+        0, 2**64 - 1, -(-n // 4), dtype=np.uint64, endpoint=True
+    )
+    bits = torch.from_numpy(draws.view(np.int16)[:n]).view(tuple(shape))
+    return bits < levels(p) - LEVELS // 2
 
 
 class Dropout(nn.Module):

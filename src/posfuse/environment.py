@@ -1,5 +1,6 @@
 """What a record says of the machine: versions, commit, host, peak memory."""
 
+import ctypes
 import importlib.metadata
 import platform
 import resource
@@ -57,6 +58,16 @@ def commit() -> str | None:
 def host() -> dict[str, str | int]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
     return {"name": platform.node(), "device": device, "threads": torch.get_num_threads()}
+
+
+def keep_memory() -> None:
+    """Have glibc keep what is freed, up to 2 GiB: by default it gives each large tensor's memory
+    back to the system, and fetching it anew takes longer than many an operation on it."""
+    if platform.libc_ver()[0] == "glibc":
+        mmap_max, trim_threshold = -4, -1  # their numbers in malloc.h
+        libc = ctypes.CDLL(None)
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(trim_threshold, 2**31 - 1)
 
 
 def reset_peak_memory() -> None:

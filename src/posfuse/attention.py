@@ -1,0 +1,142 @@
+"""Attention of queries on keys, by a kernel that never holds a score or, on a CPU, by blocks.
+
+Shapes: B documents, H heads, L tokens, D features of a head.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posfuse.dropout import dropped, levels, new_seed, rescale
+
+MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precision
+# As many scores are held at once where a kernel cannot do without them: on a CPU what fits in its
+# cache, elsewhere enough to keep the device at work.
+SCORES = {"cpu": 2**20}
+MOST_SCORES = 2**26
+SHORT = 200  # tokens; up to here the blocks beat the kernel on a CPU without dropout too
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+) -> Tensor:
+    """softmax(q k^T / sqrt(D) + bias) v with dropout p of the weights.
+
+    q, k, v (B, H, L, D); mask (B, 1, 1, L), True where a key may be looked at; bias (H, L, L),
+    without gradient -> (B, H, L, D).
+    """
+    # torch's own dropout of the weights on a CPU costs more than all of the rest.
+    if q.device.type == "cpu" and (levels(p) or q.shape[2] <= SHORT):
+        out: Tensor = BlockAttention.apply(q, k, v, mask, bias, p)  # type: ignore[no-untyped-call]
+        return out
+    if mask is None or bias is None:
+        both = mask if bias is None else bias.to(q.dtype)[None]
+        return F.scaled_dot_product_attention(q, k, v, both, p)
+    return masked_and_biased(q, k, v, mask, bias.to(q.dtype)[None], p)
+
+
+def masked_and_biased(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor, p: float
+) -> Tensor:
+    """`attention` with a mask (B, 1, 1, L) and a bias (1, H, L, L).
+
+    The two together would be (B, H, L, L) numbers in memory. Padding is therefore told by more
+    features of q and k, whose product is 0 or MASKED; 8 of them keep the kernels' alignment.
+    """
+    d_head = q.shape[-1]
+    scale = d_head**-0.5
+    told = torch.where(mask, 0.0, MASKED / scale).to(q.dtype).transpose(-2, -1)  # (B, 1, L, 1)
+    q = F.pad(q, (0, 1), value=1.0)
+    k = torch.cat((k, told.expand(*k.shape[:-1], 1)), -1)
+    q, k, v = (F.pad(x, (0, d_head + 8 - x.shape[-1])) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, bias, p, scale=scale)[..., :d_head]
+
+
+def blocks(shape: torch.Size, device: torch.device) -> Iterator[tuple[slice, slice]]:
+    """Which documents and which queries of (B, H, L, ...) have their scores held together."""
+    n_documents, n_heads, length = shape[:3]
+    most = SCORES.get(device.type, MOST_SCORES)
+    documents = max(1, most // (n_heads * length**2))
+    queries = max(1, most // (documents * n_heads * length))
+    for document in range(0, n_documents, documents):
+        for query in range(0, length, queries):
+            yield slice(document, document + documents), slice(query, query + queries)
+
+
+class BlockAttention(torch.autograd.Function):
+    """`attention` on a CPU; the backward pass computes the scores and draws the masks once more,
+    and takes sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        bias: Tensor | None,
+        p: float,
+    ) -> Tensor:
+        """As `attention`."""
+        n_documents, n_heads, length, d_head = q.shape
+        q = (q * d_head**-0.5).contiguous()  # a block's products would copy them each time
+        k, v = k.contiguous(), (v * rescale(p)).contiguous()
+        y = q.new_empty(n_documents, length, n_heads, d_head).transpose(1, 2)
+        seeds = []
+        for documents, queries in blocks(q.shape, q.device):
+            weights = _weights(q, k, mask, bias, documents, queries)
+            if levels(p):
+                seeds.append(new_seed())
+                weights.masked_fill_(dropped(weights.shape, p, seeds[-1]), 0)
+            y[documents, :, queries] = weights @ v[documents]
+        ctx.save_for_backward(q, k, v, y, mask, bias)
+        ctx.p, ctx.seeds = p, seeds
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """dy (B, H, L, D) -> the gradients of q, k and v."""
+        q, k, v, y, mask, bias = ctx.saved_tensors
+        dy = grads[0].contiguous()
+        dots = (dy * y).sum(-1, keepdim=True)
+        dq = torch.empty_like(q)
+        # Sums over the blocks of queries, in float32 even where the products are of bfloat16.
+        wide = torch.promote_types(q.dtype, torch.float32)
+        dk, dv = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+        seeds = iter(ctx.seeds)
+        for documents, queries in blocks(q.shape, q.device):
+            weights = _weights(q, k, mask, bias, documents, queries)
+            g = dy[documents, :, queries]
+            d_weights = g @ v[documents].transpose(-2, -1)
+            used = weights
+            if ctx.seeds:
+                drop = dropped(weights.shape, ctx.p, next(seeds))
+                d_weights.masked_fill_(drop, 0)
+                used = weights.masked_fill(drop, 0)
+            dv[documents] += used.transpose(-2, -1) @ g
+            d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
+            dq[documents, :, queries] = d_scores @ k[documents]
+            dk[documents] += d_scores.transpose(-2, -1) @ q[documents, :, queries]
+        dq *= q.shape[-1] ** -0.5
+        dv *= rescale(ctx.p)
+        return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None
+
+
+def _weights(
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    documents: slice,
+    queries: slice,
+) -> Tensor:
+    """What these queries, already divided by sqrt(D), give to each key: (b, H, Q, L)."""
+    scores = q[documents, :, queries] @ k[documents].transpose(-2, -1)
+    if bias is not None:
+        scores += bias[:, queries]
+    if mask is not None:
+        scores.masked_fill_(~mask[documents], -torch.inf)
+    return scores.softmax(-1)

@@ -1,0 +1,133 @@
+"""Attention by blocks against torch's own, and its dropout against masks drawn by hand."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from posfuse import attention
+from posfuse.attention import BlockAttention, masked_and_biased
+from posfuse.attention_encoding import Alibi
+from posfuse.dropout import dropped, new_seed, rescale
+from variants import random_tensor
+
+B, H, L, D = 3, 2, 9, 4
+
+
+def qkv(length=L, batch=B, seed=0):
+    x = random_tensor(3, batch, H, length, D, seed=seed)
+    return tuple(part.requires_grad_() for part in x.unbind())
+
+
+def lengths_mask(length=L):
+    lengths = torch.tensor([[length], [max(1, length // 2)], [1]])
+    return (torch.arange(length) < lengths)[:, None, None]
+
+
+def alibi(length=L):
+    return Alibi(H * D, H, length).bias(length).double()
+
+
+def gradients(y, *inputs):
+    weights = random_tensor(*y.shape, seed=7)
+    return torch.autograd.grad((y * weights).sum(), inputs)
+
+
+@pytest.mark.parametrize("length", [1, 7, 9, 20])
+@pytest.mark.parametrize("scores", [10**6, 2 * H * 81, 4 * H * 9, 0])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+def test_without_dropout_it_is_torchs_own(length, scores, masked, biased, monkeypatch):
+    monkeypatch.setitem(attention.SCORES, "cpu", scores)
+    q, k, v = qkv(length)
+    mask = lengths_mask(length) if masked else None
+    bias = alibi(length) if biased else None
+    y = BlockAttention.apply(q, k, v, mask, bias, 0.0)
+    added = torch.zeros(B, H, length, length, dtype=torch.float64)
+    if bias is not None:
+        added = added + bias
+    if mask is not None:
+        added = added.masked_fill(~mask, -torch.inf)
+    expected = F.scaled_dot_product_attention(q, k, v, added)
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
+    for mine, torchs in zip(gradients(y, q, k, v), gradients(expected, q, k, v), strict=True):
+        torch.testing.assert_close(mine, torchs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("scores", [10**6, 3 * H * 9])
+def test_dropout_and_its_gradients_are_those_of_the_masks_drawn(scores, monkeypatch):
+    monkeypatch.setitem(attention.SCORES, "cpu", scores)
+    q, k, v = qkv()
+    mask, bias, p = lengths_mask(), alibi(), 0.3
+    torch.manual_seed(5)
+    y = BlockAttention.apply(q, k, v, mask, bias, p)
+    torch.manual_seed(5)
+    kept = torch.empty(B, H, L, L, dtype=torch.float64)
+    for documents, queries in attention.blocks(q.shape, q.device):
+        block = kept[documents, :, queries]
+        block[...] = (~dropped(block.shape, p, new_seed())).double() * rescale(p)
+    scores = q @ k.transpose(-2, -1) / D**0.5 + bias
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1) * kept
+    expected = weights @ v
+    assert 0 < (kept == 0).double().mean() < 0.6
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
+    for mine, plain in zip(gradients(y, q, k, v), gradients(expected, q, k, v), strict=True):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)
+
+
+def test_blocks_are_as_large_as_allowed_and_cover_every_score_once(monkeypatch):
+    for scores in (10**6, 2 * H * L**2, 4 * H * L, 0):
+        monkeypatch.setitem(attention.SCORES, "cpu", scores)
+        times = torch.zeros(B, L)
+        for documents, queries in attention.blocks(torch.Size((B, H, L, D)), times.device):
+            part = times[documents, queries]
+            part += 1
+            assert part.numel() == 1 or part.numel() * H * L <= scores
+        assert (times == 1).all()
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1])
+def test_bfloat16_is_near_float32(p):
+    q, k, v = (x.detach().float().requires_grad_() for x in qkv(40, seed=1))
+    halves = [x.detach().bfloat16().requires_grad_() for x in (q, k, v)]
+    both = []
+    for inputs in ((q, k, v), halves):
+        torch.manual_seed(0)
+        y = BlockAttention.apply(*inputs, None, None, p)
+        assert y.dtype == inputs[0].dtype
+        both.append([y, *gradients(y, *inputs)])
+    for wide, half in zip(*both, strict=True):
+        assert (wide - half).abs().max() < 0.03 * wide.abs().max()
+
+
+def test_what_runs_depends_on_dropout_and_length(monkeypatch):
+    """A kernel of torch for long documents without dropout, the blocks else."""
+    called = []
+    monkeypatch.setattr(attention.BlockAttention, "apply", lambda *a: called.append("blocks"))
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a: called.append("kernel"))
+    for length, p in ((attention.SHORT + 1, 0.0), (attention.SHORT, 0.0), (300, 0.1)):
+        x = torch.zeros(1, 1, length, 2)
+        attention.attention(x, x, x, None, None, p)
+    assert called == ["kernel", "blocks", "blocks"]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+def test_both_ways_agree(masked, biased, monkeypatch):
+    q, k, v = qkv(12)
+    mask = lengths_mask(12) if masked else None
+    bias = alibi(12) if biased else None
+    short = attention.attention(q, k, v, mask, bias, 0.0)
+    monkeypatch.setattr(attention, "SHORT", 0)
+    long = attention.attention(q, k, v, mask, bias, 0.0)
+    torch.testing.assert_close(short, long, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
+def test_padding_beside_a_bias_is_as_if_it_were_not_there(dtype, atol):
+    q, k, v = (x.detach().to(dtype) for x in qkv(12))
+    bias = alibi(12).to(dtype)
+    mask = (torch.arange(12) < 7)[None, None, None].expand(3, 1, 1, 12)
+    padded = masked_and_biased(q, k, v, mask, bias[None], 0.0)[:, :, :7]
+    q, k, v = (x[:, :, :7] for x in (q, k, v))
+    alone = F.scaled_dot_product_attention(q, k, v, bias[None, :, :7, :7])
+    torch.testing.assert_close(padded, alone, rtol=10 * atol, atol=atol)
