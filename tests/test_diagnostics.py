@@ -33,23 +33,21 @@ def test_the_tokens_part_and_the_positions_part_make_the_whole(name):
     """The token part is zero without tokens, the rest without a table; a gate keeps its value."""
     fusion = make_fusion(name, 8).double()
     tokens, table = random_tensor(2, 5, 8), random_tensor(5, 8, seed=1)
-    rows = fusion.rows(table, 5)
-    part = fusion.token_part(tokens, *rows)
-    rest = fusion.merge(tokens, *rows) - part
+    parts = fusion.parts(tokens, table)
+    part = fusion.token_part(*parts)
+    rest = fusion.merge(*parts) - part
     if isinstance(fusion, Gated):
-        gate = fusion.gate(tokens, *rows)
+        gate = fusion.gate(*parts)
         torch.testing.assert_close(rest, ((1 - gate) * table).expand_as(rest))
     else:
-        zero_table = fusion.rows(torch.zeros_like(table), 5)
-        torch.testing.assert_close(part, fusion.merge(tokens, *zero_table))
-        torch.testing.assert_close(rest, fusion.merge(torch.zeros_like(tokens), *rows))
+        torch.testing.assert_close(part, fusion(tokens, torch.zeros_like(table)))
+        torch.testing.assert_close(rest, fusion(torch.zeros_like(tokens), table))
 
 
 def test_every_operator_has_parts_but_the_mlp():
     for name in OPERATORS:
         fusion = make_fusion(name, 8)
-        tokens = torch.ones(1, 2, 8)
-        part = fusion.token_part(tokens, *fusion.rows(torch.ones(2, 8), 2))
+        part = fusion.token_part(*fusion.parts(torch.ones(1, 2, 8), torch.ones(2, 8)))
         assert (part is None) == (name == "mlp"), name
 
 
@@ -80,8 +78,8 @@ def test_gates_mean_spread_and_entropy(name):
     for i, parameter in enumerate(model.fusion.parameters()):
         parameter.data = 0.3 * random_tensor(*parameter.shape, seed=i).float()
     found = dg.fusion_of_tokens(model, BATCH)
-    rows = model.fusion.rows(model.table(), 5)
-    gates = model.fusion.gate(model.tokens(IDS), *rows).expand(2, 5, -1)[VALID].flatten().tolist()
+    gate = model.fusion.gate(*model.fusion.parts(model.tokens(IDS), model.table()))
+    gates = gate.expand(2, 5, -1)[VALID].flatten().tolist()
     values = dg.fusion_values({k: v.detach().numpy() for k, v in found.items()}, slice(None))
     assert values["gate_mean"] == pytest.approx(np.mean(gates), abs=1e-5)
     assert values["gate_std"] == pytest.approx(np.std(gates), abs=1e-6)

@@ -135,8 +135,7 @@ def test_an_operator_mixes_with_the_gate_that_it_tells(name) -> None:
     for i, parameter in enumerate(operator.parameters()):
         parameter.data = random_tensor(*parameter.shape, seed=i)
     tokens, table = random_tensor(2, 5, 4, seed=8), random_tensor(7, 4, seed=9)
-    rows = [part[:5] for part in operator.project(table)]
-    gate = operator.gate(tokens, *rows)
+    gate = operator.gate(*operator.parts(tokens, table))
     assert gate.shape[-2:] in {(5, 1), (5, 4)}
     assert ((gate > 0) & (gate < 1)).all()
     mixed = gate * tokens + (1 - gate) * table[:5]

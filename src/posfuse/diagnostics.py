@@ -39,15 +39,15 @@ def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tenso
     length = batch.ids.shape[1]
     valid = valid_positions(batch.lengths, length)
     tokens = model.tokens(batch.ids)
-    rows = model.fusion.rows(model.table(), length)
+    parts = model.fusion.parts(tokens, model.table())
     positions = torch.arange(length, device=batch.ids.device)
     found = {"position": positions.expand_as(batch.ids)[valid], "id": batch.ids[valid]}
-    part = model.fusion.token_part(tokens, *rows)
+    part = model.fusion.token_part(*parts)
     if part is not None:
         found["token_norm"] = part.norm(dim=-1)[valid]
-        found["position_norm"] = (model.fusion.merge(tokens, *rows) - part).norm(dim=-1)[valid]
+        found["position_norm"] = (model.fusion.merge(*parts) - part).norm(dim=-1)[valid]
     if isinstance(model.fusion, Gated):
-        gate = model.fusion.gate(tokens, *rows)
+        gate = model.fusion.gate(*parts)
         # In double precision: the spread is the difference of two means.
         gate = gate.expand(*batch.ids.shape, gate.shape[-1])[valid].double()  # (T, k)
         found["gate"], found["gate_square"] = gate.mean(-1), gate.square().mean(-1)

@@ -3,22 +3,27 @@
 Shapes: B documents, L tokens of a padded document, T tokens of a packed batch, d = d_model,
 N = rows of the position table. Equations are those of Hallam & Tseng, Fusion Matters (2026).
 
-An operator splits its work in two:
+An operator splits its work in three:
 
 - `project(table)` is everything that depends on the position alone, computed once a batch
   (and once for ever at inference): a tuple of tensors whose row i belongs to position i;
-- `merge(tokens, *rows)` joins the tokens with the rows of their positions.
+- `project_tokens(tokens)` is likewise what depends on the token alone, which a folded model
+  (folding.py) looks up by word; the tokens themselves unless an operator says otherwise;
+- `merge(*token_parts, *rows)` joins the two, the rows being those of the tokens' positions.
 
 A new operator is one subclass here (or in your own module) and one YAML file in conf/fusion.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-PositionPart = tuple[Tensor, ...]  # each (N, k): row i belongs to position i
+from posfuse.two_layer import TwoLayer, hidden_width
+
+Parts = tuple[Tensor, ...]  # of positions each (N, k), row i belongs to i; of tokens each (..., k)
 
 # Weights of a gate start this small divided by d: |E| is about d at the paper's token scale, so
 # every gate opens at 0.5 to within a few thousandths, and yet each weight receives a gradient.
@@ -26,7 +31,8 @@ GATE_STD = 0.01
 
 
 class Fusion(nn.Module, ABC):
-    """Fuses token embeddings with a position table; subclasses give `project` and `merge`."""
+    """Fuses token embeddings with a position table; subclasses give `merge`, and what of their
+    work can be done ahead of it in `project` and `project_tokens`."""
 
     uses_table = True  # False: the model builds no table, so no parameter is left untrained
 
@@ -34,30 +40,27 @@ class Fusion(nn.Module, ABC):
         super().__init__()
         self.d_model = d_model
 
-    def project(self, table: Tensor) -> PositionPart:
+    def project(self, table: Tensor) -> Parts:
         """Table (N, d) -> what depends on the position alone, each (N, k)."""
         return (table,)
 
+    def project_tokens(self, tokens: Tensor) -> Parts:
+        """Tokens (..., d) -> what depends on the token alone, each (..., k)."""
+        return (tokens,)
+
     @abstractmethod
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        """Tokens (..., d) and the rows (..., k) of their positions -> fused (..., d)."""
+        """The tokens' parts and the rows of their positions, each (..., k) -> fused (..., d)."""
 
     def forward(self, tokens: Tensor, table: Tensor, positions: Tensor | None = None) -> Tensor:
         """Fuse a padded batch (B, L, d), at positions (L,), 0 to L - 1 unless told otherwise, or a
         packed one (T, d) with its positions (T,)."""
-        return self.merge(tokens, *self.rows(table, tokens.shape[-2], positions))
+        return self.merge(*self.parts(tokens, table, positions))
 
-    def rows(self, table: Tensor, length: int, positions: Tensor | None = None) -> PositionPart:
-        """What `merge` takes beside `length` tokens: the rows at `positions`, which must be in the
-        table, or from 0 on; then raises ValueError beyond the table's end."""
-        if positions is not None:
-            return tuple(part[positions] for part in self.project(table))
-        if self.uses_table and length > len(table):
-            raise ValueError(
-                f"{length} tokens, but the position table ends at {len(table)}; cut the documents "
-                f"or train with data.max_len={length}"
-            )
-        return tuple(part[:length] for part in self.project(table))
+    def parts(self, tokens: Tensor, table: Tensor, positions: Tensor | None = None) -> Parts:
+        """All that `merge` takes, and `gate` and `token_part` with it."""
+        rows = rows_at(self.project(table), tokens.shape[-2], positions)
+        return *self.project_tokens(tokens), *rows
 
     def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor | None:
         """The part of `merge` that carries the tokens, (..., d); the rest carries the position.
@@ -65,12 +68,26 @@ class Fusion(nn.Module, ABC):
         return None
 
 
+def rows_at(parts: Iterable[Tensor], length: int, positions: Tensor | None) -> Parts:
+    """Of parts (N, k) the rows at `positions`, which must be among the N, or the first `length`;
+    then raises ValueError beyond the end."""
+    if positions is not None:
+        return tuple(part[positions] for part in parts)
+    rows = tuple(part[:length] for part in parts)
+    if rows and len(rows[0]) < length:
+        raise ValueError(
+            f"{length} tokens, but the position table ends at {len(rows[0])}; cut the documents "
+            f"or train with data.max_len={length}"
+        )
+    return rows
+
+
 class NoFusion(Fusion):
     """H = E: tokens alone."""
 
     uses_table = False
 
-    def project(self, table: Tensor) -> PositionPart:
+    def project(self, table: Tensor) -> Parts:
         return ()
 
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
@@ -100,11 +117,11 @@ class AddScaled(Add):
     def reset_parameters(self) -> None:
         nn.init.ones_(self.alpha)
 
-    def project(self, table: Tensor) -> PositionPart:
+    def project(self, table: Tensor) -> Parts:
         return (self.alpha * table,)
 
 
-class Concat(Fusion):
+class Concat(Add):
     """H = W [E; P] (eq. 2), computed as W_E E + W_P P: [E; P] never exists in memory."""
 
     def __init__(self, d_model: int) -> None:
@@ -118,46 +135,47 @@ class Concat(Fusion):
         nn.init.uniform_(self.weight_token, -bound, bound)
         nn.init.uniform_(self.weight_position, -bound, bound)
 
-    def project(self, table: Tensor) -> PositionPart:
+    def project(self, table: Tensor) -> Parts:
         return (F.linear(table, self.weight_position),)
 
-    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return self.token_part(tokens) + rows[0]
-
-    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return F.linear(tokens, self.weight_token)
+    def project_tokens(self, tokens: Tensor) -> Parts:
+        return (F.linear(tokens, self.weight_token),)
 
 
 class Gated(Fusion):
-    """H = g E + (1 - g) P (eq. 4 and 6) with g = sigmoid(token logit + position logit)."""
-
-    def project(self, table: Tensor) -> PositionPart:
-        return table, self.position_logit(table)
+    """H = g E + (1 - g) P (eq. 4 and 6). The table is the last of the rows; a gate that looks at
+    the token too has its own half of the token, then the position's, before it."""
 
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        position = rows[0]
-        return position + self.gate(tokens, *rows) * (tokens - position)
+        # One pass over the batch; under autocast gates come in less than the tokens' precision.
+        return torch.lerp(rows[-1], tokens, self.gate(tokens, *rows).to(tokens.dtype))
 
     def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
         return self.gate(tokens, *rows) * tokens
 
+    @abstractmethod
     def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        """Tokens (..., d) and the rows of their positions -> g, (..., 1) or (..., d).
+        """What `merge` takes -> g, (..., 1) or (..., d).
 
         A gate that looks at the position alone, as GateCNN's, has the rows' shape: it broadcasts.
         """
-        return torch.sigmoid(self.gate_logit(tokens, rows[1]))
+
+
+class PositionGated(Gated):
+    """g depends on the position alone: one number for each, worked out with the table."""
+
+    def project(self, table: Tensor) -> Parts:
+        return torch.sigmoid(self.position_logit(table)), table
+
+    def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        return rows[0]
 
     @abstractmethod
     def position_logit(self, table: Tensor) -> Tensor:
-        """Table (N, d) -> the position's part of the gate's logit (N, k)."""
-
-    def gate_logit(self, tokens: Tensor, logit: Tensor) -> Tensor:
-        """Tokens (..., d) and the position's part (..., k) -> logit (..., 1) or (..., d)."""
-        return logit
+        """Table (N, d) -> the gates' logits (N, 1)."""
 
 
-class GateConstant(Gated):
+class GateConstant(PositionGated):
     """g is one learned number: a control that mixes without looking."""
 
     def __init__(self, d_model: int) -> None:
@@ -186,11 +204,14 @@ class GateLinear(Gated):
         nn.init.normal_(self.weight_position, std=GATE_STD / self.d_model)
         nn.init.zeros_(self.bias)
 
-    def position_logit(self, table: Tensor) -> Tensor:
-        return F.linear(table, self.weight_position, self.bias)
+    def project(self, table: Tensor) -> Parts:
+        return F.linear(table, self.weight_position, self.bias), table
 
-    def gate_logit(self, tokens: Tensor, logit: Tensor) -> Tensor:
-        return F.linear(tokens, self.weight_token) + logit
+    def project_tokens(self, tokens: Tensor) -> Parts:
+        return tokens, F.linear(tokens, self.weight_token)
+
+    def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        return torch.sigmoid(rows[0] + rows[1])
 
 
 class GateScalar(GateLinear):
@@ -207,7 +228,7 @@ class GateFeature(GateLinear):
         super().__init__(d_model, n_gates=d_model)
 
 
-class GateCNN(Gated):
+class GateCNN(PositionGated):
     """g_i = sigmoid(sum_k w_k . P_(i+k)), k = -K..K (eq. 5), a depth-wise convolution over P.
 
     The products are summed over the channels to one gate a position, as the text asks. Rows
@@ -231,41 +252,6 @@ class GateCNN(Gated):
         return F.conv1d(table.T[None], self.weight, padding=self.half_width)[0].T
 
 
-class TwoLayer(nn.Module):
-    """Weights of an MLP of [E; P] with one hidden layer, the first layer split into E and P."""
-
-    def __init__(self, d_model: int, hidden: int, out_std: float | None) -> None:
-        super().__init__()
-        self.out_std = out_std
-        self.weight_token = nn.Parameter(torch.empty(hidden, d_model))
-        self.weight_position = nn.Parameter(torch.empty(hidden, d_model))
-        self.bias = nn.Parameter(torch.zeros(hidden))
-        self.weight_out = nn.Parameter(torch.empty(d_model, hidden))
-        self.bias_out = nn.Parameter(torch.zeros(d_model))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        hidden, d_model = self.weight_token.shape
-        bound = (2 * d_model) ** -0.5
-        nn.init.uniform_(self.weight_token, -bound, bound)
-        nn.init.uniform_(self.weight_position, -bound, bound)
-        nn.init.zeros_(self.bias)
-        if self.out_std is None:
-            nn.init.uniform_(self.weight_out, -(hidden**-0.5), hidden**-0.5)
-        else:
-            nn.init.normal_(self.weight_out, std=self.out_std)
-        nn.init.zeros_(self.bias_out)
-
-    def position_half(self, table: Tensor) -> Tensor:
-        """Table (N, d) -> (N, hidden)."""
-        return F.linear(table, self.weight_position, self.bias)
-
-    def forward(self, tokens: Tensor, position: Tensor) -> Tensor:
-        """Tokens (..., d) and the position's half (..., hidden) -> (..., d)."""
-        hidden = F.gelu(F.linear(tokens, self.weight_token) + position)
-        return F.linear(hidden, self.weight_out, self.bias_out)
-
-
 class GateMLP(Gated):
     """d gates a position from an MLP of [E; P] (the paper's Gate-MLP, section 11.1)."""
 
@@ -273,12 +259,14 @@ class GateMLP(Gated):
         super().__init__(d_model)
         self.mlp = TwoLayer(d_model, hidden_width(d_model, hidden), GATE_STD / d_model)
 
-    def position_logit(self, table: Tensor) -> Tensor:
-        return self.mlp.position_half(table)
+    def project(self, table: Tensor) -> Parts:
+        return self.mlp.position_half(table), table
 
-    def gate_logit(self, tokens: Tensor, logit: Tensor) -> Tensor:
-        gates: Tensor = self.mlp(tokens, logit)
-        return gates
+    def project_tokens(self, tokens: Tensor) -> Parts:
+        return tokens, self.mlp.token_half(tokens)
+
+    def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        return torch.sigmoid(self.mlp(rows[0], rows[1]))
 
 
 class MLP(Fusion):
@@ -288,16 +276,12 @@ class MLP(Fusion):
         super().__init__(d_model)
         self.mlp = TwoLayer(d_model, hidden_width(d_model, hidden), None)
 
-    def project(self, table: Tensor) -> PositionPart:
+    def project(self, table: Tensor) -> Parts:
         return (self.mlp.position_half(table),)
+
+    def project_tokens(self, tokens: Tensor) -> Parts:
+        return (self.mlp.token_half(tokens),)
 
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
         fused: Tensor = self.mlp(tokens, rows[0])
         return fused
-
-
-def hidden_width(d_model: int, hidden: int | None) -> int:
-    """Width of an MLP's hidden layer: d unless told otherwise."""
-    if hidden is not None and hidden < 1:
-        raise ValueError(f"hidden is {hidden}; use 1 or more, or null for d_model")
-    return d_model if hidden is None else hidden

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from posfuse.dropout import Dropout
 from posfuse.encoder import Encoder, mean_pool
 from posfuse.encoding import NoTable, Table
+from posfuse.folding import FoldedClassifier
 from posfuse.fusion import Fusion
 
 
@@ -78,6 +79,13 @@ class PositionClassifier(nn.Module):
         pooled = mean_pool(self.encoder(fused, lengths), lengths)
         logits: Tensor = self.head(self.dropout(pooled))
         return logits
+
+    @torch.no_grad()
+    def fold(self) -> FoldedClassifier:
+        """A copy for inference, with the same logits: what a word or a position alone decides is
+        worked out ahead, and the embeddings are replaced by it."""
+        tokens = self.token_scale(self.embedding.weight)
+        return FoldedClassifier(self.fusion, tokens, self.table(), self.encoder, self.head)
 
 
 def seed_from(seed: int, *names: object) -> int:

@@ -101,8 +101,9 @@ def _latency(cells: pd.DataFrame, bags: Bags, encoding: str) -> Table:
         "table2",
         f"Table 2. Accuracy and latency by fusion, encoding {encoding}",
         f"{BY_CELL} Latency: the forward pass of the test split in its batches, milliseconds a "
-        "document, mean ± standard deviation over the same runs; the paper's is from its Table 2 "
-        "and Figure 4, of an unnamed unit of work.",
+        "document, mean ± standard deviation over the same runs, whatever else their machine did: "
+        "docs/performance.md has the operators side by side. The paper's is from its Table 2 and "
+        "Figure 4, of an unnamed unit of work.",
         columns,
         rows,
         _tidy(2, cells, bags),

@@ -1,0 +1,260 @@
+"""What each fusion operator costs: in a training step, and at inference, unfolded and folded.
+
+    python benchmarks/operators.py --out RESULTS.json
+
+The networks are those of conf/protocol: imdb (d=256, 512 tokens) and arxiv (d=128, 4,096 tokens,
+the paper's Table 2 and Figure 4). Documents are random words and fill every position. A round takes
+all variants in turn, the next one backwards; ratios are medians over the rounds. Beside the whole,
+the fusion is timed alone: machines vary by more from step to step than most operators cost.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from hydra import compose, initialize_config_dir
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+import results
+from posfuse.analysis.published import numbers
+from posfuse.build import build_classifier
+from posfuse.checks import checked
+from posfuse.classifier import Classifier
+from posfuse.config import CONF_DIR, Config
+from posfuse.model import PositionClassifier
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+BASELINE = "add"
+FUSIONS = [BASELINE]
+FUSIONS += sorted({p.stem for p in (CONF_DIR / "fusion").glob("*.yaml")} - {BASELINE})
+WORDS, CLASSES = 50_000, 4
+PUBLISHED = numbers()["figure4_arxiv"]["latency_ms"]  # by fusion
+ALONE = 15  # rounds of a fusion alone
+Times = dict[str, list[float]]  # ms of each round, by variant
+
+
+@dataclass(frozen=True)
+class Settings:
+    batch: int  # documents of a training step
+    rounds: int  # of training, at least
+    latency_rounds: dict[int, int]  # by documents a batch
+
+
+SETTINGS = {
+    "imdb": Settings(batch=8, rounds=9, latency_rounds={1: 60, 64: 5}),
+    "arxiv": Settings(batch=2, rounds=5, latency_rounds={1: 20, 64: 3}),
+}
+
+
+def config(protocol: str, fusion: str) -> Config:
+    overrides = [f"data={protocol}", f"protocol={protocol}", "encoding=sinusoidal"]
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        return checked(compose("train", [*overrides, f"fusion={fusion}"]))
+
+
+def network(cfg: Config) -> Classifier:
+    store = SimpleNamespace(label_names=range(CLASSES), vocabulary_size=WORDS)
+    data: Any = SimpleNamespace(store=store)  # all that the network asks of its data
+    return build_classifier(cfg, data).to(DEVICE)
+
+
+def documents(n: int, length: int) -> tuple[Tensor, Tensor]:
+    """ids (n, length) and lengths (n,): no padding."""
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(2, WORDS, (n, length), generator=draw)
+    return ids.to(DEVICE), torch.full((n,), length, device=DEVICE)
+
+
+def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
+    """What each turn takes in every round, after a first that does not count."""
+    times: Times = {name: [] for name in turns}
+    for turn in turns.values():
+        turn()
+    for i in range(rounds):
+        for name in list(turns)[:: 1 if i % 2 == 0 else -1]:
+            start = results.now(DEVICE)
+            turns[name]()
+            times[name].append(1000 * (results.now(DEVICE) - start))
+    return times
+
+
+def median_ratio(times: Times, name: str, baseline: str) -> float:
+    """Median over the rounds of a variant's time over the baseline's of the same round."""
+    return statistics.median(a / b for a, b in zip(times[name], times[baseline], strict=True))
+
+
+def step(cfg: Config, classifier: Classifier, ids: Tensor, lengths: Tensor) -> Callable[[], None]:
+    """A step of the protocol: loss, gradients, clipping, optimiser."""
+    optimizer = classifier.configure_optimizers()
+    labels = torch.arange(len(ids), device=DEVICE) % CLASSES
+
+    def turn() -> None:
+        loss = F.cross_entropy(classifier.model(ids, lengths), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        classifier.configure_gradient_clipping(optimizer, cfg.trainer.clip_norm)
+        optimizer.step()
+
+    return turn
+
+
+def fusion_alone(classifier: Classifier, ids: Tensor) -> Callable[[], None]:
+    """Forward and backward of the fusion, from and to the embeddings."""
+    model = classifier.model
+    tokens, table = model.tokens(ids).detach().requires_grad_(), model.table().detach()
+    gradient = torch.randn_like(tokens)
+
+    def turn() -> None:
+        torch.autograd.backward(model.fusion(tokens, table), gradient)
+        tokens.grad = None
+
+    return turn
+
+
+def training(name: str, rounds: int) -> dict[str, Any]:
+    """Times of a step and of the fusion alone, and the fusion's FLOPs in matrix products."""
+    configs = {fusion: config(name, fusion) for fusion in FUSIONS}
+    batch = documents(SETTINGS[name].batch, configs[BASELINE].data.max_len)
+    classifiers = {fusion: network(cfg).train() for fusion, cfg in configs.items()}
+    alone = {fusion: fusion_alone(c, batch[0]) for fusion, c in classifiers.items()}
+    flops = {}
+    for fusion, turn in alone.items():
+        with FlopCounterMode(display=False) as counter:
+            turn()
+        flops[fusion] = counter.get_total_flops()
+    turns = {f: step(configs[f], classifiers[f], *batch) for f in FUSIONS}
+    return {"alone": in_turn(alone, ALONE), "step": in_turn(turns, rounds), "flops": flops}
+
+
+@torch.no_grad()
+def inference(name: str, every: bool) -> dict[int, dict[str, Times]]:
+    """By documents a batch: times of the whole forward pass, and of all before the encoder, of
+    "FUSION" and "FUSION folded". At 64 documents the paper's operators alone, unless `every`."""
+    models = {fusion: network(config(name, fusion)).model.eval() for fusion in FUSIONS}
+    length = config(name, BASELINE).data.max_len
+    found = {}
+    for n, rounds in SETTINGS[name].latency_rounds.items():
+        ids, lengths = documents(n, length)
+        whole: dict[str, Callable[[], Any]] = {}
+        before: dict[str, Callable[[], Any]] = {}
+        for fusion, model in models.items():
+            folded = model.fold()
+            before[fusion] = partial(fuse, model, ids)
+            before[f"{fusion} folded"] = partial(folded.fuse, ids)
+            if every or n == 1 or fusion in PUBLISHED:
+                whole[fusion] = partial(model, ids, lengths)
+                whole[f"{fusion} folded"] = partial(folded, ids, lengths)
+        found[n] = {"before": in_turn(before, max(rounds, ALONE)), "whole": in_turn(whole, rounds)}
+    return found
+
+
+def fuse(model: PositionClassifier, ids: Tensor) -> Tensor:
+    return model.fusion(model.tokens(ids), model.table())
+
+
+def training_table(measured: dict[str, Any], product_rate: float) -> results.Table:
+    """`product_rate` in FLOP/s."""
+    rows: list[list[str | float]] = []
+    for name, found in measured.items():
+        alone = {f: statistics.median(t) for f, t in found["alone"].items()}
+        base = statistics.median(found["step"][BASELINE])
+        for f, times in found["step"].items():
+            rows.append(
+                [f"{name}, batch {SETTINGS[name].batch}", f, statistics.median(times),
+                 f"{median_ratio(found['step'], f, BASELINE):.3f}×", alone[f],
+                 1000 * found["flops"][f] / product_rate,
+                 f"{(alone[f] - alone[BASELINE]) / base:+.2%}"]
+            )  # fmt: skip
+    return results.table(
+        "A training step by operator",
+        ["settings", "fusion", "step ms", "× add", "fusion alone ms", "its products' floor ms",
+         "beyond add's, of add's step"],
+        rows,
+        "The fusion alone is its forward and backward pass; the floor is the time of its matrix "
+        f"products, FLOPs at the {product_rate / 1e9:.0f} GFLOP/s of a 2048-cubed product in this "
+        "run. The last column is the exact form of the fourth, whose noise is that of whole steps.",
+    )  # fmt: skip
+
+
+def latency_tables(measured: dict[str, Any]) -> list[results.Table]:
+    whole_rows: list[list[str | float]] = []
+    before_rows: list[list[str | float]] = []
+    for name, by_batch in measured.items():
+        for n, found in by_batch.items():
+            whole, before = found["whole"], found["before"]
+            rounds = len(whole[BASELINE])
+            for f in FUSIONS:
+                label: list[str | float] = [f"{name}, batch {n}", f]
+                spent = {k: statistics.median(t) for k, t in before.items()}
+                share = {
+                    kind: (spent[f + kind] - spent[BASELINE + kind])
+                    / statistics.median(whole[BASELINE + kind])
+                    for kind in ("", " folded")
+                }
+                before_rows.append(
+                    [*label, spent[f], f"{share['']:+.2%}", spent[f"{f} folded"],
+                     f"{share[' folded']:+.2%}"]
+                )  # fmt: skip
+                if f not in whole:
+                    continue
+                row = [*label, rounds]
+                for kind in ("", " folded"):
+                    times = whole[f + kind]
+                    ratio = median_ratio(whole, f + kind, BASELINE + kind)
+                    p95 = float(np.percentile(times, 95))
+                    row += [statistics.median(times), p95, f"{ratio:.3f}×"]
+                theirs = f"{PUBLISHED[f]} ms" if name == "arxiv" and f in PUBLISHED else ""
+                whole_rows.append([*row, theirs])
+    return [
+        results.table(
+            "Latency by operator",
+            ["settings", "fusion", "rounds", "median ms", "p95 ms", "× add", "folded median ms",
+             "folded p95 ms", "× folded add", "published"],
+            whole_rows,
+            "The forward pass of a batch, float32. Published: the paper's Figure 4, of an unnamed "
+            "unit of work and machine.",
+        ),
+        results.table(
+            "Before the encoder",
+            ["settings", "fusion", "ms", "beyond add's, of add's latency", "folded ms",
+             "beyond folded add's, of its latency"],
+            before_rows,
+            "All from the ids to the encoder's input, which is where operators differ: lookup, "
+            "scale, projections, merge.",
+        ),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="the results, a JSON file")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--rounds", type=int, help="of training steps (default: by settings)")
+    parser.add_argument(
+        "--every", action="store_true", default=DEVICE.type == "cuda",
+        help="whole batches of 64 with every operator, not the paper's alone (default on a GPU)",
+    )  # fmt: skip
+    arguments = parser.parse_args()
+    rate = results.product_rate(torch.float32, DEVICE)
+    trained, latencies = {}, {}
+    for name in arguments.settings:
+        print(f"{name}: training", flush=True)
+        trained[name] = training(name, arguments.rounds or SETTINGS[name].rounds)
+        print(f"{name}: inference", flush=True)
+        latencies[name] = inference(name, arguments.every)
+    found = [training_table(trained, rate), *latency_tables(latencies)]
+    raw = {"training_ms": trained, "latency_ms": latencies, "product_rate": rate}
+    results.write(arguments.out, found, raw)
+
+
+if __name__ == "__main__":
+    main()
