@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from posfuse import attention
 from posfuse.attention import BlockAttention, masked_and_biased
 from posfuse.attention_encoding import Alibi
-from posfuse.dropout import dropped, new_seed, rescale
+from posfuse.dropout import kept, new_seed, rescale
 from variants import random_tensor
 
 B, H, L, D = 3, 2, 9, 4
@@ -61,14 +61,14 @@ def test_dropout_and_its_gradients_are_those_of_the_masks_drawn(scores, monkeypa
     torch.manual_seed(5)
     y = BlockAttention.apply(q, k, v, mask, bias, p)
     torch.manual_seed(5)
-    kept = torch.empty(B, H, L, L, dtype=torch.float64)
+    masks = torch.empty(B, H, L, L, dtype=torch.float64)
     for documents, queries in attention.blocks(q.shape, q.device):
-        block = kept[documents, :, queries]
-        block[...] = (~dropped(block.shape, p, new_seed())).double() * rescale(p)
+        block = masks[documents, :, queries]
+        block[...] = kept(block, p, new_seed()) * rescale(p)
     scores = q @ k.transpose(-2, -1) / D**0.5 + bias
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1) * kept
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1) * masks
     expected = weights @ v
-    assert 0 < (kept == 0).double().mean() < 0.6
+    assert 0 < (masks == 0).double().mean() < 0.6
     torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
     for mine, plain in zip(gradients(y, q, k, v), gradients(expected, q, k, v), strict=True):
         torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)

@@ -233,7 +233,9 @@ def test_one_batch_of_each_experiment_trains_on_a_stand_in_corpus(
 @pytest.mark.parametrize("data", ["agnews", "imdb", "arxiv"])
 def test_speed_fast_changes_the_precision_and_attentions_dropout_alone(data: str) -> None:
     exact, fast = (
-        records.flatten(OmegaConf.to_container(composed("experiment=table1", f"data={data}", *speed)))
+        records.flatten(
+            OmegaConf.to_container(composed("experiment=table1", f"data={data}", *speed))
+        )
         for speed in ((), ("speed=fast",))
     )
     changed = {key: fast[key] for key in exact if fast[key] != exact[key]}

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posfuse.dropout import dropped, levels, new_seed, rescale
+from posfuse.dropout import kept, levels, new_seed, rescale
 
 MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precision
 # As many scores are held at once where a kernel cannot do without them: on a CPU what fits in its
@@ -84,22 +84,24 @@ class BlockAttention(torch.autograd.Function):
         n_documents, n_heads, length, d_head = q.shape
         q = (q * d_head**-0.5).contiguous()  # a block's products would copy them each time
         k, v = k.contiguous(), (v * rescale(p)).contiguous()
+        # Added to the scores: booleans that fill them take ten times as long.
+        padding = None if mask is None else q.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         y = q.new_empty(n_documents, length, n_heads, d_head).transpose(1, 2)
         seeds = []
         for documents, queries in blocks(q.shape, q.device):
-            weights = _weights(q, k, mask, bias, documents, queries)
+            weights = _weights(q, k, padding, bias, documents, queries)
             if levels(p):
                 seeds.append(new_seed())
-                weights.masked_fill_(dropped(weights.shape, p, seeds[-1]), 0)
+                weights *= kept(weights, p, seeds[-1])
             y[documents, :, queries] = weights @ v[documents]
-        ctx.save_for_backward(q, k, v, y, mask, bias)
+        ctx.save_for_backward(q, k, v, y, padding, bias)
         ctx.p, ctx.seeds = p, seeds
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """dy (B, H, L, D) -> the gradients of q, k and v."""
-        q, k, v, y, mask, bias = ctx.saved_tensors
+        q, k, v, y, padding, bias = ctx.saved_tensors
         dy = grads[0].contiguous()
         dots = (dy * y).sum(-1, keepdim=True)
         dq = torch.empty_like(q)
@@ -108,14 +110,14 @@ class BlockAttention(torch.autograd.Function):
         dk, dv = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
         seeds = iter(ctx.seeds)
         for documents, queries in blocks(q.shape, q.device):
-            weights = _weights(q, k, mask, bias, documents, queries)
+            weights = _weights(q, k, padding, bias, documents, queries)
             g = dy[documents, :, queries]
             d_weights = g @ v[documents].transpose(-2, -1)
             used = weights
             if ctx.seeds:
-                drop = dropped(weights.shape, ctx.p, next(seeds))
-                d_weights.masked_fill_(drop, 0)
-                used = weights.masked_fill(drop, 0)
+                keep = kept(weights, ctx.p, next(seeds))
+                d_weights *= keep
+                used = keep.mul_(weights)
             dv[documents] += used.transpose(-2, -1) @ g
             d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
             dq[documents, :, queries] = d_scores @ k[documents]
@@ -128,15 +130,16 @@ class BlockAttention(torch.autograd.Function):
 def _weights(
     q: Tensor,
     k: Tensor,
-    mask: Tensor | None,
+    padding: Tensor | None,
     bias: Tensor | None,
     documents: slice,
     queries: slice,
 ) -> Tensor:
-    """What these queries, already divided by sqrt(D), give to each key: (b, H, Q, L)."""
+    """What these queries, already divided by sqrt(D), give to each key: (b, H, Q, L); padding
+    (B, 1, 1, L) is -inf where a key may not be looked at, else 0."""
     scores = q[documents, :, queries] @ k[documents].transpose(-2, -1)
     if bias is not None:
         scores += bias[:, queries]
-    if mask is not None:
-        scores.masked_fill_(~mask[documents], -torch.inf)
+    if padding is not None:
+        scores += padding[documents]
     return scores.softmax(-1)

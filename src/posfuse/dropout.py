@@ -4,8 +4,7 @@ torch draws a double for every number there, one after another, and spends more 
 the matrix products around it; 16 bits a number are enough for a rate.
 """
 
-import math
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +23,23 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return F.dropout(x, p)
     if levels(p) == 0:
         return x
-    return (x * rescale(p)).masked_fill_(dropped(x.shape, p, new_seed()), 0)
+    out: Tensor = Thinned.apply(x, p)  # type: ignore[no-untyped-call]
+    return out
+
+
+class Thinned(torch.autograd.Function):
+    """`dropout` on a CPU; the backward pass draws the mask again instead of keeping it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        """x (...) -> (...)."""
+        ctx.p, ctx.seed = p, new_seed()
+        return kept(x, p, ctx.seed).mul_(x).mul_(rescale(p))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        """The gradient (...) of what came out -> that of x."""
+        return kept(grads[0], ctx.p, ctx.seed).mul_(grads[0]).mul_(rescale(ctx.p)), None
 
 
 def levels(p: float) -> int:
@@ -38,19 +53,20 @@ def rescale(p: float) -> float:
 
 
 def new_seed() -> int:
-    """A seed for `dropped`, from torch's global generator."""
+    """A seed for `kept`, from torch's global generator."""
     return int(torch.randint(2**63 - 1, ()))
 
 
-def dropped(shape: Sequence[int], p: float, seed: int) -> Tensor:
-    """A mask of this shape on the CPU, True with probability p; the same for the same seed."""
-    n = math.prod(shape)
+def kept(like: Tensor, p: float, seed: int) -> Tensor:
+    """0 with probability p, else 1, of the shape and type of `like`; the same for one seed."""
     # One 64-bit draw holds four numbers' bits; SFC64 draws five times as fast as torch.
     draws = np.random.Generator(np.random.SFC64(seed)).integers(
-        0, 2**64 - 1, -(-n // 4), dtype=np.uint64, endpoint=True
+        0, 2**64 - 1, -(-like.numel() // 4), dtype=np.uint64, endpoint=True
     )
-    bits = torch.from_numpy(draws.view(np.int16)[:n]).view(tuple(shape))
-    return bits < levels(p) - LEVELS // 2
+    bits = torch.from_numpy(draws.view(np.int16)[: like.numel()]).view(like.shape)
+    # Numbers, not booleans: a product with them takes a fifth of the time of a masked_fill.
+    out = torch.empty(like.shape, dtype=like.dtype)
+    return torch.ge(bits, levels(p) - LEVELS // 2, out=out)
 
 
 class Dropout(nn.Module):
