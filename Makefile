@@ -1,9 +1,11 @@
-# make demo | test | lint | report | calibrate | clean
+# make demo | test | lint | report | calibrate | bench | clean
 PYTHON ?= python3
 BIN := .venv/bin
 SWEEP ?= multirun/quickstart
+AGNEWS ?=
+IMDB ?=
 
-.PHONY: demo test lint report calibrate clean
+.PHONY: demo test lint report calibrate bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posfuse needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -28,6 +30,13 @@ report: .venv/installed ## make report SWEEP=multirun/table1
 
 calibrate: .venv/installed ## simulated sweeps whose truth is known: the tables of docs/statistics.md
 	$(BIN)/python benchmarks/calibrate.py --write docs/statistics.md
+
+bench: .venv/installed ## every benchmark, into docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
+	$(BIN)/python benchmarks/training.py $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)") --out benchmarks/results/training.json
+	$(BIN)/python benchmarks/operators.py --out benchmarks/results/operators.json
+	$(BIN)/python benchmarks/overhead.py --out benchmarks/results/overhead.json
+	$(BIN)/python benchmarks/grid.py --out benchmarks/results/grid.json
+	$(BIN)/python benchmarks/performance.py
 
 clean: ## the environment and caches; what sweeps wrote stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

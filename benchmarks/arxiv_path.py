@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,9 @@ OWN_WORDS = 40  # of each class
 OWN_SHARE = 0.05  # of a document's words
 
 
-def write_corpus(root: Path, documents: int) -> Path:
-    """`documents` for training, a quarter as many for validation and for test."""
-    (root / "data").mkdir(parents=True)
-    names = "".join(f"          '{i}': {name}\n" for i, name in enumerate(CLASSES))
-    (root / "README.md").write_text(f"{README}{names}---\n")
+def generated(documents: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    """`documents` for training, a quarter as many for validation and for test: each split's name
+    and its text and label."""
     draw = np.random.default_rng(0)
     words = np.array([f"w{i}" for i in range(VOCABULARY)])
     frequency = 1 / np.arange(1, VOCABULARY + 1)  # Zipf's law
@@ -46,7 +45,15 @@ def write_corpus(root: Path, documents: int) -> Path:
             own = draw.random(len(chosen)) < OWN_SHARE
             chosen[own] = 1_000 + OWN_WORDS * label + draw.integers(OWN_WORDS, size=own.sum())
             texts.append(" ".join(words[chosen]))
-        frame = pd.DataFrame({"text": texts, "label": labels})
+        yield split, pd.DataFrame({"text": texts, "label": labels})
+
+
+def write_corpus(root: Path, documents: int) -> Path:
+    """The generated documents in the hub's form."""
+    (root / "data").mkdir(parents=True)
+    names = "".join(f"          '{i}': {name}\n" for i, name in enumerate(CLASSES))
+    (root / "README.md").write_text(f"{README}{names}---\n")
+    for split, frame in generated(documents):
         frame.to_parquet(root / "data" / f"{split}-00000-of-00001.parquet", index=False)
     return root
 

@@ -48,8 +48,8 @@ def test_a_local_folder_reads_alike_in_every_form(tmp_path, end: str) -> None:
     frames, names = read(write(tmp_path, validation=frame(), end=end))
     assert names == ["0", "1"]
     for split in SPLITS:
-        assert frames[split]["text"].tolist() == TEXTS
-        assert frames[split]["label"].tolist() == [i % 2 for i in range(40)]
+        assert list(frames[split].texts()) == TEXTS
+        assert frames[split].labels.tolist() == [i % 2 for i in range(40)]
 
 
 @pytest.mark.parametrize(
@@ -60,31 +60,31 @@ def test_labels_are_mapped_to_0_up_and_their_names_kept(tmp_path, labels, names)
     frames, found = read(write(tmp_path, frame(labels=labels * 20), frame(labels=labels * 20)))
     assert found == names
     first = names.index(str(labels[0]))
-    assert frames["test"]["label"].tolist() == [first, 1 - first] * 20
+    assert frames["test"].labels.tolist() == [first, 1 - first] * 20
 
 
 def test_a_missing_validation_split_is_taken_from_train_in_proportion(tmp_path) -> None:
     root = write(tmp_path, frame(labels=[0] * 30 + [1] * 10))
     frames, _ = read(root, validation_fraction=0.2)
-    assert Counter(frames["validation"]["label"]) == {0: 6, 1: 2}
-    texts = [set(frames[s]["text"]) for s in ("train", "validation")]
+    assert Counter(frames["validation"].labels) == {0: 6, 1: 2}
+    texts = [set(frames[s].texts()) for s in ("train", "validation")]
     assert not texts[0] & texts[1]
     assert texts[0] | texts[1] == set(TEXTS)
     again, _ = read(root, validation_fraction=0.2)
     other, _ = read(root, validation_fraction=0.2, split_seed=1)
-    assert again["validation"].equals(frames["validation"])
-    assert not other["validation"].equals(frames["validation"])
+    assert again["validation"].rows.tolist() == frames["validation"].rows.tolist()
+    assert other["validation"].rows.tolist() != frames["validation"].rows.tolist()
 
 
 def test_limit_takes_a_stratified_sample(tmp_path) -> None:
     frames, _ = read(write(tmp_path, validation=frame()), limit=10)
-    assert all(Counter(frames[s]["label"]) == {0: 5, 1: 5} for s in SPLITS)
+    assert all(Counter(frames[s].labels) == {0: 5, 1: 5} for s in SPLITS)
 
 
 def test_drop_empty_leaves_out_documents_without_text(tmp_path) -> None:
     empty = frame([None, "", "  ", *TEXTS])
     frames, _ = read(write(tmp_path, empty, validation=frame()), drop_empty=True)
-    assert frames["train"]["text"].tolist() == TEXTS
+    assert list(frames["train"].texts()) == TEXTS
 
 
 BAD = {
@@ -189,7 +189,7 @@ def test_a_corpus_in_the_hubs_form_loads(tmp_path, monkeypatch, features: str, n
     corpus = hub(hub_form(tmp_path / "hub", features))
     frames, found = splits(corpus, DataConfig(name="tiny"))
     assert found == names
-    assert frames["test"]["text"].tolist() == TEXTS
+    assert list(frames["test"].texts()) == TEXTS
     assert len(frames["validation"]) == 4
 
 

@@ -295,7 +295,7 @@ def test_the_configured_corpus_is_long_range_arenas_and_nothing_is_cut(tmp_path)
     assert store.unknown_share == dict.fromkeys(SPLITS, 0.0)
     part = store.splits["test"]
     first = store.words(part.ids[: part.offsets[1]])
-    assert " ".join(first).upper() == frames["test"]["text"][0]
+    assert " ".join(first).upper() == next(frames["test"].texts())
 
 
 def test_a_value_that_training_never_has_is_told_with_its_cure() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from posfuse import records
-from posfuse import train as entry
+from posfuse import run as entry
 from posfuse.classifier import Classifier
 from posfuse.errors import InputError
 from posfuse.train import train
@@ -142,7 +142,7 @@ def test_seed_0_seeds_as_any_other(corpus, tmp_path):
 def test_a_finished_run_is_skipped_and_says_so(reference, corpus, monkeypatch, caplog):
     folder, record = reference
     before = {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.name != ".lock"}
-    monkeypatch.setattr(entry, "_run", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(entry, "run", lambda *_: pytest.fail("trained again"))
     caplog.set_level(logging.INFO)
     assert train(small_config(corpus, "seed=3"), folder) == record
     assert "tiny sinusoidal add seed=3: done already" in caplog.text

@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.trainers import WordLevelTrainer
 
 from posfuse.data.vocabulary import PAD, SPECIAL, UNKNOWN, build_vocabulary, encode
 
 
 def ids_of(texts: list[str], **options) -> list[list[int]]:
     tokenizer = build_vocabulary(texts, **{"max_size": 100, "min_count": 1, **options})
-    ids, offsets = encode(tokenizer, texts)
+    ids, offsets = encode(tokenizer.get_vocab(), texts)
     return [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)]
 
 
@@ -55,7 +58,7 @@ def test_a_document_without_words_is_one_unknown() -> None:
 
 def test_large_vocabularies_take_wider_ids() -> None:
     words = " ".join(f"w{i}" for i in range(70_000))
-    ids, _ = encode(build_vocabulary([words], 100_000, 1), [words])
+    ids, _ = encode(build_vocabulary([words], 100_000, 1).get_vocab(), [words])
     assert ids.dtype == np.uint32
     assert len(set(ids.tolist())) == 70_000
 
@@ -75,4 +78,29 @@ def test_agrees_with_a_dictionary(texts: list[str], min_count: int, max_size: in
     )
     known = {w: i for i, w in enumerate(kept[: max_size - 2], 2)}
     expected = [[known.get(w, UNKNOWN) for w in t.lower().split()] or [UNKNOWN] for t in texts]
+    assert ids_of(texts, min_count=min_count, max_size=max_size) == expected
+
+
+SPACES = [
+    chr(i) for i in (*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x3000)
+]
+any_text = st.text(st.sampled_from([*"aBΣσςİIıßẞÀÉǅﬁ", *SPACES]) | st.characters(codec="utf-8"))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(any_text, min_size=1, max_size=5), st.integers(1, 2), st.integers(3, 9))
+def test_words_are_those_of_tokenizers(texts: list[str], min_count: int, max_size: int) -> None:
+    """Its trainer counts and its tokenizer encodes as we do, but for what special words are."""
+    tokenizer = build_vocabulary(texts, max_size, min_count)
+    trained = Tokenizer(WordLevel({}, unk_token="<unk>"))
+    trained.normalizer, trained.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+    trainer = WordLevelTrainer(
+        vocab_size=max_size - 2, min_frequency=min_count, show_progress=False
+    )
+    trained.train_from_iterator(texts, trainer)
+    counted = trained.get_vocab()
+    assert tokenizer.get_vocab() == {
+        **dict(zip(SPECIAL, (PAD, UNKNOWN), strict=True)), **{w: i + 2 for w, i in counted.items()}
+    }  # fmt: skip
+    expected = [encoding.ids or [UNKNOWN] for encoding in tokenizer.encode_batch(texts)]
     assert ids_of(texts, min_count=min_count, max_size=max_size) == expected

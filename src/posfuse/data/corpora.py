@@ -6,26 +6,21 @@ A corpus function returns a `Corpus`; its arguments stand in one file of conf/da
 import hashlib
 import logging
 import pkgutil
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import train_test_split
 
 from posfuse.config import DataConfig
+from posfuse.data.sources import READERS, Source, in_file, in_hub_form, in_memory
 from posfuse.errors import InputError
 
 SPLITS = ("train", "validation", "test")
-READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".parquet": pd.read_parquet,
-    # "NA" and "null" are words; only an empty field is missing.
-    ".csv": lambda path: pd.read_csv(
-        path, dtype={"text": str}, keep_default_na=False, na_values=[""]
-    ),
-    ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, convert_dates=False),
-}
+SETTLED = 2.0  # seconds after which a file that changes has another time of change
 Frames = dict[str, pd.DataFrame]  # by split: columns text, label; attrs["source"] says where from
 
 
@@ -34,8 +29,32 @@ class Corpus:
     """Texts and labels by split, read only when no token ids of them are cached."""
 
     fingerprint: str  # of everything that `read` depends on
-    read: Callable[[], Frames]
+    read: Callable[[], Frames | Mapping[str, Source]]  # sources for what memory need not hold
     label_names: list[str] | None = None  # names of the labels 0..C-1, where the source has them
+
+
+@dataclass(frozen=True)
+class Split:
+    """Documents of a source: labels in memory, texts read anew each time they are asked for."""
+
+    source: Source
+    rows: np.ndarray  # (documents,) of the source, ascending
+    labels: np.ndarray  # (documents,)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, chosen: np.ndarray) -> "Split":
+        """The documents at these places."""
+        return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
+
+    def texts(self) -> Iterator[str]:
+        """The texts in order."""
+        start = 0
+        for part in self.source.read("text"):
+            first, last = np.searchsorted(self.rows, [start, start + len(part)])
+            yield from part.iloc[self.rows[first:last] - start].tolist()
+            start += len(part)
 
 
 def load(cfg: DataConfig) -> Corpus:
@@ -51,7 +70,7 @@ def load(cfg: DataConfig) -> Corpus:
 def folder(path: str) -> Corpus:
     """A local folder with train|validation|test.(parquet|csv|jsonl) of `text` and `label`."""
     files = folder_files(path)
-    return Corpus(files_digest(files), lambda: {s: _read_file(f) for s, f in files.items()})
+    return Corpus(files_digest(files), lambda: {s: in_file(f) for s, f in files.items()})
 
 
 def folder_files(path: str) -> dict[str, Path]:
@@ -73,23 +92,21 @@ def folder_files(path: str) -> dict[str, Path]:
 
 
 def files_digest(files: dict[str, Path]) -> str:
-    """sha256 over the bytes of the files."""
+    """sha256 over the bytes of the files; those that stay as they are are read once a process."""
     digest = hashlib.sha256()
     for split, path in files.items():
         digest.update(f"{split}{path.suffix}".encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        state = path.stat()
+        is_settled = time.time() - state.st_mtime > SETTLED
+        content = _content if is_settled else _content.__wrapped__
+        digest.update(content(path.resolve(), state.st_size, state.st_mtime_ns))
     return digest.hexdigest()
 
 
-def _read_file(path: Path) -> pd.DataFrame:
-    try:
-        frame = READERS[path.suffix](path)
-    except Exception as error:  # each reader has exceptions of its own; all mean: not readable
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not readable ({reason}); write the file anew") from error
-    frame.attrs["source"] = str(path)
-    return frame
+@lru_cache
+def _content(path: Path, size: int, changed: int) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def hub(id: str, revision: str = "main") -> Corpus:
@@ -113,12 +130,8 @@ def hub(id: str, revision: str = "main") -> Corpus:
         raise InputError(f"data.corpus.id: {id!r} has splits {', '.join(loaded)}, not train, test")
     label = parts["train"].features.get("label")
 
-    def read() -> Frames:
-        frames = {}
-        for split, part in parts.items():
-            frames[split] = part.to_pandas()
-            frames[split].attrs["source"] = f"{id} ({split})"
-        return frames
+    def read() -> dict[str, Source]:
+        return {split: in_hub_form(part, f"{id} ({split})") for split, part in parts.items()}
 
     # The Arrow files' names hold the revision's commit: another download is another fingerprint.
     arrow = [Path(f["filename"]) for part in parts.values() for f in part.cache_files]
@@ -128,89 +141,114 @@ def hub(id: str, revision: str = "main") -> Corpus:
 
 def splits(
     corpus: Corpus, cfg: DataConfig, validation_seed: int | None = None
-) -> tuple[Frames, list[str]]:
-    """Read, check, map labels to 0..C-1 and split; returns the frames and the labels' names.
+) -> tuple[dict[str, Split], list[str]]:
+    """Read, check, map labels to 0..C-1 and split; returns the splits and the labels' names.
     `validation_seed` is `open_store`'s."""
-    frames = {split: _checked(frame, cfg.drop_empty) for split, frame in corpus.read().items()}
-    names = _map_labels(frames, corpus.label_names)
-    if "validation" not in frames:
-        validation = max(round(len(frames["train"]) * cfg.validation_fraction), 1)
+    parts = {split: _checked(given, cfg.drop_empty) for split, given in corpus.read().items()}
+    names = _map_labels(parts, corpus.label_names)
+    if "validation" not in parts:
+        validation = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         seed = cfg.split_seed if validation_seed is None else validation_seed
-        frames["train"], frames["validation"] = stratified(frames["train"], validation, seed)
+        rest, taken = _drawn(parts["train"], validation, seed)
+        parts["train"], parts["validation"] = rest, taken
     if cfg.limit is not None:
-        for split, frame in frames.items():
-            if len(frame) > cfg.limit:
-                frames[split] = stratified(frame, cfg.limit, cfg.split_seed)[1]
-    return {split: frames[split].reset_index(drop=True) for split in SPLITS}, names
+        for split, part in parts.items():
+            if len(part) > cfg.limit:
+                parts[split] = _drawn(part, cfg.limit, cfg.split_seed)[1]
+    return {split: parts[split] for split in SPLITS}, names
+
+
+def _drawn(part: Split, size: int, seed: int) -> tuple[Split, Split]:
+    rest, taken = _stratified(part.labels, size, seed, part.source.name)
+    return part.take(rest), part.take(taken)
 
 
 def stratified(frame: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Split off `size` documents with every class in proportion; both parts keep their order."""
+    source = frame.attrs.get("source", "corpus")
+    rest, taken = _stratified(frame["label"].to_numpy(), size, seed, source)
+    return frame.iloc[rest], frame.iloc[taken]
+
+
+def _stratified(
+    labels: np.ndarray, size: int, seed: int, source: str
+) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.model_selection import train_test_split  # a second, where ids are built alone
+
     try:
-        rest, part = train_test_split(
-            frame, test_size=size, stratify=frame["label"], random_state=seed
+        rest, taken = train_test_split(
+            np.arange(len(labels)), test_size=size, stratify=labels, random_state=seed
         )
     except ValueError as error:
-        source = frame.attrs.get("source", "corpus")
         raise InputError(
-            f"{source}: cannot take {size} of {len(frame)} documents with every class in "
+            f"{source}: cannot take {size} of {len(labels)} documents with every class in "
             f"proportion ({error}); add documents, or a validation file"
         ) from error
-    return rest.sort_index(), part.sort_index()
+    return np.sort(rest), np.sort(taken)
 
 
-def _checked(frame: pd.DataFrame, drop_empty: bool) -> pd.DataFrame:
-    """The frame's text and label, each document with words and a label."""
-    source = frame.attrs["source"]
+def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
+    """Its documents, each with words and a label."""
+    source = in_memory(given) if isinstance(given, pd.DataFrame) else given
     for column in ("text", "label"):
-        if column not in frame:
-            has = ", ".join(map(str, frame.columns)) or "none"
-            raise InputError(f"{source}: no column {column!r} among {has}; rename the one you mean")
-    frame = frame[["text", "label"]]
-    no_label = frame["label"].isna().to_numpy(bool)
+        if column not in source.columns:
+            has = ", ".join(map(str, source.columns)) or "none"
+            raise InputError(
+                f"{source.name}: no column {column!r} among {has}; rename the one you mean"
+            )
+    read = [*source.read("label")]
+    labels = pd.concat(read) if read else pd.Series(dtype=object)
+    no_label = labels.isna().to_numpy(bool)
     if no_label.any():
         row = int(no_label.argmax())
-        raise InputError(f"{source}: no label in row {row}; label it or remove the row")
-    texts = frame["text"].tolist()
-    missing = frame["text"].isna().to_numpy(bool)
-    for row, (text, is_missing) in enumerate(zip(texts, missing, strict=True)):
-        if not isinstance(text, str) and not is_missing:
-            raise InputError(f"{source}: text in row {row} is {text!r}; make it a string")
-    empty = np.array([not isinstance(t, str) or not t.strip() for t in texts], dtype=bool)
+        raise InputError(f"{source.name}: no label in row {row}; label it or remove the row")
+    empty = np.fromiter(_is_empty(source), bool)
     if empty.any() and not drop_empty:
         raise InputError(
-            f"{source}: no text in row {empty.argmax()} ({empty.sum()} such rows); remove them or "
-            "set data.drop_empty=true"
+            f"{source.name}: no text in row {empty.argmax()} ({empty.sum()} such rows); remove "
+            "them or set data.drop_empty=true"
         )
-    frame = frame[~empty].reset_index(drop=True)
-    if frame.empty:
-        raise InputError(f"{source}: no documents; give at least one of each class")
-    frame.attrs["source"] = source
-    return frame
+    rows = np.flatnonzero(~empty)
+    if not len(rows):
+        raise InputError(f"{source.name}: no documents; give at least one of each class")
+    return Split(source, rows, labels.to_numpy()[rows])
 
 
-def _map_labels(frames: Frames, given: list[str] | None) -> list[str]:
+def _is_empty(source: Source) -> Iterator[bool]:
+    """Whether each document is without words; raises InputError for what is no text."""
+    row = 0
+    for part in source.read("text"):
+        for text, is_missing in zip(part.tolist(), part.isna(), strict=True):
+            if not isinstance(text, str) and not is_missing:
+                raise InputError(f"{source.name}: text in row {row} is {text!r}; make it a string")
+            yield is_missing or not text.strip()
+            row += 1
+
+
+def _map_labels(parts: dict[str, Split], given: list[str] | None) -> list[str]:
     """Replace labels by 0..C-1 in place; strings and other integers by their sorted order."""
-    train = frames["train"]
-    source = train.attrs["source"]
-    kinds = {type(v).__name__ for f in frames.values() for v in f["label"].tolist()}
+    train = parts["train"]
+    kinds = {type(v).__name__ for part in parts.values() for v in part.labels.tolist()}
     if kinds not in ({"int"}, {"str"}):
         raise InputError(
-            f"{source}: labels are of type {', '.join(sorted(kinds))}; use integers or strings"
+            f"{train.source.name}: labels are of type {', '.join(sorted(kinds))}; use integers or "
+            "strings"
         )
-    values = sorted(train["label"].unique().tolist())
+    values = sorted(set(train.labels.tolist()))
     if len(values) < 2:
-        raise InputError(f"{source}: one class only, {values[0]!r}; give at least two")
-    for split, frame in frames.items():
-        strange = ~frame["label"].isin(values).to_numpy(bool)
+        raise InputError(f"{train.source.name}: one class only, {values[0]!r}; give at least two")
+    for split, part in parts.items():
+        labels = pd.Series(part.labels)
+        strange = ~labels.isin(values).to_numpy(bool)
         if strange.any():
-            row = int(strange.argmax())
+            place = int(strange.argmax())
             raise InputError(
-                f"{frame.attrs['source']}: class {frame['label'].tolist()[row]!r} in row {row} is "
-                f"not in the training split; add it there or remove it from {split}, or let a "
+                f"{part.source.name}: class {labels.tolist()[place]!r} in row {part.rows[place]} "
+                f"is not in the training split; add it there or remove it from {split}, or let a "
                 "generated corpus have more training documents"
             )
-        frame["label"] = frame["label"].map({v: i for i, v in enumerate(values)}).astype("int64")
+        mapped = labels.map({v: i for i, v in enumerate(values)}).to_numpy(np.int64)
+        parts[split] = replace(part, labels=mapped)
     if given is not None and all(isinstance(v, int) and 0 <= v < len(given) for v in values):
         return [given[v] for v in values]
     return [str(v) for v in values]

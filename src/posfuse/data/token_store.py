@@ -18,18 +18,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from filelock import FileLock
 
 from posfuse.config import DataConfig
-from posfuse.data.corpora import SPLITS, Corpus, Frames, load, splits
+from posfuse.data.corpora import SPLITS, Corpus, Split, load, splits
 from posfuse.data.vocabulary import (
     UNKNOWN,
     build_vocabulary,
     byte_vocabulary,
     encode,
     encode_bytes,
+    portions,
 )
 from posfuse.errors import InputError
 
@@ -115,20 +117,20 @@ def store_key(cfg: DataConfig, corpus: Corpus, validation_seed: int | None = Non
 
 
 def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int) -> None:
-    frames, label_names = splits(corpus, cfg, validation_seed)
+    parts, label_names = splits(corpus, cfg, validation_seed)
     if cfg.vocabulary.unit == "bytes":
         tokenizer, encoder = byte_vocabulary(), encode_bytes
     else:
         counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
-        texts = (text for split in counted for text in frames[split]["text"])
+        texts = (text for split in counted for text in parts[split].texts())
         tokenizer = build_vocabulary(texts, cfg.vocabulary.max_size, cfg.vocabulary.min_count)
-        encoder = partial(encode, tokenizer)
+        encoder = partial(encode, tokenizer.get_vocab())
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         meta = {
             "vocabulary_size": tokenizer.get_vocab_size(),
             "label_names": label_names,
-            "unknown_share": _write_splits(work, frames, encoder),
+            "unknown_share": {s: _write(work, s, part, encoder) for s, part in parts.items()},
         }
         tokenizer.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: _checksum(file) for file in sorted(work.iterdir())}
@@ -139,15 +141,31 @@ def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int) 
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _write_splits(work: Path, frames: Frames, encoder: Encoder) -> dict[str, float]:
-    unknown_share = {}
-    for split, frame in frames.items():
-        ids, offsets = encoder(frame["text"].tolist())
-        np.save(work / f"{split}.ids.npy", ids)
-        np.save(work / f"{split}.offsets.npy", offsets)
-        np.save(work / f"{split}.labels.npy", frame["label"].to_numpy(np.int64))
-        unknown_share[split] = float((ids == UNKNOWN).mean())
-    return unknown_share
+def _write(work: Path, split: str, part: Split, encoder: Encoder) -> float:
+    """Write a split's ids as they are made, its offsets and labels; returns the share of
+    `<unk>`."""
+    lengths: list[np.ndarray] = []
+    unknown = 0
+    with (work / f"{split}.ids.npy").open("wb") as file:
+        for texts in portions(part.texts()):
+            ids, offsets = encoder(texts)
+            if not lengths:
+                _write_header(file, ids.dtype, 0)  # of its final length: numpy leaves it room
+            file.write(ids.data)
+            lengths.append(np.diff(offsets))
+            unknown += int((ids == UNKNOWN).sum())
+        offsets = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
+        file.seek(0)
+        _write_header(file, ids.dtype, int(offsets[-1]))
+    np.save(work / f"{split}.offsets.npy", offsets)
+    np.save(work / f"{split}.labels.npy", part.labels)
+    return float(unknown / offsets[-1])
+
+
+def _write_header(file: BinaryIO, kind: np.dtype, length: int) -> None:
+    """What np.save writes ahead of an array (length,)."""
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False}
+    np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
 
 
 def _read(folder: Path) -> TokenStore | None:

@@ -1,0 +1,76 @@
+"""Runs an hour of a small grid with 1, 2, 4 and 8 of them at once, the cores shared among them.
+
+    python benchmarks/grid.py --out benchmarks/results/grid.json
+
+The grid is the quickstart's model and settings on BBC's lead paragraphs, two operators and as many
+seeds as give --runs runs. Counted is the time from the first run's start to the last one's end,
+without the imports of each process.
+"""
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from joblib import cpu_count
+
+import results
+from posfuse import records
+
+AT_ONCE = (1, 2, 4, 8)
+OPERATORS = ("add", "gate_scalar")
+EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
+
+
+def grid(root: Path, at_once: int, threads: int, runs: int, epochs: int) -> float:
+    """Runs an hour."""
+    output = root / "runs"
+    shutil.rmtree(output, ignore_errors=True)
+    command = [EXECUTABLE, "-m", "experiment=quickstart", "data=bbc_lead_paragraph", "logger=none"]
+    command += [f"fusion={','.join(OPERATORS)}", f"seed=range({runs // len(OPERATORS)})"]
+    command += [f"trainer.max_epochs={epochs}", f"trainer.threads={threads}"]
+    command += [f"hydra.launcher.n_jobs={at_once}", f"output_dir={output}"]
+    command += [f"cache_dir={root / 'cache'}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    ends, starts = [], []
+    for path in output.rglob(records.RESULT):
+        ends.append(path.stat().st_mtime)
+        starts.append(ends[-1] - sum(records.read_result(path)["seconds"].values()))
+    return 3600 * len(ends) / (max(ends) - min(starts))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=16, help="a multiple of 8, to fill all places")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/grid.json"))
+    arguments = parser.parse_args()
+    cores = cpu_count()
+    cases = {(n, max(cores // n, 1)) for n in AT_ONCE} | {(1, 1)}
+    raw: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        grid(Path(folder), 1, 1, len(OPERATORS), 1)  # writes the ids
+        for _ in range(arguments.repeats):
+            for at_once, threads in sorted(cases):
+                rate = grid(Path(folder), at_once, threads, arguments.runs, arguments.epochs)
+                raw.setdefault(f"{at_once} {threads}", []).append(rate)
+    alone = statistics.median(raw[f"1 {cores}"])
+    rows: list[list[Any]] = []
+    for case, rates in raw.items():
+        median = statistics.median(rates)
+        rows.append([*map(int, case.split()), round(median), round(median / alone, 2)])
+    note = (
+        f"Medians of {arguments.repeats} grids of {arguments.runs} runs, {arguments.epochs} epochs "
+        f"each, alternating; the ratio is to one run at a time with all {cores} cores."
+    )
+    columns = ["runs at once", "threads of each", "runs an hour", "ratio"]
+    results.write(arguments.out, [results.table("Several runs at once", columns, rows, note)], raw)
+
+
+if __name__ == "__main__":
+    main()

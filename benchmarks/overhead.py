@@ -1,0 +1,219 @@
+"""What a sweep costs beside training: seconds to the first step, of further runs and of finished
+ones, and the building of token ids.
+
+    python benchmarks/overhead.py --megabytes 200 --out benchmarks/results/overhead.json
+
+Runs are of BBC's lead paragraphs with one batch an epoch and one epoch, so next to nothing of
+their time is training. Texts for the ids are drawn by Zipf's law from 3 million words. Each
+measurement has processes of its own.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import results
+from posfuse import records, request
+
+RUNS = 6  # of a sweep whose further runs are timed
+LOGGERS = ("none", "wandb")
+OVERRIDES = [
+    f"trainer.{o}" for o in ("max_epochs=1", "limit_batches=1", "threads=1", "accelerator=cpu")
+]
+WORDS, DOCUMENT = 3_000_000, 230  # different words, words of a document
+PART = 5_000  # documents written at a time
+
+# posfuse-train, printing the time at which each run trains its first batch.
+TRAIN = """
+import time
+from posfuse.classifier import Classifier
+from posfuse.train import main
+step = Classifier.training_step
+def timed(self, *arguments):
+    print("first step", time.time(), flush=True)
+    return step(self, *arguments)
+Classifier.training_step = timed
+main()
+"""
+SKIP = "from posfuse.train import main; main()"
+
+# Opens a store that is not there yet; prints words, seconds, and bytes before and at the peak.
+IDS = """
+import sys, time
+from posfuse.config import DataConfig
+from posfuse.data.token_store import open_store
+def resident(key):
+    (line,) = (l for l in open("/proc/self/status") if l.startswith(key))
+    return 1024 * int(line.split()[1])
+before, start = resident("VmRSS"), time.perf_counter()
+store = open_store(DataConfig("generated", path=sys.argv[1]), sys.argv[2])
+seconds = time.perf_counter() - start
+print(sum(len(s.ids) for s in store.splits.values()), seconds, before, resident("VmHWM"))
+"""
+
+
+def timed(code: str, *arguments: str) -> tuple[float, float, str]:
+    """When a process that runs the code starts and ends, in seconds, and what it prints."""
+    start = time.time()
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"error: {done.stderr or done.stdout}")
+    return start, time.time(), done.stdout
+
+
+def sweep(root: Path, logger: str, seeds: str) -> list[str]:
+    """The command line of a sweep over seeds."""
+    folders = [f"output_dir={root / logger}", f"cache_dir={root / 'cache'}"]
+    return ["-m", *OVERRIDES, f"logger={logger}", f"seed={seeds}", *folders]
+
+
+def first_steps(root: Path, logger: str) -> tuple[float, list[float]]:
+    """Seconds to a new sweep's first training step, and from each run's to the next one's."""
+    shutil.rmtree(root / logger, ignore_errors=True)
+    start, _, printed = timed(TRAIN, *sweep(root, logger, f"range({RUNS})"))
+    lines = [line.split() for line in printed.splitlines() if line.startswith("first step")]
+    steps = [float(line[2]) for line in lines]
+    return steps[0] - start, [end - begin for begin, end in pairwise(steps)]
+
+
+def copy_run(root: Path, runs: int) -> None:
+    """Make of seed 0's finished run those of so many seeds, with requests of their own."""
+    (run,) = (root / "none").rglob("seed=0")
+    record = records.read_result(run / records.RESULT)
+    command = sweep(root, "none", "0")[1:]
+    basis = _basis(root)
+    for seed in range(runs):
+        folder = run.with_name(f"seed={seed}")
+        if seed:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(run, folder)
+        records.write_json(folder / records.RESULT, {**record, "seed": seed})
+        overrides = [f"seed={seed}" if o == "seed=0" else o for o in command]
+        kept = {"request": request.digest(basis, overrides), "path": None}
+        content = {**kept, "fingerprint": record["fingerprint"]}
+        (folder / request.REQUEST).write_text(json.dumps(content))
+
+
+def _basis(root: Path) -> str | None:
+    """What posfuse-train's requests are made of beside the overrides."""
+    from hydra import compose, initialize_config_dir
+
+    from posfuse.config import CONF_DIR
+
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        config = compose("train", return_hydra_config=True)
+    return request.basis(config.hydra.runtime.config_sources)
+
+
+def write_corpus(folder: Path, megabytes: int) -> None:
+    """Training texts of so many megabytes, and a few for test."""
+    draw = np.random.default_rng(0)
+    words = np.array([f"{i:05x}" for i in range(WORDS)], dtype=object)
+    schema = pa.schema([("text", pa.string()), ("label", pa.int64())])
+    for split, size in (("train", megabytes * 10**6), ("test", 10**6)):
+        with pq.ParquetWriter(folder / f"{split}.parquet", schema) as file:
+            while size > 0:
+                # The logarithm of a word's rank is uniform: Zipf's law.
+                ranks = np.exp(draw.random((PART, DOCUMENT)) * np.log(WORDS)).astype(int)
+                texts = [" ".join(document) for document in words[ranks - 1].tolist()]
+                labels = [i % 4 for i in range(PART)]
+                file.write_table(pa.table({"text": texts, "label": labels}, schema=schema))
+                size -= sum(map(len, texts))
+
+
+def runs_table(root: Path, repeats: int, finished: int) -> tuple[results.Table, dict[str, Any]]:
+    timed(SKIP, *sweep(root, "none", "0"))  # writes the ids
+    raw: dict[str, Any] = {f"{k} {log}": [] for k in ("first", "further") for log in LOGGERS}
+    for _ in range(repeats):
+        for logger in LOGGERS:
+            first, further = first_steps(root, logger)
+            raw[f"first {logger}"].append(first)
+            raw[f"further {logger}"] += further
+    raw["composed"] = list(_composed(root, repeats))
+    copy_run(root, finished)
+    raw["finished"] = []
+    for _ in range(repeats):
+        start, end, printed = timed(SKIP, *sweep(root, "none", f"range({finished})"))
+        assert printed.count("done already") == finished
+        raw["finished"].append(end - start)
+    median = {name: statistics.median(values) for name, values in raw.items()}
+    rows: list[list[str | float]] = []
+    for logger in LOGGERS:
+        rows.append(
+            [f"start to the first training step, logger={logger}", median[f"first {logger}"]]
+        )
+    for logger in LOGGERS:
+        rows.append([f"a further run in the process, logger={logger}", median[f"further {logger}"]])
+    rows += [
+        ["a finished run whose config must be composed", median["composed"]],
+        [f"a sweep of {finished} finished runs, from its start", median["finished"]],
+        ["a finished run of these", median["finished"] / finished],
+    ]
+    note = (
+        f"Medians, {repeats} processes each. The process starts cold, ids are there. A further run "
+        "is all from one run's first step to the next one's: a batch each of training, validation "
+        "and test, diagnostics, checkpoints, record, and Hydra's composing of the next config."
+    )
+    rounded = [[name, round(seconds, 4)] for name, seconds in rows]
+    return results.table("What a sweep costs beside training", ["", "seconds"], rounded, note), raw
+
+
+def _composed(root: Path, repeats: int) -> Iterator[float]:
+    """Seconds of each finished run where no request tells that it is done."""
+    for _ in range(repeats):
+        spent = []
+        for seeds in ("0", f"range({RUNS})"):
+            for path in (root / "none").rglob(request.REQUEST):
+                path.unlink()
+            start, end, _ = timed(SKIP, *sweep(root, "none", seeds))
+            spent.append(end - start)
+        yield (spent[1] - spent[0]) / (RUNS - 1)
+
+
+def ids_table(root: Path, megabytes: int) -> tuple[results.Table, dict[str, Any]]:
+    corpus = root / "corpus"
+    corpus.mkdir()
+    write_corpus(corpus, megabytes)
+    _, _, printed = timed(IDS, str(corpus), str(root / "ids"))
+    words, seconds, before, peak = map(float, printed.split())
+    columns = ["text, MB", "million words", "seconds", "million words/s", "peak memory, MB",
+               "of it before"]  # fmt: skip
+    row = [megabytes, words / 1e6, seconds, words / seconds / 1e6, peak / 1e6, before / 1e6]
+    note = (
+        "Digest of the files, checks, counting, encoding and writing, in a process of its own. "
+        "Memory holds the counts of the different words, the labels and a portion of the texts."
+    )
+    raw = {"words": words, "seconds": seconds, "before": before, "peak": peak}
+    return results.table("Building ids", columns, [[round(x, 2) for x in row]], note), raw
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--finished", type=int, default=1000, help="runs that are done")
+    parser.add_argument("--megabytes", type=int, default=200, help="of text to make ids of")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/overhead.json"))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        ids, raw_ids = ids_table(root, arguments.megabytes)
+        runs, raw_runs = runs_table(root, arguments.repeats, arguments.finished)
+    results.write(arguments.out, [runs, ids], {"runs": raw_runs, "ids": raw_ids})
+
+
+if __name__ == "__main__":
+    main()

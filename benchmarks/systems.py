@@ -1,0 +1,148 @@
+"""What benchmarks/training.py compares, posfuse's own run and the plain baseline, each an epoch on
+chosen documents at a time.
+
+posfuse runs as in posfuse-train: its batches, its trainer, its diagnostics. Of an epoch the
+training and the evaluation are timed, not the checkpoints between them.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import lightning as L
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Callback
+
+import plain
+import results
+from posfuse.build import build_classifier, build_data, build_trainer
+from posfuse.config import Config, ModelConfig
+from posfuse.data.batching import Documents, LengthBatches, SortedBatches
+from posfuse.data.token_store import TokenizedSplit
+from posfuse.diagnostics import Diagnostics
+from posfuse.history import History
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+Rates = dict[str, float]  # documents a second of "training" and of "evaluation"
+Chooser = Callable[[list[np.ndarray], int], list[np.ndarray]]
+Texts = dict[str, tuple[list[str], list[int]]]  # of train and test: texts and labels
+
+
+def spread(batches: list[np.ndarray], n: int) -> list[np.ndarray]:
+    """The middles of n equal parts of the batches."""
+    return [batches[(2 * i + 1) * len(batches) // (2 * n)] for i in range(n)]
+
+
+def longest(batches: list[np.ndarray], n: int) -> list[np.ndarray]:
+    return batches[-n:]
+
+
+def members(
+    cfg: Config, documents: dict[str, Documents], steps: int, evaluated: int, choose: Chooser
+) -> dict[str, np.ndarray]:
+    """Numbers of the documents that some batches have, of training and of the test split; `choose`
+    picks the batches out of a real epoch's, shortest first."""
+    data, lengths = cfg.data, {split: documents[split].lengths for split in ("train", "test")}
+    batches = {
+        "train": LengthBatches(lengths["train"], data.batch_size, data.pool_batches, cfg.seed),
+        "test": SortedBatches(lengths["test"], data.eval_batch_size),
+    }
+    chosen = {}
+    for split, n in (("train", steps), ("test", evaluated)):
+        by_length = sorted(batches[split], key=lambda b, of=lengths[split]: float(of[b].mean()))
+        chosen[split] = np.concatenate(choose(by_length, min(n, len(by_length))))
+    return chosen
+
+
+def part(split: TokenizedSplit, chosen: np.ndarray) -> TokenizedSplit:
+    """The chosen documents of a split as a split."""
+    rows = [split.ids[split.offsets[i] : split.offsets[i + 1]] for i in chosen]
+    ends = np.cumsum([0, *map(len, rows)])
+    return TokenizedSplit(np.concatenate(rows), ends, np.asarray(split.labels[chosen]))
+
+
+class Clock(Callback):
+    """Seconds of an epoch's training, the observers' work at its end with it, and evaluation."""
+
+    def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self.start = results.now(DEVICE)
+
+    def on_validation_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self.trained = results.now(DEVICE)
+
+    def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self.evaluated = results.now(DEVICE)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        end = results.now(DEVICE)
+        self.training = self.trained - self.start + end - self.evaluated
+        self.evaluation = self.evaluated - self.trained
+
+
+class Posfuse:
+    """A run as posfuse-train makes it, on the documents of chosen batches: as those are of unlike
+    lengths, it batches them as the epoch did that they are from."""
+
+    def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:
+        self.cfg, self.data = cfg, build_data(cfg)
+        self.corpus = self.data.documents
+        self.members = members(cfg, self.corpus, steps, evaluated, choose)
+        train, test = (
+            Documents(part(self.data.store.splits[split], chosen), cfg.data.max_len)
+            for split, chosen in self.members.items()
+        )
+        self.data.documents = {"train": train, "validation": test, "test": test}
+        self.classifier = build_classifier(cfg, self.data)
+
+    def epoch(self, batches: int | None = None) -> Rates:
+        """Train and evaluate on the chosen documents, or on so many batches of them."""
+        cfg = replace(self.cfg, trainer=replace(self.cfg.trainer, limit_batches=batches))
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as folder:
+            observers = [History(), Diagnostics(self.data), clock]
+            build_trainer(cfg, Path(folder), None, observers).fit(self.classifier, self.data)
+        trained, evaluated = (len(self.data.documents[split]) for split in ("train", "test"))
+        return {"training": trained / clock.training, "evaluation": evaluated / clock.evaluation}
+
+
+class Plain:
+    """The baseline on documents of the same batches."""
+
+    def __init__(self, cfg: Config, words: dict[str, int], n_classes: int, texts: Texts) -> None:
+        m = cfg.model
+        self.cfg, self.words, self.texts, self.taken = cfg, words, texts, 0
+        self.model = plain.PlainClassifier(
+            len(words) + 2, n_classes, cfg.data.max_len, m.d_model, m.n_heads, m.n_layers, m.d_ff,
+            m.dropout, m.activation,
+        ).to(DEVICE)  # fmt: skip
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[cfg.optim.name]
+        self.optimizer = kind(
+            self.model.parameters(), lr=cfg.optim.lr, weight_decay=cfg.optim.weight_decay
+        )
+
+    def epoch(self, train: int, test: int | None = None) -> Rates:
+        """Train on the next `train` documents, and evaluate the first `test`, or all."""
+        size, clip_norm = self.cfg.data.batch_size, self.cfg.trainer.clip_norm
+        texts, labels = self.texts["train"]
+        turn = [(self.taken + i) % len(texts) for i in range(train)]
+        self.taken += train
+        texts, labels = [texts[i] for i in turn], [labels[i] for i in turn]
+        start = results.now(DEVICE)
+        plain.train(self.model, self.optimizer, texts, labels, self.words, size, clip_norm)
+        trained = results.now(DEVICE)
+        texts, labels = (column[:test] for column in self.texts["test"])
+        plain.evaluate(self.model, texts, labels, self.words, size)
+        end = results.now(DEVICE)
+        return {"training": train / (trained - start), "evaluation": len(texts) / (end - trained)}
+
+
+def product_flops(lengths: np.ndarray, model: ModelConfig, n_classes: int) -> float:
+    """FLOPs of the matrix products of a forward pass over documents of these lengths, padding and
+    lookups left out: 2mnk each."""
+    tokens, pairs = float(lengths.sum()), float((lengths.astype(float) ** 2).sum())
+    d = model.d_model
+    weights = 4 * d * d + 2 * d * model.d_ff  # q, k, v, out; feed-forward
+    of_layer = 2 * tokens * weights + 2 * 2 * pairs * d  # scores, and their product with v
+    return model.n_layers * of_layer + 2 * len(lengths) * d * n_classes

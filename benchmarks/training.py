@@ -1,0 +1,260 @@
+"""Training and evaluation against the plain baseline, on the same documents in the same run.
+
+    python benchmarks/training.py --agnews FOLDER --imdb FOLDER --out RESULTS.json
+
+A repeat takes all systems in turn. posfuse's epoch is a few batches that stand for the corpus: of
+all batches of the real epoch in the order of their lengths, the middles of so many equal parts.
+The baseline trains on documents of these batches, its time being the same for all of them, and
+evaluates what posfuse does. Peak memory is that of a process which does nothing else.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hydra import compose, initialize_config_dir
+
+import arxiv_path
+import plain
+import results
+from posfuse.checks import checked
+from posfuse.config import CONF_DIR, Config
+from posfuse.data.corpora import Split, load, splits
+from posfuse.environment import peak_memory
+from systems import DEVICE, Plain, Posfuse, Rates, Texts, longest, product_flops
+
+SPEEDS = {"exact": "float32", "fast": "bfloat16"}  # of conf/speed, and their products' numbers
+SYSTEMS = ("plain", *SPEEDS)
+ARXIV_DOCUMENTS = 300  # generated for training: enough for a vocabulary of 50,000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is timed of a protocol of conf/protocol in a repeat."""
+
+    batch: int  # documents, in training and in evaluation
+    steps: int  # of training
+    plain_steps: int  # of the baseline's training
+    evaluated: int  # batches
+    larger: tuple[int, ...] = ()  # batches of which posfuse's peak memory is told too
+
+
+SETTINGS = {
+    "agnews": Settings(batch=64, steps=10, plain_steps=1, evaluated=10),
+    "imdb": Settings(batch=64, steps=4, plain_steps=1, evaluated=4),
+    "arxiv": Settings(batch=2, steps=4, plain_steps=2, evaluated=4, larger=(8, 64)),
+}
+
+
+def config(name: str, system: str, folder: Path, cache: Path) -> Config:
+    """The protocol with the sinusoidal table added; the baseline has that of speed=exact."""
+    speed = system if system in SPEEDS else "exact"
+    overrides = [
+        f"data={name}", f"protocol={name}", f"speed={speed}",
+        "encoding=sinusoidal", "fusion=add", f"data.path={folder}", f"cache_dir={cache}",
+        f"data.batch_size={SETTINGS[name].batch}", "trainer.max_epochs=1", "trainer.progress=none",
+        "logger=none",
+    ]  # fmt: skip
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        return checked(compose("train", overrides))
+
+
+def with_sizes(cfg: Config, **sizes: int) -> Config:
+    return replace(cfg, data=replace(cfg.data, **sizes))
+
+
+def peak(threads: int, work: Callable[[], Any] | None) -> int:
+    """Peak memory in bytes of a process that does this work alone; None: of one that has its
+    imports and nothing else."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_peak, threads, work).result()
+
+
+def _peak(threads: int, work: Callable[[], Any] | None) -> int:
+    torch.set_num_threads(threads)
+    if work is not None:
+        work()
+    return peak_memory()
+
+
+def train_posfuse(cfg: Config) -> None:
+    """A step and an evaluation batch of the longest documents."""
+    Posfuse(cfg, 1, 1, longest).epoch()
+
+
+def train_plain(cfg: Config, words: dict[str, int], n_classes: int, texts: Texts) -> None:
+    """A step and an evaluation batch: all are as long."""
+    Plain(cfg, words, n_classes, texts).epoch(cfg.data.batch_size, cfg.data.batch_size)
+
+
+def measure(name: str, folder: Path, repeats: int) -> dict[str, Any]:
+    """Rates of every repeat and peak memory, by system; the FLOPs of a document."""
+    settings = SETTINGS[name]
+    with tempfile.TemporaryDirectory() as cache:
+        configs = {system: config(name, system, folder, Path(cache)) for system in SYSTEMS}
+        cfg = configs["plain"]
+        runs = {
+            speed: Posfuse(
+                with_sizes(configs[speed], eval_batch_size=settings.batch),
+                settings.steps,
+                settings.evaluated,
+            )
+            for speed in SPEEDS
+        }
+        chosen = runs["exact"]
+        parts, names = splits(load(cfg.data), cfg.data)
+        limits = cfg.data.vocabulary
+        words = plain.vocabulary(parts["train"].texts(), limits.max_size, limits.min_count)
+        texts = {split: shuffled(parts[split], of) for split, of in chosen.members.items()}
+        baseline = Plain(cfg, words, len(names), texts)
+        rates = timed(name, settings, baseline, runs, repeats)
+        threads = torch.get_num_threads()
+        work = {"plain": partial(train_plain, cfg, words, len(names), texts)}
+        work |= {speed: partial(train_posfuse, configs[speed]) for speed in SPEEDS}
+        memory = [(settings.batch, system, peak(threads, work[system])) for system in SYSTEMS]
+        for batch in settings.larger:
+            for speed in SPEEDS:
+                larger = partial(train_posfuse, with_sizes(configs[speed], batch_size=batch))
+                memory.append((batch, speed, peak(threads, larger)))
+    lengths = chosen.data.documents["train"].lengths
+    return {
+        "rates": rates,
+        "peak_bytes": memory,
+        "forward_flops": product_flops(lengths, cfg.model, len(names)) / len(lengths),
+        "tokens": float(lengths.mean()),
+        "tokens_of_corpus": float(chosen.corpus["train"].lengths.mean()),
+        "vocabulary_size": {"plain": len(words) + 2, "posfuse": chosen.data.store.vocabulary_size},
+    }
+
+
+def shuffled(split: Split, numbers: np.ndarray) -> tuple[list[str], list[int]]:
+    """Texts and labels of these documents, in random order."""
+    documents = split.take(np.sort(numbers))
+    texts, order = list(documents.texts()), np.random.default_rng(0).permutation(len(numbers))
+    return [texts[i] for i in order], documents.labels[order].tolist()
+
+
+def timed(
+    name: str, settings: Settings, baseline: Plain, runs: dict[str, Posfuse], repeats: int
+) -> dict[str, list[Rates]]:
+    """The systems in turn, after a first step of each that does not count."""
+    turns: dict[str, Callable[[], Rates]] = {
+        "plain": partial(baseline.epoch, settings.plain_steps * settings.batch),
+        **{speed: run.epoch for speed, run in runs.items()},
+    }
+    baseline.epoch(2, 2)
+    for run in runs.values():
+        run.epoch(1)
+    rates: dict[str, list[Rates]] = {system: [] for system in turns}
+    for _ in range(repeats):
+        for system, turn in turns.items():
+            rates[system].append(turn())
+            told = (f"{k} {v:.2f} docs/s" for k, v in rates[system][-1].items())
+            print(name, system, *told, sep=", ", flush=True)
+    return rates
+
+
+def times_plain(rates: dict[str, list[Rates]], system: str, what: str) -> float:
+    """The median over the repeats of a system's rate above the baseline's in the same repeat."""
+    pairs = zip(rates[system], rates["plain"], strict=True)
+    return statistics.median(mine[what] / plain[what] for mine, plain in pairs)
+
+
+def tables(
+    measured: dict[str, dict[str, Any]], product_rates: dict[str, float], imports: int
+) -> list[results.Table]:
+    """`product_rates` in FLOP/s by the kind of number, `imports` in bytes."""
+    speeds, shares, memory = [], [], []
+    for name, found in measured.items():
+        (_, _, plain_bytes), *_ = found["peak_bytes"]
+        for system, own in found["rates"].items():
+            median = {k: statistics.median(r[k] for r in own) for k in ("training", "evaluation")}
+            ratio = {k: f"{times_plain(found['rates'], system, k):.3g}×" for k in median}
+            used = next(b for _, of, b in found["peak_bytes"] if of == system)
+            speeds.append(
+                [name, system, median["training"], ratio["training"], median["evaluation"],
+                 ratio["evaluation"], used / 1e9, f"{used / plain_bytes:.2f}×"]
+            )  # fmt: skip
+            kind = SPEEDS.get(system, "float32")
+            rate = 3 * found["forward_flops"] * median["training"]
+            shares.append(
+                [name, system, found["tokens"], found["tokens_of_corpus"],
+                 3 * found["forward_flops"] / 1e9, rate / 1e9,
+                 f"{kind}, {product_rates[kind] / 1e9:.0f}", f"{rate / product_rates[kind]:.1%}"]
+            )  # fmt: skip
+        memory += [[name, batch, system, b / 1e9] for batch, system, b in found["peak_bytes"]]
+    return [
+        results.table(
+            "Against the plain baseline",
+            ["settings", "system", "training docs/s", "× plain", "evaluation docs/s", "× plain",
+             "peak memory GB", "× plain"],
+            speeds,
+            "`plain` is benchmarks/plain.py, `exact` and `fast` are posfuse with `speed=exact` "
+            "(float32, the protocol's dropout) and `speed=fast` (bfloat16 mixed precision, no "
+            "dropout inside attention); the fusion is add. Same documents, model, protocol and "
+            "threads, the systems in turn, medians over the repeats of the rates and of the "
+            "ratios. posfuse's training has its diagnostics in it, on 8 documents an epoch; its "
+            "checkpoints are left out, the baseline having none. In evaluation the baseline has "
+            "torch's fast path, which skips padding. ArXiv's documents are generated; its batch "
+            "is the largest that lets the baseline fit here, 2.",
+        ),
+        results.table(
+            "Share of the machine's matrix product rate in training",
+            ["settings", "system", "tokens a document", "of the corpus", "GFLOP a document",
+             "GFLOP/s", "machine's GFLOP/s", "share"],
+            shares,
+            "Counted are the matrix products over the documents' own tokens: 2mnk forward, three "
+            "times that with the backward pass, attention once; padding and what is computed "
+            "again count as nothing. The machine's rate is that of a product of 2,048 × 2,048 "
+            "numbers of the same kind, in the same run with the same threads.",
+        ),
+        results.table(
+            "Peak memory",
+            ["settings", "batch", "system", "GB"],
+            memory,
+            f"Of a process that does one training step on the longest documents and evaluates "
+            f"the longest ones, posfuse in its usual batches of evaluation; imports alone are "
+            f"{imports / 1e9:.2f} GB of each.",
+        ),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("agnews", "imdb"):
+        parser.add_argument(f"--{name}", type=Path, help="folder, as data.path takes it")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, help="torch's own choice unless given")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    measured = {}
+    with tempfile.TemporaryDirectory() as generated:
+        folders = {"agnews": arguments.agnews, "imdb": arguments.imdb, "arxiv": Path(generated)}
+        for name in arguments.settings:
+            if folders[name] is None:
+                print(f"{name}: skipped, no folder; give --{name} FOLDER")
+                continue
+            if name == "arxiv":
+                for split, frame in arxiv_path.generated(ARXIV_DOCUMENTS):
+                    frame.to_parquet(folders[name] / f"{split}.parquet", index=False)
+            measured[name] = measure(name, folders[name], arguments.repeats)
+    rates = {k: results.product_rate(getattr(torch, k), DEVICE) for k in SPEEDS.values()}
+    imports = peak(torch.get_num_threads(), None)
+    raw = {"settings": measured, "product_rates": rates, "imports_bytes": imports}
+    results.write(arguments.out, tables(measured, rates, imports), raw)
+
+
+if __name__ == "__main__":
+    main()
