@@ -30,9 +30,10 @@ from posfuse.build import build_classifier
 from posfuse.checks import checked
 from posfuse.classifier import Classifier
 from posfuse.config import CONF_DIR, Config
+from posfuse.environment import keep_memory
 from posfuse.model import PositionClassifier
+from results import DEVICE
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 BASELINE = "add"
 FUSIONS = [BASELINE]
 FUSIONS += sorted({p.stem for p in (CONF_DIR / "fusion").glob("*.yaml")} - {BASELINE})
@@ -244,6 +245,7 @@ def main() -> None:
         help="whole batches of 64 with every operator, not the paper's alone (default on a GPU)",
     )  # fmt: skip
     arguments = parser.parse_args()
+    keep_memory()  # as a run does
     rate = results.product_rate(torch.float32, DEVICE)
     trained, latencies = {}, {}
     for name in arguments.settings:

@@ -19,6 +19,7 @@ import torch
 
 from posfuse.environment import commit
 
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SIDE, PRODUCTS = 2048, 9  # of the matrix products that tell the machine's rate
 Table = dict[str, Any]
 

@@ -22,9 +22,10 @@ from posfuse.config import Config, ModelConfig
 from posfuse.data.batching import Documents, LengthBatches, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.diagnostics import Diagnostics
+from posfuse.environment import keep_memory
 from posfuse.history import History
+from results import DEVICE
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 Rates = dict[str, float]  # documents a second of "training" and of "evaluation"
 Chooser = Callable[[list[np.ndarray], int], list[np.ndarray]]
 Texts = dict[str, tuple[list[str], list[int]]]  # of train and test: texts and labels
@@ -86,6 +87,7 @@ class Posfuse:
     lengths, it batches them as the epoch did that they are from."""
 
     def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:
+        keep_memory()  # as a run does; the baseline then has it too
         self.cfg, self.data = cfg, build_data(cfg)
         self.corpus = self.data.documents
         self.members = members(cfg, self.corpus, steps, evaluated, choose)
