@@ -36,6 +36,7 @@ bench: .venv/installed ## every benchmark, into docs/performance.md: make bench 
 	$(BIN)/python benchmarks/operators.py --out benchmarks/results/operators.json
 	$(BIN)/python benchmarks/overhead.py --out benchmarks/results/overhead.json
 	$(BIN)/python benchmarks/grid.py --out benchmarks/results/grid.json
+	$(BIN)/python benchmarks/precision.py --out benchmarks/results/precision.json
 	$(BIN)/python benchmarks/performance.py
 
 clean: ## the environment and caches; what sweeps wrote stays

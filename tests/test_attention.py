@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from posfuse import attention
-from posfuse.attention import BlockAttention, masked_and_biased
+from posfuse.attention import BlockAttention, masked_and_biased, parts, unpadded
 from posfuse.attention_encoding import Alibi
 from posfuse.dropout import kept, new_seed, rescale
 from variants import random_tensor
@@ -131,3 +131,49 @@ def test_padding_beside_a_bias_is_as_if_it_were_not_there(dtype, atol):
     q, k, v = (x[:, :, :7] for x in (q, k, v))
     alone = F.scaled_dot_product_attention(q, k, v, bias[None, :, :7, :7])
     torch.testing.assert_close(padded, alone, rtol=10 * atol, atol=atol)
+
+
+def test_the_parts_of_a_padded_batch_are_documents_and_paddings_in_turn():
+    mask = (torch.arange(4) < torch.tensor([[3], [1], [4]]))[:, None, None]
+    assert parts(mask).tolist() == [0, 3, 4, 5, 8, 12, 12]
+    assert parts(mask).dtype == torch.int32
+
+
+def by_parts(q, k, v, ends, ends_of_keys, longest, longest_of_keys):
+    """varlen_attn, which is for GPUs alone: each part of the row by itself."""
+    sizes = ends.diff().tolist()
+    assert max(sizes) <= longest
+    assert ends is ends_of_keys
+    split = ([x.transpose(0, 1) for x in whole.split(sizes)] for whole in (q, k, v))
+    attended = [F.scaled_dot_product_attention(*part) for part in zip(*split, strict=True)]
+    return torch.cat([part.transpose(0, 1) for part in attended])
+
+
+def test_unpadded_attention_is_that_with_a_mask(monkeypatch):
+    monkeypatch.setattr(attention, "varlen_attn", by_parts)
+    q, k, v = qkv()
+    mask = lengths_mask()
+    used = mask.transpose(-2, -1).expand(q.shape)
+    y, expected = unpadded(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask)
+    torch.testing.assert_close(y[used], expected[used], rtol=0, atol=1e-12)
+    # What comes of padding is not used, so it has no gradient.
+    pairs = zip(gradients(y * used, q, k, v), gradients(expected * used, q, k, v), strict=True)
+    for mine, masked in pairs:
+        torch.testing.assert_close(mine, masked, rtol=0, atol=1e-12)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_unpadded_attention_on_a_gpu_is_that_with_a_mask():
+    x = random_tensor(3, B, H, 24, 16).to("cuda", torch.bfloat16)
+    q, k, v = (part.requires_grad_() for part in x.unbind())
+    mask = lengths_mask(24).cuda()
+    used = mask.transpose(-2, -1).expand(q.shape)
+    y, expected = unpadded(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask)
+    torch.testing.assert_close(y[used], expected[used], rtol=0.02, atol=0.02)
+    weights = random_tensor(*y.shape, seed=7).to("cuda", torch.bfloat16) * used
+    for mine, masked in zip(
+        torch.autograd.grad((y * weights).sum(), (q, k, v)),
+        torch.autograd.grad((expected * weights).sum(), (q, k, v)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, masked, rtol=0.03, atol=0.03)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posfuse.data.batching import Documents, LengthBatches, SortedBatches
+from posfuse.data.batching import Documents, LengthBatches, ResidentDocuments, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
 
 lengths_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)
@@ -60,6 +60,25 @@ def test_a_batch_is_padded_to_its_longest_member_and_cut_at_max_len(lengths, max
     for row, i, n in zip(batch.ids.tolist(), members, kept, strict=True):
         start = split.offsets[i]
         assert row == list(range(start + 2, start + 2 + n)) + [0] * (max(kept) - n)
+
+
+@settings(deadline=None)
+@given(lengths_lists, st.integers(1, 30), st.data())
+def test_a_batch_assembled_on_the_device_is_the_same_but_for_more_padding(lengths, max_len, data):
+    documents = Documents(split_of(lengths), max_len)
+    members = np.array(
+        data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, unique=True))
+    )
+    batch = documents[members]
+    found = ResidentDocuments(documents, max_len, torch.device("cpu"))[members]
+    length = batch.ids.shape[1]
+    assert found.ids.shape[1] == min(-(-length // 8) * 8, max_len)
+    assert found.ids[:, :length].tolist() == batch.ids.tolist()
+    assert not found.ids[:, length:].any()
+    for name in ("labels", "lengths", "index", "n_tokens"):
+        mine, expected = getattr(found, name), getattr(batch, name)
+        assert getattr(mine, "dtype", None) == getattr(expected, "dtype", None)
+        assert torch.as_tensor(mine).tolist() == torch.as_tensor(expected).tolist()
 
 
 def test_order_follows_from_seed_and_epoch_alone() -> None:

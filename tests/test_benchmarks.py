@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import performance
 import plain
+import precision
 import results
 import systems
 import training
@@ -226,3 +227,11 @@ def test_commands_of_the_documents_are_there():
         assert set(re.findall(r"(?:^ {4}|`)make (\w+)", text, re.MULTILINE)) <= targets
     for script in re.findall(r"benchmarks/(\w+)\.py", makefile):
         assert (ROOT / "benchmarks" / f"{script}.py").exists()
+
+
+def test_precisions_are_compared_seed_by_seed():
+    by_seed = {"32-true": {0: 50.0, 1: 60.0, 2: 70.0}, "bf16-mixed": {2: 72.0, 0: 51.0, 1: 60.0}}
+    found = {(fusion, p): by_seed[p] for fusion in precision.OPERATORS for p in by_seed}
+    row = precision.rows(found)[0]
+    # Differences 1, 0, 2: mean 1, deviation 1, t(2) at 97.5 % = 4.3027, divided by sqrt(3).
+    assert row == ["add", "60.00 ± 10.00", "61.00 ± 10.54", "+1.00", "-1.48..+3.48"]

@@ -13,6 +13,8 @@ from posfuse.data.batching import Batch
 from posfuse.dropout import Dropout
 from posfuse.encoder import Encoder
 from posfuse.model import PositionClassifier, TokenScale, initialize, seed_from
+from variants import ENCODINGS as ALL_ENCODINGS
+from variants import OPERATORS, make_network
 
 FUSIONS = sorted(f.stem for f in (CONF_DIR / "fusion").glob("*.yaml"))
 ENCODINGS = sorted(f.stem for f in (CONF_DIR / "encoding").glob("*.yaml"))
@@ -52,6 +54,31 @@ def test_every_pair_gives_logits_and_trains_every_parameter(fusion: str, encodin
         assert parameter.grad is not None, name
         # A table of zeros gives weights on P a gradient of zero.
         assert parameter.grad.any() or (encoding == "none" and "fusion" in name), name
+
+
+@pytest.mark.parametrize(("fusion", "encoding"), itertools.product(OPERATORS, ALL_ENCODINGS))
+def test_a_step_off_the_cpu_never_reads_a_number_back(fusion: str, encoding: str) -> None:
+    """A GPU would have to end its queued work first. A meta tensor has no numbers to read."""
+    network = make_network(fusion, encoding).to("meta").train()
+    given = batch([7, 4]).to("meta")
+    logits = network(given.ids, given.lengths)
+    torch.nn.functional.cross_entropy(logits, given.labels).backward()
+    norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    assert logits.shape == (2, C)
+    assert norm.device.type == "meta"
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "rope", "alibi"])
+def test_off_the_cpu_a_step_is_one_graph_for_every_length(encoding: str) -> None:
+    network = make_network("gate_cnn", encoding).to("meta").train()
+    torch.compiler.reset()
+    network.compile(dynamic=True, fullgraph=True, backend="aot_eager")
+    first = batch([7, 4]).to("meta")
+    network(first.ids, first.lengths)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for lengths in ([9, 9, 3], [12, 2]):
+            given = batch(lengths).to("meta")
+            assert network(given.ids, given.lengths).shape == (len(lengths), C)
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)

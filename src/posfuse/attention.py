@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 from posfuse.dropout import kept, levels, new_seed, rescale
 
@@ -32,10 +33,30 @@ def attention(
     if q.device.type == "cpu" and (levels(p) or q.shape[2] <= SHORT):
         out: Tensor = BlockAttention.apply(q, k, v, mask, bias, p)  # type: ignore[no-untyped-call]
         return out
+    half = q.dtype in (torch.bfloat16, torch.float16)
+    if q.device.type == "cuda" and half and mask is not None and bias is None and not p:
+        return unpadded(q, k, v, mask)
     if mask is None or bias is None:
         both = mask if bias is None else bias.to(q.dtype)[None]
         return F.scaled_dot_product_attention(q, k, v, both, p)
     return masked_and_biased(q, k, v, mask, bias.to(q.dtype)[None], p)
+
+
+def unpadded(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """`attention` on a GPU, in half precision, without dropout: padding looks at padding alone."""
+    n_documents, n_heads, length, d_head = q.shape
+    q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # (B L, H, D), no copies
+    ends = parts(mask)
+    y: Tensor = varlen_attn(q, k, v, ends, ends, length, length)  # type: ignore[assignment]
+    return y.view(n_documents, length, n_heads, d_head).transpose(1, 2)
+
+
+def parts(mask: Tensor) -> Tensor:
+    """Where the tokens of each of B documents and its padding, which comes behind them, begin in
+    the row of all B L positions, and the row's end: (2 B + 1,) int32."""
+    n_valid = mask.flatten(1).sum(1)
+    both = torch.stack((n_valid, mask.shape[-1] - n_valid), 1).flatten()
+    return F.pad(both.cumsum(0), (1, 0)).int()
 
 
 def masked_and_biased(

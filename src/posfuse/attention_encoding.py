@@ -54,6 +54,8 @@ class AttentionEncoding(nn.Module):
             self.by_blocks(q, k, v, mask, p) if self.learned else attention(q, k, v, mask, bias, p)
         )
 
+    # Not compiled: how many blocks there are follows from the length.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def by_blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
         """`forward` with q and k turned: the scores are held for some documents, and of long ones
         for some queries, at a time, and computed once more in the backward pass."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import Logger
@@ -70,6 +71,8 @@ def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
     initialize(network, cfg.seed, shared_stream=cfg.fidelity.initial_values == "shared_stream")
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
+    if cfg.trainer.compile:
+        network.compile(dynamic=True)  # one graph for batches of every length
     return Classifier(network, cfg.optim, n_classes, cfg.seed)
 
 
@@ -108,6 +111,8 @@ def build_trainer(
             ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
         )
     precision: Any = t.precision
+    # What is allocated here is written before it is read; to fill it first is lost time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         return L.Trainer(
             accelerator=t.accelerator,
@@ -121,7 +126,7 @@ def build_trainer(
             logger=logger or False,
             callbacks=callbacks,
             default_root_dir=folder,
-            deterministic="warn",
+            deterministic=True,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
             enable_model_summary=False,

@@ -28,8 +28,9 @@ class Classifier(L.LightningModule):
         self.model, self.optim, self.seed = model, optim, seed
         metrics = MetricCollection(
             {
-                "accuracy": MulticlassAccuracy(n_classes, average="micro"),
-                "macro_f1": MulticlassF1Score(n_classes, average="macro"),
+                # Labels are checked when the corpus is read; to check them here waits for a GPU.
+                "accuracy": MulticlassAccuracy(n_classes, average="micro", validate_args=False),
+                "macro_f1": MulticlassF1Score(n_classes, average="macro", validate_args=False),
             }
         )
         self.val_metrics = metrics.clone(prefix="val/")

@@ -87,6 +87,7 @@ class TrainerConfig:
     accelerator: str = "auto"  # auto, cpu, gpu, mps
     precision: str = "32-true"  # 32-true or bf16-mixed
     threads: int | None = None  # CPU threads of a run; null: torch's own choice
+    compile: bool = False  # by torch.compile: a minute at the start, less a step; needs a compiler
     limit_batches: int | None = None  # batches a split at most, for a trial
     progress: str = "auto"  # bar, lines, none; auto: bar where a person watches, else lines
 

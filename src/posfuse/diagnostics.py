@@ -113,7 +113,7 @@ def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
     attentions = [module for module in model.encoder.modules() if isinstance(module, Attention)]
     hooks = [module.register_forward_pre_hook(look) for module in attentions]
     try:
-        model(batch.ids, batch.lengths)
+        model.forward(batch.ids, batch.lengths)  # past a compiled graph, which has no hooks
     finally:
         for hook in hooks:
             hook.remove()

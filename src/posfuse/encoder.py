@@ -132,8 +132,10 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """x (B, L, d), lengths (B,), at least 1 each -> (B, L, d); padding positions are unused."""
         valid = valid_positions(lengths, x.shape[1])
-        # A batch of one length needs no mask, and attention without one is the fastest.
-        mask = None if bool(valid.all()) else valid[:, None, None, :]
+        # A batch of one length needs no mask, and attention without one is the fastest; to ask a
+        # GPU would make it wait.
+        full = x.device.type == "cpu" and bool(valid.all())
+        mask = None if full else valid[:, None, None, :]
         encodings = cast(list[AttentionEncoding], list(self.positions))
         positions = [(encoding, encoding.bias(x.shape[1])) for encoding in encodings]
         for i, block in enumerate(self.blocks):

@@ -14,6 +14,8 @@ from torch.utils.data import Dataset, Sampler
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.data.vocabulary import PAD
 
+ALIGNED = 8  # tokens; a GPU's kernels take lengths that are a multiple of it the fastest
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -61,6 +63,32 @@ class Documents(Dataset[Batch]):
             torch.from_numpy(members),
             int(lengths.sum()),
         )
+
+
+class ResidentDocuments(Documents):
+    """The same documents with their ids on a device, where each batch is assembled: only the
+    numbers of its documents travel, and nothing waits for the device."""
+
+    def __init__(self, documents: Documents, max_len: int, device: torch.device) -> None:
+        self.split, self.lengths, self.max_len = documents.split, documents.lengths, max_len
+        columns = (self.split.ids, self.split.offsets[:-1], self.lengths, self.split.labels)
+        kinds = (np.int32, np.int64, np.int64, np.int64)
+        self.columns = [
+            torch.from_numpy(column.astype(kind)).to(device)
+            for column, kind in zip(columns, kinds, strict=True)
+        ]
+
+    def __getitem__(self, members: np.ndarray) -> Batch:
+        longest = -(-int(self.lengths[members].max()) // ALIGNED) * ALIGNED
+        all_ids, all_starts, all_lengths, all_labels = self.columns
+        index = torch.from_numpy(members).to(all_ids.device, non_blocking=True)
+        starts, lengths = all_starts[index, None], all_lengths[index]
+        position = torch.arange(min(longest, self.max_len), device=all_ids.device)
+        # Behind a document others stand, and nothing behind the last.
+        found = all_ids[(starts + position).clamp_(max=len(all_ids) - 1)]
+        ids = found.long().masked_fill_(position >= lengths[:, None], PAD)
+        n_tokens = int(self.lengths[members].sum())
+        return Batch(ids, all_labels[index], lengths, index, n_tokens)
 
 
 class LengthBatches(Sampler[np.ndarray]):

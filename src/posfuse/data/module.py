@@ -7,7 +7,13 @@ import torch
 from torch.utils.data import DataLoader
 
 from posfuse.config import DataConfig
-from posfuse.data.batching import Batch, Documents, LengthBatches, SortedBatches
+from posfuse.data.batching import (
+    Batch,
+    Documents,
+    LengthBatches,
+    ResidentDocuments,
+    SortedBatches,
+)
 from posfuse.data.token_store import open_store
 
 
@@ -41,11 +47,9 @@ class TextDataModule(L.LightningDataModule):
         }
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        documents = self.documents["train"]
-        sampler = LengthBatches(
-            documents.lengths, self.cfg.batch_size, self.cfg.pool_batches, self.seed
-        )
-        return _loader(documents, sampler)
+        cfg, lengths = self.cfg, self.documents["train"].lengths
+        sampler = LengthBatches(lengths, cfg.batch_size, cfg.pool_batches, self.seed)
+        return self._loader("train", sampler)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._evaluation("validation")
@@ -54,13 +58,16 @@ class TextDataModule(L.LightningDataModule):
         return self._evaluation("test")
 
     def _evaluation(self, split: str) -> DataLoader[Batch]:
+        lengths = self.documents[split].lengths
+        return self._loader(split, SortedBatches(lengths, self.cfg.eval_batch_size))
+
+    def _loader(self, split: str, sampler: LengthBatches | SortedBatches) -> DataLoader[Batch]:
         documents = self.documents[split]
-        return _loader(documents, SortedBatches(documents.lengths, self.cfg.eval_batch_size))
-
-
-def _loader(documents: Documents, sampler: LengthBatches | SortedBatches) -> DataLoader[Batch]:
-    # batch_size=None: the sampler's items are whole batches. The loader's own generator keeps it
-    # from drawing on the global one, which dropout uses.
-    return DataLoader(
-        documents, batch_size=None, sampler=sampler, generator=torch.Generator().manual_seed(0)
-    )
+        device = self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
+        if device.type != "cpu":
+            documents = ResidentDocuments(documents, self.cfg.max_len, device)
+        # batch_size=None: the sampler's items are whole batches. The loader's own generator keeps
+        # it from drawing on the global one, which dropout uses.
+        return DataLoader(
+            documents, batch_size=None, sampler=sampler, generator=torch.Generator().manual_seed(0)
+        )
