@@ -34,6 +34,7 @@ calibrate: .venv/installed ## simulated sweeps whose truth is known: the tables 
 bench: .venv/installed ## every benchmark, into docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
 	$(BIN)/python benchmarks/training.py $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)") --out benchmarks/results/training.json
 	$(BIN)/python benchmarks/operators.py --out benchmarks/results/operators.json
+	$(BIN)/python benchmarks/arxiv_path.py --out benchmarks/results/arxiv.json
 	$(BIN)/python benchmarks/overhead.py --out benchmarks/results/overhead.json
 	$(BIN)/python benchmarks/grid.py --out benchmarks/results/grid.json
 	$(BIN)/python benchmarks/precision.py --out benchmarks/results/precision.json

@@ -21,19 +21,36 @@ import pandas as pd
 import yaml
 
 from posfuse.analysis.collect import collect
+from posfuse.analysis.statistics import t_interval
 from posfuse.records import DIAGNOSTICS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DOCUMENT, FOLDER = DOCS / "findings.md", DOCS / "findings"
 SHOWN = re.compile(r"<!-- (?P<sweep>[\w.-]+)/(?P<table>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+LINKED = re.compile(r"findings/(?P<sweep>[\w.-]+)/(?P<table>\w+)\.md")
 FIGURE = re.compile(r"findings/(?P<sweep>[\w.-]+)/(?P<figure>\w+)\.svg")
+SCALE = "settings.model.token_scale"
 EPOCHS = ("first", "best")
+INSIDE = ("norm_ratio", "gate_mean")
+# What position is worth, by column. The documents are cut so that shifted rows do not run out;
+# runs of before commit cf0c102 looked at cut documents alone.
+WORTH = {
+    "as they are": "accuracy",
+    "tokens shuffled": "shuffled",
+    "cut": "unshifted",
+    "cut, rows shifted": "shifted",
+}
+WORTH_OF_CUT = {
+    "cut": "accuracy",
+    "cut, tokens shuffled": "shuffled",
+    "cut, rows shifted": "shifted",
+}
 RECORD = [
     "data", "encoding", "fusion", "variant", "seed", "test.accuracy", "test.macro_f1", "test.loss",
     "validation.accuracy", "best_epoch", "epochs", "position.documents", "position.accuracy",
     "position.shuffled", "position.unshifted", "position.shifted", "position.offset", "parameters",
     "documents.train", "documents.test", "mean_tokens.train", "truncated_share.train",
-    "peak_memory_bytes", "commit",
+    "peak_memory_bytes", "host.device", "host.threads", "commit",
 ]  # fmt: skip
 
 
@@ -58,10 +75,13 @@ def keep(sweep: Path, document: str) -> None:
     (target / "shared.yaml").write_text(yaml.safe_dump(plain))
     (target / "position.md").write_text(position_table(runs))
     (target / "inside.md").write_text(inside_table(runs))
+    if SCALE in varied:
+        (target / "scale_effect.md").write_text(scale_effect_table(runs))
     with tempfile.TemporaryDirectory() as out:
         report = [Path(sys.executable).parent / "posfuse-report", sweep, "--out", out]
         subprocess.run([*map(str, report)], check=True, stdout=subprocess.DEVNULL)
-        for kind, group, end in ((SHOWN, "table", "md"), (FIGURE, "figure", "svg")):
+        kinds = ((SHOWN, "table", "md"), (LINKED, "table", "md"), (FIGURE, "figure", "svg"))
+        for kind, group, end in kinds:
             for found in kind.finditer(document):
                 name = f"{found[group]}.{end}"
                 if found["sweep"] == sweep.name and not (target / name).exists():
@@ -76,25 +96,28 @@ def inside(run: dict[str, Any]) -> dict[str, float]:
     epochs = dict(zip(EPOCHS, (1, run["best_epoch"]), strict=True))
     return {
         f"inside.{name}.{which}": float(values.get((name, epoch), float("nan")))
-        for name in ("norm_ratio", "gate_mean")
+        for name in INSIDE
         for which, epoch in epochs.items()
     }
 
 
 def inside_table(runs: pd.DataFrame) -> str:
-    """A row a run by the paper's settings, of operators that can change the ratio."""
+    """A row a run whose token scale starts at the paper's, of operators that tell the two parts
+    apart."""
     lines = [
-        "**Inside the runs at the paper's token scale**",
+        "**Inside the runs whose token scale starts at the paper's**",
         "",
-        "| data | fusion | seed | accuracy | token to position norm, epoch 1 | best epoch "
-        "| gate, epoch 1 | best epoch |",
-        "| " + "--- | " * 8,
+        "| data | fusion | token scale | seed | accuracy | norm of token to position, epoch 1 "
+        "| best epoch | gate, epoch 1 | best epoch |",
+        "| " + "--- | " * 9,
     ]
-    of_paper = runs[(runs["variant"] == "") & runs["inside.norm_ratio.best"].notna()]
-    for run in of_paper.to_dict("records"):
-        values = [run[f"inside.{n}.{w}"] for n in ("norm_ratio", "gate_mean") for w in EPOCHS]
+    from_paper = runs[SCALE].isin(("sqrt_d", "learned"))
+    shown = runs[from_paper & runs["inside.norm_ratio.best"].notna()]
+    for run in shown.to_dict("records"):
+        values = [run[f"inside.{name}.{which}"] for name in INSIDE for which in EPOCHS]
         texts = ["" if pd.isna(value) else f"{value:.2f}" for value in values]
-        cell = [run["data"], run["fusion"], str(run["seed"]), f"{100 * run['test.accuracy']:.2f}"]
+        cell = [run["data"], run["fusion"], run[SCALE], str(run["seed"])]
+        cell.append(f"{100 * run['test.accuracy']:.2f}")
         lines.append(f"| {' | '.join([*cell, *texts])} |")
     return "\n".join(lines) + "\n"
 
@@ -102,17 +125,39 @@ def inside_table(runs: pd.DataFrame) -> str:
 def position_table(runs: pd.DataFrame) -> str:
     """What the trained models lose without position: means over seeds, in percent."""
     keys = ["data", "fusion", *(["variant"] if runs["variant"].any() else [])]
-    worth = ["accuracy", "shuffled", "shifted"]
+    worth = WORTH if "position.unshifted" in runs else WORTH_OF_CUT
     lines = [
         "**What position is worth to the trained model**",
         "",
-        f"| {' | '.join(keys)} | n | documents | as they are | tokens shuffled | rows shifted |",
-        "| " + "--- | " * (len(keys) + 5),
+        f"| {' | '.join([*keys, 'n', 'documents', *worth])} |",
+        "| " + "--- | " * (len(keys) + 2 + len(worth)),
     ]
     for key, group in runs.groupby(keys, sort=False):
-        means = [f"{100 * group[f'position.{name}'].mean():.2f}" for name in worth]
+        means = [f"{100 * group[f'position.{name}'].mean():.2f}" for name in worth.values()]
         documents = str(int(group["position.documents"].iloc[0]))
         lines.append(f"| {' | '.join([*key, str(len(group)), documents, *means])} |")
+    return "\n".join(lines) + "\n"
+
+
+def scale_effect_table(runs: pd.DataFrame) -> str:
+    """What another token scale than the paper's changes, operator by operator, paired by seed."""
+    lines = [
+        "**Less the accuracy at the paper's token scale**",
+        "",
+        "| data | fusion | scale | n | difference | 95 % t |",
+        "| " + "--- | " * 6,
+    ]
+    accuracy = 100 * runs.set_index(["data", "fusion", SCALE, "seed"])["test.accuracy"].sort_index()
+    for (data, fusion), of_fusion in runs.groupby(["data", "fusion"], sort=False):
+        for scale in of_fusion[SCALE].unique():
+            if scale == "sqrt_d":
+                continue
+            differences = (
+                accuracy[data, fusion, scale] - accuracy[data, fusion, "sqrt_d"]
+            ).dropna()
+            low, high = t_interval(differences)
+            row = [data, fusion, scale, len(differences), f"{differences.mean():+.2f}"]
+            lines.append(f"| {' | '.join(map(str, row))} | {low:+.2f} to {high:+.2f} |")
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+import arxiv_path
 import performance
 import plain
 import precision
@@ -235,3 +236,27 @@ def test_precisions_are_compared_seed_by_seed():
     row = precision.rows(found)[0]
     # Differences 1, 0, 2: mean 1, deviation 1, t(2) at 97.5 % = 4.3027, divided by sqrt(3).
     assert row == ["add", "60.00 ± 10.00", "61.00 ± 10.54", "+1.00", "-1.48..+3.48"]
+
+
+def test_the_arxiv_path_reads_the_hubs_form_and_keeps_its_records(tmp_path, monkeypatch):
+    out = tmp_path / "arxiv.json"
+    small = ["data.max_len=32", "model.d_model=8", "model.n_heads=2", "trainer.accelerator=cpu"]
+    argv = [
+        "arxiv_path.py",
+        "--documents",
+        "11",
+        "--encodings",
+        "alibi",
+        "--out",
+        out,
+        "--",
+        *small,
+    ]
+    monkeypatch.setattr("sys.argv", list(map(str, argv)))
+    monkeypatch.chdir(tmp_path)
+    arxiv_path.main()
+    found = json.loads(out.read_text())
+    (row,) = found["tables"][0]["rows"]
+    assert row[:3] == ["alibi", 11, 32.0]
+    assert found["raw"]["records"][0]["label_names"] == arxiv_path.CLASSES
+    assert "11 classes, 100% of the documents cut" in found["tables"][0]["note"]

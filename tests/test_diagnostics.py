@@ -180,6 +180,10 @@ def test_beyond_the_tables_end_is_an_error_with_its_cure():
     for fusion, encoding in (("add", "learned"), ("gate_cnn", "sinusoidal")):
         with pytest.raises(ValueError, match=r"13 tokens, but the position table ends at 12; cut"):
             network(fusion, encoding)(ids, lengths)
+    model = network("add", "learned")
+    for shifted in (model, model.fold()):
+        with pytest.raises(ValueError, match=r"14 tokens, but the position table ends at 12; cut"):
+            shifted(ids[:, :8], torch.tensor([8]), offset=6)
     with pytest.raises(ValueError, match=r"13 tokens, but rotary has angles for 12; cut the doc"):
         network("none", "rope")(ids, lengths)
     network("none", "alibi")(ids, lengths)

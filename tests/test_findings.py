@@ -4,7 +4,9 @@ import re
 
 import pandas as pd
 import pytest
+import scipy.stats
 
+from findings import EPOCHS, INSIDE, WORTH, WORTH_OF_CUT
 from posfuse.analysis import statistics as st
 from posfuse.config import CONF_DIR
 
@@ -72,32 +74,67 @@ def test_the_worth_of_position_is_that_of_the_records(sweep):
         of = runs[(runs["data"] == row["data"]) & (runs["fusion"] == row["fusion"])]
         of = of[of["variant"] == row.get("variant", "")]
         assert len(of) == int(row["n"])
-        names = {
-            "as they are": "accuracy",
-            "tokens shuffled": "shuffled",
-            "rows shifted": "shifted",
-        }
-        for column, name in names.items():
+        for column, name in (WORTH if "as they are" in row else WORTH_OF_CUT).items():
             assert row[column] == f"{100 * of[f'position.{name}'].mean():.2f}"
 
 
 @pytest.mark.parametrize("sweep", SWEEPS)
 def test_what_is_inside_the_runs_is_that_of_the_records(sweep):
-    runs = records(sweep).set_index(["data", "fusion", "variant", "seed"])
+    runs = records(sweep)
+    if "settings.model.token_scale" not in runs:
+        runs["settings.model.token_scale"] = "sqrt_d"
+    runs = runs.set_index(["data", "fusion", "settings.model.token_scale", "seed"]).sort_index()
     for row in cells(DOCS / "findings" / sweep / "inside.md"):
-        run = runs.loc[(row["data"], row["fusion"], "", int(row["seed"]))]
-        shown = list(row.values())[3:]
+        run = runs.loc[(row["data"], row["fusion"], row["token scale"], int(row["seed"]))]
+        shown = list(row.values())[4:]
         kept = [100 * run["test.accuracy"]]
-        kept += [
-            run[f"inside.{n}.{w}"] for n in ("norm_ratio", "gate_mean") for w in ("first", "best")
-        ]
+        kept += [run[f"inside.{name}.{which}"] for name in INSIDE for which in EPOCHS]
         assert shown == ["" if k == "" else f"{float(k):.2f}" for k in kept]
 
 
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_differences_are_those_of_the_records_seed_by_seed(sweep):
+    """With both at the paper's scale, by the t interval of scipy's own."""
+    runs = records(sweep)
+    if "settings.model.token_scale" in runs:
+        runs = runs[runs["settings.model.token_scale"] == "sqrt_d"]
+    accuracy = runs.set_index(["data", "fusion", "seed"])["test.accuracy"].sort_index()
+    checked = 0
+    for name, mean, interval in (
+        ("paired_differences", "difference", "95 % t"),
+        ("best_scale", "at sqrt_d", "95 % t"),
+    ):
+        path = DOCS / "findings" / sweep / f"{name}.md"
+        for row in cells(path) if path.exists() else []:
+            pair = (accuracy[row["data"], fusion] for fusion in (row["fusion"], "add"))
+            fused, added = (100 * values for values in pair)
+            low, high = scipy.stats.ttest_rel(fused, added).confidence_interval()
+            assert row[mean].split()[0] == f"{(fused - added).mean():+.2f}"
+            assert row[interval] == f"{low:+.2f} to {high:+.2f}"
+            checked += 1
+    assert checked
+
+
+@pytest.mark.parametrize("sweep", [s for s in SWEEPS if s.startswith("scale")])
+def test_what_a_scale_changes_is_that_of_the_records(sweep):
+    runs = records(sweep)
+    keys = ["data", "fusion", "settings.model.token_scale", "seed"]
+    accuracy = 100 * runs.set_index(keys)["test.accuracy"].sort_index()
+    rows = cells(DOCS / "findings" / sweep / "scale_effect.md")
+    assert len(rows) == len(runs) / 3 - runs["fusion"].nunique()
+    for row in rows:
+        pair = (accuracy[row["data"], row["fusion"], scale] for scale in (row["scale"], "sqrt_d"))
+        scaled, papers = pair
+        low, high = scipy.stats.ttest_rel(scaled, papers).confidence_interval()
+        assert row["difference"] == f"{(scaled - papers).mean():+.2f}"
+        assert row["95 % t"] == f"{low:+.2f} to {high:+.2f}"
+
+
 def test_every_accuracy_of_the_prose_stands_in_one_of_its_tables():
-    """Numbers with two decimals, which is how accuracies and differences are spelt."""
+    """Numbers with two decimals, which is how accuracies and differences are spelt; a table
+    stands in the page or is one that it links to."""
     prose = re.sub(r"<!-- ([\w.-]+)/(\w+) -->\n(.*?)<!-- end -->", "", TEXT, flags=re.DOTALL)
-    tables = " ".join(shown for _, _, shown in SHOWN)
+    tables = " ".join(path.read_text() for path in (DOCS / "findings").rglob("*.md"))
     quoted = re.findall(r"(?<![\w.])[+-]?\d+\.\d\d(?![\d.])", prose)
     assert quoted
     for number in quoted:

@@ -22,7 +22,7 @@ def with_values(operator, seed=0):
     return operator
 
 
-def fuse(name, tokens, table, positions=None):
+def fuse(name, tokens, table, positions=0):
     return with_values(make_fusion(name, tokens.shape[-1]))(tokens, table, positions)
 
 

@@ -128,7 +128,7 @@ class Alibi(AttentionEncoding):
         self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
     def extra(self, q: Tensor, offset: Tensor) -> Tensor:
-        return -self.slopes[:, None, None] * offset.abs()
+        return (-self.slopes)[:, None, None] * offset.abs()  # one tensor (H, Q, L), not two
 
     def bias(self, length: int) -> Tensor:
         return self.extra(self.slopes, offsets(length, self.slopes.device))

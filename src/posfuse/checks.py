@@ -180,7 +180,8 @@ def _token_scale(value: Any) -> float | str:
         scale = 0.0
     if not 1e-6 <= scale <= 1e6:
         raise InputError(
-            f"model.token_scale: {value!r}; use sqrt_d, learned, or a number from 1e-6 to 1e6"
+            f"model.token_scale: {value!r} is no scale that leaves the tokens to be read; use "
+            "sqrt_d, learned, or a number from 1e-6 to 1e6"
         )
     return scale
 

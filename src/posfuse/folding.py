@@ -39,16 +39,15 @@ class FoldedClassifier(nn.Module):
             raise ValueError("a folded model cannot be trained; train its origin, then fold again")
         return super().train(False)
 
-    def fuse(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
-        """ids (..., L) -> fused (..., L, d), at positions (L,), 0 to L - 1 unless told."""
+    def fuse(self, ids: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """ids (..., L) -> fused (..., L, d); positions as a Fusion takes them."""
         words = (F.embedding(ids, part) for part in self.words)
         return self.fusion.merge(*words, *rows_at(self.positions, ids.shape[-1], positions))
 
     def forward(self, ids: Tensor, lengths: Tensor, offset: int = 0) -> Tensor:
         """As PositionClassifier: ids (B, L), lengths (B,) -> logits (B, C)."""
         lengths = lengths.clamp(min=1)
-        positions = offset + torch.arange(ids.shape[1], device=ids.device) if offset else None
-        pooled = mean_pool(self.encoder(self.fuse(ids, positions), lengths), lengths)
+        pooled = mean_pool(self.encoder(self.fuse(ids, offset), lengths), lengths)
         logits: Tensor = self.head(pooled)
         return logits
 

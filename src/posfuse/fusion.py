@@ -52,12 +52,12 @@ class Fusion(nn.Module, ABC):
     def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
         """The tokens' parts and the rows of their positions, each (..., k) -> fused (..., d)."""
 
-    def forward(self, tokens: Tensor, table: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Fuse a padded batch (B, L, d), at positions (L,), 0 to L - 1 unless told otherwise, or a
-        packed one (T, d) with its positions (T,)."""
+    def forward(self, tokens: Tensor, table: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """Fuse a padded batch (B, L, d), its first token at this position, or a packed one (T, d)
+        with its positions (T,)."""
         return self.merge(*self.parts(tokens, table, positions))
 
-    def parts(self, tokens: Tensor, table: Tensor, positions: Tensor | None = None) -> Parts:
+    def parts(self, tokens: Tensor, table: Tensor, positions: Tensor | int = 0) -> Parts:
         """All that `merge` takes, and `gate` and `token_part` with it."""
         rows = rows_at(self.project(table), tokens.shape[-2], positions)
         return *self.project_tokens(tokens), *rows
@@ -68,16 +68,17 @@ class Fusion(nn.Module, ABC):
         return None
 
 
-def rows_at(parts: Iterable[Tensor], length: int, positions: Tensor | None) -> Parts:
-    """Of parts (N, k) the rows at `positions`, which must be among the N, or the first `length`;
-    then raises ValueError beyond the end."""
-    if positions is not None:
+def rows_at(parts: Iterable[Tensor], length: int, positions: Tensor | int) -> Parts:
+    """Of parts (N, k) the rows at `positions`, which must be among the N, or `length` rows from
+    that one on; then raises ValueError beyond the end."""
+    if isinstance(positions, Tensor):
         return tuple(part[positions] for part in parts)
-    rows = tuple(part[:length] for part in parts)
+    end = positions + length
+    rows = tuple(part[positions:end] for part in parts)
     if rows and len(rows[0]) < length:
         raise ValueError(
-            f"{length} tokens, but the position table ends at {len(rows[0])}; cut the documents "
-            f"or train with data.max_len={length}"
+            f"{end} tokens, but the position table ends at {positions + len(rows[0])}; cut the "
+            f"documents or train with data.max_len={end}"
         )
     return rows
 

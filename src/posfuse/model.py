@@ -74,8 +74,7 @@ class PositionClassifier(nn.Module):
         """ids (B, L), lengths (B,) -> logits (B, C); no tokens count as one `<pad>`. The first
         token takes row `offset` of the position table."""
         lengths = lengths.clamp(min=1)
-        positions = offset + torch.arange(ids.shape[1], device=ids.device) if offset else None
-        fused = self.fusion(self.tokens(ids), self.table(), positions)
+        fused = self.fusion(self.tokens(ids), self.table(), offset)
         pooled = mean_pool(self.encoder(fused, lengths), lengths)
         logits: Tensor = self.head(self.dropout(pooled))
         return logits
