@@ -1,6 +1,5 @@
 """docs/findings.md says nothing that the committed records do not say."""
 
-import json
 import re
 
 import pandas as pd
@@ -137,7 +136,8 @@ def test_every_accuracy_of_the_prose_stands_in_one_of_its_tables():
     stands in the page or is one that it links to, or it is the paper's."""
     prose = re.sub(r"<!-- ([\w.-]+)/(\w+) -->\n(.*?)<!-- end -->", "", TEXT, flags=re.DOTALL)
     tables = " ".join(path.read_text() for path in (DOCS / "findings").rglob("*.md"))
-    tables += json.dumps(numbers()["table1"])
+    papers = [numbers()["table1"][data].values() for data in ("agnews", "imdb")]
+    tables += "".join(f" {mean:.2f}" for cells in papers for mean, _ in cells)
     quoted = re.findall(r"(?<![\w.])[+-]?\d+\.\d\d(?![\d.])", prose)
     assert quoted
     for number in quoted:
