@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from omegaconf import OmegaConf
 
-from posfuse import attention, attention_encoding
+from posfuse import attention
 from posfuse.attention_encoding import (
     Alibi,
     AttentionEncoding,
@@ -19,6 +19,7 @@ from posfuse.attention_encoding import (
     t5_buckets,
 )
 from posfuse.checks import checked
+from posfuse.dropout import kept, new_seed, rescale
 from posfuse.errors import InputError
 from small_runs import composed
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
@@ -173,19 +174,6 @@ def test_blocks_change_nothing(name, masked, block, length, monkeypatch):
     torch.testing.assert_close(run(encoding, q, k, v, mask), whole, rtol=0, atol=1e-12)
 
 
-def test_blocks_are_as_large_as_allowed_and_no_larger(monkeypatch):
-    encoding, (q, k, v) = make("t5"), qkv(8)
-    sizes, block = [], encoding.block
-    monkeypatch.setattr(
-        encoding, "block", lambda q, *more: sizes.append(q.shape[:3].numel() * 8) or block(q, *more)
-    )
-    for most, expected in ((10**6, [384]), (256, [256, 128]), (64, [64] * 6), (0, [16] * 24)):
-        monkeypatch.setitem(attention.SCORES, "cpu", most)
-        sizes.clear()
-        run(encoding, q, k, v)
-        assert sizes == expected
-
-
 @pytest.mark.parametrize("name", [None, *KINDS])
 def test_dropout_of_the_weights_keeps_their_mean(name):
     encoding = make(name) if name else AttentionEncoding(D_MODEL, N_HEADS, MAX_LEN)
@@ -200,19 +188,46 @@ def test_dropout_of_the_weights_keeps_their_mean(name):
     assert dropped.std(0).min() > 0
 
 
-def test_recomputed_dropout_draws_the_same_mask_in_the_backward_pass(monkeypatch):
-    """The gradient of a loss with dropout is that of the same masks, drawn by hand."""
-    encoding, (q, k, v) = make("relative"), qkv(batch=1)
-    monkeypatch.setitem(attention.SCORES, "cpu", 3 * 9 * N_HEADS)  # 3 queries
-    v = v.requires_grad_()
+@pytest.mark.parametrize("scores", [10**6, 3 * 9 * N_HEADS, 0])
+@pytest.mark.parametrize("p", [0.0, 0.5])
+@pytest.mark.parametrize("name", ["relative", "t5"])
+def test_gradients_are_those_of_plain_autograd_with_the_masks_drawn(name, p, scores, monkeypatch):
+    """Of q, k, v and what is learned: blocks against all scores at once, by torch's own graph."""
+    monkeypatch.setitem(attention.SCORES, "cpu", scores)
+    encoding, at = make(name), qkv()
+    inputs = [*(x.requires_grad_() for x in at), *encoding.parameters()]
+    mask = (torch.arange(9) < torch.tensor([[9], [4], [1]]))[:, None, None]
     torch.manual_seed(5)
-    encoding(q, k, v, None, None, 0.5).sum().backward()
-    offset = attention_encoding.offsets(9, q.device)
-    again = v.detach().clone().requires_grad_()
+    y = encoding(*at, mask, None, p)
     torch.manual_seed(5)
-    for rows in torch.arange(9).split(3):
-        encoding.block(q[:, :, rows], k, again, None, offset[rows], 0.5).sum().backward()
-    torch.testing.assert_close(v.grad, again.grad, rtol=0, atol=1e-12)
+    masks = torch.ones(3, N_HEADS, 9, 9, dtype=torch.float64)
+    for documents, queries in attention.blocks(at[0].shape, masks.device) if p else ():
+        block = masks[documents, :, queries]
+        block[...] = kept(block, p, new_seed()) * rescale(p)
+    weights = encoding.weights(*at[:2], mask, attention.offsets(torch.arange(9), 9))
+    expected = weights * masks @ at[2]
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
+    seen = random_tensor(*y.shape, seed=7)
+    for mine, plain in zip(
+        *(torch.autograd.grad((out * seen).sum(), inputs) for out in (y, expected)), strict=True
+    ):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["relative", "t5"])
+def test_mixed_precision_gives_nearly_the_same_gradients(name):
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        encoding = make(name).float()
+        at = [x.to(dtype).requires_grad_() for x in qkv(20)]
+        inputs = [*at, *encoding.parameters()]
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            y = encoding(*at, None, None, 0.0)
+        gradients = torch.autograd.grad((y * random_tensor(*y.shape, seed=7)).sum(), inputs)
+        assert [g.dtype for g in gradients] == [x.dtype for x in inputs]
+        found.append([y, *gradients])
+    for wide, half in zip(*found, strict=True):
+        assert (wide - half).abs().max() < 0.04 * wide.abs().max()
 
 
 def test_without_an_encoding_attention_is_plain_attention():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posfuse.dropout import LEVELS, Dropout, dropout
+from posfuse.dropout import LEVELS, Dropout, dropout, kept
 
 N = 4 * 50_000
 
@@ -12,11 +12,11 @@ N = 4 * 50_000
 def test_a_share_of_p_is_zeroed_and_the_rest_scaled(p):
     torch.manual_seed(0)
     out = dropout(torch.ones(N), p)
-    kept = out != 0
+    stays = out != 0
     rounded = min(round(p * LEVELS), LEVELS - 1) / LEVELS
     deviation = (rounded * (1 - rounded) / N) ** 0.5
-    assert 1 - kept.double().mean().item() == pytest.approx(rounded, abs=5 * deviation)
-    torch.testing.assert_close(out[kept], torch.full_like(out[kept], 1 / (1 - rounded)))
+    assert 1 - stays.double().mean().item() == pytest.approx(rounded, abs=5 * deviation)
+    torch.testing.assert_close(out[stays], torch.full_like(out[stays], 1 / (1 - rounded)))
 
 
 def test_the_four_numbers_of_one_draw_are_independent():
@@ -62,3 +62,12 @@ def test_nothing_is_dropped_or_drawn_in_evaluation_or_at_rate_zero():
 
 def test_half_precision_stays():
     assert dropout(torch.ones(8, dtype=torch.bfloat16), 0.1).dtype == torch.bfloat16
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpus_mask_follows_from_its_seed():
+    like = torch.empty(N, device="cuda", dtype=torch.bfloat16)
+    first, again, other = (kept(like, 0.3, seed) for seed in (5, 5, 6))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert 1 - first.double().mean().item() == pytest.approx(0.3, abs=0.01)

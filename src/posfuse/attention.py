@@ -1,9 +1,9 @@
-"""Attention of queries on keys, by a kernel that never holds a score or, on a CPU, by blocks.
+"""Attention of queries on keys, by a kernel that never holds a score or by blocks of scores.
 
 Shapes: B documents, H heads, L tokens, D features of a head.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precisi
 # cache, elsewhere enough to keep the device at work.
 SCORES = {"cpu": 2**20}
 MOST_SCORES = 2**26
+# q (B, H, Q, D), divided by sqrt(D), and offsets (Q, L) -> added to the scores, (..., H, Q, L)
+Extra = Callable[[Tensor, Tensor], Tensor | None]
 SHORT = 200  # tokens; up to here the blocks beat the kernel on a CPU without dropout too
 
 
@@ -87,9 +89,15 @@ def blocks(shape: torch.Size, device: torch.device) -> Iterator[tuple[slice, sli
             yield slice(document, document + documents), slice(query, query + queries)
 
 
+def offsets(queries: Tensor, length: int) -> Tensor:
+    """j - i for each of these queries i (Q,) and every key j, (Q, L) int64."""
+    return torch.arange(length, device=queries.device) - queries[:, None]
+
+
 class BlockAttention(torch.autograd.Function):
-    """`attention` on a CPU; the backward pass computes the scores and draws the masks once more,
-    and takes sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2)."""
+    """`attention` by blocks, with more added to the scores that may follow from q and learned
+    parameters. The backward pass computes the scores and draws the masks once more, and takes
+    sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2)."""
 
     @staticmethod
     def forward(
@@ -100,8 +108,10 @@ class BlockAttention(torch.autograd.Function):
         mask: Tensor | None,
         bias: Tensor | None,
         p: float,
+        extra: Extra | None = None,
+        *learned: Tensor,
     ) -> Tensor:
-        """As `attention`."""
+        """As `attention`; instead of a bias an `extra`, and the parameters that it uses."""
         n_documents, n_heads, length, d_head = q.shape
         q = (q * d_head**-0.5).contiguous()  # a block's products would copy them each time
         k, v = k.contiguous(), (v * rescale(p)).contiguous()
@@ -110,28 +120,34 @@ class BlockAttention(torch.autograd.Function):
         y = q.new_empty(n_documents, length, n_heads, d_head).transpose(1, 2)
         seeds = []
         for documents, queries in blocks(q.shape, q.device):
-            weights = _weights(q, k, padding, bias, documents, queries)
+            some = q[documents, :, queries]
+            added = _added(bias, extra, some, queries, length)
+            weights = _weights(some, k[documents], padding, added, documents)
             if levels(p):
                 seeds.append(new_seed())
                 weights *= kept(weights, p, seeds[-1])
             y[documents, :, queries] = weights @ v[documents]
-        ctx.save_for_backward(q, k, v, y, padding, bias)
-        ctx.p, ctx.seeds = p, seeds
+        ctx.save_for_backward(q, k, v, y, padding, bias, *learned)
+        ctx.p, ctx.extra, ctx.seeds = p, extra, seeds
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """dy (B, H, L, D) -> the gradients of q, k and v."""
-        q, k, v, y, padding, bias = ctx.saved_tensors
+        """dy (B, H, L, D) -> the gradients of q, k, v and the parameters."""
+        q, k, v, y, padding, bias, *learned = ctx.saved_tensors
         dy = grads[0].contiguous()
         dots = (dy * y).sum(-1, keepdim=True)
         dq = torch.empty_like(q)
         # Sums over the blocks of queries, in float32 even where the products are of bfloat16.
         wide = torch.promote_types(q.dtype, torch.float32)
         dk, dv = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+        d_learned = [torch.zeros_like(x) for x in learned]
         seeds = iter(ctx.seeds)
         for documents, queries in blocks(q.shape, q.device):
-            weights = _weights(q, k, padding, bias, documents, queries)
+            some = q[documents, :, queries].detach().requires_grad_()
+            with torch.enable_grad():
+                added = _added(bias, ctx.extra, some, queries, q.shape[2])
+            weights = _weights(some, k[documents], padding, added, documents)
             g = dy[documents, :, queries]
             d_weights = g @ v[documents].transpose(-2, -1)
             used = weights
@@ -142,25 +158,37 @@ class BlockAttention(torch.autograd.Function):
             dv[documents] += used.transpose(-2, -1) @ g
             d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
             dq[documents, :, queries] = d_scores @ k[documents]
-            dk[documents] += d_scores.transpose(-2, -1) @ q[documents, :, queries]
+            dk[documents] += d_scores.transpose(-2, -1) @ some
+            if added is not None and added.requires_grad:
+                parts = torch.autograd.grad(
+                    added, (some, *learned), d_scores.sum_to_size(added.shape), allow_unused=True
+                )
+                if parts[0] is not None:
+                    dq[documents, :, queries] += parts[0]
+                for total, part in zip(d_learned, parts[1:], strict=True):
+                    total += part
         dq *= q.shape[-1] ** -0.5
         dv *= rescale(ctx.p)
-        return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None
+        return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None, None, *d_learned
+
+
+def _added(
+    bias: Tensor | None, extra: Extra | None, q: Tensor, queries: slice, length: int
+) -> Tensor | None:
+    """What is added to the scores of these queries, (..., H, Q, L)."""
+    if extra is None:
+        return None if bias is None else bias[:, queries]
+    return extra(q, offsets(torch.arange(length, device=q.device)[queries], length))
 
 
 def _weights(
-    q: Tensor,
-    k: Tensor,
-    padding: Tensor | None,
-    bias: Tensor | None,
-    documents: slice,
-    queries: slice,
+    q: Tensor, k: Tensor, padding: Tensor | None, added: Tensor | None, documents: slice
 ) -> Tensor:
-    """What these queries, already divided by sqrt(D), give to each key: (b, H, Q, L); padding
-    (B, 1, 1, L) is -inf where a key may not be looked at, else 0."""
-    scores = q[documents, :, queries] @ k[documents].transpose(-2, -1)
-    if bias is not None:
-        scores += bias[:, queries]
+    """What queries (b, H, Q, D), already divided by sqrt(D), give to each key: (b, H, Q, L);
+    padding (B, 1, 1, L) is -inf where a key may not be looked at, else 0."""
+    scores = q @ k.transpose(-2, -1)
+    if added is not None:
+        scores += added
     if padding is not None:
         scores += padding[documents]
     return scores.softmax(-1)

@@ -4,16 +4,11 @@ Shapes: B documents, H heads, L tokens, D = d / H features of a head; i a query,
 """
 
 import math
-from functools import partial
-from itertools import groupby
-from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from posfuse.attention import attention, blocks
-from posfuse.dropout import dropout
+from posfuse.attention import BlockAttention, attention, offsets
 from posfuse.encoding import rotary_angles
 
 
@@ -35,8 +30,8 @@ class AttentionEncoding(nn.Module):
         return x
 
     def extra(self, q: Tensor, offset: Tensor) -> Tensor | None:
-        """q (B, H, Q, D) of Q queries, their offsets j - i (Q, L) -> what is added to their
-        scores, (B, H, Q, L) or (H, Q, L); None for nothing."""
+        """q (B, H, Q, D) of Q queries, divided by sqrt(D), and their offsets j - i (Q, L) -> what
+        is added to their scores, (B, H, Q, L) or (H, Q, L); None for nothing."""
         return None
 
     def bias(self, length: int) -> Tensor | None:
@@ -57,31 +52,16 @@ class AttentionEncoding(nn.Module):
     # Not compiled: how many blocks there are follows from the length.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def by_blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
-        """`forward` with q and k turned: the scores are held for some documents, and of long ones
-        for some queries, at a time, and computed once more in the backward pass."""
-        offset = offsets(q.shape[2], q.device)
-
-        def attended(documents: slice, queries: slice) -> Tensor:
-            some = None if mask is None else mask[documents]
-            rows = q[documents, :, queries]
-            compute = self.block
-            if rows.shape != q.shape:
-                compute = partial(checkpoint, self.block, use_reentrant=False)
-            return compute(rows, k[documents], v[documents], some, offset[queries], p)
-
-        by_documents = groupby(blocks(q.shape, q.device), itemgetter(0))
-        return torch.cat([torch.cat([attended(*b) for b in some], 2) for _, some in by_documents])
-
-    def block(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, offset: Tensor, p: float
-    ) -> Tensor:
-        """Attention of Q queries (B, H, Q, D), offset (Q, L) -> (B, H, Q, D)."""
-        weights = self.weights(q, k, mask, offset)
-        return (dropout(weights, p) if p else weights) @ v
+        """`forward` with q and k turned, and a gradient for what is added to the scores."""
+        out: Tensor = BlockAttention.apply(  # type: ignore[no-untyped-call]
+            q, k, v, mask, None, p, self.extra, *self.parameters()
+        )
+        return out
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, offset: Tensor) -> Tensor:
         """What Q queries (B, H, Q, D), turned, give to each key: (B, H, Q, L), rows sum to 1."""
-        scores: Tensor = (q * self.d_head**-0.5) @ k.transpose(-2, -1)
+        q = q * self.d_head**-0.5
+        scores: Tensor = q @ k.transpose(-2, -1)
         extra = self.extra(q, offset)
         if extra is not None:
             scores = scores + extra
@@ -131,7 +111,8 @@ class Alibi(AttentionEncoding):
         return (-self.slopes)[:, None, None] * offset.abs()  # one tensor (H, Q, L), not two
 
     def bias(self, length: int) -> Tensor:
-        return self.extra(self.slopes, offsets(length, self.slopes.device))
+        every = torch.arange(length, device=self.slopes.device)
+        return self.extra(self.slopes, offsets(every, length))
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
@@ -173,7 +154,9 @@ class T5Bias(AttentionEncoding):
 
     def extra(self, q: Tensor, offset: Tensor) -> Tensor:
         buckets = t5_buckets(offset, self.n_buckets, self.max_distance)
-        return self.by_bucket[buckets].permute(2, 0, 1).to(q.dtype)
+        # A gather: its gradient takes half the time of that of by_bucket[buckets].
+        values = self.by_bucket.T[:, None].expand(-1, len(offset), -1)  # (H, Q, n_buckets)
+        return values.gather(-1, buckets.expand(len(values), -1, -1)).to(q.dtype)
 
 
 def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
@@ -206,11 +189,5 @@ class RelativeKeys(AttentionEncoding):
 
     def extra(self, q: Tensor, offset: Tensor) -> Tensor:
         index = offset.clamp(-self.clip, self.clip) + self.clip
-        scores = q @ self.relative_keys.T.to(q.dtype) / math.sqrt(self.d_head)  # (B, H, Q, 2K + 1)
+        scores = q @ self.relative_keys.T.to(q.dtype)  # (B, H, Q, 2K + 1)
         return scores.gather(-1, index.expand(*q.shape[:2], *index.shape))
-
-
-def offsets(length: int, device: torch.device) -> Tensor:
-    """j - i for every query i and key j, (L, L) int64."""
-    positions = torch.arange(length, device=device)
-    return positions[None, :] - positions[:, None]

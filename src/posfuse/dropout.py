@@ -59,6 +59,9 @@ def new_seed() -> int:
 
 def kept(like: Tensor, p: float, seed: int) -> Tensor:
     """0 with probability p, else 1, of the shape and type of `like`; the same for one seed."""
+    if like.device.type != "cpu":
+        stays = 1 - levels(p) / LEVELS
+        return torch.empty_like(like).bernoulli_(stays, generator=seeded(like.device, seed))
     # One 64-bit draw holds four numbers' bits; SFC64 draws five times as fast as torch.
     draws = np.random.Generator(np.random.SFC64(seed)).integers(
         0, 2**64 - 1, -(-like.numel() // 4), dtype=np.uint64, endpoint=True
@@ -67,6 +70,10 @@ def kept(like: Tensor, p: float, seed: int) -> Tensor:
     # Numbers, not booleans: a product with them takes a fifth of the time of a masked_fill.
     out = torch.empty(like.shape, dtype=like.dtype)
     return torch.ge(bits, levels(p) - LEVELS // 2, out=out)
+
+
+def seeded(device: torch.device, seed: int) -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed)
 
 
 class Dropout(nn.Module):

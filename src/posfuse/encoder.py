@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posfuse.attention import offsets
 from posfuse.attention_encoding import AttentionEncoding
 from posfuse.dropout import Dropout
 
@@ -61,8 +62,7 @@ class Attention(nn.Module):
         q, k, _ = self.heads(x)
         encoding = position[0]
         q, k = encoding.turn(q)[:, :, queries], encoding.turn(k)
-        offset = torch.arange(x.shape[1], device=x.device) - queries[:, None]
-        return encoding.weights(q, k, mask, offset)
+        return encoding.weights(q, k, mask, offsets(queries, x.shape[1]))
 
 
 class Block(nn.Module):
