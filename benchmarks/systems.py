@@ -87,7 +87,7 @@ class Posfuse:
     lengths, it batches them as the epoch did that they are from."""
 
     def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:
-        keep_memory()  # as a run does; the baseline then has it too
+        keep_memory()  # as a run does
         self.cfg, self.data = cfg, build_data(cfg)
         self.corpus = self.data.documents
         self.members = members(cfg, self.corpus, steps, evaluated, choose)

@@ -2,7 +2,8 @@
 
     python benchmarks/training.py --agnews FOLDER --imdb FOLDER --out RESULTS.json
 
-A repeat takes all systems in turn. posfuse's epoch is a few batches that stand for the corpus: of
+A repeat takes all systems in turn, each in a process of its own, as one runs it: how the process
+keeps memory and which algorithms it allows is a system's own affair. posfuse's epoch is a few batches that stand for the corpus: of
 all batches of the real epoch in the order of their lengths, the middles of so many equal parts.
 The baseline trains on documents of these batches, its time being the same for all of them, and
 evaluates what posfuse does. Peak memory is that of a process which does nothing else.
@@ -12,8 +13,9 @@ import argparse
 import multiprocessing
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -86,6 +88,24 @@ def _peak(threads: int, work: Callable[[], Any] | None) -> int:
     return peak_memory()
 
 
+@contextmanager
+def apart(threads: int, make: Callable[[], Any]) -> Iterator[Callable[..., Rates]]:
+    """The `epoch` of what `make` makes, in a process of its own that waits between the calls."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, _begin, (threads, make)) as process:
+        yield lambda *arguments: process.submit(_epoch, *arguments).result()
+
+
+def _begin(threads: int, make: Callable[[], Any]) -> None:
+    global _system
+    torch.set_num_threads(threads)
+    _system = make()
+
+
+def _epoch(*arguments: int) -> Rates:
+    return _system.epoch(*arguments)
+
+
 def train_posfuse(cfg: Config) -> None:
     """A step and an evaluation batch of the longest documents."""
     Posfuse(cfg, 1, 1, longest).epoch()
@@ -102,22 +122,28 @@ def measure(name: str, folder: Path, repeats: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as cache:
         configs = {system: config(name, system, folder, Path(cache)) for system in SYSTEMS}
         cfg = configs["plain"]
-        runs = {
-            speed: Posfuse(
+        makes: dict[str, Callable[[], Any]] = {
+            speed: partial(
+                Posfuse,
                 with_sizes(configs[speed], eval_batch_size=settings.batch),
                 settings.steps,
                 settings.evaluated,
             )
             for speed in SPEEDS
         }
-        chosen = runs["exact"]
+        chosen = makes["exact"]()
         parts, names = splits(load(cfg.data), cfg.data)
         limits = cfg.data.vocabulary
         words = plain.vocabulary(parts["train"].texts(), limits.max_size, limits.min_count)
         texts = {split: shuffled(parts[split], of) for split, of in chosen.members.items()}
-        baseline = Plain(cfg, words, len(names), texts)
-        rates = timed(name, settings, baseline, runs, repeats)
+        makes = {"plain": partial(Plain, cfg, words, len(names), texts), **makes}
         threads = torch.get_num_threads()
+        with ExitStack() as processes:
+            epochs = {
+                system: processes.enter_context(apart(threads, make))
+                for system, make in makes.items()
+            }
+            rates = timed(name, settings, epochs, repeats)
         work = {"plain": partial(train_plain, cfg, words, len(names), texts)}
         work |= {speed: partial(train_posfuse, configs[speed]) for speed in SPEEDS}
         memory = [(settings.batch, system, peak(threads, work[system])) for system in SYSTEMS]
@@ -144,16 +170,17 @@ def shuffled(split: Split, numbers: np.ndarray) -> tuple[list[str], list[int]]:
 
 
 def timed(
-    name: str, settings: Settings, baseline: Plain, runs: dict[str, Posfuse], repeats: int
+    name: str, settings: Settings, epochs: dict[str, Callable[..., Rates]], repeats: int
 ) -> dict[str, list[Rates]]:
     """The systems in turn, after a first step of each that does not count."""
-    turns: dict[str, Callable[[], Rates]] = {
-        "plain": partial(baseline.epoch, settings.plain_steps * settings.batch),
-        **{speed: run.epoch for speed, run in runs.items()},
+    turns = {
+        system: partial(epoch, settings.plain_steps * settings.batch)
+        if system == "plain"
+        else epoch
+        for system, epoch in epochs.items()
     }
-    baseline.epoch(2, 2)
-    for run in runs.values():
-        run.epoch(1)
+    for system, epoch in epochs.items():
+        epoch(*((2, 2) if system == "plain" else (1,)))
     rates: dict[str, list[Rates]] = {system: [] for system in turns}
     for _ in range(repeats):
         for system, turn in turns.items():
@@ -201,7 +228,7 @@ def tables(
             "`plain` is benchmarks/plain.py, `exact` and `fast` are posfuse with `speed=exact` "
             "(float32, the protocol's dropout) and `speed=fast` (bfloat16 mixed precision, no "
             "dropout inside attention); the fusion is add. Same documents, model, protocol and "
-            "threads, the systems in turn, medians over the repeats of the rates and of the "
+            "threads, the systems in turn, each in its own process, medians over the repeats of the rates and of the "
             "ratios. posfuse's training has its diagnostics in it, on 8 documents an epoch; its "
             "checkpoints are left out, the baseline having none. In evaluation the baseline has "
             "torch's fast path, which skips padding. ArXiv's documents are generated; its batch "
