@@ -3,10 +3,11 @@
     python benchmarks/training.py --agnews FOLDER --imdb FOLDER --out RESULTS.json
 
 A repeat takes all systems in turn, each in a process of its own, as one runs it: how the process
-keeps memory and which algorithms it allows is a system's own affair. posfuse's epoch is a few batches that stand for the corpus: of
-all batches of the real epoch in the order of their lengths, the middles of so many equal parts.
-The baseline trains on documents of these batches, its time being the same for all of them, and
-evaluates what posfuse does. Peak memory is that of a process which does nothing else.
+keeps memory and which algorithms it allows is a system's own affair. posfuse's epoch is a few
+batches that stand for the corpus: of all batches of the real epoch in the order of their lengths,
+the middles of so many equal parts. The baseline trains on documents of these batches, its time
+being the same for all of them, and evaluates what posfuse does. Peak memory is that of a process
+which does nothing else.
 """
 
 import argparse
@@ -228,9 +229,10 @@ def tables(
             "`plain` is benchmarks/plain.py, `exact` and `fast` are posfuse with `speed=exact` "
             "(float32, the protocol's dropout) and `speed=fast` (bfloat16 mixed precision, no "
             "dropout inside attention); the fusion is add. Same documents, model, protocol and "
-            "threads, the systems in turn, each in its own process, medians over the repeats of the rates and of the "
-            "ratios. posfuse's training has its diagnostics in it, on 8 documents an epoch; its "
-            "checkpoints are left out, the baseline having none. In evaluation the baseline has "
+            "threads, the systems in turn, each in its own process, medians over the repeats of "
+            "the rates and of the ratios. posfuse's training has its diagnostics in it, on 8 "
+            "documents an epoch; its checkpoints are left out, the baseline having none. In "
+            "evaluation the baseline has "
             "torch's fast path, which skips padding. ArXiv's documents are generated; its batch "
             "is the largest that lets the baseline fit here, 2.",
         ),
