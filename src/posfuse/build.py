@@ -32,6 +32,7 @@ SILENCED = (
     ".*LeafSpec.*",
     ".*is the same as the saved.*",
     ".*GPU available but not used.*",
+    ".*`srun` command is available.*",
 )
 
 
