@@ -247,8 +247,8 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
             "Counted are the matrix products over the documents' own tokens: 2mnk forward, three "
             "times that with the backward pass, attention once; padding and what is computed "
             "again count as nothing. The machine's rate is that of a product of 2,048 × 2,048 "
-            "numbers of the same kind with the same threads, beside every turn; medians of the rates "
-            "and of the shares.",
+            "numbers of the same kind with the same threads, beside every turn; medians of the "
+            "rates and of the shares.",
         ),
         results.table(
             "Peak memory",
