@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.attention.varlen import varlen_attn
 
 from posfuse.dropout import kept, levels, new_seed, rescale
@@ -18,9 +19,9 @@ MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precisi
 # cache, elsewhere enough to keep the device at work.
 SCORES = {"cpu": 2**20}
 MOST_SCORES = 2**26
+SHORT = 200  # tokens; up to here the blocks beat the kernel on a CPU without dropout too
 # q (B, H, Q, D), divided by sqrt(D), and offsets (Q, L) -> added to the scores, (..., H, Q, L)
 Extra = Callable[[Tensor, Tensor], Tensor | None]
-SHORT = 200  # tokens; up to here the blocks beat the kernel on a CPU without dropout too
 
 
 def attention(
@@ -111,7 +112,7 @@ class BlockAttention(torch.autograd.Function):
         extra: Extra | None = None,
         *learned: Tensor,
     ) -> Tensor:
-        """As `attention`; instead of a bias an `extra`, and the parameters that it uses."""
+        """As `attention`; instead of a bias an `extra`, and the parameters that it reads."""
         n_documents, n_heads, length, d_head = q.shape
         q = (q * d_head**-0.5).contiguous()  # a block's products would copy them each time
         k, v = k.contiguous(), (v * rescale(p)).contiguous()
@@ -132,6 +133,7 @@ class BlockAttention(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """dy (B, H, L, D) -> the gradients of q, k, v and the parameters."""
         q, k, v, y, padding, bias, *learned = ctx.saved_tensors
@@ -141,7 +143,8 @@ class BlockAttention(torch.autograd.Function):
         # Sums over the blocks of queries, in float32 even where the products are of bfloat16.
         wide = torch.promote_types(q.dtype, torch.float32)
         dk, dv = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
-        d_learned = [torch.zeros_like(x) for x in learned]
+        asked = [x for x in learned if x.requires_grad]
+        d_asked = [torch.zeros_like(x, dtype=torch.promote_types(x.dtype, wide)) for x in asked]
         seeds = iter(ctx.seeds)
         for documents, queries in blocks(q.shape, q.device):
             some = q[documents, :, queries].detach().requires_grad_()
@@ -156,19 +159,28 @@ class BlockAttention(torch.autograd.Function):
                 d_weights *= keep
                 used = keep.mul_(weights)
             dv[documents] += used.transpose(-2, -1) @ g
-            d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
+            if asked:
+                # The rows' sums are those of these very numbers: from y's, rounded once more, a
+                # surplus would add up over all keys in a parameter that many of them share.
+                d_scores = torch.ops.aten._softmax_backward_data(
+                    d_weights, weights, -1, weights.dtype
+                )
+            else:
+                d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
             dq[documents, :, queries] = d_scores @ k[documents]
             dk[documents] += d_scores.transpose(-2, -1) @ some
             if added is not None and added.requires_grad:
-                parts = torch.autograd.grad(
-                    added, (some, *learned), d_scores.sum_to_size(added.shape), allow_unused=True
+                of_q, *parts = torch.autograd.grad(
+                    added, (some, *asked), d_scores.sum_to_size(added.shape), allow_unused=True
                 )
-                if parts[0] is not None:
-                    dq[documents, :, queries] += parts[0]
-                for total, part in zip(d_learned, parts[1:], strict=True):
-                    total += part
+                if of_q is not None:
+                    dq[documents, :, queries] += of_q
+                for total, part in zip(d_asked, parts, strict=True):
+                    total += 0 if part is None else part
         dq *= q.shape[-1] ** -0.5
         dv *= rescale(ctx.p)
+        found = iter(d_asked)
+        d_learned = (next(found).to(x.dtype) if x.requires_grad else None for x in learned)
         return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None, None, *d_learned
 
 

@@ -73,6 +73,7 @@ def kept(like: Tensor, p: float, seed: int) -> Tensor:
 
 
 def seeded(device: torch.device, seed: int) -> torch.Generator:
+    """A generator on the device, of its own."""
     return torch.Generator(device).manual_seed(seed)
 
 
