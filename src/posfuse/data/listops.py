@@ -23,7 +23,7 @@ DIGITS = list("0123456789")
 END = "]"
 SMALLEST = 4  # tokens of the shortest expression, as [MAX 1 2 ]
 BLOCK = 1 << 16  # nodes drawn at a time
-TRIES, FEWEST = 20_000, 100  # so many tries give at least so many documents, or drawing stops
+TRIES, ROUNDS = 20_000, 1_000  # drawing stops where more rounds of so many tries would be needed
 FORMAT = 1  # raise it when the same arguments give other documents
 
 Node = tuple[str, int]  # its token, its number of arguments: 0 for a digit
@@ -106,7 +106,7 @@ def _documents(
             documents[" ".join(tokens)] = evaluate(tokens)
             if len(documents) == size:
                 return documents
-        if len(documents) < before + FEWEST:
+        if size - len(documents) > ROUNDS * (len(documents) - before):
             raise InputError(
                 f"data.corpus.lengths: of {TRIES} expressions {len(documents) - before} are new "
                 f"and {shortest} to {longest} tokens long, after {before} of {size} documents; "
