@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from posfuse import attention
 from posfuse.attention import BlockAttention, masked_and_biased, parts, unpadded
 from posfuse.attention_encoding import Alibi
-from posfuse.dropout import kept, new_seed, rescale
-from variants import random_tensor
+from variants import drawn_masks, random_tensor
 
 B, H, L, D = 3, 2, 9, 4
 
@@ -61,10 +60,7 @@ def test_dropout_and_its_gradients_are_those_of_the_masks_drawn(scores, monkeypa
     torch.manual_seed(5)
     y = BlockAttention.apply(q, k, v, mask, bias, p)
     torch.manual_seed(5)
-    masks = torch.empty(B, H, L, L, dtype=torch.float64)
-    for documents, queries in attention.blocks(q.shape, q.device):
-        block = masks[documents, :, queries]
-        block[...] = kept(block, p, new_seed()) * rescale(p)
+    masks = drawn_masks(q.shape, p)
     scores = q @ k.transpose(-2, -1) / D**0.5 + bias
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1) * masks
     expected = weights @ v

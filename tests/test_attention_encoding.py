@@ -19,10 +19,9 @@ from posfuse.attention_encoding import (
     t5_buckets,
 )
 from posfuse.checks import checked
-from posfuse.dropout import kept, new_seed, rescale
 from posfuse.errors import InputError
 from small_runs import composed
-from variants import ENCODINGS, OPERATORS, make_network, random_tensor
+from variants import ENCODINGS, OPERATORS, drawn_masks, make_network, random_tensor
 
 D_MODEL, N_HEADS, MAX_LEN = 16, 2, 40
 KINDS = {"rope": Rotary, "alibi": Alibi, "t5": T5Bias, "relative": RelativeKeys}
@@ -200,10 +199,7 @@ def test_gradients_are_those_of_plain_autograd_with_the_masks_drawn(name, p, sco
     torch.manual_seed(5)
     y = encoding(*at, mask, None, p)
     torch.manual_seed(5)
-    masks = torch.ones(3, N_HEADS, 9, 9, dtype=torch.float64)
-    for documents, queries in attention.blocks(at[0].shape, masks.device) if p else ():
-        block = masks[documents, :, queries]
-        block[...] = kept(block, p, new_seed()) * rescale(p)
+    masks = drawn_masks(at[0].shape, p)
     weights = encoding.weights(*at[:2], mask, attention.offsets(torch.arange(9), 9))
     expected = weights * masks @ at[2]
     torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)

@@ -1,33 +1,70 @@
-"""Dropout by 16 bits a number: its rate, its scale, its gradient, its draws."""
+"""Dropout by the gaps between what is dropped: its rate, its scale, its gradient, its draws."""
+
+import math
 
 import pytest
 import torch
 
-from posfuse.dropout import LEVELS, Dropout, dropout, kept
+import posfuse.dropout
+from posfuse.dropout import Draws, Dropout, dropout, zero_
 
 N = 4 * 50_000
+CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("p", [1 / LEVELS, 0.1, 0.5, 0.9, 1 - 1 / LEVELS, 0.9999999])
+@pytest.mark.parametrize("p", [1e-4, 0.01, 0.1, 0.5, 0.9, 0.9999])
 def test_a_share_of_p_is_zeroed_and_the_rest_scaled(p):
     torch.manual_seed(0)
     out = dropout(torch.ones(N), p)
     stays = out != 0
-    rounded = min(round(p * LEVELS), LEVELS - 1) / LEVELS
-    deviation = (rounded * (1 - rounded) / N) ** 0.5
-    assert 1 - stays.double().mean().item() == pytest.approx(rounded, abs=5 * deviation)
-    torch.testing.assert_close(out[stays], torch.full_like(out[stays], 1 / (1 - rounded)))
+    deviation = (p * (1 - p) / N) ** 0.5
+    assert 1 - stays.double().mean().item() == pytest.approx(p, abs=5 * deviation)
+    torch.testing.assert_close(out[stays], torch.full_like(out[stays], 1 / (1 - p)))
 
 
-def test_the_four_numbers_of_one_draw_are_independent():
-    """Their 16 joint outcomes are equally likely at p = 1/2: chi-square, 15 degrees of freedom."""
-    torch.manual_seed(0)
-    bits = (dropout(torch.ones(N), 0.5) != 0).view(-1, 4).long()
-    counts = torch.bincount(bits @ torch.tensor([1, 2, 4, 8]), minlength=16).double()
-    expected = N / 4 / 16
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_neighbours_and_those_further_apart_are_independent(p):
+    """Four in a row have 16 joint outcomes, chi-square with 15 degrees of freedom; two at a
+    distance are both dropped with probability p^2."""
+    drops = torch.cat([(dropout(torch.ones(N), p) == 0) for _ in range(10)]).long()
+    of_four = torch.tensor(
+        [p**k * (1 - p) ** (4 - k) for k in (f"{i:b}".count("1") for i in range(16))]
+    )
+    counts = torch.bincount(drops.view(-1, 4) @ torch.tensor([1, 2, 4, 8]), minlength=16)
+    expected = len(drops) / 4 * of_four.double()
     assert ((counts - expected) ** 2 / expected).sum() < 44  # p = 0.0001
-    following = (bits[1:] * bits[:-1]).double().mean(0)  # and so are those of two draws in a row
-    torch.testing.assert_close(following, torch.full_like(following, 0.25), rtol=0, atol=0.01)
+    for distance in (1, 2, 3, 10, 100):
+        both = (drops[distance:] * drops[:-distance]).double().mean().item()
+        assert both == pytest.approx(p**2, abs=5 * (p**2 / len(drops)) ** 0.5)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.5])
+def test_gaps_are_geometric(p):
+    """By the survival function at every length up to where 1 of 1,000 are left."""
+    places = Draws(p, 0, CPU).next(torch.empty(2_000_000))
+    gaps = places.diff().numpy()
+    for k in range(1, int(math.log(1e-3) / math.log1p(-p))):
+        survival = (1 - p) ** k
+        deviation = (survival * (1 - survival) / len(gaps)) ** 0.5
+        assert (gaps > k).mean() == pytest.approx(survival, abs=5 * deviation + 1e-5)
+
+
+def test_the_first_number_and_the_last_are_dropped_as_often_as_others():
+    draws, like = Draws(0.3, 0, CPU), torch.empty(7)
+    counts = torch.zeros(7)
+    for _ in range(20_000):
+        zeroed = zero_(torch.ones(7), draws.next(like))
+        counts += zeroed == 0
+    torch.testing.assert_close(counts / 20_000, torch.full((7,), 0.3), rtol=0, atol=0.017)
+
+
+def test_too_few_gaps_are_followed_by_more(monkeypatch):
+    """Places go up and stay inside, and the rate is kept, where gaps are drawn in many parts."""
+    monkeypatch.setattr(posfuse.dropout, "SPARE", -1.0)
+    places = Draws(0.1, 0, CPU).next(torch.empty(N))
+    assert (places.diff() > 0).all()
+    assert 0 <= places[0] < places[-1] < N
+    assert len(places) / N == pytest.approx(0.1, abs=0.003)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (2, 3, 4)])
@@ -67,7 +104,8 @@ def test_half_precision_stays():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpus_mask_follows_from_its_seed():
     like = torch.empty(N, device="cuda", dtype=torch.bfloat16)
-    first, again, other = (kept(like, 0.3, seed) for seed in (5, 5, 6))
+    first, again, other = (Draws(0.3, seed, like.device).next(like) for seed in (5, 5, 6))
     assert torch.equal(first, again)
+    assert torch.equal(first, Draws(0.3, 5, like.device).next(like.float()))
     assert not torch.equal(first, other)
-    assert 1 - first.double().mean().item() == pytest.approx(0.3, abs=0.01)
+    assert first.double().mean().item() == pytest.approx(0.3, abs=0.01)

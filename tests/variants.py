@@ -6,8 +6,10 @@ import torch
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
+from posfuse import attention
 from posfuse.attention_encoding import AttentionEncoding
 from posfuse.config import CONF_DIR
+from posfuse.dropout import Draws, new_seed, zero_
 from posfuse.encoder import Encoder
 from posfuse.encoding import Table
 from posfuse.fusion import Fusion
@@ -61,3 +63,15 @@ def random_tensor(*shape: int, seed: int = 0) -> torch.Tensor:
     """N(0, 1) in float64, of its own generator."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def drawn_masks(shape, p):
+    """The dropout, rescaled, that attention by blocks draws next for the weights of q (B, H, L, D):
+    (B, H, L, L) in float64."""
+    masks = torch.ones(*shape[:3], shape[2], dtype=torch.float64)
+    if p:
+        draws = Draws(p, new_seed(), masks.device)
+        for documents, queries in attention.blocks(shape, masks.device):
+            block = masks[documents, :, queries]
+            block[...] = zero_(torch.ones_like(block), draws.next(block)) / (1 - p)
+    return masks

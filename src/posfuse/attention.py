@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.attention.varlen import varlen_attn
 
-from posfuse.dropout import kept, levels, new_seed, rescale
+from posfuse.dropout import Draws, new_seed, zero_
 
 MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precision
 # As many scores are held at once where a kernel cannot do without them: on a CPU what fits in its
@@ -33,7 +33,7 @@ def attention(
     without gradient -> (B, H, L, D).
     """
     # torch's own dropout of the weights on a CPU costs more than all of the rest.
-    if q.device.type == "cpu" and (levels(p) or q.shape[2] <= SHORT):
+    if q.device.type == "cpu" and (p or q.shape[2] <= SHORT):
         out: Tensor = BlockAttention.apply(q, k, v, mask, bias, p)  # type: ignore[no-untyped-call]
         return out
     half = q.dtype in (torch.bfloat16, torch.float16)
@@ -96,9 +96,9 @@ def offsets(queries: Tensor, length: int) -> Tensor:
 
 
 class BlockAttention(torch.autograd.Function):
-    """`attention` by blocks, with more added to the scores that may follow from q and learned
-    parameters. The backward pass computes the scores and draws the masks once more, and takes
-    sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2)."""
+    """`attention` by blocks; what is added to the scores may follow from q and from learned
+    parameters. The backward pass computes the scores and draws what is dropped once more, and takes
+    sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2), unless parameters learn."""
 
     @staticmethod
     def forward(
@@ -114,22 +114,23 @@ class BlockAttention(torch.autograd.Function):
     ) -> Tensor:
         """As `attention`; instead of a bias an `extra`, and the parameters that it reads."""
         n_documents, n_heads, length, d_head = q.shape
-        q = (q * d_head**-0.5).contiguous()  # a block's products would copy them each time
-        k, v = k.contiguous(), (v * rescale(p)).contiguous()
+        # A block's products would copy them each time.
+        q, k, v = _times(q, d_head**-0.5), k.contiguous(), _times(v, 1 / (1 - p))
         # Added to the scores: booleans that fill them take ten times as long.
         padding = None if mask is None else q.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         y = q.new_empty(n_documents, length, n_heads, d_head).transpose(1, 2)
-        seeds = []
+        seed = new_seed() if p else 0
+        draws = Draws(p, seed, q.device) if p else None
         for documents, queries in blocks(q.shape, q.device):
             some = q[documents, :, queries]
             added = _added(bias, extra, some, queries, length)
-            weights = _weights(some, k[documents], padding, added, documents)
-            if levels(p):
-                seeds.append(new_seed())
-                weights *= kept(weights, p, seeds[-1])
+            hidden = None if padding is None else padding[documents]
+            weights = _weights(some, k[documents], hidden, added)
+            if draws:
+                zero_(weights, draws.next(weights))
             y[documents, :, queries] = weights @ v[documents]
         ctx.save_for_backward(q, k, v, y, padding, bias, *learned)
-        ctx.p, ctx.extra, ctx.seeds = p, extra, seeds
+        ctx.p, ctx.extra, ctx.seed = p, extra, seed
         return y
 
     @staticmethod
@@ -138,28 +139,26 @@ class BlockAttention(torch.autograd.Function):
         """dy (B, H, L, D) -> the gradients of q, k, v and the parameters."""
         q, k, v, y, padding, bias, *learned = ctx.saved_tensors
         dy = grads[0].contiguous()
-        dots = (dy * y).sum(-1, keepdim=True)
         dq = torch.empty_like(q)
         # Sums over the blocks of queries, in float32 even where the products are of bfloat16.
         wide = torch.promote_types(q.dtype, torch.float32)
         dk, dv = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
         asked = [x for x in learned if x.requires_grad]
         d_asked = [torch.zeros_like(x, dtype=torch.promote_types(x.dtype, wide)) for x in asked]
-        seeds = iter(ctx.seeds)
+        dots = None if asked else (dy * y).sum(-1, keepdim=True)
+        draws = Draws(ctx.p, ctx.seed, q.device) if ctx.p else None
         for documents, queries in blocks(q.shape, q.device):
             some = q[documents, :, queries].detach().requires_grad_()
             with torch.enable_grad():
                 added = _added(bias, ctx.extra, some, queries, q.shape[2])
-            weights = _weights(some, k[documents], padding, added, documents)
+            hidden = None if padding is None else padding[documents]
+            weights = _weights(some, k[documents], hidden, added)
             g = dy[documents, :, queries]
             d_weights = g @ v[documents].transpose(-2, -1)
-            used = weights
-            if ctx.seeds:
-                keep = kept(weights, ctx.p, next(seeds))
-                d_weights *= keep
-                used = keep.mul_(weights)
-            dv[documents] += used.transpose(-2, -1) @ g
-            if asked:
+            drops = draws.next(weights) if draws else None
+            if drops is not None:
+                zero_(d_weights, drops)
+            if dots is None:
                 # The rows' sums are those of these very numbers: from y's, rounded once more, a
                 # surplus would add up over all keys in a parameter that many of them share.
                 d_scores = torch.ops.aten._softmax_backward_data(
@@ -167,6 +166,9 @@ class BlockAttention(torch.autograd.Function):
                 )
             else:
                 d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
+            if drops is not None:
+                zero_(weights, drops)
+            dv[documents] += weights.transpose(-2, -1) @ g
             dq[documents, :, queries] = d_scores @ k[documents]
             dk[documents] += d_scores.transpose(-2, -1) @ some
             if added is not None and added.requires_grad:
@@ -178,10 +180,15 @@ class BlockAttention(torch.autograd.Function):
                 for total, part in zip(d_asked, parts, strict=True):
                     total += 0 if part is None else part
         dq *= q.shape[-1] ** -0.5
-        dv *= rescale(ctx.p)
+        dv *= 1 / (1 - ctx.p)
         found = iter(d_asked)
         d_learned = (next(found).to(x.dtype) if x.requires_grad else None for x in learned)
         return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None, None, *d_learned
+
+
+def _times(x: Tensor, factor: float) -> Tensor:
+    """x times a number, contiguous, in one pass."""
+    return torch.mul(x, factor, out=x.new_empty(x.shape))
 
 
 def _added(
@@ -193,14 +200,12 @@ def _added(
     return extra(q, offsets(torch.arange(length, device=q.device)[queries], length))
 
 
-def _weights(
-    q: Tensor, k: Tensor, padding: Tensor | None, added: Tensor | None, documents: slice
-) -> Tensor:
+def _weights(q: Tensor, k: Tensor, padding: Tensor | None, added: Tensor | None) -> Tensor:
     """What queries (b, H, Q, D), already divided by sqrt(D), give to each key: (b, H, Q, L);
-    padding (B, 1, 1, L) is -inf where a key may not be looked at, else 0."""
+    padding (b, 1, 1, L) is -inf where a key may not be looked at, else 0."""
     scores = q @ k.transpose(-2, -1)
     if added is not None:
         scores += added
     if padding is not None:
-        scores += padding[documents]
+        scores += padding
     return scores.softmax(-1)
