@@ -1,6 +1,7 @@
 """The page in a real browser: it renders, sorts, tells what a mark is, and logs no error."""
 
 import base64
+import itertools
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from posfuse.analysis import report
 from small_records import write_record, write_sweep
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+OPENINGS = itertools.count()
 NASTY = "<img src=x onerror=alert(1)>&amp;$x_1$"
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
@@ -58,8 +60,14 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, page):
+    from selenium.webdriver.support.ui import WebDriverWait
+
     browser.set_window_size(1400, 1000)
-    browser.get(page.as_uri())
+    # Opened anew, an address of its own: `get` may come back while the page of before still stands.
+    address = f"{page.as_uri()}?{next(OPENINGS)}"
+    browser.get(address)
+    there = "return location.href === arguments[0] && document.readyState === 'complete'"
+    WebDriverWait(browser, 60).until(lambda b: b.execute_script(there, address))
     yield browser
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
