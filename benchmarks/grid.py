@@ -33,7 +33,8 @@ def grid(root: Path, at_once: int, threads: int, runs: int, epochs: int) -> floa
     command = [EXECUTABLE, "-m", "experiment=quickstart", "data=bbc_lead_paragraph", "logger=none"]
     command += [f"fusion={','.join(OPERATORS)}", f"seed=range({runs // len(OPERATORS)})"]
     command += [f"trainer.max_epochs={epochs}", f"trainer.threads={threads}"]
-    command += [f"hydra.launcher.n_jobs={at_once}", f"output_dir={output}"]
+    command += [f"hydra.launcher.{key}={at_once}" for key in ("n_jobs", "runs_per_gpu")]
+    command += [f"output_dir={output}"]
     command += [f"cache_dir={root / 'cache'}"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     ends, starts = [], []
@@ -63,7 +64,7 @@ def main() -> None:
     rows: list[list[Any]] = []
     for case, rates in raw.items():
         median = statistics.median(rates)
-        rows.append([*map(int, case.split()), round(median), round(median / alone, 2)])
+        rows.append([*map(int, case.split()), round(median), median / alone])
     note = (
         f"Medians of {arguments.repeats} grids of {arguments.runs} runs, {arguments.epochs} epochs "
         f"each, alternating; the ratio is to one run at a time with all {cores} cores."

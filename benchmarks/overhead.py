@@ -39,14 +39,19 @@ PART = 5_000  # documents written at a time
 # posfuse-train, printing the time at which each run trains its first batch.
 TRAIN = """
 import time
-from posfuse.classifier import Classifier
-from posfuse.train import main
-step = Classifier.training_step
-def timed(self, *arguments):
-    print("first step", time.time(), flush=True)
-    return step(self, *arguments)
-Classifier.training_step = timed
-main()
+from posfuse import train
+def import_timed(tracked, imported=train.import_run):
+    run = imported(tracked)
+    from posfuse.classifier import Classifier
+    step = Classifier.training_step
+    def timed(self, *arguments):
+        print("first step", time.time(), flush=True)
+        return step(self, *arguments)
+    Classifier.training_step = timed
+    train.import_run = imported
+    return run
+train.import_run = import_timed
+train.main()
 """
 SKIP = "from posfuse.train import main; main()"
 
@@ -168,8 +173,7 @@ def runs_table(root: Path, repeats: int, finished: int) -> tuple[results.Table, 
         "is all from one run's first step to the next one's: a batch each of training, validation "
         "and test, diagnostics, checkpoints, record, and Hydra's composing of the next config."
     )
-    rounded = [[name, round(seconds, 4)] for name, seconds in rows]
-    return results.table("What a sweep costs beside training", ["", "seconds"], rounded, note), raw
+    return results.table("What a sweep costs beside training", ["", "seconds"], rows, note), raw
 
 
 def _composed(root: Path, repeats: int) -> Iterator[float]:
@@ -198,7 +202,7 @@ def ids_table(root: Path, megabytes: int) -> tuple[results.Table, dict[str, Any]
         "Memory holds the counts of the different words, the labels and a portion of the texts."
     )
     raw = {"words": words, "seconds": seconds, "before": before, "peak": peak}
-    return results.table("Building ids", columns, [[round(x, 2) for x in row]], note), raw
+    return results.table("Building ids", columns, [row], note), raw
 
 
 def main() -> None:

@@ -104,7 +104,7 @@ class Posfuse:
         clock = Clock()
         with tempfile.TemporaryDirectory() as folder:
             observers = [History(), Diagnostics(self.data), clock]
-            build_trainer(cfg, Path(folder), None, observers).fit(self.classifier, self.data)
+            build_trainer(cfg, Path(folder), observers).fit(self.classifier, self.data)
         trained, evaluated = (len(self.data.documents[split]) for split in ("train", "test"))
         return {"training": trained / clock.training, "evaluation": evaluated / clock.evaluation}
 

@@ -52,8 +52,8 @@ class Settings:
 
 
 SETTINGS = {
-    "agnews": Settings(batch=64, steps=10, plain_steps=1, evaluated=10),
-    "imdb": Settings(batch=64, steps=4, plain_steps=1, evaluated=4),
+    "agnews": Settings(batch=64, steps=10, plain_steps=1, evaluated=60),
+    "imdb": Settings(batch=64, steps=8, plain_steps=1, evaluated=4),
     "arxiv": Settings(batch=2, steps=4, plain_steps=2, evaluated=4, larger=(8, 64)),
 }
 
@@ -97,6 +97,9 @@ def apart(threads: int, make: Callable[[], Any]) -> Iterator[Callable[..., Rates
         yield lambda *arguments: process.submit(_epoch, *arguments).result()
 
 
+_system: Any  # what the process is for that `apart` has started
+
+
 def _begin(threads: int, make: Callable[[], Any]) -> None:
     global _system
     torch.set_num_threads(threads)
@@ -104,7 +107,8 @@ def _begin(threads: int, make: Callable[[], Any]) -> None:
 
 
 def _epoch(*arguments: int) -> Rates:
-    return _system.epoch(*arguments)
+    rates: Rates = _system.epoch(*arguments)
+    return rates
 
 
 def train_posfuse(cfg: Config) -> None:
@@ -137,12 +141,11 @@ def measure(name: str, folder: Path, repeats: int) -> dict[str, Any]:
         limits = cfg.data.vocabulary
         words = plain.vocabulary(parts["train"].texts(), limits.max_size, limits.min_count)
         texts = {split: shuffled(parts[split], of) for split, of in chosen.members.items()}
-        makes = {"plain": partial(Plain, cfg, words, len(names), texts), **makes}
+        makes["plain"] = partial(Plain, cfg, words, len(names), texts)
         threads = torch.get_num_threads()
         with ExitStack() as processes:
             epochs = {
-                system: processes.enter_context(apart(threads, make))
-                for system, make in makes.items()
+                system: processes.enter_context(apart(threads, makes[system])) for system in SYSTEMS
             }
             rates = timed(name, settings, epochs, repeats)
         work = {"plain": partial(train_plain, cfg, words, len(names), texts)}
@@ -175,18 +178,15 @@ def timed(
 ) -> dict[str, list[Rates]]:
     """The systems in turn, after a first step of each that does not count; beside each turn the
     machine's "products", FLOP/s of the system's kind of number."""
-    turns = {
-        system: partial(epoch, settings.plain_steps * settings.batch)
-        if system == "plain"
-        else epoch
-        for system, epoch in epochs.items()
-    }
+    first: dict[str, tuple[int, ...]] = dict.fromkeys(SPEEDS, (1,))
+    whole: dict[str, tuple[int, ...]] = dict.fromkeys(SPEEDS, ())
+    first["plain"], whole["plain"] = (2, 2), (settings.plain_steps * settings.batch,)
     for system, epoch in epochs.items():
-        epoch(*((2, 2) if system == "plain" else (1,)))
-    rates: dict[str, list[Rates]] = {system: [] for system in turns}
+        epoch(*first[system])
+    rates: dict[str, list[Rates]] = {system: [] for system in epochs}
     for _ in range(repeats):
-        for system, turn in turns.items():
-            rates[system].append(turn())
+        for system, epoch in epochs.items():
+            rates[system].append(epoch(*whole[system]))
             kind = getattr(torch, SPEEDS.get(system, "float32"))
             # Beside every turn: a machine that shares its host is not as fast a minute later.
             rates[system][-1]["products"] = results.product_rate(kind, DEVICE)
@@ -235,9 +235,8 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
             "threads, the systems in turn, each in its own process, medians over the repeats of "
             "the rates and of the ratios. posfuse's training has its diagnostics in it, on 8 "
             "documents an epoch; its checkpoints are left out, the baseline having none. In "
-            "evaluation the baseline has "
-            "torch's fast path, which skips padding. ArXiv's documents are generated; its batch "
-            "is the largest that lets the baseline fit here, 2.",
+            "evaluation the baseline has torch's fast path, which skips padding. ArXiv's documents "
+            "are generated; its batch is the largest that lets the baseline fit here, 2.",
         ),
         results.table(
             "Share of the machine's matrix product rate in training",
