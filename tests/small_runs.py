@@ -8,6 +8,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from posfuse.checks import checked
+from posfuse.classifier import Classifier
 from posfuse.config import CONF_DIR, Config
 
 SIZES = {"train": 60, "validation": 20, "test": 20}
@@ -57,3 +58,15 @@ def composed(*overrides: str, hydra_too: bool = False) -> DictConfig:
 
 def small_config(corpus: Path, *overrides: str) -> Config:
     return checked(composed(*small_overrides(corpus), *overrides))
+
+
+def at_step(monkeypatch, step, act):
+    """Call `act` in the training step that is the step-th of the run, from 0."""
+    original = Classifier.training_step
+
+    def wrapped(self, *arguments):
+        if self.global_step == step:
+            act()
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Classifier, "training_step", wrapped)

@@ -6,66 +6,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections import namedtuple
-from pathlib import Path
 
 import pytest
 
 from posfuse import records
 from posfuse.config import run_folder
 from small_runs import small_overrides, write_corpus
-
-Result = namedtuple("Result", "code out err")
-
-# A process with everything imported, which forks one process for each command: a command costs
-# its own work and not seconds of imports.
-SERVER = """
-import json, os, sys
-import torch, lightning, posfuse.build, posfuse.train, posfuse.analysis.report
-commands = {"posfuse-train": posfuse.train.main, "posfuse-report": posfuse.analysis.report.main}
-while line := sys.stdin.readline():
-    argv, folder = json.loads(line)
-    process = os.fork()
-    if process == 0:
-        os.chdir(folder)
-        for number, name in ((0, os.devnull), (1, "out"), (2, "err")):
-            flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            os.dup2(os.open(name if number == 0 else f"{folder}.{name}", flags), number)
-        sys.argv = argv
-        commands[argv[0]]()
-        sys.exit()
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def server():
-    environment = {k: v for k, v in os.environ.items() if k != "HYDRA_FULL_ERROR"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-        text=True,
-    )
-    yield process
-    process.stdin.close()
-    process.wait(timeout=10)
-
-
-@pytest.fixture
-def run(server, tmp_path):
-    """Run a command in a folder of this test; gives its exit status and what it printed."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-
-    def call(*argv):
-        server.stdin.write(json.dumps([list(map(str, argv)), str(folder)]) + "\n")
-        server.stdin.flush()
-        code = int(server.stdout.readline())
-        return Result(code, *(Path(f"{folder}.{end}").read_text() for end in ("out", "err")))
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +91,13 @@ def test_a_sweep_finishes_around_a_failed_run_and_says_how_to_run_it_again(run, 
     root = tmp_path / "work" / "multirun" / "default"
     assert result.code != 0
     assert len(list(root.rglob("result.json"))) == 2
-    assert result.err.startswith("error: 2 run(s) failed; the others are done.")
+    said, summary = result.err.partition("error: 2 run(s) failed; the others are done.")[::2]
+    assert said.count("failed: tiny/sinusoidal/add/") == 2
     assert "Traceback" not in result.out + result.err
-    commands = [line.strip() for line in result.err.splitlines() if "posfuse-train" in line]
+    commands = [line.strip() for line in summary.splitlines() if "posfuse-train" in line]
     assert len(commands) == 2
     reason = f"{folder / 'train.parquet'}: cannot take 2 of 60 documents with every class"
-    assert result.err.count(reason) == 2
+    assert said.count(reason) == summary.count(reason) == 2
 
     listed = run("posfuse-report", "multirun/default").out
     assert listed.count("cannot take 2 of 60") == 2

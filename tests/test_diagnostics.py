@@ -320,19 +320,3 @@ def test_positions_shift_by_an_eighth_of_max_len_and_by_one_at_least(tmp_path, m
     (tmp_path / "run").mkdir()
     config = small_config(corpus, f"data.max_len={max_len}", "trainer.max_epochs=1")
     assert train(config, tmp_path / "run")["position"]["offset"] == offset
-
-
-def test_every_row_of_an_epoch_is_logged(tmp_path, monkeypatch):
-    logged = []
-    monkeypatch.setattr(dg, "_log", lambda trainer, metrics: logged.append(metrics))
-    (tmp_path / "run").mkdir()
-    train(small_config(write_corpus(tmp_path / "corpus"), "fusion=gate_scalar"), tmp_path / "run")
-    frame = pd.read_parquet(tmp_path / "run" / records.DIAGNOSTICS)
-    rows = frame[(frame["epoch"] == 2) & ~frame["name"].str.startswith("accuracy")]
-    assert len(logged) == 5  # four epochs and the test
-    assert list(logged[1].values()) == rows["value"].tolist()
-    for name in ("norm_ratio", "gate_mean_position_4", "gate_mean_frequency_10"):
-        assert f"diagnostics/{name}" in logged[1]
-    assert "diagnostics/attention_entropy_layer_1" in logged[1]
-    measured = ("accuracy", "shuffled", "unshifted", "shifted")
-    assert set(logged[4]) == {f"position/{name}" for name in measured}

@@ -132,11 +132,16 @@ def test_nothing_is_missing_from_a_whole_grid(tmp_path):
     assert missing(root, collect(root)[0]) == []
 
 
+FAILURE = {
+    "id": "1", "time": 1.0, "kind": "diverged", "message": "out of luck", "overrides": [],
+}  # fmt: skip
+
+
 def test_failures_are_listed_with_their_folder(sweep):
     folder = sweep / "tiny" / "sinusoidal" / "add" / "seed=9"
     folder.mkdir()
-    (folder / "failure.json").write_text(json.dumps({"message": "out of luck"}))
-    assert failures(sweep, collect(sweep)[0]) == [f"{folder}: out of luck"]
+    (folder / "failure.json").write_text(json.dumps(FAILURE))
+    assert failures(sweep, collect(sweep)[0]) == ["not done: 1 diverged", f"{folder}: out of luck"]
 
 
 FILES = {
@@ -204,7 +209,7 @@ def test_missing_and_failed_runs_are_listed_and_stop_nothing(whole, monkeypatch,
     ask(whole, {"data": "tiny,wordy", "fusion": "add,concat", "seed": "range(0,4)"})
     folder = whole / "tiny" / "sinusoidal" / "add" / "seed=3"
     folder.mkdir()
-    (folder / "failure.json").write_text(json.dumps({"message": "out of luck"}))
+    (folder / "failure.json").write_text(json.dumps(FAILURE))
     text = run_report(monkeypatch, capsys, whole)
     page = (whole / "report" / "index.html").read_text()
     for shown in (text, page):
@@ -322,8 +327,10 @@ def test_a_damaged_failure_is_still_a_failure(sweep, text):
     folder = sweep / "tiny" / "sinusoidal" / "add" / "seed=9"
     folder.mkdir()
     (folder / "failure.json").write_text(text)
-    (line,) = failures(sweep, collect(sweep)[0])
-    assert line.startswith(f"{folder}: ")
+    count, line = failures(sweep, collect(sweep)[0])
+    assert (count, line) == (
+        "not done: 1 failed", f"{folder}: it failed, and failure.json is damaged"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 from collections import defaultdict
 
 import numpy as np
@@ -62,7 +63,9 @@ def test_a_run_leaves_config_result_predictions_and_best_weights(reference):
         "history.csv",
         "checkpoints/best.ckpt",
         "diagnostics.parquet",
+        "SHA256SUMS",
     }
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True)
 
 
 def test_result_json_is_what_train_returned(reference):

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,12 +12,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.trainers import WordLevelTrainer
 
-from posfuse.data.vocabulary import PAD, SPECIAL, UNKNOWN, build_vocabulary, encode
+from posfuse.data import vocabulary
+from posfuse.data.vocabulary import PAD, SPECIAL, UNKNOWN, build_vocabulary, word_encoder
 
 
 def ids_of(texts: list[str], **options) -> list[list[int]]:
     tokenizer = build_vocabulary(texts, **{"max_size": 100, "min_count": 1, **options})
-    ids, offsets = encode(tokenizer.get_vocab(), texts)
+    ids, offsets = word_encoder(tokenizer)(texts)
     return [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)]
 
 
@@ -58,7 +60,7 @@ def test_a_document_without_words_is_one_unknown() -> None:
 
 def test_large_vocabularies_take_wider_ids() -> None:
     words = " ".join(f"w{i}" for i in range(70_000))
-    ids, _ = encode(build_vocabulary([words], 100_000, 1).get_vocab(), [words])
+    ids, _ = word_encoder(build_vocabulary([words], 100_000, 1))([words])
     assert ids.dtype == np.uint32
     assert len(set(ids.tolist())) == 70_000
 
@@ -85,13 +87,22 @@ SPACES = [
     chr(i) for i in (*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x3000)
 ]
 any_text = st.text(st.sampled_from([*"aBΣσςİIıßẞÀÉǅﬁ", *SPACES]) | st.characters(codec="utf-8"))
+no_special = any_text.filter(lambda text: not any(word in text.lower() for word in SPECIAL))
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.lists(any_text, min_size=1, max_size=5), st.integers(1, 2), st.integers(3, 9))
-def test_words_are_those_of_tokenizers(texts: list[str], min_count: int, max_size: int) -> None:
+@given(
+    st.lists(no_special, min_size=1, max_size=5),
+    st.integers(1, 2),
+    st.integers(3, 9),
+    st.sampled_from([1, 9, vocabulary.PORTION]),
+)
+def test_words_are_those_of_tokenizers(
+    texts: list[str], min_count: int, max_size: int, portion: int
+) -> None:
     """Its trainer counts and its tokenizer encodes as we do, but for what special words are."""
-    tokenizer = build_vocabulary(texts, max_size, min_count)
+    with mock.patch.object(vocabulary, "PORTION", portion):
+        tokenizer = build_vocabulary(texts, max_size, min_count)
     trained = Tokenizer(WordLevel({}, unk_token="<unk>"))
     trained.normalizer, trained.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
     trainer = WordLevelTrainer(

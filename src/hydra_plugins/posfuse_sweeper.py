@@ -4,16 +4,40 @@ Hydra looks for plugins nowhere else."""
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from posfuse import request
+from posfuse.errors import InputError
+from posfuse.preemption import Preempted
+from posfuse.watch import watching
 
 log = logging.getLogger(__name__)
 
 
 class SkippingSweeper(BasicSweeper):
-    """Leaves out of a sweep the runs that are seen to be done before their configs are composed."""
+    """Leaves out of a sweep the runs that are seen to be done before their configs are composed,
+    and says what fails when it does."""
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """The sweep, to its end, or with sweep.fail_fast to the first failure."""
+        assert self.config is not None
+        for override in OverridesParser.create().parse_overrides(arguments):
+            if override.is_sweep_override() and override.key_or_group in ("output_dir", "sweep_id"):
+                raise InputError(
+                    f"{override.key_or_group}: a sweep lies in one folder; give a command for each"
+                )
+        folder = Path(self.config.hydra.sweep.dir)
+        watch = None
+        try:
+            with watching(folder, self.config.sweep.fail_fast) as watch:
+                return super().sweep(arguments)
+        except Preempted:
+            if watch is None or not watch.has_ended_sweep:
+                raise
+            return []
 
     def get_job_batch(self) -> Sequence[Sequence[str]]:
         """The next jobs' overrides."""

@@ -3,15 +3,18 @@
 import logging
 import warnings
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.strategies import DDPStrategy
 
+from posfuse.checkpoints import WholeFiles
 from posfuse.checks import build_parts
 from posfuse.classifier import Classifier
 from posfuse.config import Config
@@ -21,8 +24,9 @@ from posfuse.errors import InputError
 from posfuse.fidelity import validation_seed
 from posfuse.model import PositionClassifier, copy_first_block, initialize, seed_from
 from posfuse.progress import progress_callbacks
+from posfuse.records import BEST, LAST
 
-BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
+WAIT = timedelta(minutes=10)  # of a process of a run for the others
 
 # What Lightning says at every start and what does not concern the user.
 SILENCED = (
@@ -33,6 +37,8 @@ SILENCED = (
     ".*is the same as the saved.*",
     ".*GPU available but not used.*",
     ".*`srun` command is available.*",
+    ".*It is recommended to use `self.log.*",  # what is logged without is equal in all processes
+    ".*ended before the epoch ended and your dataloader is not resumable.*",  # its sampler is
 )
 
 
@@ -44,11 +50,10 @@ def build_data(cfg: Config) -> TextDataModule:
     return TextDataModule(cfg.data, cfg.cache_dir, order, validation_seed(cfg))
 
 
-def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
-    """The network for this corpus, its initial values drawn from the run's seed."""
+def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> PositionClassifier:
+    """The network that `cfg` describes, its initial values not yet drawn."""
     fusion, table, position = build_parts(cfg)
     model = cfg.model
-    n_classes = len(data.store.label_names)
     encoder = Encoder(
         model.d_model,
         model.n_heads,
@@ -60,15 +65,15 @@ def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
         model.attention_dropout,
         position,
     )
-    network = PositionClassifier(
-        fusion,
-        table,
-        encoder,
-        data.store.vocabulary_size,
-        n_classes,
-        model.token_scale,
-        model.dropout,
+    return PositionClassifier(
+        fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, model.dropout
     )
+
+
+def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
+    """The network for this corpus, its initial values drawn from the run's seed."""
+    n_classes = len(data.store.label_names)
+    network = build_network(cfg, data.store.vocabulary_size, n_classes)
     initialize(network, cfg.seed, shared_stream=cfg.fidelity.initial_values == "shared_stream")
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
@@ -85,9 +90,20 @@ class ResumableEarlyStopping(EarlyStopping):
             trainer.should_stop = True
 
 
-def build_trainer(
-    cfg: Config, folder: Path, logger: Logger | None, observers: Sequence[Callback]
-) -> L.Trainer:
+class MovableCheckpoint(ModelCheckpoint):
+    """ModelCheckpoint that knows its best epoch also where the sweep's folder was moved."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def moved(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {moved(key): score for key, score in value.items()}
+            is_path = isinstance(value, str) and value.startswith(state_dict["dirpath"])
+            return f"{self.dirpath}{value[len(state_dict['dirpath']) :]}" if is_path else value
+
+        super().load_state_dict({key: moved(value) for key, value in state_dict.items()})
+
+
+def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L.Trainer:
     """The trainer of one run in `folder`: keeps the weights of the best epoch by validation
     accuracy (the first of equals), and of the last epoch all that a resume needs."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -96,7 +112,7 @@ def build_trainer(
     t = cfg.trainer
     callbacks: list[Callback] = [
         *observers,
-        ModelCheckpoint(
+        MovableCheckpoint(
             (folder / BEST).parent,
             Path(BEST).stem,
             monitor="val/accuracy",
@@ -104,7 +120,7 @@ def build_trainer(
             save_weights_only=True,
             enable_version_counter=False,
         ),
-        ModelCheckpoint((folder / LAST).parent, Path(LAST).stem, enable_version_counter=False),
+        MovableCheckpoint((folder / LAST).parent, Path(LAST).stem, enable_version_counter=False),
         *progress_callbacks(t.progress),
     ]
     if t.patience is not None:
@@ -117,15 +133,18 @@ def build_trainer(
     try:
         return L.Trainer(
             accelerator=t.accelerator,
-            devices=1,
+            devices=t.devices,
+            strategy=DDPStrategy(timeout=WAIT) if t.devices > 1 else "auto",
             precision=precision,
             max_epochs=t.max_epochs,
             gradient_clip_val=t.clip_norm,
             limit_train_batches=t.limit_batches,
             limit_val_batches=t.limit_batches,
             limit_test_batches=t.limit_batches,
-            logger=logger or False,
+            logger=False,
             callbacks=callbacks,
+            # In a SLURM job it would take the job's tasks for devices, and requeue it by itself.
+            plugins=[LightningEnvironment(), WholeFiles()],
             default_root_dir=folder,
             deterministic=True,
             num_sanity_val_steps=0,

@@ -113,7 +113,9 @@ def _check_ranges(cfg: Config) -> None:
         "trainer.clip_norm": trainer.clip_norm,
         "trainer.patience": trainer.patience,
         "trainer.threads": trainer.threads,
+        "trainer.devices": trainer.devices,
         "trainer.limit_batches": trainer.limit_batches,
+        "trainer.checkpoint_minutes": trainer.checkpoint_minutes,
     }
     for key, value in positive.items():
         if value is not None and not 0 < value < float("inf"):

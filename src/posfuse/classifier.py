@@ -3,19 +3,26 @@
 Shapes: B documents, C classes.
 """
 
+import math
 import time
 from typing import Any
 
 import lightning as L
 import torch
 import torch.nn.functional as F
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch
+from posfuse.errors import Diverged
 from posfuse.model import PositionClassifier, seed_from
+from posfuse.replicas import least, summed, world_size
+
+LOOKED = 50  # steps between two looks at whether the loss is finite
+NEVER = 2**62
 
 
 class Classifier(L.LightningModule):
@@ -35,29 +42,84 @@ class Classifier(L.LightningModule):
         )
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
+        self.loss_sum: Tensor | float = 0.0  # over the documents of this epoch's training
+        self.documents = 0  # of this epoch's training
+        self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
         self.predictions: list[dict[str, Tensor]] = []  # a batch each, of the last test
         self.seen = {"documents": 0, "tokens": 0}  # in training, by this process
         self.latency_ms = 0.0  # of a document in the last test, forward pass alone
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
         # Dropout's masks follow from (seed, step) alone: equal for every variant of a seed, and
-        # after a resume the same as without one.
-        torch.manual_seed(seed_from(self.seed, "dropout", self.global_step))
+        # after a resume the same as without one; of a run's processes each has its own.
+        rank = [self.global_rank] if self.global_rank else []
+        torch.manual_seed(seed_from(self.seed, "dropout", self.global_step, *rank))
         loss = F.cross_entropy(self.model(batch.ids, batch.lengths), batch.labels)
         self.seen["documents"] += len(batch.labels)
         self.seen["tokens"] += batch.n_tokens
-        self.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=len(batch.labels))
+        self.loss_sum = self.loss_sum + loss.detach() * len(batch.labels)
+        self.documents += len(batch.labels)
+        # Noted on the device, and read now and then: to ask it at every step would make it wait.
+        finite = loss.detach().isfinite()
+        self.diverged = torch.where(finite, NEVER, self.global_step).minimum(
+            torch.as_tensor(self.diverged, device=loss.device)
+        )
+        if (self.global_step + 1) % LOOKED == 0:
+            self.fail_if_diverged()
+        if (processes := world_size()) > 1:
+            # The gradient becomes the mean of theirs; a document counts the same in each.
+            n = len(batch.labels)
+            loss = loss * (n * processes / summed(loss.new_tensor(n)))
         return loss
+
+    def epoch_loss(self) -> tuple[float, int]:
+        """The sum over this epoch's documents so far and their number, in all of the run's
+        processes."""
+        if world_size() == 1:
+            return float(self.loss_sum), self.documents
+        own = torch.tensor([float(self.loss_sum), self.documents], dtype=torch.float64)
+        both = summed(own.to(self.device)).tolist()
+        return both[0], round(both[1])
+
+    def fail_if_diverged(self) -> None:
+        """Raises Diverged with the first step whose loss was not finite."""
+        found = torch.as_tensor(self.diverged, device=self.device)
+        step = int(least(found))
+        if step < NEVER:
+            self.fail_unless_finite(math.nan, step)
+
+    def fail_unless_finite(self, loss: float, step: int) -> None:
+        """Raises Diverged where the loss of a step, or after it, is not finite."""
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
+            )
+
+    def on_train_epoch_start(self) -> None:
+        self.loss_sum, self.documents = 0.0, 0
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.fail_if_diverged()
+        checkpoint["epoch_loss"] = self.epoch_loss()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.loss_sum, self.documents = (0.0, 0) if self.global_rank else checkpoint["epoch_loss"]
+
+    def on_validation_epoch_start(self) -> None:
+        self.fail_if_diverged()
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
         logits = self.model(batch.ids, batch.lengths).float()
         self.val_metrics.update(logits, batch.labels)
         loss = F.cross_entropy(logits, batch.labels)
-        self.log("val/loss", loss, batch_size=len(batch.labels))
+        self.log("val/loss", loss, batch_size=len(batch.labels), sync_dist=True)
 
     def on_validation_epoch_end(self) -> None:
         self.log_dict(self.val_metrics.compute())
         self.val_metrics.reset()
+        if self.trainer.state.fn == TrainerFn.FITTING:  # else there is no training to tell of
+            loss_sum, documents = self.epoch_loss()
+            self.log("train/loss", loss_sum / documents)
 
     def on_test_epoch_start(self) -> None:
         self.predictions = []
@@ -72,7 +134,7 @@ class Classifier(L.LightningModule):
         log_probabilities = logits.log_softmax(-1)
         self.test_metrics.update(logits, batch.labels)
         loss = F.nll_loss(log_probabilities, batch.labels)
-        self.log("test/loss", loss, batch_size=len(batch.labels))
+        self.log("test/loss", loss, batch_size=len(batch.labels), sync_dist=True)
         self.predictions.append(
             {
                 "index": batch.index.cpu(),

@@ -23,7 +23,7 @@ CONF_DIR = next(p for p in (_PACKAGE / "conf", _PACKAGE.parents[1] / "conf") if 
 # The data's, encoding's and fusion's names are labels: what they stand for is in the other keys.
 NEUTRAL_KEYS = (
     "sweep_id", "output_dir", "cache_dir", "logger", "trainer.progress", "experiment",
-    "fidelity.notebook_parts_only",
+    "trainer.checkpoint_minutes", "fidelity.notebook_parts_only", "sweep",
 )  # fmt: skip
 
 
@@ -85,10 +85,12 @@ class TrainerConfig:
     patience: int | None = None  # epochs without a better validation accuracy; null: never stop
     min_delta: float = 1e-4  # what counts as better, a fraction of accuracy
     accelerator: str = "auto"  # auto, cpu, gpu, mps
+    devices: int = 1  # of the machine, a process each; a step has batch_size documents on each
     precision: str = "32-true"  # 32-true or bf16-mixed
     threads: int | None = None  # CPU threads of a run; null: torch's own choice
     compile: bool = False  # by torch.compile: a minute at the start, less a step; needs a compiler
     limit_batches: int | None = None  # batches a split at most, for a trial
+    checkpoint_minutes: float = 10.0  # between two of the run's state inside an epoch, at most
     progress: str = "auto"  # bar, lines, none; auto: bar where a person watches, else lines
 
 
@@ -115,6 +117,11 @@ class LoggerConfig:
 
 
 @dataclass
+class SweepConfig:
+    fail_fast: bool = False  # end the sweep at the first failure; else the other runs go on
+
+
+@dataclass
 class Config:
     seed: int = 0  # initial values, batch order and dropout
     sweep_id: str = "default"  # the sweep's folder in output_dir
@@ -128,6 +135,7 @@ class Config:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     fidelity: FidelityConfig = field(default_factory=FidelityConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
 
 
 def one_line(error: BaseException, *schemas: Any) -> str:

@@ -195,13 +195,16 @@ class Diagnostics(Callback):
                 Diagnostic(epoch, "attention_entropy", "layer", layer, layer, len(of_layer), mean)
             )
         if self.gradients:
-            norms = torch.stack(self.gradients)
+            norms = torch.stack([norm.cpu() for norm in self.gradients])
             mean = float(norms.mean())
             rows.append(Diagnostic(epoch, "fusion_gradient_norm", "", 0, 0, len(norms), mean))
         self.gradients, self.steps = [], 0
-        rows.append(Diagnostic(epoch, "token_scale", "", 0, 0, 1, float(model.token_scale.value())))
+        rows.append(
+            Diagnostic(
+                epoch, "token_scale", "", 0, 0, 1, torch.as_tensor(model.token_scale.value()).item()
+            )
+        )
         self.rows += rows
-        _log(trainer, {logged_as(row): row.value for row in rows})
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         least, most = TEST_DOCUMENTS
@@ -213,7 +216,6 @@ class Diagnostics(Callback):
         with evaluating(trainer, module.model):
             found = worth_of_position(module.model, batches, max_len - offset, offset)
         self.worth = {"documents": n, "offset": offset, **found}
-        _log(trainer, {f"position/{name}": value for name, value in found.items()})
 
     def worth_rows(self, epoch: int) -> list[Diagnostic]:
         """`worth` as rows of the epoch whose weights were tested."""
@@ -230,19 +232,12 @@ class Diagnostics(Callback):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": [vars(row) for row in self.rows]}
+        rows = [vars(row) for row in self.rows]
+        return {"rows": rows, "gradients": self.gradients, "steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows = [Diagnostic(**row) for row in state_dict["rows"]]
-
-
-def _log(trainer: L.Trainer, metrics: dict[str, float]) -> None:
-    for logger in trainer.loggers:
-        logger.log_metrics(metrics, step=trainer.global_step)
-
-
-def logged_as(row: Diagnostic) -> str:
-    return f"diagnostics/{row.name}" + (f"_{row.by}_{row.low}" if row.by else "")
+        self.gradients, self.steps = list(state_dict["gradients"]), state_dict["steps"]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A run's record: result.json, predictions.parquet, history.csv, and whether a run is done.
 
-result.json is written last and atomically, so a folder with a whole one holds a finished run.
+Every file is written beside its place and renamed into it, result.json last, so a folder with one
+holds a finished run. SHA256SUMS has the digest of each, as sha256sum writes and checks them.
 """
 
 import hashlib
@@ -15,19 +16,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from filelock import FileLock, Timeout
-from omegaconf import OmegaConf
+from omegaconf import Container, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from posfuse.config import NEUTRAL_KEYS, Config, one_line
 from posfuse.data.corpora import files_digest, folder_files
-from posfuse.errors import InputError
+from posfuse.errors import AtWork, InputError
 
 SCHEMA = 2  # of result.json's keys
-NUMERICS = 6  # raise it when the same config and seed no longer give the same numbers
+NUMERICS = 7  # raise it when the same config and seed no longer give the same numbers
 RESULT, PREDICTIONS, HISTORY = "result.json", "predictions.parquet", "history.csv"
 DIAGNOSTICS = "diagnostics.parquet"
 FAILURE = "failure.json"
+SUMS = "SHA256SUMS"
+BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
+WAIT = 1.0  # seconds for a run's lock: posfuse-status takes it for a moment to see if it is free
+STEP = "trainer/global_step"  # the axis of learning curves in W&B: training steps done
 
 Record = dict[str, Any]
 
@@ -56,6 +61,8 @@ def settings(cfg: Config) -> dict[str, Any]:
     for key in list(flat):
         if any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS):
             del flat[key]
+    if cfg.trainer.devices == 1:
+        del flat["trainer.devices"]  # records from before there was the key stay valid
     if cfg.data.path is not None:
         # What the files hold counts, not where they lie.
         flat["data.path"] = files_digest(folder_files(cfg.data.path))
@@ -108,7 +115,7 @@ def finished(folder: Path, cfg: Config) -> Record | None:
         return None
     record = read_result(path)
     if record["fingerprint"] == fingerprint(cfg):
-        return record if (folder / PREDICTIONS).exists() else None
+        return record if is_complete(folder) else None
     mine, theirs = settings(cfg), record["settings"]
     keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
     changed = ", ".join(f"{k} {theirs.get(k)} -> {mine.get(k)}" for k in keys[:3]) or "numerics"
@@ -121,6 +128,8 @@ def finished(folder: Path, cfg: Config) -> Record | None:
 def read_result(path: Path) -> Record:
     """A result.json of this schema; raises InputError otherwise."""
     try:
+        if path.exists() and not is_whole(path):
+            raise InputError(f"{path}: differs from its digest in {SUMS}; remove it to run again")
         record = json.loads(path.read_text())
         schema = record["schema"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -135,6 +144,27 @@ def read_result(path: Path) -> Record:
     return result
 
 
+def read_failure(path: Path) -> Record:
+    """A failure.json: its id, time, kind, message and overrides."""
+    try:
+        found = json.loads(path.read_text())
+        parts = {"id": str, "time": float, "kind": str, "message": str, "overrides": list}
+        if not all(isinstance(found[key], kind) for key, kind in parts.items()):
+            raise ValueError
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        message = f"it failed, and {path.name} is damaged"
+        return {"id": "", "time": 0.0, "kind": "failed", "message": message, "overrides": []}
+    return {**found, "message": " ".join(found["message"].split())}
+
+
+def failures_in(folder: Path) -> list[tuple[Path, Record]]:
+    """The folders of runs below this one that ended otherwise than done, and their failures."""
+    paths = sorted(folder.rglob(FAILURE))
+    found = [(path.parent, read_failure(path)) for path in paths]
+    # One that was at work elsewhere may be done by now.
+    return [(run, f) for run, f in found if f["kind"] != AtWork.kind or not (run / RESULT).exists()]
+
+
 def read_config(folder: Path) -> Config:
     """The config.yaml of a run, its relative paths found again from wherever one is.
 
@@ -142,9 +172,7 @@ def read_config(folder: Path) -> Config:
     """
     path = folder / "config.yaml"
     try:
-        cfg = OmegaConf.to_object(
-            OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(path))
-        )
+        cfg = config_of(OmegaConf.load(path))
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise InputError(
@@ -154,10 +182,17 @@ def read_config(folder: Path) -> Config:
         raise InputError(
             f"{path}: does not fit this version ({one_line(error)}); run it again"
         ) from error
-    assert isinstance(cfg, Config)
     cfg.cache_dir = _found_above(folder, cfg.cache_dir)
     if cfg.data.path is not None:
         cfg.data.path = _found_above(folder, cfg.data.path)
+    return cfg
+
+
+def config_of(content: Container) -> Config:
+    """A config from what YAML holds; raises OmegaConfBaseException or ValueError where that does
+    not fit."""
+    cfg = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), content))
+    assert isinstance(cfg, Config)
     return cfg
 
 
@@ -167,18 +202,30 @@ def _found_above(folder: Path, path: str) -> str:
     return str(next((p for p in above if p.exists()), path))
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A place beside `path` to write to; what is whole there takes its name, else it goes."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def write_history(folder: Path, rows: list[dict[str, float]]) -> None:
     """history.csv: epoch (from 1), train_loss, val_loss, val_accuracy, val_macro_f1."""
-    part = folder / f"{HISTORY}.part"
-    pd.DataFrame(rows).to_csv(part, index=False)
-    os.replace(part, folder / HISTORY)
+    with replacing(folder / HISTORY) as part:
+        pd.DataFrame(rows).to_csv(part, index=False)
 
 
 def write_diagnostics(folder: Path, rows: Sequence[Diagnostic]) -> None:
     """diagnostics.parquet: the columns of `Diagnostic`."""
-    part = folder / f"{DIAGNOSTICS}.part"
-    pd.DataFrame(rows, columns=[f.name for f in fields(Diagnostic)]).to_parquet(part, index=False)
-    os.replace(part, folder / DIAGNOSTICS)
+    with replacing(folder / DIAGNOSTICS) as part:
+        columns = [f.name for f in fields(Diagnostic)]
+        pd.DataFrame(rows, columns=columns).to_parquet(part, index=False)
 
 
 def write_predictions(folder: Path, batches: list[dict[str, Any]], lengths: np.ndarray) -> None:
@@ -195,32 +242,65 @@ def write_predictions(folder: Path, batches: list[dict[str, Any]], lengths: np.n
     }
     log_p = np.concatenate([b["log_probabilities"] for b in batches])
     columns |= {f"log_p_{c}": log_p[:, c] for c in range(log_p.shape[1])}
-    part = folder / f"{PREDICTIONS}.part"
-    pd.DataFrame({k: v[order] for k, v in columns.items()}).to_parquet(part, index=False)
-    os.replace(part, folder / PREDICTIONS)
+    with replacing(folder / PREDICTIONS) as part:
+        pd.DataFrame({k: v[order] for k, v in columns.items()}).to_parquet(part, index=False)
+
+
+def write_result(folder: Path, record: Record) -> None:
+    """Close a run whose other files are written: their digests, then the record."""
+    with replacing(folder / RESULT) as part:
+        part.write_text(as_json(record))
+        found = {RESULT: _digest(part)}
+        for name in (PREDICTIONS, HISTORY, DIAGNOSTICS, BEST):
+            found[name] = _digest(folder / name)
+        with replacing(folder / SUMS) as sums:
+            sums.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file of a finished run is there, and as it was written if SHA256SUMS tells."""
+    folder = path.parent.parent if path.parent.name == Path(BEST).parent.name else path.parent
+    name = path.relative_to(folder).as_posix()
+    try:
+        lines = (folder / SUMS).read_bytes().decode(errors="replace").splitlines()
+        return path.exists() and any(line == f"{_digest(path)}  {name}" for line in lines)
+    except FileNotFoundError:
+        return path.exists()
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether the files of a finished run are there as they were written; its weights are left
+    out, since nothing reads them but who loads them."""
+    names = (PREDICTIONS, HISTORY, DIAGNOSTICS) if (folder / SUMS).exists() else (PREDICTIONS,)
+    return all(is_whole(folder / name) for name in names)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def as_json(content: Record) -> str:
+    return json.dumps(content, indent=1, allow_nan=False)
 
 
 def write_json(path: Path, content: Record) -> None:
     """Write atomically: a reader finds the old file or the new one, never a part."""
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w") as file:
-        json.dump(content, file, indent=1, allow_nan=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    with replacing(path) as part:
+        part.write_text(as_json(content))
 
 
 @contextmanager
 def sole_use(folder: Path) -> Iterator[None]:
-    """Hold the run's folder; raises InputError while another process does.
+    """Hold the run's folder; raises AtWork while another process does.
 
     The lock is the kernel's: it ends with the process, however that ends.
     """
-    lock = FileLock(folder / ".lock", timeout=0)
+    lock = FileLock(folder / ".lock", timeout=WAIT)
     try:
         lock.acquire()
     except Timeout as error:
-        raise InputError(
+        raise AtWork(
             f"{folder}: another process is at work on this run; wait for it, or give sweep_id=NAME"
         ) from error
     try:

@@ -71,5 +71,5 @@ def _finished(sweep_dir: Path) -> Iterator[tuple[str, records.Record]]:
             continue  # whoever does that run says what is wrong
         is_same = record["fingerprint"] == kept["fingerprint"]
         is_same &= texts is None or texts == record["settings"]["data.path"]
-        if is_same and path.with_name(records.PREDICTIONS).exists():
+        if is_same and records.is_complete(path.parent):
             yield kept["request"], record

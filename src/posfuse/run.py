@@ -10,10 +10,15 @@ from pathlib import Path
 import torch
 
 from posfuse import environment, records
-from posfuse.build import BEST, LAST, build_classifier, build_data, build_trainer
+from posfuse.build import build_classifier, build_data, build_trainer
+from posfuse.checkpoints import Checkpoints, read_checkpoint
 from posfuse.config import Config
 from posfuse.diagnostics import Diagnostics
+from posfuse.errors import OutOfMemory
 from posfuse.history import History
+from posfuse.memory_limit import BatchThatFits
+from posfuse.preemption import listening
+from posfuse.replicas import gathered, rank, replicas
 from posfuse.tracking import tracker
 
 
@@ -28,37 +33,53 @@ def run(cfg: Config, folder: Path) -> records.Record:
     data = build_data(cfg)
     classifier = build_classifier(cfg, data)
     history, diagnostics = History(), Diagnostics(data)
-    last = folder / LAST
-    with tracker(cfg, folder) as logger:
-        trainer = build_trainer(cfg, folder, logger, [history, diagnostics])
-        times.append(time.perf_counter())
-        trainer.fit(classifier, data, ckpt_path=last if last.exists() else None, weights_only=True)
-        if trainer.interrupted:
-            raise KeyboardInterrupt
-        times.append(time.perf_counter())
-        best = torch.load(folder / BEST, map_location="cpu", weights_only=True)
-        classifier.load_state_dict(best["state_dict"])
-        validation = trainer.validate(classifier, data, verbose=False)[0]
-        test = trainer.test(classifier, data, verbose=False)[0]
-        times.append(time.perf_counter())
+    last = folder / records.LAST
+    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
+    limit = BatchThatFits(data)
+    with listening(), tracker(cfg, folder, history, diagnostics) as tracked:
+        with replicas(cfg, folder):
+            observers = [history, diagnostics, state, limit, *([tracked] if tracked else [])]
+            trainer = build_trainer(cfg, folder, observers)
+            start = last if last.exists() else None
+            times.append(time.perf_counter())
+            try:
+                trainer.fit(classifier, data, ckpt_path=start, weights_only=True)
+                times.append(time.perf_counter())
+                best = read_checkpoint(folder / records.BEST)
+                classifier.load_state_dict(best["state_dict"])
+                validation = trainer.validate(classifier, data, verbose=False)[0]
+                classifier.fail_unless_finite(validation["val/loss"], best["global_step"])
+                test = trainer.test(classifier, data, verbose=False)[0]
+            except (RuntimeError, MemoryError) as error:
+                if limit.found is None:
+                    raise
+                raise OutOfMemory(limit.found) from error
+            times.append(time.perf_counter())
+            predictions = gathered(classifier.predictions)
+            seen = {k: sum(s[k] for s in gathered([classifier.seen])) for k in classifier.seen}
+        if rank() > 0:
+            return {}  # the first process of the run writes
 
-    record = {
-        **records.identity(cfg, folder),
-        "test": {name.removeprefix("test/"): value for name, value in test.items()},
-        "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
-        "best_epoch": best["epoch"] + 1,  # counted from 1, as `epochs` is
-        "epochs": trainer.current_epoch,
-        "parameters": sum(p.numel() for p in classifier.parameters()),
-        "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
-        **data.facts(),
-        "latency_ms": classifier.latency_ms,
-        "position": diagnostics.worth,
-        **environment.facts(times, classifier.seen),
-    }
-    records.write_history(folder, history.rows)
-    rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
-    records.write_diagnostics(folder, rows)
-    records.write_predictions(folder, classifier.predictions, data.store.splits["test"].lengths)
-    records.write_json(folder / records.RESULT, record)
+        record = {
+            **records.identity(cfg, folder),
+            "test": {name.removeprefix("test/"): value for name, value in test.items()},
+            "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
+            "best_epoch": best["epoch"] + 1,  # counted from 1, as `epochs` is
+            "epochs": trainer.current_epoch,
+            "parameters": sum(p.numel() for p in classifier.parameters()),
+            "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
+            **data.facts(),
+            "latency_ms": classifier.latency_ms,
+            "position": diagnostics.worth,
+            **environment.facts(times, seen),
+        }
+        records.write_history(folder, history.rows)
+        rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
+        records.write_diagnostics(folder, rows)
+        records.write_predictions(folder, predictions, data.store.splits["test"].lengths)
+        if tracked:
+            tracked.log_result(record, predictions, int(trainer.num_training_batches))
+    state.end_if_told(trainer)  # since its last step
+    records.write_result(folder, record)
     last.unlink(missing_ok=True)  # only a resume needs it
     return record

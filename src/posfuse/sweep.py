@@ -1,44 +1,74 @@
 """What becomes of runs that fail: recorded in their folders, named when the sweep ends."""
 
-import json
 import logging
+import os
 import shlex
 import sys
 import time
 import traceback
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
+from hydra.types import HydraContext
 from omegaconf import DictConfig
 
-from posfuse import records
+from posfuse import preemption, records
 from posfuse.config import one_line
-from posfuse.errors import InputError
+from posfuse.errors import AtWork, InputError, TrainingError
+from posfuse.watch import tell
 
 detail = logging.getLogger("posfuse.detail")
+
+
+Failure = tuple[Path, str]  # the folder of a run that failed, and the failure's id
 
 
 class RunFailed(Exception):
     """A run failed and its folder cannot take the note of it."""
 
 
-class NameFailures(Callback):
-    """Ends a sweep with status 1 if a run of it failed, and says how to run just that again."""
+class Ending(Callback):
+    """Ends a sweep when it is told to, and with status 1 if a run of it failed."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: workers get a copy, and what it holds is this process's alone."""
+        return {}
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        self.started = time.time()
+        self.before = set(failures_in(config))
+        self.signals = ExitStack()
+        self.signals.enter_context(preemption.ending(Path(config.hydra.sweep.dir)))
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        paths = sorted(Path(config.hydra.sweep.dir).rglob(records.FAILURE))
-        failures = [json.loads(path.read_text()) for path in paths]
-        if failed := [failure for failure in failures if failure["time"] >= self.started]:
-            sys.exit(summary(failed))
+        self.signals.close()
+        has_stopped = bool(preemption.told)  # here it is sweep.fail_fast that has ended the others
+        below = records.failures_in(Path(config.hydra.sweep.dir))
+        found = [failure for run, failure in below if (run, failure["id"]) not in self.before]
+        if failed := [failure for failure in found if failure["kind"] != "preempted"]:
+            sys.exit(summary(failed, has_stopped))
+        if found:
+            raise preemption.Preempted(f"{len(found)} run(s) were told to end")
+
+
+def failures_in(config: DictConfig) -> list[Failure]:
+    """The failures of a sweep's runs: that a new one is new, no clock needs to tell."""
+    below = Path(config.hydra.sweep.dir)
+    return [(run, failure["id"]) for run, failure in records.failures_in(below)]
+
+
+def kind_of(error: Exception) -> str:
+    """What failure.json says of it in a word."""
+    return error.kind if isinstance(error, AtWork | TrainingError) else TrainingError.kind
 
 
 def message_of(error: Exception, folder: Path) -> str:
     """What went wrong, in one line; the traceback of a surprise goes to train.log."""
-    if isinstance(error, InputError):
+    if isinstance(error, InputError | TrainingError):
         return str(error)
     if isinstance(error, OSError):
         place = error.filename or folder
@@ -49,24 +79,52 @@ def message_of(error: Exception, folder: Path) -> str:
     return f"{type(error).__name__}: {one_line(error)}; see the traceback in {folder}/train.log"
 
 
-def record_failure(message: str, folder: Path, overrides: list[str], in_config: bool) -> None:
-    """Write failure.json; raises RunFailed where that cannot be written."""
-    detail.error("failed: %s", message)
-    failure = {"message": message, "overrides": overrides, "in_config": in_config}
+def record_failure(
+    message: str, folder: Path, overrides: list[str], kind: str, sweep: Path | None = None
+) -> None:
+    """Write failure.json, of a kind: "config" was refused, "preempted", or what went wrong, and
+    tell the sweep that the run belongs to; raises RunFailed where that cannot be written."""
+    detail.error("%s: %s", kind, message)
+    failure = {
+        "id": uuid.uuid4().hex, "kind": kind, "message": message, "overrides": overrides,
+        "time": time.time(),
+    }  # fmt: skip
     try:
-        records.write_json(folder / records.FAILURE, {**failure, "time": time.time()})
+        records.write_json(folder / records.FAILURE, failure)
+        if sweep is not None and kind not in ("preempted", AtWork.kind):
+            tell(sweep, {**failure, "run": os.path.relpath(folder, sweep)})
     except OSError as error:
         raise RunFailed(message) from error
 
 
-def summary(failures: list[records.Record]) -> str:
-    """Each mistake in the config once, then each run that failed, with the command for it."""
-    mistakes = dict.fromkeys(f["message"] for f in failures if f["in_config"])
-    lines = [f"error: {message}" for message in mistakes]
-    runs = [f for f in failures if not f["in_config"]]
-    if runs:
-        lines.append(f"error: {len(runs)} run(s) failed; the others are done. Run each again with:")
+def summary(failures: list[records.Record], has_stopped: bool = False) -> str | int:
+    """Each run that failed, with the command for it; status 1 where nothing is left to say, since
+    mistakes in the config were said at once."""
+    runs = [f for f in failures if f["kind"] != "config"]
+    if not runs:
+        return 1
+    others = "sweep.fail_fast ended the others" if has_stopped else "the others are done"
+    lines = [f"error: {len(runs)} run(s) failed; {others}. Run each again with:"]
     for failure in runs:
         lines.append(f"  posfuse-train {shlex.join(failure['overrides'])}")
         lines.append(f"    {failure['message']}")
     return "\n".join(lines)
+
+
+def lost(
+    context: HydraContext,
+    config: DictConfig,
+    overrides: Sequence[str],
+    message: str,
+    before: set[Failure],
+) -> None:
+    """Record the failure of a run whose process has ended without a word; `before` are the
+    failures that were there before it."""
+    cfg = context.config_loader.load_sweep_config(config, list(overrides))
+    HydraConfig.instance().set_config(cfg)  # its folder is a function of it
+    sweep = Path(cfg.hydra.sweep.dir)
+    folder = sweep / cfg.hydra.sweep.subdir
+    has_said = any(run == folder for run, _ in set(failures_in(config)) - before)
+    if not has_said and not (folder / records.RESULT).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        record_failure(message, folder, list(overrides), "failed", sweep)

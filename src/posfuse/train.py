@@ -8,17 +8,20 @@ import sys
 from pathlib import Path
 
 import hydra
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse import records, request
+from posfuse import preemption, records, request
 from posfuse.checks import checked
 from posfuse.config import CONF_DIR, Config, one_line
 from posfuse.errors import InputError
-from posfuse.sweep import RunFailed, message_of, record_failure
+from posfuse.imports import import_run
+from posfuse.preemption import Preempted
+from posfuse.sweep import RunFailed, kind_of, message_of, record_failure
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +33,12 @@ def train(cfg: Config, folder: Path) -> records.Record:
         if record := records.finished(folder, cfg):
             log.info("%s: done already, test accuracy %.4f", label, record["test"]["accuracy"])
             return record
-        (folder / records.FAILURE).unlink(missing_ok=True)
+        for name in (records.FAILURE, records.RESULT):  # a result whose other files are damaged
+            (folder / name).unlink(missing_ok=True)
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
-        from posfuse.run import run  # seconds of imports that a finished run does not need
-
+        run = import_run(tracked=cfg.logger.name == "wandb")  # a finished run does not need it
         record = run(cfg, folder)
+        (folder / records.FAILURE).unlink(missing_ok=True)  # of a sweep that found this one at work
         log.info(
             "%s: test accuracy %.4f, best epoch %d of %d, %.0f s%s",
             label,
@@ -53,37 +57,57 @@ def _cut(share: float) -> str:
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
-    """One Hydra job: a run in its folder; the test accuracy, NaN if it failed.
-
-    A sweep goes on after a failure; `sweep.NameFailures` ends it with status 1.
-    """
-    logging.raiseExceptions = False  # a disk too full for train.log is told once, as the failure
+    """One Hydra job: a run in its folder; the test accuracy, NaN if it failed."""
+    preemption.end_with_parent()
     hydra_cfg = HydraConfig.get()
+    if hydra_cfg.mode == RunMode.RUN:
+        with preemption.ending(Path(hydra_cfg.runtime.output_dir)):
+            return attempt(config, hydra_cfg)
+    with preemption.at_work(Path(hydra_cfg.sweep.dir)):
+        accuracy = attempt(config, hydra_cfg)
+    preemption.end_with_parent()  # what the kernel told it while it trained has ended the run alone
+    return accuracy
+
+
+def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
+    """A run, its failure recorded and said: a sweep goes on, and `sweep.Ending` ends it."""
+    logging.raiseExceptions = False  # a disk too full for train.log is told once, as the failure
     folder = Path(hydra_cfg.runtime.output_dir)
+    sweep = None if hydra_cfg.mode == RunMode.RUN else Path(hydra_cfg.sweep.dir)
     overrides = list(hydra_cfg.overrides.task)
     cfg = None
     try:
+        if preemption.told:  # in the end of the run before this one
+            raise Preempted(f"told to end by {preemption.told[0]}, not begun")
         cfg = checked(config)
         asked = request.digest(request.basis(hydra_cfg.runtime.config_sources), overrides)
         record = train(cfg, folder)
         request.remember(folder, asked, cfg, record)
         accuracy: float = record["test"]["accuracy"]
         return accuracy
+    except Preempted as stop:
+        record_failure(str(stop), folder, overrides, "preempted")
+        if not preemption.is_worker():
+            raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
-        message = message_of(error, folder)
-    if hydra_cfg.mode == RunMode.RUN:
-        with contextlib.suppress(RunFailed):
-            record_failure(message, folder, overrides, in_config=cfg is None)
-        sys.exit(f"error: {message}")
-    record_failure(message, folder, overrides, in_config=cfg is None)
+        message, kind = message_of(error, folder), kind_of(error) if cfg else "config"
+        if sweep is None:
+            with contextlib.suppress(RunFailed):
+                record_failure(message, folder, overrides, kind)
+            sys.exit(f"error: {message}")
+        record_failure(message, folder, overrides, kind, sweep)
     return math.nan
 
 
 def main() -> None:
-    """posfuse-train: exit status 0 when every run is done, else 1 with a line for each failure."""
+    """posfuse-train: exit status 0 when every run is done, 75 when it was told to end before, else
+    1 with a line for each failure."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to the one place that words them
     try:
         job()
+    except Preempted as stop:
+        print(f"{stop}; the same command goes on", file=sys.stderr)
+        sys.exit(preemption.STATUS)
     except (RunFailed, InputError, HydraException, OmegaConfBaseException) as error:
         sys.exit(f"error: {one_line(error)}")
     except ValueError as error:  # Hydra's own, of a group that is given no name

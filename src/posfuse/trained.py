@@ -1,13 +1,13 @@
 """A finished run's model, read back from its folder."""
 
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
 from omegaconf import OmegaConf
 
 from posfuse import records
-from posfuse.build import BEST, build_classifier, build_data
+from posfuse.build import build_classifier, build_data
+from posfuse.checkpoints import read_checkpoint
 from posfuse.checks import checked
 from posfuse.classifier import Classifier
 from posfuse.config import Config
@@ -35,21 +35,18 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
             "train the run again"
         )
     classifier = build_classifier(cfg, data)
-    classifier.load_state_dict(_read_weights(folder / BEST, classifier))
+    classifier.load_state_dict(_read_weights(folder / records.BEST, classifier))
     return cfg, data, classifier.eval()
 
 
 def _read_weights(path: Path, classifier: Classifier) -> dict[str, torch.Tensor]:
     """The checkpoint's weights, if they are the classifier's by name and shape."""
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-        shapes = {name: weight.shape for name, weight in found.items()}
-    except (OSError, RuntimeError, UnpicklingError, EOFError, LookupError, TypeError,
-            AttributeError) as error:  # fmt: skip
-        reason = (isinstance(error, OSError) and error.strerror) or "damaged"
+    if not records.is_whole(path):
         raise InputError(
-            f"{path}: no weights to be read ({reason}); train the run again"
-        ) from error
+            f"{path}: no weights to be read (missing, or changed since); train the run again"
+        )
+    found = read_checkpoint(path).get("state_dict", {})
+    shapes = {name: weight.shape for name, weight in found.items()}
     expected = {name: weight.shape for name, weight in classifier.state_dict().items()}
     names = sorted(n for n in shapes.keys() | expected if shapes.get(n) != expected.get(n))
     if names:

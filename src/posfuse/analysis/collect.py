@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,15 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from posfuse.errors import InputError
-from posfuse.records import FAILURE, HISTORY, RESULT, flatten, read_result
+from posfuse.records import (
+    HISTORY,
+    RESULT,
+    SUMS,
+    failures_in,
+    flatten,
+    is_whole,
+    read_result,
+)
 
 AXES = ["data", "encoding", "fusion", "seed"]
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -205,6 +214,8 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     for run in runs.to_dict("records"):
         path = Path(run["folder"]) / HISTORY
         try:
+            if path.exists() and not is_whole(path):
+                raise ValueError(f"differs from its digest in {SUMS}")
             history = pd.read_csv(path)[["epoch", "val_accuracy"]].astype(float)
             if history.empty or not np.isfinite(history).all(axis=None):
                 raise ValueError("empty, or not all of it numbers")
@@ -221,17 +232,13 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
-    """The message of every run of the runs' sweep that failed and was not run again since."""
+    """How many runs of the runs' sweep ended otherwise than done and were not run again since, by
+    kind, and a line for each."""
     sweeps = set(runs["sweep_id"])
-    found = [p for p in sorted(Path(folder).rglob(FAILURE)) if sweeps & set(p.resolve().parts)]
-    return [f"{path.parent}: {_message(path)}" for path in found]
-
-
-def _message(path: Path) -> str:
-    try:
-        return " ".join(str(json.loads(path.read_text())["message"]).split())
-    except (OSError, ValueError, LookupError, TypeError):
-        return f"failed ({FAILURE} is damaged)"
+    found = [(r, f) for r, f in failures_in(Path(folder)) if sweeps & set(r.resolve().parts)]
+    kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in found)
+    count = [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if found else []
+    return [*count, *(f"{run}: {failure['message']}" for run, failure in found)]
 
 
 def _asked(path: Path) -> dict[str, list[Any]]:

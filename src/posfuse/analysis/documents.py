@@ -18,7 +18,7 @@ from pyarrow import ArrowException
 from posfuse.analysis import statistics as st
 from posfuse.analysis.collect import CELL, METRIC, SHARED
 from posfuse.errors import InputError
-from posfuse.records import PREDICTIONS
+from posfuse.records import PREDICTIONS, SUMS, is_whole
 
 COLUMNS = ("index", "length", "label", "predicted")
 BINS = 4  # quantiles of document length
@@ -42,6 +42,8 @@ def read_predictions(folder: str | Path) -> Predictions:
     """Raises InputError where the file is missing or damaged, lacks a column, or holds other than
     whole numbers from 0."""
     path = Path(folder) / PREDICTIONS
+    if path.exists() and not is_whole(path):
+        raise InputError(f"{path}: differs from its digest in {SUMS}; remove it to run again")
     try:
         table = pq.read_table(path, columns=list(COLUMNS))
         found = Predictions(*(table[name].to_numpy() for name in COLUMNS))

@@ -96,12 +96,23 @@ class LengthBatches(Sampler[np.ndarray]):
 
     Documents are shuffled and cut into pools of `pool_batches` batches; each pool is sorted by
     length and cut into batches; the batches are shuffled. The generator belongs to this object,
-    so several runs in one process cannot disturb each other's order.
+    so several runs in one process cannot disturb each other's order. Of each batch the process
+    `rank` of `world` gets its share.
     """
 
-    def __init__(self, lengths: np.ndarray, batch_size: int, pool_batches: int, seed: int) -> None:
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        batch_size: int,
+        pool_batches: int,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
         self.lengths, self.batch_size, self.pool_batches = lengths, batch_size, pool_batches
+        self.rank, self.world = rank, world
         self.seed, self.epoch = seed, 0
+        self.start = 0  # batches of the next epoch that are left out: a resumed run has had them
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this before every epoch."""
@@ -117,15 +128,20 @@ class LengthBatches(Sampler[np.ndarray]):
         for pool in _chunks(order, self.batch_size * self.pool_batches):
             by_length = pool[np.argsort(self.lengths[pool], kind="stable")]
             batches += _chunks(by_length, self.batch_size)
-        for i in draw.permutation(len(batches)):
-            yield batches[i]
+        start, self.start = self.start, 0
+        for i in draw.permutation(len(batches))[start:]:
+            batch = batches[i]
+            # None may be without a document, or the others wait for it: the last few are shared.
+            first = self.rank if self.rank < len(batch) else self.rank % len(batch)
+            yield batch[first :: self.world]
 
 
 class SortedBatches(Sampler[np.ndarray]):
-    """All documents once, shortest first: the order of evaluation."""
+    """All documents once, shortest first: the order of evaluation. The processes of a run, of which
+    this is `rank` of `world`, share them out."""
 
-    def __init__(self, lengths: np.ndarray, batch_size: int) -> None:
-        self.batches = _chunks(np.argsort(lengths, kind="stable"), batch_size)
+    def __init__(self, lengths: np.ndarray, batch_size: int, rank: int = 0, world: int = 1) -> None:
+        self.batches = _chunks(np.argsort(lengths, kind="stable")[rank::world], batch_size)
 
     def __len__(self) -> int:
         return len(self.batches)

@@ -30,6 +30,7 @@ class TextDataModule(L.LightningDataModule):
         self.documents = {
             split: Documents(part, cfg.max_len) for split, part in self.store.splits.items()
         }
+        self.start = 0  # batches of its first epoch that a resumed run has had
 
     def facts(self) -> dict[str, Any]:
         """What a record says of the corpus, by split: shares are fractions, mean_tokens (of a
@@ -48,8 +49,21 @@ class TextDataModule(L.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         cfg, lengths = self.cfg, self.documents["train"].lengths
-        sampler = LengthBatches(lengths, cfg.batch_size, cfg.pool_batches, self.seed)
+        rank, world = self._place()
+        sampler = LengthBatches(
+            lengths, cfg.batch_size * world, cfg.pool_batches, self.seed, rank, world
+        )
+        sampler.start, self.start = self.start, 0
         return self._loader("train", sampler)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where in its epoch training stands; kept in checkpoints."""
+        assert self.trainer is not None
+        done = self.trainer.fit_loop.epoch_loop.batch_progress
+        return {"start": 0 if done.is_last_batch else done.current.ready}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self.start = state_dict["start"]
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._evaluation("validation")
@@ -59,7 +73,11 @@ class TextDataModule(L.LightningDataModule):
 
     def _evaluation(self, split: str) -> DataLoader[Batch]:
         lengths = self.documents[split].lengths
-        return self._loader(split, SortedBatches(lengths, self.cfg.eval_batch_size))
+        return self._loader(split, SortedBatches(lengths, self.cfg.eval_batch_size, *self._place()))
+
+    def _place(self) -> tuple[int, int]:
+        """This process's number among those of the run, and how many they are."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def _loader(self, split: str, sampler: LengthBatches | SortedBatches) -> DataLoader[Batch]:
         documents = self.documents[split]

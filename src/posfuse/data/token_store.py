@@ -14,9 +14,9 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,17 +27,17 @@ from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus, Split, load, splits
 from posfuse.data.vocabulary import (
     UNKNOWN,
+    Encoder,
     build_vocabulary,
     byte_vocabulary,
-    encode,
     encode_bytes,
     portions,
+    word_encoder,
 )
 from posfuse.errors import InputError
 
 VOCABULARY = "vocabulary.json"
 FORMAT = 2  # part of every key; raise it when the bytes written change
-Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> ids, offsets
 log = logging.getLogger(__name__)
 
 
@@ -118,13 +118,14 @@ def store_key(cfg: DataConfig, corpus: Corpus, validation_seed: int | None = Non
 
 def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int) -> None:
     parts, label_names = splits(corpus, cfg, validation_seed)
+    encoder: Encoder
     if cfg.vocabulary.unit == "bytes":
         tokenizer, encoder = byte_vocabulary(), encode_bytes
     else:
         counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
         texts = (text for split in counted for text in parts[split].texts())
         tokenizer = build_vocabulary(texts, cfg.vocabulary.max_size, cfg.vocabulary.min_count)
-        encoder = partial(encode, tokenizer.get_vocab())
+        encoder = word_encoder(tokenizer)
     work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         meta = {

@@ -5,53 +5,86 @@ UTF-8 as it stands. Texts are counted and encoded a portion at a time, each of i
 once: several times as fast as `tokenizers` word by word, and in bounded memory.
 """
 
-import heapq
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
+Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> ids, offsets
 PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
-PORTION = 1 << 21  # characters counted or encoded at a time
-# Python, and it alone, counts four control characters as white space.
-CONTROL = re.compile(r"[\x1c-\x1f]")
+PORTION = 1 << 22  # characters counted or encoded at a time
+# Python and Arrow, and they alone, count four control characters as white space.
+CONTROL = r"[\x1c-\x1f]"
 WORD = re.compile(r"[\S\x1c-\x1f]+")
 
 
-def _split(text: str) -> list[str]:
-    return WORD.findall(text) if CONTROL.search(text) else text.split()
+def _words(texts: Sequence[str]) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+    """The different words, lower-cased; which of them each word of the texts is, (T,); and how
+    many each text has, (documents,). A text without a word has one, "".
+
+    A word that the texts spell in two cases is there twice.
+    """
+    given = pa.array(texts, pa.large_string())
+    if pc.any(pc.match_substring_regex(given, CONTROL)).as_py():
+        found = [WORD.findall(text) or [""] for text in texts]
+        split = pa.array(found, pa.large_list(pa.large_string()))
+    else:
+        split = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(given))
+    words = split.flatten().dictionary_encode()
+    lengths = pc.list_value_length(split).to_numpy()
+    return _lowered(words.dictionary), words.indices.to_numpy(), lengths
 
 
-def _lowered(words: Iterable[str]) -> list[str]:
-    """All at once, since a call of the library takes as long as many words."""
-    text: str = Lowercase().normalize_str("\n".join(words))
-    return text.split("\n")
+def _lowered(words: pa.Array) -> pa.Array:
+    """As `tokenizers` lower-cases them; nothing but ASCII needs it for that."""
+    beyond = pc.invert(pc.string_is_ascii(words))
+    lowered = pc.ascii_lower(words)
+    if not pc.any(beyond).as_py():
+        return lowered
+    # All at once, since a call of the library takes as long as many words.
+    others: str = Lowercase().normalize_str("\n".join(words.filter(beyond).to_pylist()))
+    return pc.replace_with_mask(lowered, beyond, pa.array(others.split("\n"), words.type))
 
 
 def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
     """Count words and keep the most frequent; ties go in alphabetical order."""
-    counts: dict[str, int] = {}
+    parts: list[pa.Table] = []
     for portion in portions(texts):
-        found = Counter(chain.from_iterable(map(_split, portion)))
-        for word, count in zip(_lowered(found), found.values(), strict=False):  # "" of no words
-            counts[word] = counts.get(word, 0) + count
-    for word in SPECIAL:
-        counts.pop(word, None)  # a text cannot spell them
-    frequent = ((-count, word) for word, count in counts.items() if count >= min_count)
-    kept = [word for _, word in heapq.nsmallest(max_size - len(SPECIAL), frequent)]
+        words, which, _ = _words(portion)
+        parts.append(pa.table({"word": words, "count": np.bincount(which)}))
+        # Two of about a size at a time, so that a word is summed a few times, not at each portion.
+        while len(parts) > 1 and len(parts[-2]) < 2 * len(parts[-1]):
+            parts.append(_summed([parts.pop(), parts.pop()]))
+    counts = _summed(parts).filter(
+        (pc.field("count") >= min_count)
+        & ~pc.field("word").isin(["", *SPECIAL])  # a text cannot spell the special ones
+    )
+    order = [("count", "descending"), ("word", "ascending")]
+    frequent = pc.select_k_unstable(counts, max_size - len(SPECIAL), order)
+    kept = counts["word"].take(frequent).to_pylist()
     tokenizer = Tokenizer(
         WordLevel({w: i for i, w in enumerate(SPECIAL + kept)}, unk_token=SPECIAL[UNKNOWN])
     )
     tokenizer.normalizer = Lowercase()
     tokenizer.pre_tokenizer = WhitespaceSplit()
     return tokenizer
+
+
+def _summed(parts: list[pa.Table]) -> pa.Table:
+    """One row a word; by its place in a dictionary, at a fraction of what `group_by` takes."""
+    both = pa.concat_tables(parts)
+    words = both["word"].dictionary_encode()
+    counts = np.zeros(len(words.chunk(0).dictionary), np.int64)
+    places = np.concatenate([chunk.indices.to_numpy() for chunk in words.chunks])
+    np.add.at(counts, places, both["count"].to_numpy())
+    return pa.table({"word": words.chunk(0).dictionary, "count": counts})
 
 
 def portions(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -68,21 +101,24 @@ def portions(texts: Iterable[str]) -> Iterator[list[str]]:
         yield portion
 
 
-def encode(ids_of: dict[str, int], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Texts -> ids of all tokens (T,) uint16 or uint32, and offsets (documents + 1,) int64;
-    `ids_of` are the ids of the vocabulary's words.
+def word_encoder(tokenizer: Tokenizer) -> Encoder:
+    """Texts -> ids of all tokens (T,) uint16 or uint32, and offsets (documents + 1,) int64.
 
     Document i is ids[offsets[i]:offsets[i + 1]]. No document is empty: one without a word is one
     `<unk>`. No id is 0: padding is what batches add, never what a text says.
     """
-    kind = np.uint16 if len(ids_of) <= 2**16 else np.uint32
-    documents = [_split(text) or [SPECIAL[UNKNOWN]] for text in texts]
-    offsets = np.cumsum([0, *map(len, documents)], dtype=np.int64)
-    different = dict.fromkeys(chain.from_iterable(documents))
-    known = (ids_of.get(word, UNKNOWN) or UNKNOWN for word in _lowered(different))
-    id_of = dict(zip(different, known, strict=False))
-    words = chain.from_iterable(documents)
-    return np.fromiter(map(id_of.__getitem__, words), kind, count=offsets[-1]), offsets
+    ids: dict[str, int] = tokenizer.get_vocab()
+    kind = np.uint16 if len(ids) <= 2**16 else np.uint32
+    # Without the special ones, which a text cannot spell.
+    known = pa.array(sorted(ids, key=ids.__getitem__)[len(SPECIAL) :], pa.large_string())
+
+    def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        words, which, lengths = _words(texts)
+        places = pc.fill_null(pc.index_in(words, known), UNKNOWN - len(SPECIAL))
+        id_of = (places.to_numpy() + len(SPECIAL)).astype(kind)
+        return id_of[which], np.cumsum([0, *lengths], dtype=np.int64)
+
+    return encode
 
 
 def byte_vocabulary() -> Tokenizer:
@@ -93,7 +129,7 @@ def byte_vocabulary() -> Tokenizer:
 
 
 def encode_bytes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """As `encode`, by `byte_vocabulary`, of texts that are not empty."""
+    """As `word_encoder`'s, by `byte_vocabulary`, of texts that are not empty."""
     encoded = [text.encode() for text in texts]
     ids = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.uint16) + len(SPECIAL)
     return ids, np.cumsum([0, *map(len, encoded)], dtype=np.int64)

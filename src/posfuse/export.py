@@ -1,0 +1,96 @@
+"""A trained classifier as one file for inference: its folded weights as safetensors, in whose
+header stand the run's config, the names of the classes and the vocabulary.
+
+Such a file holds numbers and text alone; to load one runs no code of it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from torch import Tensor
+from yaml import YAMLError
+
+from posfuse import records
+from posfuse.build import build_network
+from posfuse.checks import checked
+from posfuse.config import Config, one_line
+from posfuse.data.token_store import VOCABULARY
+from posfuse.data.vocabulary import encode_bytes, word_encoder
+from posfuse.errors import InputError
+from posfuse.folding import FoldedClassifier
+from posfuse.trained import load_run
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What classifies texts: `model` of ids, `vocabulary` to make them, the classes' names."""
+
+    cfg: Config
+    label_names: list[str]
+    vocabulary: Tokenizer
+    model: FoldedClassifier
+
+    @torch.no_grad()
+    def probabilities(self, texts: Sequence[str]) -> Tensor:
+        """B texts -> (B, C), each row the text's probabilities of the classes."""
+        data = self.cfg.data
+        words = data.vocabulary.unit == "words"
+        flat, offsets = (word_encoder(self.vocabulary) if words else encode_bytes)(texts)
+        cut = [
+            torch.from_numpy(flat[start:end][: data.max_len].astype("int64"))
+            for start, end in pairwise(offsets)
+        ]
+        lengths = torch.tensor([len(ids) for ids in cut])
+        width = max(1, int(lengths.max()))
+        ids = torch.stack([F.pad(ids, (0, width - len(ids))) for ids in cut])
+        logits: Tensor = self.model(ids, lengths)
+        return logits.softmax(-1)
+
+
+def export(run: str | Path, path: str | Path) -> None:
+    """Write a finished run's folded model to `path`; raises InputError as `load_run` does."""
+    cfg, data, classifier = load_run(run)
+    header = {
+        "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
+        "label_names": json.dumps(data.store.label_names),
+        "vocabulary": (data.store.folder / VOCABULARY).read_text(encoding="utf-8"),
+    }
+    weights = {k: v.contiguous() for k, v in classifier.model.fold().state_dict().items()}
+    save_file(weights, path, header)
+
+
+def load_export(path: str | Path) -> Exported:
+    """What `export` wrote, on the CPU; raises InputError where it is no such file."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        cfg = checked(OmegaConf.structured(records.config_of(OmegaConf.create(header["config"]))))
+        names, vocabulary = json.loads(header["label_names"]), header["vocabulary"]
+        tokenizer = _tokenizer(vocabulary)
+        network = build_network(cfg, tokenizer.get_vocab_size(), len(names))
+        folded = network.fold()
+        folded.load_state_dict(weights)
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError,
+            OmegaConfBaseException, YAMLError, InputError) as error:  # fmt: skip
+        raise InputError(
+            f"{path}: not a model that posfuse exported ({one_line(error)}); export its run again"
+        ) from error
+    return Exported(cfg, names, tokenizer, folded)
+
+
+def _tokenizer(text: str) -> Tokenizer:
+    try:
+        return Tokenizer.from_str(text)
+    except Exception as error:  # the library knows no narrower one
+        raise ValueError(f"its vocabulary is none: {error}") from error

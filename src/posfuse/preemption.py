@@ -1,0 +1,127 @@
+"""What a process does when it is told to end: its runs keep their state and end with it, and it
+says so by a status of its own.
+
+It is told by SIGINT (Ctrl-C) and SIGTERM, and by SIGUSR1 and SIGUSR2, which schedulers send ahead.
+Between two steps the whole state fits in a checkpoint (`checkpoints`), so there a run ends. A
+second signal ends it at once, and then its last checkpoint counts.
+"""
+
+import ctypes
+import fcntl
+import multiprocessing
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+STATUS = os.EX_TEMPFAIL  # of the process: not done, and the same command goes on with it
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+told: list[str] = []  # the signals that this process was told to end by
+elsewhere: list[str] = []  # what has this process do runs for another that is no parent of its
+
+
+class Preempted(BaseException):
+    """Told to end before all was done; what is kept makes the same command go on. No Exception, as
+    KeyboardInterrupt is none: who goes on after errors is not to go on after this."""
+
+
+def is_worker() -> bool:
+    """Whether this process does runs for another process of posfuse."""
+    return bool(elsewhere) or multiprocessing.parent_process() is not None
+
+
+def note(number: int, frame: Any) -> None:
+    """The handler while a run trains: it is to come to a good place."""
+    told.append(signal.Signals(number).name)
+    # A worker hears it twice: from the terminal and from its parent.
+    if len(told) > 1 and not is_worker():
+        raise Preempted(f"told to end by {told[0]}, then at once")
+
+
+def listening() -> AbstractContextManager[None]:
+    """Have `note` handle the signals; afterwards they do what they did before."""
+    return _handled(note)
+
+
+@contextmanager
+def _handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def _lock_of(sweep: Path) -> Path:
+    """What the processes of one command share while they are at a run; another command's, on the
+    same folder, have another."""
+    parent = multiprocessing.parent_process()
+    return sweep / f".at_work.{platform.node()}.{parent.pid if parent else os.getpid()}"
+
+
+@contextmanager
+def at_work(sweep: Path) -> Iterator[None]:
+    """Share the lock; it is the kernel's and ends with the process, however that ends."""
+    with _lock_of(sweep).open("a+") as lock:  # NFS shares only what is open for reading
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+def end_with_parent() -> None:
+    """Have the kernel tell this worker to end when its parent has gone, even by SIGKILL; and end
+    where it has."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        end_with(parent.pid or 0, signal.SIGTERM)
+
+
+def end_with(parent: int, number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when its parent has gone."""
+    if sys.platform == "linux":
+        set_death_signal = 1  # PR_SET_PDEATHSIG of sys/prctl.h
+        ctypes.CDLL(None).prctl(set_death_signal, number)
+        if os.getppid() != parent:  # it was gone before
+            signal.raise_signal(number)
+
+
+@contextmanager
+def ending(sweep: Path) -> Iterator[None]:
+    """A signal to this process has every worker's run keep its state and end, and then raises
+    Preempted here."""
+
+    def end(number: int, frame: Any) -> None:
+        told.append(signal.Signals(number).name)
+        workers = multiprocessing.active_children()
+        for worker in workers:
+            if len(told) > 1:
+                worker.kill()
+            else:
+                worker.terminate()
+        if workers:
+            with _lock_of(sweep).open("a+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # had when no worker is at a run
+        raise Preempted(f"told to end by {told[0]}")
+
+    with _handled(end):
+        try:
+            yield
+        finally:
+            _lock_of(sweep).unlink(missing_ok=True)
+
+
+@contextmanager
+def signals_later() -> Iterator[None]:
+    """Signals wait until the end of this; the programs that it starts are not to hear Ctrl-C."""
+    came: list[int] = []
+    with _handled(lambda number, frame: came.append(number)):
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # of this thread, and of what it starts
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    for one in came:
+        signal.raise_signal(one)

@@ -1,0 +1,68 @@
+"""posfuse-train as a process of its own, and what is left of it."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from posfuse import records
+from small_runs import small_overrides
+
+
+def command(corpus, *overrides):
+    """The last of equal keys counts, and Hydra takes no overrides on both sides of an option."""
+    options = [given for given in overrides if given.startswith("-")]
+    own = [given for given in overrides if not given.startswith("-")]
+    return [sys.executable, "-m", "posfuse.train", *options, *small_overrides(corpus), *own]
+
+
+def started(argv, folder, env=None):
+    folder.mkdir(exist_ok=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, cwd=folder, env=env, text=True, stdout=pipe, stderr=pipe)
+
+
+def ended(argv, folder, env=None, seconds=300):
+    """The command's result, once it has ended."""
+    folder.mkdir(exist_ok=True)
+    return subprocess.run(
+        argv, cwd=folder, env=env, timeout=seconds, capture_output=True, text=True, check=False
+    )
+
+
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def descendants(pid):
+    """Processes that a process has started, and those that they have."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(c) for c in children] + [d for c in children for d in descendants(c)]
+
+
+def alive(pids):
+    """Those of the processes that are still at work: a zombie is not."""
+    found = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found += [pid] * (state != "Z")
+    return found
+
+
+def assert_same_files(one, other):
+    """Records but for times, and all that a run writes beside them, bit for bit."""
+    left, right = (records.read_result(folder / records.RESULT) for folder in (one, other))
+    for key in ("test", "validation", "best_epoch", "epochs", "position", "fingerprint"):
+        assert left[key] == right[key], key
+    for name in (records.PREDICTIONS, records.DIAGNOSTICS):
+        frames = [pd.read_parquet(folder / name) for folder in (one, other)]
+        pd.testing.assert_frame_equal(*frames, check_exact=True)
+    assert (one / records.HISTORY).read_bytes() == (other / records.HISTORY).read_bytes()

@@ -1,0 +1,145 @@
+"""A real SLURM of one node in a folder, without systemd or root's places: for tests."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
+INSTALL = "needs SLURM's programs: apt-get install slurm-wlm munge"
+CPUS = 2  # jobs at once
+
+# Preemption as clusters have it: a job of `urgent` has one of `main` requeued.
+CONFIG = """
+ClusterName=posfuse
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=20
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES PriorityTier=1 GraceTime=20 State=UP
+PartitionName=urgent Nodes=ALL PriorityTier=2 PreemptMode=OFF State=UP
+"""
+
+# submitit asks sacct, which needs a database; all that it wants is with slurmctld.
+SACCT = """#!/bin/sh
+echo "JobID|State|NodeList"
+scontrol show job --oneliner | sed -nE '
+  s/^JobId=([0-9]+).* JobState=([A-Z_]+).* NodeList=([^ ]*).*/\\1|\\2|\\3|&/
+  s/^[0-9]+(.*) ArrayJobId=([0-9]+) ArrayTaskId=([0-9]+) .*/\\2_\\3\\1/
+  s/^[0-9]+(.*) ArrayJobId=([0-9]+) ArrayTaskId=([^ ]+) .*/\\2_[\\3]\\1/
+  s/^([^|]*\\|[^|]*\\|[^|]*)\\|.*/\\1/p'
+"""
+
+
+def missing() -> bool:
+    """Whether SLURM's programs are not installed."""
+    return any(shutil.which(name, path=_path()) is None for name in PROGRAMS)
+
+
+def _path() -> str:
+    return f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+def free_ports(n: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(n)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[dict[str, str]]:
+    """Start it in `folder`, give the environment in which commands see it, and end all of it."""
+    for name in ("bin", "state", "spool"):
+        (folder / name).mkdir(parents=True)
+    host, user = socket.gethostname().split(".")[0], subprocess.getoutput("id -un")
+    config = CONFIG.format(host=host, user=user, folder=folder, ports=free_ports(2), cpus=CPUS)
+    (folder / "slurm.conf").write_text(config)
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o600)
+    sacct = folder / "bin" / "sacct"
+    sacct.write_text(SACCT)
+    sacct.chmod(0o755)
+    environment = {
+        **os.environ,
+        "SLURM_CONF": str(folder / "slurm.conf"),
+        "PATH": f"{folder}/bin:{_path()}",
+    }
+    munge = [
+        "munged", "--foreground", "--force", f"--key-file={key}",
+        f"--socket={folder}/munge.socket", f"--pid-file={folder}/munge.pid",
+        f"--log-file={folder}/munge.log", f"--seed-file={folder}/munge.seed",
+    ]  # fmt: skip
+    daemons = []
+    try:
+        for command in (munge, ["slurmctld", "-D"], ["slurmd", "-D", "-N", host]):
+            with (folder / "daemons.log").open("a") as log:
+                daemons.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+            time.sleep(0.5)  # each needs the one before
+        wait_until_idle(environment, daemons, folder)
+        yield environment
+    finally:
+        subprocess.run(["scancel", "--user", user], env=environment, check=False)
+        jobs = ["squeue", "--noheader"]
+        end = time.monotonic() + 30
+        while time.monotonic() < end and output(jobs, environment):
+            time.sleep(0.5)
+        for daemon in reversed(daemons):
+            daemon.send_signal(signal.SIGTERM)
+            try:
+                daemon.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def output(command: list[str], environment: dict[str, str]) -> str:
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return result.stdout.strip()
+
+
+def wait_until_idle(
+    environment: dict[str, str], daemons: list[subprocess.Popen], folder: Path
+) -> None:
+    end = time.monotonic() + 60
+    while output(["sinfo", "--noheader", "--partition=main", "--format=%T"], environment) != "idle":
+        ended = [daemon.args for daemon in daemons if daemon.poll() is not None]
+        if ended or time.monotonic() > end:
+            log = (folder / "daemons.log").read_text()[-2000:]
+            raise RuntimeError(f"SLURM does not start; ended: {ended}; {folder}/*.log: {log}")
+        time.sleep(0.5)

@@ -1,0 +1,82 @@
+"""Every launcher yields the same records: those that are installed are compared."""
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import slurm_cluster
+from processes import ended
+from small_runs import write_corpus
+from sweeps import SIX, assert_same_results, one_after_another, sweep
+
+LAUNCHERS = ["parallel", "slurm", "ray"]
+COUNT = ["trainer.max_epochs=2", "encoding=sinusoidal,rope", *SIX]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("launchers") / "corpus")
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    return one_after_another(corpus, tmp_path_factory.mktemp("basic"), *COUNT)
+
+
+@contextmanager
+def launcher(name):
+    """What the command says for this launcher, and its environment."""
+    short = Path(tempfile.mkdtemp())  # sockets have paths of 107 letters at most
+    chosen = [f"hydra/launcher={name}"]
+    try:
+        if name == "slurm":
+            if importlib.util.find_spec("submitit") is None or slurm_cluster.missing():
+                pytest.skip(f"slurm {slurm_cluster.INSTALL}; pip install -e '.[slurm]'")
+            with slurm_cluster.cluster(short / "slurm") as environment:
+                yield chosen, environment
+        elif name == "ray":
+            pytest.importorskip("ray", reason="ray needs pip install -e '.[ray]'")
+            init = {"_temp_dir": short, "num_cpus": 2, "include_dashboard": False}
+            yield chosen + [f"+hydra.launcher.ray.init.{k}={v}" for k, v in init.items()], None
+        else:
+            yield [*chosen, "hydra.launcher.n_jobs=2"], None
+    finally:
+        shutil.rmtree(short, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_every_launcher_yields_the_same_records(name, corpus, whole, tmp_path):
+    with launcher(name) as (chosen, environment):
+        done = ended(sweep(corpus, *COUNT, *chosen), tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    assert_same_results(whole, tmp_path, 12)
+
+
+# SLURM's programs as far as it goes: the command is told to end while sbatch is at work.
+PROGRAMS = {
+    "sbatch": "kill -TERM $PPID; sleep 0.5; echo Submitted batch job 17",
+    "scancel": 'echo "$@" >> cancelled',
+    "squeue": "true",
+    "srun": "true",
+}
+
+
+def test_jobs_are_cancelled_that_a_signal_finds_half_submitted(corpus, tmp_path):
+    pytest.importorskip("submitit", reason="slurm needs pip install -e '.[slurm]'")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in PROGRAMS.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    argv = sweep(corpus, "seed=0,1", "hydra/launcher=slurm")
+    done = ended(argv, tmp_path, environment, 60)
+    assert done.returncode == 75, done.stderr
+    assert done.stderr == "told to end by SIGTERM; the same command goes on\n"
+    assert (tmp_path / "cancelled").read_text() == "17\n"

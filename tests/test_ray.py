@@ -1,0 +1,129 @@
+"""Sweeps by a ray cluster of two nodes on this machine, one of which is lost."""
+
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from processes import ended, started, wait_for
+from small_runs import write_corpus
+from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
+
+pytest.importorskip("ray", reason="needs the extra: pip install -e '.[ray]'")
+pytestmark = pytest.mark.slow
+LONG = [*SIX, "trainer.max_epochs=100"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("ray") / "corpus")
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    return one_after_another(corpus, tmp_path_factory.mktemp("whole"), *LONG)
+
+
+@pytest.fixture(autouse=True)
+def on_this_machine_alone(monkeypatch):
+    """Else ray has 127.0.0.1 mean the address by which others reach this machine."""
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Two nodes with a core each; gives ray's cluster and the second node."""
+    from ray.cluster_utils import Cluster
+
+    folder = Path(tempfile.mkdtemp(prefix="ray"))  # short: sockets have paths of 107 letters
+    monkeypatch.setenv("RAY_TMPDIR", str(folder))
+    common = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    common["node_ip_address"] = "127.0.0.1"
+    nodes = Cluster(initialize_head=True, head_node_args=common)
+    try:
+        yield nodes, nodes.add_node(**common)
+    finally:
+        nodes.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def of(cluster):
+    return [
+        "hydra/launcher=ray",
+        f"hydra.launcher.ray.init.address={cluster.address}",
+        "+hydra.launcher.ray.init.object_store_memory=null",
+    ]
+
+
+def test_a_node_that_is_lost_takes_no_run_with_it(corpus, cluster, whole, tmp_path):
+    nodes, second = cluster
+    argv = sweep(corpus, *LONG, *of(nodes))
+    process = started(argv, tmp_path)
+    wait_for(lambda: len(at_work(tmp_path)) == 2)
+    nodes.remove_node(second, allow_graceful=False)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert_same_results(whole, tmp_path, 6)
+
+
+def test_a_node_that_is_lost_without_another_try_fails_its_run(corpus, cluster, whole, tmp_path):
+    nodes, second = cluster
+    argv = sweep(corpus, *LONG, *of(nodes))
+    process = started([*argv, "hydra.launcher.ray.remote.max_retries=0"], tmp_path)
+    wait_for(lambda: len(at_work(tmp_path)) == 2)
+    nodes.remove_node(second, allow_graceful=False)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 1, err
+    assert "failed: tiny/sinusoidal/" in err
+    assert "error: 1 run(s) failed; the others are done." in err
+    assert "Traceback" not in err
+    assert kinds(tmp_path) == ["failed"]
+    assert len(results(tmp_path)) == 5
+    again = ended(argv, tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert_same_results(whole, tmp_path, 6)
+
+
+def test_a_command_that_is_told_to_end_keeps_its_runs_state(corpus, cluster, tmp_path):
+    nodes, _ = cluster
+    process = started(sweep(corpus, *SIX, "trainer.max_epochs=3000", *of(nodes)), tmp_path)
+    wait_for(lambda: len(at_work(tmp_path)) == 2)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=90)
+    assert process.returncode == 75, err
+    assert kinds(tmp_path) == ["preempted", "preempted"]
+
+
+def test_without_a_cluster_one_is_started(corpus, tmp_path):
+    short = tempfile.mkdtemp(prefix="ray")
+    try:
+        argv = sweep(corpus, "seed=0,1", "hydra/launcher=ray")
+        argv += [
+            f"+hydra.launcher.ray.init._temp_dir={short}",
+            "+hydra.launcher.ray.init.num_cpus=2",
+        ]
+        done = ended(argv, tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert len(results(tmp_path)) == 2
+    finally:
+        shutil.rmtree(short, ignore_errors=True)
+
+
+def test_two_runs_share_a_gpu(corpus, tmp_path):
+    """One that ray is told of: four cores would have room for all three runs."""
+    short = tempfile.mkdtemp(prefix="ray")
+    argv = sweep(corpus, "seed=0,1,2", "trainer.max_epochs=3000", "hydra/launcher=ray")
+    argv += [f"+hydra.launcher.ray.init._temp_dir={short}", "+hydra.launcher.ray.init.num_cpus=4"]
+    argv += ["+hydra.launcher.ray.init.num_gpus=1", "hydra.launcher.ray.remote.num_gpus=0.5"]
+    process = started(argv, tmp_path)
+    try:
+        wait_for(lambda: len(at_work(tmp_path)) == 2)
+        time.sleep(5)
+        assert len(list((tmp_path / "multirun").rglob("config.yaml"))) == 2
+    finally:
+        process.terminate()
+        process.communicate(timeout=90)
+        shutil.rmtree(short, ignore_errors=True)

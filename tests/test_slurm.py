@@ -1,0 +1,142 @@
+"""Sweeps by a real SLURM of one node: what it sends to jobs, kills and requeues loses nothing."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import slurm_cluster
+from processes import ended, started, wait_for
+from small_runs import write_corpus
+from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
+
+pytest.importorskip("submitit", reason="needs the extra: pip install -e '.[slurm]'")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(slurm_cluster.missing(), reason=slurm_cluster.INSTALL),
+]
+LONG = [*SIX, "trainer.max_epochs=100"]
+SLURM = ["hydra/launcher=slurm", "hydra.launcher.array_parallelism=2"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("slurm") / "corpus")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    folder = Path(tempfile.mkdtemp(prefix="slurm"))  # short: sockets have paths of 107 letters
+    with slurm_cluster.cluster(folder) as environment:
+        yield environment
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    return one_after_another(corpus, tmp_path_factory.mktemp("whole"), *LONG)
+
+
+def running(cluster):
+    """The ids of the array's jobs that are running."""
+    asked = ["squeue", "--noheader", "--states=R", "--partition=main", "--format=%i"]
+    return slurm_cluster.output(asked, cluster).split()
+
+
+def job_at_work(folder, cluster):
+    """A job whose run has done an epoch, and that run's folder."""
+    wait_for(lambda: at_work(folder))
+    (run, *_) = at_work(folder)
+    _, _, fusion, _, seed = run.parts[-5:]
+    number = 3 * (fusion == "concat") + int(seed.removeprefix("seed="))
+    return next(job for job in running(cluster) if job.endswith(f"_{number}")), run
+
+
+def send(number, job, cluster):
+    """A signal to the processes of the job's step: before SIGKILL scancel would tell them, and of
+    others to a job of an array it says that they did not arrive, and sends them again."""
+    asked = ["squeue", "--noheader", "--jobs", job, "--format=%A"]
+    listed = ["scontrol", "listpids", slurm_cluster.output(asked, cluster)]
+    rows = slurm_cluster.output(listed, cluster).splitlines()[1:]
+    (pid,) = [pid for pid, _, step, *_ in map(str.split, rows) if step == "0"]
+    os.kill(int(pid), number)
+
+
+def release(cluster):
+    """Requeued jobs wait for two minutes; have them start at once."""
+    asked = ["squeue", "--noheader", "--states=PD", "--format=%i %r"]
+
+    def waiting():
+        rows = [line.split() for line in slurm_cluster.output(asked, cluster).splitlines()]
+        return [job for job, reason in rows if reason == "BeginTime"]
+
+    wait_for(waiting)
+    for job in waiting():
+        update = ["scontrol", "update", f"jobid={job}", "starttime=now"]
+        subprocess.run(update, env=cluster, check=True)
+
+
+def test_a_job_killed_hard_fails_alone_and_the_same_command_goes_on(
+    corpus, cluster, whole, tmp_path
+):
+    argv = sweep(corpus, *LONG, *SLURM)
+    process = started(argv, tmp_path, cluster)
+    job, run = job_at_work(tmp_path, cluster)
+    send(signal.SIGKILL, job, cluster)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 1
+    first, second, *_ = err.splitlines()
+    assert first.startswith(
+        f"failed: {run.relative_to(tmp_path / 'multirun' / 'default')}: SLURM job {job} ended as "
+    )
+    assert second.startswith("error: 1 run(s) failed; the others are done.")
+    assert "Traceback" not in err
+    assert len(results(tmp_path)) == 5
+    again = ended(argv, tmp_path, cluster)
+    assert again.returncode == 0, again.stderr
+    assert_same_results(whole, tmp_path, 6)
+    nothing = ended(argv, tmp_path, cluster, seconds=30)  # no job where no run is left
+    assert nothing.returncode == 0, nothing.stderr
+
+
+def test_a_job_at_its_time_limit_goes_back_to_the_queue_and_on(corpus, cluster, whole, tmp_path):
+    process = started(sweep(corpus, *LONG, *SLURM), tmp_path, cluster)
+    job, run = job_at_work(tmp_path, cluster)
+    send(signal.SIGUSR2, job, cluster)
+    wait_for(lambda: kinds(tmp_path) == ["preempted"])
+    assert "told to end by SIGUSR2, kept at step" in (run / "failure.json").read_text()
+    release(cluster)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert_same_results(whole, tmp_path, 6)
+
+
+def test_jobs_that_slurm_preempts_are_requeued_and_go_on(corpus, cluster, whole, tmp_path):
+    process = started(sweep(corpus, *LONG, *SLURM), tmp_path, cluster)
+    job_at_work(tmp_path, cluster)
+    urgent = ["sbatch", "--partition=urgent", "--exclusive", "--wait", "--wrap=sleep 1"]
+    subprocess.run([*urgent, f"--output={tmp_path}/urgent"], env=cluster, check=True, timeout=60)
+    assert "preempted" in kinds(tmp_path)
+    release(cluster)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert_same_results(whole, tmp_path, 6)
+
+
+def test_a_command_that_is_told_to_end_leaves_no_job(corpus, cluster, whole, tmp_path):
+    argv = sweep(corpus, *LONG, *SLURM)
+    process = started(argv, tmp_path, cluster)
+    job_at_work(tmp_path, cluster)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert err == "told to end by SIGINT; the same command goes on\n"
+    assert not slurm_cluster.output(["squeue", "--noheader"], cluster)
+    assert set(kinds(tmp_path)) == {"preempted"}
+    again = ended(argv, tmp_path, cluster)
+    assert again.returncode == 0, again.stderr
+    assert_same_results(whole, tmp_path, 6)
