@@ -41,8 +41,14 @@ def wait_for(condition, seconds=120):
 
 def descendants(pid):
     """Processes that a process has started, and those that they have."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(c) for c in children] + [d for c in children for d in descendants(c)]
+    found = children(pid)
+    return [*found, *(further for child in found for further in descendants(child))]
+
+
+def children(pid):
+    """The processes that a process's threads have started."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for listed in lists for child in listed.read_text().split()]
 
 
 def alive(pids):

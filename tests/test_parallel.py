@@ -1,5 +1,6 @@
 """Runs side by side on one machine: a place on a GPU for each, and what a failure does to them."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -8,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from posfuse import devices
+from posfuse import devices, records
 from posfuse.errors import InputError
-from processes import ended, started, wait_for
+from processes import alive, children, descendants, ended, started, wait_for
 from small_runs import write_corpus
 from sweeps import SIX, assert_same_results, at_work, kinds, results, sweep
 
@@ -177,8 +178,8 @@ def test_a_mistake_in_the_config_is_said_once_for_all_runs(corpus, tmp_path):
 
 def workers(process):
     """The processes that do the command's runs."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return [int(p) for p in children if "LokyProcess" in Path(f"/proc/{p}/cmdline").read_text()]
+    cmdlines = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children(process.pid)}
+    return [pid for pid, cmdline in cmdlines.items() if "LokyProcess" in cmdline]
 
 
 def test_a_worker_that_is_killed_fails_the_runs_at_work_and_no_other(corpus, tmp_path):
@@ -198,6 +199,40 @@ def test_a_worker_that_is_killed_fails_the_runs_at_work_and_no_other(corpus, tmp
     again = ended(argv, tmp_path)
     assert again.returncode == 0, again.stderr
     assert len(results(tmp_path)) == 5
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_processes_that_wait_for_a_run_take_none_along_when_all_are_told(name, corpus, tmp_path):
+    """One run, whose steps are long, and processes beside it that have none yet; as a terminal
+    does, the signal goes to each of them."""
+    slow = ["model.d_model=1024", "model.d_ff=8192", "trainer.max_epochs=3000"]
+    argv = sweep(corpus, *PARALLEL, "hydra.launcher.n_jobs=4", *slow)
+    process = started(argv, tmp_path)
+    wait_for(lambda: at_work(tmp_path))
+    pids = workers(process)
+    assert len(pids) == 4
+    for pid in [*pids, process.pid]:
+        os.kill(pid, signal.Signals[name])
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert err == f"told to end by {name}; the same command goes on\n"
+    assert not alive(pids)
+    (run,) = tmp_path.rglob(records.FAILURE)
+    told = json.loads(run.read_text())
+    assert told["kind"] == "preempted"
+    assert "kept at step" in told["message"]
+    assert (run.parent / records.LAST).exists()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+def test_a_command_that_is_told_while_its_processes_start_leaves_none(name, corpus, tmp_path):
+    process = started(sweep(corpus, "seed=0,1,2,3", *PARALLEL), tmp_path)
+    wait_for(lambda: workers(process))
+    pids = descendants(process.pid)
+    process.send_signal(signal.Signals[name])
+    process.communicate(timeout=60)
+    assert process.returncode == (75 if name == "SIGTERM" else -signal.SIGKILL)
+    wait_for(lambda: not alive(pids), 60)
 
 
 def test_parallel_has_the_same_records_as_one_after_another(corpus, tmp_path):

@@ -3,7 +3,12 @@ nothing of GPUs, and gives up at the first run whose process is killed."""
 
 import multiprocessing
 import os
+import signal
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,7 +40,7 @@ class Run:
         self.begun = begun
 
     def __call__(self, config: DictConfig) -> Any:
-        preemption.end_with_parent()
+        preemption.end_with_parent(signal.SIGTERM)
         if self.places and not devices.held:
             os.environ["CUDA_VISIBLE_DEVICES"] = devices.take(self.places, self.sweep)
         (self.begun / str(HydraConfig.get().job.num)).touch()
@@ -49,7 +54,8 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
     task_function: Any
 
     def __init__(self, runs_per_gpu: int, **joblib: Any) -> None:
-        super().__init__(**joblib)
+        tied = partial(preemption.end_with_parent, signal.SIGKILL)
+        super().__init__(**joblib, initializer=tied)
         self.runs_per_gpu = runs_per_gpu
 
     def launch(
@@ -59,6 +65,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         and give nothing back."""
         if not job_overrides:
             return []
+        from joblib import effective_n_jobs
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         for name, number in (
@@ -75,10 +82,12 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
                 "more, or n_jobs=-1 for as many as there is room for"
             )
         places = self.places(job_overrides)
-        if places:
-            self.joblib["n_jobs"] = devices.runs_at_once(
-                self.joblib["n_jobs"], places, self.runs_per_gpu
-            )
+        asked = self.joblib["n_jobs"]
+        self.joblib["n_jobs"] = (
+            devices.runs_at_once(asked, places, self.runs_per_gpu)
+            if places
+            else effective_n_jobs(asked)
+        )
         before = set(failures_in(self.config))
         task_function, sweep = self.task_function, Path(self.config.hydra.sweep.dir)
         left = list(job_overrides)
@@ -87,7 +96,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
             with TemporaryDirectory(prefix="posfuse") as begun:
                 self.task_function = Run(task_function, places, sweep, Path(begun))
                 try:
-                    returned += super().launch(left, initial_job_idx)
+                    returned += self.launched(left, initial_job_idx)
                     break
                 except BrokenProcessPool as error:
                     gone = {int(name) - initial_job_idx for name in os.listdir(begun)}
@@ -101,6 +110,28 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
             for number in sorted(gone):  # the failures are those that have not ended
                 lost(self.hydra_context, self.config, left[number], KILLED, before)
             left = [job for number, job in enumerate(left) if number not in gone]
+        return returned
+
+    def launched(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """joblib's launch in a thread, where signals are blocked: so they are in its processes,
+        and those that wait for a run do not die of them. This thread hears them."""
+        returned: Sequence[JobReturn]
+        launch = partial(super().launch, job_overrides, initial_job_idx)
+        if self.joblib["n_jobs"] == 1:
+            returned = launch()  # in this very process, and its runs are to hear signals
+            return returned
+        resource_tracker.ensure_running()  # started later, it lets some signals through again
+        with ThreadPoolExecutor(1, initializer=preemption.be_deaf) as thread:
+            runs = thread.submit(launch)
+            try:
+                returned = runs.result()
+            except preemption.Preempted:
+                while not runs.done():  # what still waits for a run, or begins
+                    preemption.kill_workers()
+                    time.sleep(0.02)
+                raise
         return returned
 
     def places(self, job_overrides: Sequence[Sequence[str]]) -> list[str]:

@@ -1,9 +1,12 @@
 """What a process does when it is told to end: its runs keep their state and end with it, and it
 says so by a status of its own.
 
-It is told by SIGINT (Ctrl-C) and SIGTERM, and by SIGUSR1 and SIGUSR2, which schedulers send ahead.
-Between two steps the whole state fits in a checkpoint (`checkpoints`), so there a run ends. A
-second signal ends it at once, and then its last checkpoint counts.
+It is told by SIGINT (Ctrl-C), SIGTERM, SIGHUP (its terminal has gone), and by SIGUSR1 and SIGUSR2,
+which schedulers send ahead. Between two steps the whole state fits in a checkpoint (`checkpoints`),
+so there a run ends. A second signal ends it at once, and then its last checkpoint counts.
+
+Processes that wait for a run are deaf: they are started with the signals blocked, and a run lets
+them through. One that died of a signal would take its neighbours' runs along.
 """
 
 import ctypes
@@ -13,13 +16,16 @@ import os
 import platform
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 STATUS = os.EX_TEMPFAIL  # of the process: not done, and the same command goes on with it
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
+if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+    SIGNALS.append(signal.SIGHUP)
 told: list[str] = []  # the signals that this process was told to end by
 elsewhere: list[str] = []  # what has this process do runs for another that is no parent of its
 
@@ -42,9 +48,28 @@ def note(number: int, frame: Any) -> None:
         raise Preempted(f"told to end by {told[0]}, then at once")
 
 
-def listening() -> AbstractContextManager[None]:
-    """Have `note` handle the signals; afterwards they do what they did before."""
-    return _handled(note)
+@contextmanager
+def listening() -> Iterator[None]:
+    """Have `note` handle the signals; afterwards they do what they did before, which in a process
+    that is deaf is to wait."""
+    with _handled(note):
+        before = signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def be_deaf() -> None:
+    """Have signals wait, in this thread and in what it starts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def fail_if_told() -> None:
+    """Raise Preempted where this process was told to end and has not begun its next run."""
+    waiting = signal.sigpending().intersection(SIGNALS)
+    if names := [*told, *sorted(signal.Signals(number).name for number in waiting)]:
+        raise Preempted(f"told to end by {names[0]}, not begun")
 
 
 @contextmanager
@@ -72,11 +97,10 @@ def at_work(sweep: Path) -> Iterator[None]:
         yield
 
 
-def end_with_parent() -> None:
-    """Have the kernel tell this worker to end when its parent has gone, even by SIGKILL; and end
-    where it has."""
+def end_with_parent(number: signal.Signals) -> None:
+    """Have the kernel send this worker a signal when its parent has gone, even by SIGKILL."""
     if (parent := multiprocessing.parent_process()) is not None:
-        end_with(parent.pid or 0, signal.SIGTERM)
+        end_with(parent.pid or 0, number)
 
 
 def end_with(parent: int, number: signal.Signals) -> None:
@@ -95,15 +119,16 @@ def ending(sweep: Path) -> Iterator[None]:
 
     def end(number: int, frame: Any) -> None:
         told.append(signal.Signals(number).name)
-        workers = multiprocessing.active_children()
-        for worker in workers:
-            if len(told) > 1:
-                worker.kill()
-            else:
-                worker.terminate()
-        if workers:
-            with _lock_of(sweep).open("a+") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # had when no worker is at a run
+        has_heard = set()
+        with _lock_of(sweep).open("a+") as lock:
+            while not _had(lock):  # until no worker is at a run
+                if len(told) > 1:
+                    kill_workers()
+                for worker in multiprocessing.active_children():
+                    if worker.pid not in has_heard:
+                        has_heard.add(worker.pid)
+                        worker.terminate()
+                time.sleep(0.02)
         raise Preempted(f"told to end by {told[0]}")
 
     with _handled(end):
@@ -111,6 +136,23 @@ def ending(sweep: Path) -> Iterator[None]:
             yield
         finally:
             _lock_of(sweep).unlink(missing_ok=True)
+
+
+def kill_workers() -> None:
+    """End this process's workers at once."""
+    for worker in multiprocessing.active_children():
+        if worker.pid:
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGKILL)  # joblib's processes have no kill()
+
+
+def _had(lock: IO[str]) -> bool:
+    """Whether this process has the lock to itself."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

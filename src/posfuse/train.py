@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -58,14 +59,14 @@ def _cut(share: float) -> str:
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
     """One Hydra job: a run in its folder; the test accuracy, NaN if it failed."""
-    preemption.end_with_parent()
+    preemption.end_with_parent(signal.SIGTERM)
     hydra_cfg = HydraConfig.get()
     if hydra_cfg.mode == RunMode.RUN:
         with preemption.ending(Path(hydra_cfg.runtime.output_dir)):
             return attempt(config, hydra_cfg)
     with preemption.at_work(Path(hydra_cfg.sweep.dir)):
         accuracy = attempt(config, hydra_cfg)
-    preemption.end_with_parent()  # what the kernel told it while it trained has ended the run alone
+    preemption.end_with_parent(signal.SIGKILL)  # between runs there is nothing to keep
     return accuracy
 
 
@@ -77,8 +78,7 @@ def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
     overrides = list(hydra_cfg.overrides.task)
     cfg = None
     try:
-        if preemption.told:  # in the end of the run before this one
-            raise Preempted(f"told to end by {preemption.told[0]}, not begun")
+        preemption.fail_if_told()
         cfg = checked(config)
         asked = request.digest(request.basis(hydra_cfg.runtime.config_sources), overrides)
         record = train(cfg, folder)
