@@ -22,8 +22,9 @@ Result = namedtuple("Result", "code out err")
 # its own work and not seconds of imports.
 SERVER = """
 import json, os, sys
-import torch, lightning, posfuse.build, posfuse.train, posfuse.analysis.report, posfuse.status
-commands = {"posfuse-train": posfuse.train.main, "posfuse-report": posfuse.analysis.report.main,
+import torch, lightning, posfuse.build, posfuse.command, posfuse.train
+import posfuse.analysis.report, posfuse.status
+commands = {"posfuse-train": posfuse.command.main, "posfuse-report": posfuse.analysis.report.main,
     "posfuse-status": posfuse.status.main}
 while line := sys.stdin.readline():
     argv, folder = json.loads(line)

@@ -46,7 +46,7 @@ def assert_one_line(result, *parts):
 
 def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_path):
     """With the two commands as installed, each in a process of its own."""
-    train = [sys.executable, "-m", "posfuse.train", "-m", *small, "sweep_id=first"]
+    train = [sys.executable, "-m", "posfuse.command", "-m", *small, "sweep_id=first"]
     train += ["fusion=add,concat", "seed=0,1"]
     report = [sys.executable, "-m", "posfuse.analysis.report", "multirun/first"]
 

@@ -204,3 +204,11 @@ def test_a_process_that_cannot_start_leaves_nothing_behind(corpus, tmp_path, mon
 def test_a_process_whose_first_is_gone_already_ends():
     done = subprocess.run([sys.executable, "-m", "posfuse.replicas", "1"], timeout=30, check=False)
     assert done.returncode == -signal.SIGKILL
+
+
+def test_more_processes_than_documents_are_refused(corpus, tmp_path):
+    refused = ended(command(corpus, *TWO, "trainer.devices=21"), tmp_path)
+    assert refused.returncode == 1
+    told = "error: trainer.devices: 21 processes have no document each, validation holds 20;"
+    assert refused.stderr.startswith(told)
+    assert refused.stderr.count("\n") == 1

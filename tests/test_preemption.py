@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -54,7 +55,7 @@ def steps_of(monkeypatch):
 
 
 @pytest.mark.parametrize("step", [0, 1, 9, 3, 15])
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"])
 def test_a_run_told_to_end_goes_on_from_the_step_it_was_at(
     name, step, corpus, reference, tmp_path, monkeypatch
 ):
@@ -193,6 +194,32 @@ def test_the_command_says_that_it_was_preempted_by_its_status(corpus, tmp_path):
     assert err.count("\n") == 1
     assert err.startswith("told to end by SIGTERM, kept at step ")
     assert err.endswith("; the same command goes on\n")
+
+
+def handled(pid, number):
+    """Whether the process has a handler of its own for a signal."""
+    caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return bool(int(caught[1], 16) >> number - 1 & 1)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_command_that_is_told_before_its_first_run_says_so(name, corpus, tmp_path):
+    process = started(command(corpus, "-m", "seed=0,1"), tmp_path)
+    wait_for(lambda: handled(process.pid, signal.SIGHUP))
+    process.send_signal(signal.Signals[name])
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (75, f"told to end by {name}; the same command goes on\n")
+
+
+def test_nohup_keeps_a_sweep_from_the_end_of_its_terminal(corpus, tmp_path):
+    process = started(["nohup", *command(corpus), "trainer.max_epochs=3000"], tmp_path)
+    wait_for(lambda: training(tmp_path))
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.communicate(timeout=2)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 75
 
 
 PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2"]

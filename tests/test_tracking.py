@@ -5,13 +5,14 @@ import os
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import wandb
 
 from posfuse import preemption, records
-from posfuse.errors import InputError
+from posfuse.errors import InputError, TrainingError
 from posfuse.gate_plot import gate_plot
 from posfuse.preemption import Preempted
 from posfuse.records import Diagnostic
@@ -19,6 +20,7 @@ from posfuse.tracking import Tracker, fitting
 from posfuse.train import train
 from posfuse.wandb_logs import PLACES, drop_torn_end, keep_files_in, read, records_in, segments
 from posfuse.wandb_sync import runs_in
+from processes import children
 from small_runs import at_step, small_config, write_corpus
 
 STEPS, EPOCHS = 4, 3  # a run's, of 60 documents in batches of 16
@@ -185,6 +187,39 @@ def test_a_preempted_run_is_marked_so_and_goes_on(corpus, tmp_path, monkeypatch)
     assert ends(segments(folder)[1]) == ([0], False)
     assert steps_in(folder) == [[4], ALL_ROWS[1:]]
     assert len({read(log).run_id for log in segments(folder)}) == 1
+
+
+def end_core():
+    """Kill W&B's own process, as the kernel does where memory has run out."""
+    for pid in children(os.getpid()):
+        if "wandb-core" in Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("when", ["step", "init", "log_result"])
+def test_without_its_process_wandb_fails_that_run_alone_and_it_goes_on(
+    when, corpus, tmp_path, monkeypatch
+):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        if when == "step":
+            at_step(patched, 5, end_core)
+        else:
+            wandb.setup().ensure_service()
+            place = (wandb, "init") if when == "init" else (Tracker, "log_result")
+            original = getattr(*place)
+
+            def ended(*arguments, **more):
+                end_core()
+                return original(*arguments, **more)
+
+            patched.setattr(*place, ended)
+        with pytest.raises(TrainingError, match="wandb-core, was killed"):
+            train(tracked(corpus, tmp_path), folder)
+    train(tracked(corpus, tmp_path, "seed=1"), tmp_path / "next")
+    assert steps_in(tmp_path / "next") == [ALL_ROWS]
+    train(tracked(corpus, tmp_path), folder)
+    assert [step for steps in steps_in(folder) for step in steps] == ALL_ROWS
 
 
 @pytest.mark.parametrize("when", ["wandb.init", "log_result"])

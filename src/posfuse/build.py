@@ -47,7 +47,14 @@ def build_data(cfg: Config) -> TextDataModule:
     order = cfg.seed
     if cfg.fidelity.batch_order == "by_run":
         order = seed_from(cfg.seed, "batch order", cfg.encoding.name, cfg.fusion["name"])
-    return TextDataModule(cfg.data, cfg.cache_dir, order, validation_seed(cfg))
+    data = TextDataModule(cfg.data, cfg.cache_dir, order, validation_seed(cfg))
+    for split, documents in data.documents.items():
+        if len(documents) < cfg.trainer.devices:
+            raise InputError(
+                f"trainer.devices: {cfg.trainer.devices} processes have no document each, {split} "
+                f"holds {len(documents)}; lower it"
+            )
+    return data
 
 
 def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> PositionClassifier:

@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,6 +58,15 @@ def listening() -> Iterator[None]:
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ending_at_once() -> AbstractContextManager[None]:
+    """A signal raises Preempted here, where no run is at work yet, or none any more."""
+
+    def end(number: int, frame: Any) -> None:
+        raise Preempted(f"told to end by {signal.Signals(number).name}")
+
+    return _handled(end)
 
 
 def be_deaf() -> None:

@@ -7,7 +7,7 @@ rows instead, so after a resume it logs the epochs since the checkpoint a second
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from lightning.pytorch.callbacks import Callback
 from posfuse import preemption, records
 from posfuse.config import Config, one_line
 from posfuse.diagnostics import Diagnostics
-from posfuse.errors import InputError
+from posfuse.errors import InputError, TrainingError
 from posfuse.history import History
 from posfuse.preemption import Preempted
 from posfuse.records import STEP
@@ -160,36 +160,59 @@ def tracker(
     cell = "/".join([*parts, labels["variant"]] if labels["variant"] else parts)
     own = run_id(identity)
     earlier = [part for log in segments(folder) if (part := read(log)).run_id == own]
+    with _service():
+        try:
+            run = wandb.init(
+                project=cfg.logger.project,
+                group=fitting(cell, 128),
+                name=fitting(f"{cell}/{labels['seed']}", 128),
+                tags=[fitting(tag, 64) for tag in (cfg.sweep_id, *parts, *cfg.logger.tags)],
+                config={
+                    **{k: v for k, v in identity["settings"].items() if k not in labels},
+                    **labels,
+                },
+                id=own,
+                resume="allow",
+                dir=folder,
+                mode=mode,
+                reinit="finish_previous",
+                settings=wandb.Settings(
+                    x_save_requirements=False, x_transaction_log_flush_interval=0.25, **checkout()
+                ),
+            )
+        except (wandb.Error, ValueError) as error:  # the latter of its settings' types
+            raise InputError(
+                f"W&B: {one_line(error)}; WANDB_MODE=offline needs no server, logger=none no W&B"
+            ) from error
+        # The server says itself what it has, and what was logged offline before it has not.
+        offline = {row["_step"] for part in earlier for row in part.rows}
+        held = offline if run.offline else set(range(run.starting_step))
+        code = 1
+        try:
+            yield Tracker(run, held, history, diagnostics)
+            code = 0
+        except Preempted:
+            run.mark_preempting()
+            code = preemption.STATUS
+            raise
+        finally:
+            run.finish(exit_code=code)
+
+
+@contextmanager
+def _service() -> Iterator[None]:
+    """Where the process ends that writes for W&B, this run fails with a word for it, and the next
+    one gets a new one."""
+    import wandb
+    from wandb.sdk.mailbox import HandleAbandonedError, MailboxClosedError
+
+    lost = (ConnectionResetError, HandleAbandonedError, MailboxClosedError)
     try:
-        run = wandb.init(
-            project=cfg.logger.project,
-            group=fitting(cell, 128),
-            name=fitting(f"{cell}/{labels['seed']}", 128),
-            tags=[fitting(tag, 64) for tag in (cfg.sweep_id, *parts, *cfg.logger.tags)],
-            config={**{k: v for k, v in identity["settings"].items() if k not in labels}, **labels},
-            id=own,
-            resume="allow",
-            dir=folder,
-            mode=mode,
-            reinit="finish_previous",
-            settings=wandb.Settings(
-                x_save_requirements=False, x_transaction_log_flush_interval=0.25, **checkout()
-            ),
-        )
-    except (wandb.Error, ValueError) as error:  # the latter of its settings' types
-        raise InputError(
-            f"W&B: {one_line(error)}; WANDB_MODE=offline needs no server, logger=none no W&B"
+        yield
+    except lost as error:
+        with suppress(*lost, SystemExit):  # which it raises for the process's status
+            wandb.teardown()
+        raise TrainingError(
+            "W&B: its own process, wandb-core, was killed, and memory may have run out; run again "
+            "to go on from the last checkpoint, with logger=none for no W&B"
         ) from error
-    # The server says itself what it has, and what was logged offline before it has not.
-    offline = {row["_step"] for part in earlier for row in part.rows}
-    held = offline if run.offline else set(range(run.starting_step))
-    code = 1
-    try:
-        yield Tracker(run, held, history, diagnostics)
-        code = 0
-    except Preempted:
-        run.mark_preempting()
-        code = preemption.STATUS
-        raise
-    finally:
-        run.finish(exit_code=code)

@@ -100,22 +100,16 @@ def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
 
 
 def main() -> None:
-    """posfuse-train: exit status 0 when every run is done, 75 when it was told to end before, else
-    1 with a line for each failure."""
+    """The runs; a mistake is said in a line, runs that failed in one each, and the status is 1."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to the one place that words them
     try:
         job()
-    except Preempted as stop:
-        print(f"{stop}; the same command goes on", file=sys.stderr)
-        sys.exit(preemption.STATUS)
     except (RunFailed, InputError, HydraException, OmegaConfBaseException) as error:
         sys.exit(f"error: {one_line(error)}")
-    except ValueError as error:  # Hydra's own, of a group that is given no name
-        sys.exit(f"error: {one_line(error)}; a group takes one of its names, as fusion=add")
     except OSError as error:
         place = error.filename or "disk"
         sys.exit(f"error: {message_of(error, Path(place))}")
-
-
-if __name__ == "__main__":
-    main()
+    except ValueError as error:
+        is_group = "group override" in str(error)  # Hydra's words for one that is given no name
+        cure = "; a group takes one of its names, as fusion=add" if is_group else ""
+        sys.exit(f"error: {one_line(error)}{cure}")

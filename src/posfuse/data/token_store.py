@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import shutil
-import tempfile
+import uuid
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -126,7 +126,8 @@ def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int) 
         texts = (text for split in counted for text in parts[split].texts())
         tokenizer = build_vocabulary(texts, cfg.vocabulary.max_size, cfg.vocabulary.min_count)
         encoder = word_encoder(tokenizer)
-    work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
+    work.mkdir()
     try:
         meta = {
             "vocabulary_size": tokenizer.get_vocab_size(),
