@@ -95,27 +95,37 @@ def test_bfloat16_is_near_float32(p):
         assert (wide - half).abs().max() < 0.03 * wide.abs().max()
 
 
-def test_what_runs_depends_on_dropout_and_length(monkeypatch):
-    """A kernel of torch for long documents without dropout, the blocks else."""
+@pytest.mark.parametrize(
+    ("length", "p", "dtype", "learns", "expected"),
+    [
+        (9, 0.0, torch.float32, True, "kernel"),
+        (300, 0.0, torch.float32, True, "kernel"),
+        (300, 0.1, torch.float32, True, "blocks"),
+        (9, 0.0, torch.bfloat16, False, "kernel"),
+        (attention.SHORT, 0.0, torch.bfloat16, True, "blocks"),
+        (attention.SHORT + 1, 0.0, torch.bfloat16, True, "kernel"),
+    ],
+)
+def test_a_kernel_of_torch_runs_but_with_dropout_and_where_its_backward_pass_is_slow(
+    length, p, dtype, learns, expected, monkeypatch
+):
     called = []
     monkeypatch.setattr(attention.BlockAttention, "apply", lambda *a: called.append("blocks"))
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a: called.append("kernel"))
-    for length, p in ((attention.SHORT + 1, 0.0), (attention.SHORT, 0.0), (300, 0.1)):
-        x = torch.zeros(1, 1, length, 2)
-        attention.attention(x, x, x, None, None, p)
-    assert called == ["kernel", "blocks", "blocks"]
+    x = torch.zeros(1, 1, length, 2, dtype=dtype, requires_grad=learns)
+    attention.attention(x, x, x, None, None, p)
+    assert called == [expected]
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("biased", [False, True])
-def test_both_ways_agree(masked, biased, monkeypatch):
+def test_both_ways_agree(masked, biased):
     q, k, v = qkv(12)
     mask = lengths_mask(12) if masked else None
     bias = alibi(12) if biased else None
-    short = attention.attention(q, k, v, mask, bias, 0.0)
-    monkeypatch.setattr(attention, "SHORT", 0)
-    long = attention.attention(q, k, v, mask, bias, 0.0)
-    torch.testing.assert_close(short, long, rtol=0, atol=1e-12)
+    blocks = attention.BlockAttention.apply(q, k, v, mask, bias, 0.0)
+    kernel = attention.attention(q, k, v, mask, bias, 0.0)
+    torch.testing.assert_close(blocks, kernel, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])

@@ -127,7 +127,9 @@ def test_documents_keep_their_shape(shape: tuple[int, ...]) -> None:
 def test_dropout_drops_its_share_and_scales_the_rest(norm_first: bool, rate: float) -> None:
     encoder = Encoder(64, H, 1, 128, dropout=rate, norm_first=norm_first)
     seen = []
-    encoder.blocks[0].dropout.register_forward_hook(lambda m, args, out: seen.append((args, out)))
+    encoder.blocks[0].dropout.register_forward_hook(
+        lambda module, args, out: seen.append((args, out.clone()))  # what is added goes into it
+    )
     torch.manual_seed(0)
     encoder(torch.randn(8, 50, 64), torch.full((8,), 50))
     assert len(seen) == 3  # behind attention, inside the feed-forward part and behind it

@@ -19,7 +19,7 @@ MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precisi
 # cache, elsewhere enough to keep the device at work.
 SCORES = {"cpu": 2**20}
 MOST_SCORES = 2**26
-SHORT = 200  # tokens; up to here the blocks beat the kernel on a CPU without dropout too
+SHORT = 200  # tokens; up to here the blocks beat the kernel's backward pass in bfloat16 on a CPU
 # q (B, H, Q, D), divided by sqrt(D), and offsets (Q, L) -> added to the scores, (..., H, Q, L)
 Extra = Callable[[Tensor, Tensor], Tensor | None]
 
@@ -32,11 +32,11 @@ def attention(
     q, k, v (B, H, L, D); mask (B, 1, 1, L), True where a key may be looked at; bias (H, L, L),
     without gradient -> (B, H, L, D).
     """
+    half = q.dtype in (torch.bfloat16, torch.float16)
     # torch's own dropout of the weights on a CPU costs more than all of the rest.
-    if q.device.type == "cpu" and (p or q.shape[2] <= SHORT):
+    if q.device.type == "cpu" and (p or (half and q.requires_grad and q.shape[2] <= SHORT)):
         out: Tensor = BlockAttention.apply(q, k, v, mask, bias, p)  # type: ignore[no-untyped-call]
         return out
-    half = q.dtype in (torch.bfloat16, torch.float16)
     if q.device.type == "cuda" and half and mask is not None and bias is None and not p:
         return unpadded(q, k, v, mask)
     if mask is None or bias is None:

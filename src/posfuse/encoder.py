@@ -42,7 +42,7 @@ class Attention(nn.Module):
 
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, L, d) -> q, k, v, each (B, H, L, D)."""
-        qkv = F.linear(x, self.qkv_weight, self.qkv_bias)
+        qkv = linear(x, self.qkv_weight, self.qkv_bias)
         split = qkv.view(*x.shape[:2], 3, self.n_heads, -1)
         q, k, v = split.permute(2, 0, 3, 1, 4)
         return q, k, v
@@ -53,7 +53,7 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         encoding, bias = position
         y = encoding(q, k, v, mask, bias, dropout)
-        return F.linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
+        return linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
 
     def weights(
         self, x: Tensor, mask: Tensor | None, position: Position, queries: Tensor
@@ -89,17 +89,18 @@ class Block(nn.Module):
         self.dropout = Dropout(dropout)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        hidden = self.dropout(self.activation(self.linear1(x)))
-        out: Tensor = self.dropout(self.linear2(hidden))
+        hidden = linear(x, self.linear1.weight, self.linear1.bias)
+        hidden = self.dropout(self.activation(hidden))
+        out: Tensor = self.dropout(linear(hidden, self.linear2.weight, self.linear2.bias))
         return out
 
     def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
         """x (B, L, d), mask (B, 1, 1, L) or None -> (B, L, d)."""
         if self.norm_first:
-            x = x + self.dropout(self.attention(self.norm1(x), mask, position))
-            return x + self.feed_forward(self.norm2(x))
-        x = self.norm1(x + self.dropout(self.attention(x, mask, position)))
-        normed: Tensor = self.norm2(x + self.feed_forward(x))
+            x = added(self.dropout(self.attention(self.norm1(x), mask, position)), x)
+            return added(self.feed_forward(self.norm2(x)), x)
+        x = self.norm1(added(self.dropout(self.attention(x, mask, position)), x))
+        normed: Tensor = self.norm2(added(self.feed_forward(x), x))
         return normed
 
 
@@ -142,6 +143,18 @@ class Encoder(nn.Module):
             x = block(x, mask, positions[i % len(positions)])  # its own, or the one all share
         normed: Tensor = self.norm(x)
         return normed
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x (..., in), weight (out, in), bias (out,) -> (..., out)."""
+    if x.device.type == "cpu":  # where the bias would be written into every row first
+        return F.linear(x, weight).add_(bias)
+    return F.linear(x, weight, bias)
+
+
+def added(new: Tensor, x: Tensor) -> Tensor:
+    """new + x, in the memory of `new` where it has the type of the sum."""
+    return new.add_(x) if new.dtype == x.dtype else new + x
 
 
 def valid_positions(lengths: Tensor, length: int) -> Tensor:
