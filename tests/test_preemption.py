@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +20,7 @@ from posfuse.train import train
 from processes import alive, assert_same_files, command, descendants, started, wait_for
 from small_runs import at_step, small_config, write_corpus
 
+PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2"]
 STEPS = 4  # an epoch: 60 documents in batches of 16
 
 
@@ -211,6 +213,34 @@ def test_a_command_that_is_told_before_its_first_run_says_so(name, corpus, tmp_p
     assert (process.returncode, err) == (75, f"told to end by {name}; the same command goes on\n")
 
 
+@pytest.mark.parametrize(
+    "launcher", [[], ["hydra/launcher=parallel", "hydra.launcher.n_jobs=1"]], ids=["basic", "one"]
+)
+def test_a_sweep_that_is_told_while_its_run_is_set_up_ends(launcher, corpus, tmp_path):
+    process = started(command(corpus, "-m", "seed=0,1", *launcher), tmp_path)
+    wait_for(lambda: list(tmp_path.rglob("config.yaml")))
+    process.terminate()
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (75, "told to end by SIGTERM; the same command goes on\n")
+
+
+@pytest.mark.parametrize("pause", [0.02, 0.2, 0.6])
+@pytest.mark.parametrize("launcher", [False, True], ids=["basic", "parallel"])
+def test_told_again_and_again_a_sweep_ends_the_same_way(launcher, pause, corpus, tmp_path):
+    argv = command(corpus, "-m", "seed=range(4)", "trainer.max_epochs=3000")
+    process = started([*argv, *(PARALLEL if launcher else [])], tmp_path)
+    wait_for(lambda: len(descendants(process.pid)) > 0 if launcher else training(tmp_path))
+    pids = descendants(process.pid)
+    for _ in range(4):
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob(records.RESULT))
+    wait_for(lambda: not alive(pids), 60)
+
+
 def test_nohup_keeps_a_sweep_from_the_end_of_its_terminal(corpus, tmp_path):
     process = started(["nohup", *command(corpus), "trainer.max_epochs=3000"], tmp_path)
     wait_for(lambda: training(tmp_path))
@@ -220,9 +250,6 @@ def test_nohup_keeps_a_sweep_from_the_end_of_its_terminal(corpus, tmp_path):
     process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == 75
-
-
-PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2"]
 
 
 FOUR = ["trainer.max_epochs=60", "seed=range(4)"]

@@ -4,11 +4,9 @@ nothing of GPUs, and gives up at the first run whose process is killed."""
 import multiprocessing
 import os
 import signal
-import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from functools import partial
-from multiprocessing import resource_tracker
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,6 +43,13 @@ class Run:
             os.environ["CUDA_VISIBLE_DEVICES"] = devices.take(self.places, self.sweep)
         (self.begun / str(HydraConfig.get().job.num)).touch()
         return self.task_function(config)
+
+
+class UntilTold(list[Sequence[str]]):
+    """The overrides of runs, no more of them once this process is told to end."""
+
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        return takewhile(lambda _: not preemption.told, super().__iter__())
 
 
 class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
@@ -115,23 +120,10 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
     def launched(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """joblib's launch in a thread, where signals are blocked: so they are in its processes,
-        and those that wait for a run do not die of them. This thread hears them."""
-        returned: Sequence[JobReturn]
-        launch = partial(super().launch, job_overrides, initial_job_idx)
-        if self.joblib["n_jobs"] == 1:
-            returned = launch()  # in this very process, and its runs are to hear signals
-            return returned
-        resource_tracker.ensure_running()  # started later, it lets some signals through again
-        with ThreadPoolExecutor(1, initializer=preemption.be_deaf) as thread:
-            runs = thread.submit(launch)
-            try:
-                returned = runs.result()
-            except preemption.Preempted:
-                while not runs.done():  # what still waits for a run, or begins
-                    preemption.kill_workers()
-                    time.sleep(0.02)
-                raise
+        """joblib's launch, which ends when this process is told to."""
+        launch = partial(super().launch, UntilTold(job_overrides), initial_job_idx)
+        is_apart = self.joblib["n_jobs"] != 1
+        returned: Sequence[JobReturn] = preemption.passed_on(launch) if is_apart else launch()
         return returned
 
     def places(self, job_overrides: Sequence[Sequence[str]]) -> list[str]:

@@ -44,7 +44,7 @@ class Job:
         from submitit import JobEnvironment
 
         preemption.elsewhere.append("slurm")
-        with suppress(Preempted), preemption.ending(self.sweep):
+        with suppress(Preempted), preemption.ending():
             result: JobReturn = self.launcher(*arguments)
         if not preemption.told:
             return result

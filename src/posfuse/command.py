@@ -9,7 +9,7 @@ def main() -> None:
     """posfuse-train: exit status 0 when every run is done, 75 when it was told to end before, else
     1 with a line for each failure."""
     try:
-        with preemption.ending_at_once():
+        with preemption.hearing_once():
             from posfuse.train import main as train
 
             train()

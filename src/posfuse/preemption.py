@@ -10,17 +10,17 @@ them through. One that died of a signal would take its neighbours' runs along.
 """
 
 import ctypes
-import fcntl
 import multiprocessing
 import os
-import platform
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
-from typing import IO, Any
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 STATUS = os.EX_TEMPFAIL  # of the process: not done, and the same command goes on with it
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
@@ -60,18 +60,21 @@ def listening() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def ending_at_once() -> AbstractContextManager[None]:
-    """A signal raises Preempted here, where no run is at work yet, or none any more."""
+@contextmanager
+def hearing_once() -> Iterator[None]:
+    """A signal raises Preempted here, where no run is at work; behind this none is heard, for the
+    process is about to end."""
 
     def end(number: int, frame: Any) -> None:
         raise Preempted(f"told to end by {signal.Signals(number).name}")
 
-    return _handled(end)
-
-
-def be_deaf() -> None:
-    """Have signals wait, in this thread and in what it starts."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        for number in SIGNALS:
+            signal.signal(number, end)
+        yield
+    finally:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def fail_if_told() -> None:
@@ -88,22 +91,10 @@ def _handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
         yield
     finally:
         for number, earlier in before.items():
-            signal.signal(number, earlier)
-
-
-def _lock_of(sweep: Path) -> Path:
-    """What the processes of one command share while they are at a run; another command's, on the
-    same folder, have another."""
-    parent = multiprocessing.parent_process()
-    return sweep / f".at_work.{platform.node()}.{parent.pid if parent else os.getpid()}"
-
-
-@contextmanager
-def at_work(sweep: Path) -> Iterator[None]:
-    """Share the lock; it is the kernel's and ends with the process, however that ends."""
-    with _lock_of(sweep).open("a+") as lock:  # NFS shares only what is open for reading
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        yield
+            # Ignored, the process is about to end: Hydra calls no callback on the way out, so a
+            # sweep's handlers go when its callback does.
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, earlier)
 
 
 def end_with_parent(number: signal.Signals) -> None:
@@ -122,46 +113,51 @@ def end_with(parent: int, number: signal.Signals) -> None:
 
 
 @contextmanager
-def ending(sweep: Path) -> Iterator[None]:
-    """A signal to this process has every worker's run keep its state and end, and then raises
-    Preempted here."""
+def ending() -> Iterator[None]:
+    """A signal raises Preempted here, once `listening` has let a run keep its state."""
 
     def end(number: int, frame: Any) -> None:
         told.append(signal.Signals(number).name)
-        has_heard = set()
-        with _lock_of(sweep).open("a+") as lock:
-            while not _had(lock):  # until no worker is at a run
-                if len(told) > 1:
-                    kill_workers()
-                for worker in multiprocessing.active_children():
-                    if worker.pid not in has_heard:
-                        has_heard.add(worker.pid)
-                        worker.terminate()
-                time.sleep(0.02)
         raise Preempted(f"told to end by {told[0]}")
 
     with _handled(end):
-        try:
-            yield
-        finally:
-            _lock_of(sweep).unlink(missing_ok=True)
+        yield
 
 
-def kill_workers() -> None:
-    """End this process's workers at once."""
-    for worker in multiprocessing.active_children():
+def passed_on(launch: Callable[[], T]) -> T:
+    """What `launch` gives, which has this process's workers do runs; it goes on in a thread that is
+    deaf, so what it starts is. When this process is told to end, it tells the workers: runs keep
+    their state, and those that wait for a run begin none. A second signal kills them, a third one
+    ends this process too."""
+    has_heard = set()
+    with _handled(lambda number, frame: told.append(signal.Signals(number).name)):
+        # Started in a deaf thread, it would let some signals through there again.
+        resource_tracker.ensure_running()
+        with ThreadPoolExecutor(1, initializer=_be_deaf) as thread:
+            runs = thread.submit(launch)
+            while wait([runs], 0.05).not_done:
+                if len(told) > 2:
+                    os._exit(STATUS)
+                for worker in multiprocessing.active_children() if told else ():
+                    if len(told) > 1:
+                        _kill(worker)
+                    elif worker.pid not in has_heard:
+                        has_heard.add(worker.pid)
+                        worker.terminate()
+    if told:
+        raise Preempted(f"told to end by {told[0]}")
+    return runs.result()
+
+
+def _be_deaf() -> None:
+    """Have signals wait, in this thread and in what it starts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _kill(worker: multiprocessing.process.BaseProcess) -> None:
+    with suppress(ProcessLookupError):
         if worker.pid:
-            with suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)  # joblib's processes have no kill()
-
-
-def _had(lock: IO[str]) -> bool:
-    """Whether this process has the lock to itself."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+            os.kill(worker.pid, signal.SIGKILL)  # joblib's processes have no kill()
 
 
 @contextmanager

@@ -88,7 +88,10 @@ def look(folder: Path, sweep: Path) -> Run:
     *cell, seed = folder.relative_to(sweep).parts
     place = "/".join(cell), seed.removeprefix("seed=")
     if (folder / records.RESULT).exists():
-        return Run(*place, "done", seconds=_seconds(folder / records.RESULT))
+        try:
+            return Run(*place, "done", seconds=_seconds(folder / records.RESULT))
+        except InputError as error:  # it is run again
+            return Run(*place, "failed", str(error))
     if not folder.exists():
         return Run(*place, "missing")
     if _is_held(folder):
@@ -101,11 +104,8 @@ def look(folder: Path, sweep: Path) -> Run:
 
 
 @cache
-def _seconds(result: Path) -> float | None:
-    try:
-        return float(sum(records.read_result(result)["seconds"].values()))
-    except InputError:
-        return None  # posfuse-report names it
+def _seconds(result: Path) -> float:
+    return float(sum(records.read_result(result)["seconds"].values()))
 
 
 def _is_held(folder: Path) -> bool:

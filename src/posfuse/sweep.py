@@ -42,7 +42,7 @@ class Ending(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.before = set(failures_in(config))
         self.signals = ExitStack()
-        self.signals.enter_context(preemption.ending(Path(config.hydra.sweep.dir)))
+        self.signals.enter_context(preemption.ending())
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         self.signals.close()

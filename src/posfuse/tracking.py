@@ -151,6 +151,7 @@ def tracker(
     from posfuse.wandb_logs import keep_files_in, read, segments
 
     keep_files_in(Path(cfg.output_dir, cfg.sweep_id))
+    os.environ.setdefault("MPLCONFIGDIR", str(Path(cfg.cache_dir, "matplotlib").absolute()))
     os.environ.setdefault("WANDB_SILENT", "true")
     mode: Any = os.environ.get("WANDB_MODE") or "offline"
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else an offline run sends telemetry

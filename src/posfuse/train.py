@@ -62,10 +62,9 @@ def job(config: DictConfig) -> float:
     preemption.end_with_parent(signal.SIGTERM)
     hydra_cfg = HydraConfig.get()
     if hydra_cfg.mode == RunMode.RUN:
-        with preemption.ending(Path(hydra_cfg.runtime.output_dir)):
+        with preemption.ending():
             return attempt(config, hydra_cfg)
-    with preemption.at_work(Path(hydra_cfg.sweep.dir)):
-        accuracy = attempt(config, hydra_cfg)
+    accuracy = attempt(config, hydra_cfg)
     preemption.end_with_parent(signal.SIGKILL)  # between runs there is nothing to keep
     return accuracy
 
