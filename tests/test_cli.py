@@ -169,6 +169,10 @@ def test_an_unknown_key_in_an_experiment_file_is_one_line_that_names_it(run, tmp
     assert_one_line(result, "d_modle", "d_model")
 
 
+def test_a_sweep_over_nothing_is_one_line_that_names_it(run, small):
+    assert_one_line(run("posfuse-train", "-m", *small, "seed=range(0)"), "seed=range(0)")
+
+
 def test_an_absent_folder_is_one_line_that_names_it(run, small, tmp_path):
     result = run("posfuse-train", *small, f"data.path={tmp_path / 'absent'}")
     assert_one_line(result, f"no folder {tmp_path / 'absent'}")

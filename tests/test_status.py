@@ -40,6 +40,13 @@ def test_a_sweep_with_a_run_of_each_state(run, corpus, tmp_path):
         (found,) = sweep.glob(f"*/*/{fusion}/*/seed={seed}")
         return found
 
+    damaged = folder("concat", 2) / records.RESULT
+    content = damaged.read_bytes()
+    damaged.write_text("{}")  # it is run again
+    out = run("posfuse-status", "multirun/default").out
+    assert "5 of 6 runs are done" in out
+    assert f"{damaged.relative_to(tmp_path / 'work')}: " in " ".join(out.split())
+    damaged.write_bytes(content)
     (folder("add", 0) / records.RESULT).unlink()  # "stopped": it was begun
     for seed, kind in ((1, "preempted"), (2, "diverged")):
         (folder("add", seed) / records.RESULT).unlink()

@@ -25,10 +25,14 @@ class SkippingSweeper(BasicSweeper):
         """The sweep, to its end, or with sweep.fail_fast to the first failure."""
         assert self.config is not None
         for override in OverridesParser.create().parse_overrides(arguments):
-            if override.is_sweep_override() and override.key_or_group in ("output_dir", "sweep_id"):
+            if not override.is_sweep_override():
+                continue
+            if override.key_or_group in ("output_dir", "sweep_id"):
                 raise InputError(
                     f"{override.key_or_group}: a sweep lies in one folder; give a command for each"
                 )
+            if not any(True for _ in override.sweep_string_iterator()):
+                raise InputError(f"{override.input_line}: asks for no run; give it a value")
         folder = Path(self.config.hydra.sweep.dir)
         watch = None
         try:
