@@ -210,7 +210,8 @@ def test_a_command_that_is_told_before_its_first_run_says_so(name, corpus, tmp_p
     wait_for(lambda: handled(process.pid, signal.SIGHUP))
     process.send_signal(signal.Signals[name])
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (75, f"told to end by {name}; the same command goes on\n")
+    told = f"told to end by {name}, not begun; the same command goes on\n"
+    assert (process.returncode, err) == (75, told)
 
 
 @pytest.mark.parametrize(

@@ -61,20 +61,20 @@ def listening() -> Iterator[None]:
 
 
 @contextmanager
-def hearing_once() -> Iterator[None]:
-    """A signal raises Preempted here, where no run is at work; behind this none is heard, for the
-    process is about to end."""
-
-    def end(number: int, frame: Any) -> None:
-        raise Preempted(f"told to end by {signal.Signals(number).name}")
-
+def noting() -> Iterator[None]:
+    """Signals are noted for `fail_if_told`: raised into an import, Preempted may get lost. Behind
+    this none is heard, for the process is about to end."""
     try:
         for number in SIGNALS:
-            signal.signal(number, end)
+            signal.signal(number, _append)
         yield
     finally:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+
+def _append(number: int, frame: Any) -> None:
+    told.append(signal.Signals(number).name)
 
 
 def fail_if_told() -> None:
@@ -130,7 +130,7 @@ def passed_on(launch: Callable[[], T]) -> T:
     their state, and those that wait for a run begin none. A second signal kills them, a third one
     ends this process too."""
     has_heard = set()
-    with _handled(lambda number, frame: told.append(signal.Signals(number).name)):
+    with _handled(_append):
         # Started in a deaf thread, it would let some signals through there again.
         resource_tracker.ensure_running()
         with ThreadPoolExecutor(1, initializer=_be_deaf) as thread:
