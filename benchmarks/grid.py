@@ -33,7 +33,7 @@ def grid(root: Path, at_once: int, threads: int, runs: int, epochs: int) -> floa
     command = [EXECUTABLE, "-m", "experiment=quickstart", "data=bbc_lead_paragraph", "logger=none"]
     command += [f"fusion={','.join(OPERATORS)}", f"seed=range({runs // len(OPERATORS)})"]
     command += [f"trainer.max_epochs={epochs}", f"trainer.threads={threads}"]
-    command += [f"hydra.launcher.{key}={at_once}" for key in ("n_jobs", "runs_per_gpu")]
+    command += [f"hydra.launcher.{key}={at_once}" for key in ("n_jobs", "runs_per_core")]
     command += [f"output_dir={output}"]
     command += [f"cache_dir={root / 'cache'}"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -6,6 +6,8 @@ from pathlib import Path
 from posfuse import records
 from processes import assert_same_files, command, ended
 
+# On a machine of one core too.
+PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "hydra.launcher.runs_per_core=4"]
 SIX = ["fusion=add,concat", "seed=0,1,2"]
 
 

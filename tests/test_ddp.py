@@ -14,7 +14,7 @@ from posfuse import records, replicas
 from posfuse.data.batching import LengthBatches, SortedBatches
 from processes import alive, command, descendants, ended, started, wait_for
 from small_runs import small_config, write_corpus
-from sweeps import at_work, results, sweep
+from sweeps import PARALLEL, at_work, results, sweep
 
 TWO = ["trainer=ddp", "trainer.devices=2"]
 # 57 documents in batches of 16 leave 9, which two processes share unevenly.
@@ -93,7 +93,7 @@ def test_two_processes_have_the_numbers_of_one_with_the_doubled_batch(
     assert not list(run.glob("*.part"))
 
 
-@pytest.mark.parametrize("launcher", [[], ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2"]])
+@pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
 def test_a_sweep_has_runs_over_two_processes(launcher, corpus, tmp_path):
     done = ended(sweep(corpus, *TWO, "seed=0,1", "trainer.max_epochs=1", *launcher), tmp_path)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ import pytest
 import slurm_cluster
 from processes import ended
 from small_runs import write_corpus
-from sweeps import SIX, assert_same_results, one_after_another, sweep
+from sweeps import PARALLEL, SIX, assert_same_results, one_after_another, sweep
 
 LAUNCHERS = ["parallel", "slurm", "ray"]
 COUNT = ["trainer.max_epochs=2", "encoding=sinusoidal,rope", *SIX]
@@ -44,7 +44,7 @@ def launcher(name):
             init = {"_temp_dir": short, "num_cpus": 2, "include_dashboard": False}
             yield chosen + [f"+hydra.launcher.ray.init.{k}={v}" for k, v in init.items()], None
         else:
-            yield [*chosen, "hydra.launcher.n_jobs=2"], None
+            yield PARALLEL, None
     finally:
         shutil.rmtree(short, ignore_errors=True)
 

@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from joblib import cpu_count
 
 from posfuse import devices, records
 from posfuse.errors import InputError
 from processes import alive, children, descendants, ended, started, wait_for
 from small_runs import write_corpus
-from sweeps import SIX, assert_same_results, at_work, kinds, results, sweep
-
-PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2"]
+from sweeps import PARALLEL, SIX, assert_same_results, at_work, kinds, results, sweep
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +43,12 @@ def test_more_gpus_for_a_run_than_there_are_are_refused():
 
 @pytest.mark.parametrize(("asked", "expected"), [(-1, 4), (-2, 3), (-9, 1), (1, 1), (4, 4)])
 def test_so_many_runs_at_once_as_places_or_fewer(asked, expected):
-    assert devices.runs_at_once(asked, ["0", "1"] * 2, 2) == expected
+    assert devices.runs_at_once(asked, 4, "the GPUs have", "runs_per_gpu") == expected
 
 
 def test_more_runs_at_once_than_places_are_refused():
-    with pytest.raises(InputError, match=r"n_jobs: 3 runs at once.* room for 2.*runs_per_gpu=1"):
-        devices.runs_at_once(3, ["0", "1"], 1)
+    with pytest.raises(InputError, match=r"n_jobs: 3 runs at once.* room for 2.*runs_per_gpu"):
+        devices.runs_at_once(3, 2, "the GPUs have", "runs_per_gpu")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_a_sweep_with_gpus_spreads_over_them_and_refuses_more(corpus, tmp_path):
     for wrong, told in (
         ("trainer.devices=3", "error: trainer.devices: 3 GPUs for a run, and there are 2"),
         ("trainer=default,ddp", "error: trainer.devices: hydra/launcher=parallel gives each run"),
-        ("hydra.launcher.n_jobs=0", "error: hydra.launcher: n_jobs=0 or runs_per_gpu below 1"),
+        ("hydra.launcher.n_jobs=0", "error: hydra.launcher: n_jobs=0, or runs_per_gpu or runs_"),
         ("hydra.launcher.n_jobs=abc", "error: hydra.launcher.n_jobs: 'abc' is not a whole number"),
         ("hydra.launcher.runs_per_gpu=x", "error: hydra.launcher.runs_per_gpu: 'x' is not a whole"),
         ("sweep_id=a,b", "error: sweep_id: a sweep lies in one folder; give a command for each"),
@@ -174,6 +173,21 @@ def test_a_mistake_in_the_config_is_said_once_for_all_runs(corpus, tmp_path):
     assert done.stderr.startswith("error: model.n_heads: 3 does not divide")
     assert done.stderr.count("\n") == 1
     assert kinds(tmp_path) == ["config", "config"]
+
+
+def test_more_runs_at_once_than_cores_are_refused_unless_asked_for_twice(corpus, tmp_path):
+    cores = cpu_count()
+    argv = sweep(corpus, "hydra/launcher=parallel", f"hydra.launcher.n_jobs={cores + 1}")
+    refused = ended(argv, tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"error: hydra.launcher.n_jobs: {cores + 1} runs at once, the cores have room for {cores}; "
+        "use that, or raise hydra.launcher.runs_per_core\n"
+    )
+    assert not results(tmp_path)
+    done = ended([*argv, "hydra.launcher.runs_per_core=2"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(results(tmp_path)) == 1
 
 
 def workers(process):

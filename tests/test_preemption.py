@@ -19,8 +19,8 @@ from posfuse.preemption import Preempted
 from posfuse.train import train
 from processes import alive, assert_same_files, command, descendants, started, wait_for
 from small_runs import at_step, small_config, write_corpus
+from sweeps import PARALLEL
 
-PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2"]
 STEPS = 4  # an epoch: 60 documents in batches of 16
 
 

@@ -53,15 +53,15 @@ class UntilTold(list[Sequence[str]]):
 
 
 class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
-    """n_jobs runs at once, each in a process of its own; where there are GPUs `runs_per_gpu` on
-    each, or one on as many as trainer.devices says."""
+    """n_jobs runs at once, each in a process of its own: at most `runs_per_core` for each core;
+    where there are GPUs `runs_per_gpu` on each, or one on as many as trainer.devices says."""
 
     task_function: Any
 
-    def __init__(self, runs_per_gpu: int, **joblib: Any) -> None:
+    def __init__(self, runs_per_gpu: int, runs_per_core: int, **joblib: Any) -> None:
         tied = partial(preemption.end_with_parent, signal.SIGKILL)
         super().__init__(**joblib, initializer=tied)
-        self.runs_per_gpu = runs_per_gpu
+        self.runs_per_gpu, self.runs_per_core = runs_per_gpu, runs_per_core
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -70,28 +70,31 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         and give nothing back."""
         if not job_overrides:
             return []
-        from joblib import effective_n_jobs
+        from joblib import cpu_count
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
+        asked = self.joblib["n_jobs"]
         for name, number in (
-            ("n_jobs", self.joblib["n_jobs"]),
+            ("n_jobs", asked),
             ("runs_per_gpu", self.runs_per_gpu),
+            ("runs_per_core", self.runs_per_core),
         ):
             if not isinstance(number, int):
                 raise InputError(
                     f"hydra.launcher.{name}: {number!r} is not a whole number; give one"
                 )
-        if self.joblib["n_jobs"] == 0 or self.runs_per_gpu < 1:
+        if asked == 0 or self.runs_per_gpu < 1 or self.runs_per_core < 1:
             raise InputError(
-                "hydra.launcher: n_jobs=0 or runs_per_gpu below 1 leaves no run at work; give 1 or "
-                "more, or n_jobs=-1 for as many as there is room for"
+                "hydra.launcher: n_jobs=0, or runs_per_gpu or runs_per_core below 1, leaves no run "
+                "at work; give 1 or more, or n_jobs=-1 for as many as there is room for"
             )
         places = self.places(job_overrides)
-        asked = self.joblib["n_jobs"]
         self.joblib["n_jobs"] = (
-            devices.runs_at_once(asked, places, self.runs_per_gpu)
+            devices.runs_at_once(asked, len(places), "the GPUs have", "runs_per_gpu")
             if places
-            else effective_n_jobs(asked)
+            else devices.runs_at_once(
+                asked, cpu_count() * self.runs_per_core, "the cores have", "runs_per_core"
+            )
         )
         before = set(failures_in(self.config))
         task_function, sweep = self.task_function, Path(self.config.hydra.sweep.dir)

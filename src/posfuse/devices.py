@@ -35,14 +35,15 @@ def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
     return [",".join(group) for group in groups] * runs_per_gpu
 
 
-def runs_at_once(asked: int, places: list[str], runs_per_gpu: int) -> int:
-    """How many runs go on at once; `asked` is joblib's n_jobs, -1 as many as there are places.
-    Raises InputError where that is more than there are."""
-    n = asked if asked >= 0 else max(1, len(places) + 1 + asked)
-    if n > len(places):
+def runs_at_once(asked: int, room: int, has_room: str, more: str) -> int:
+    """How many runs go on at once; `asked` is joblib's n_jobs, -1 as many as there is room for.
+    Raises InputError where that is more; `has_room` names what has the room, `more` the key that
+    gives it more."""
+    n = asked if asked >= 0 else max(1, room + 1 + asked)
+    if n > room:
         raise InputError(
-            f"hydra.launcher.n_jobs: {n} runs at once, the GPUs have room for {len(places)}; use "
-            f"that, or more runs on each than hydra.launcher.runs_per_gpu={runs_per_gpu}"
+            f"hydra.launcher.n_jobs: {n} runs at once, {has_room} room for {room}; use that, or "
+            f"raise hydra.launcher.{more}"
         )
     return n
 

@@ -19,7 +19,7 @@ PACKAGES = ("torch", "lightning", "torchmetrics", "tokenizers", "datasets", "num
 
 def facts(times: list[float], seen: dict[str, int]) -> dict[str, Any]:
     """A record's measurements: times are the seconds at which setup, fit and test began and test
-    ended; `seen` counts the documents and tokens of training."""
+    ended, in the process that ended the run; `seen` counts its documents and tokens of training."""
     setup, fit, test = (end - start for start, end in pairwise(times))
     return {
         "seconds": {"setup": setup, "fit": fit, "test": test},

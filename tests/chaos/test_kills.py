@@ -13,6 +13,7 @@ import pytest
 from posfuse import records
 from processes import alive, assert_same_files, command, descendants, started, wait_for
 from small_runs import write_corpus
+from sweeps import PARALLEL
 
 KILLS = 50
 GRID = ["fusion=add,gate_cnn", "seed=0,1", "trainer.checkpoint_minutes=1e-9"]
@@ -71,12 +72,11 @@ def same_as(reference, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["basic", "parallel"])
+@pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
 def test_a_sweep_killed_fifty_times_ends_as_one_that_never_was(launcher, reference, tmp_path):
     whole, corpus, seconds = reference
     corpus = Path(shutil.copytree(corpus, tmp_path / "corpus"))  # with a cache of its own
-    more = {"basic": [], "parallel": ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2"]}
-    argv = sweep(corpus, *more[launcher])
+    argv = sweep(corpus, *launcher)
     draw = np.random.default_rng(0)
     kills, sweeps = 0, 0
     while kills < KILLS // 2:
