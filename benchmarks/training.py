@@ -32,7 +32,7 @@ import results
 from posfuse.checks import checked
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import Split, load, splits
-from posfuse.environment import peak_memory
+from posfuse.environment import do_without_broken_amx, peak_memory
 from systems import DEVICE, Plain, Posfuse, Rates, Texts, longest, product_flops
 
 SPEEDS = {"exact": "float32", "fast": "bfloat16"}  # of conf/speed, and their products' numbers
@@ -269,6 +269,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="torch's own choice unless given")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    do_without_broken_amx()  # nor do the processes of the systems look for it again
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     measured = {}

@@ -8,12 +8,11 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-
-# Some virtual machines announce matrix units (AMX) that they do not have, and bfloat16 dies there:
-# oneDNN, which reads this once it is loaded, is to do without.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-
 import torch
+
+from posfuse import environment
+
+environment.do_without_broken_amx()  # nor do the commands that tests start look for it again
 
 
 @pytest.fixture(autouse=True, scope="session")

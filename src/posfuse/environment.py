@@ -1,11 +1,14 @@
-"""What a record says of the machine: versions, commit, host, peak memory."""
+"""The machine: what a record says of it, and what a process asks of it ahead of its work."""
 
 import ctypes
+import faulthandler
 import importlib.metadata
+import os
 import platform
 import resource
 import subprocess
 import sys
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import torch
 import posfuse
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "tokenizers", "datasets", "numpy", "wandb")
+MAX_ISA = "ONEDNN_MAX_CPU_ISA"
 
 
 def facts(times: list[float], seen: dict[str, int]) -> dict[str, Any]:
@@ -68,6 +72,41 @@ def keep_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(mmap_max, 0)
         libc.mallopt(trim_threshold, 2**31 - 1)
+
+
+@cache
+def do_without_broken_amx() -> bool:
+    """Keep oneDNN off matrix units (AMX) by which a bfloat16 product ends the process; whether that
+    was needed. Some virtual machines announce them and hide the sizes of their tiles (CPUID leaf
+    1DH), so that oneDNN configures none. It reads the variable at its first product: this comes
+    before any. One that is set already stays."""
+    if MAX_ISA in os.environ or "amx_bf16" not in _cpu_flags():
+        return False
+    child = os.fork()
+    if child == 0:
+        try:
+            faulthandler.disable()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # else its end may leave a file
+            _multiply_bfloat16()
+        finally:
+            os._exit(0)
+    is_broken = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    if is_broken:
+        os.environ[MAX_ISA] = "AVX10_1_512"  # all but AMX
+    return is_broken
+
+
+def _cpu_flags() -> set[str]:
+    if not (info := Path("/proc/cpuinfo")).exists():
+        return set()
+    flags = (line for line in info.read_text().splitlines() if line.startswith("flags"))
+    return set(next(flags, "").split())
+
+
+def _multiply_bfloat16() -> None:
+    torch.set_num_threads(1)  # a fork has none of its parent's others
+    square = torch.ones(64, 64, dtype=torch.bfloat16)
+    square @ square
 
 
 def reset_peak_memory() -> None:
