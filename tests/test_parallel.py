@@ -121,7 +121,11 @@ def test_a_sweep_with_gpus_spreads_over_them_and_refuses_more(corpus, tmp_path):
     for wrong, told in (
         ("trainer.devices=3", "error: trainer.devices: 3 GPUs for a run, and there are 2"),
         ("trainer=default,ddp", "error: trainer.devices: hydra/launcher=parallel gives each run"),
-        ("hydra.launcher.n_jobs=0", "error: hydra.launcher: n_jobs=0, or runs_per_gpu or runs_"),
+        ("~hydra.launcher.n_jobs", "error: hydra.launcher.n_jobs: None is not a whole number"),
+        ("hydra.launcher.n_jobs=true", "error: hydra.launcher.n_jobs: True is not a whole number"),
+        ("hydra.launcher.batch_size=x", "error: hydra.launcher.batch_size: 'x' is not a whole"),
+        ("hydra.launcher.batch_size=0", "error: hydra.launcher: n_jobs=0, or runs_per_gpu, runs_"),
+        ("hydra.launcher.n_jobs=0", "error: hydra.launcher: n_jobs=0, or runs_per_gpu, runs_"),
         ("hydra.launcher.n_jobs=abc", "error: hydra.launcher.n_jobs: 'abc' is not a whole number"),
         ("hydra.launcher.runs_per_gpu=x", "error: hydra.launcher.runs_per_gpu: 'x' is not a whole"),
         ("sweep_id=a,b", "error: sweep_id: a sweep lies in one folder; give a command for each"),

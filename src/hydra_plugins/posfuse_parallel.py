@@ -58,7 +58,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
 
     task_function: Any
 
-    def __init__(self, runs_per_gpu: int, runs_per_core: int, **joblib: Any) -> None:
+    def __init__(self, runs_per_gpu: int = 1, runs_per_core: int = 1, **joblib: Any) -> None:
         tied = partial(preemption.end_with_parent, signal.SIGKILL)
         super().__init__(**joblib, initializer=tied)
         self.runs_per_gpu, self.runs_per_core = runs_per_gpu, runs_per_core
@@ -73,20 +73,22 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         from joblib import cpu_count
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        asked = self.joblib["n_jobs"]
+        asked, batch = self.joblib.get("n_jobs"), self.joblib.get("batch_size", "auto")
+        batch = 1 if batch == "auto" else batch
         for name, number in (
             ("n_jobs", asked),
             ("runs_per_gpu", self.runs_per_gpu),
             ("runs_per_core", self.runs_per_core),
+            ("batch_size", batch),
         ):
-            if not isinstance(number, int):
+            if type(number) is not int:  # nor a bool, which is an int too
                 raise InputError(
                     f"hydra.launcher.{name}: {number!r} is not a whole number; give one"
                 )
-        if asked == 0 or self.runs_per_gpu < 1 or self.runs_per_core < 1:
+        if asked == 0 or min(self.runs_per_gpu, self.runs_per_core, batch) < 1:
             raise InputError(
-                "hydra.launcher: n_jobs=0, or runs_per_gpu or runs_per_core below 1, leaves no run "
-                "at work; give 1 or more, or n_jobs=-1 for as many as there is room for"
+                "hydra.launcher: n_jobs=0, or runs_per_gpu, runs_per_core or batch_size below 1, "
+                "leaves no run at work; give 1 or more, or n_jobs=-1 for as many as have room"
             )
         places = self.places(job_overrides)
         self.joblib["n_jobs"] = (
