@@ -30,7 +30,7 @@ from posfuse.build import build_classifier
 from posfuse.checks import checked
 from posfuse.classifier import Classifier
 from posfuse.config import CONF_DIR, Config
-from posfuse.environment import keep_memory
+from posfuse.environment import flush_denormals, keep_memory
 from posfuse.model import PositionClassifier
 from results import DEVICE
 
@@ -245,7 +245,8 @@ def main() -> None:
         help="whole batches of 64 with every operator, not the paper's alone (default on a GPU)",
     )  # fmt: skip
     arguments = parser.parse_args()
-    keep_memory()  # as a run does
+    flush_denormals()  # as a run does
+    keep_memory()
     rate = results.product_rate(torch.float32, DEVICE)
     trained, latencies = {}, {}
     for name in arguments.settings:

@@ -22,7 +22,7 @@ from posfuse.config import Config, ModelConfig
 from posfuse.data.batching import Documents, LengthBatches, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.diagnostics import Diagnostics
-from posfuse.environment import keep_memory
+from posfuse.environment import flush_denormals, keep_memory
 from posfuse.history import History
 from results import DEVICE
 
@@ -87,7 +87,8 @@ class Posfuse:
     lengths, it batches them as the epoch did that they are from."""
 
     def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:
-        keep_memory()  # as a run does
+        flush_denormals()  # as a run does
+        keep_memory()
         self.cfg, self.data = cfg, build_data(cfg)
         self.corpus = self.data.documents
         self.members = members(cfg, self.corpus, steps, evaluated, choose)

@@ -39,15 +39,38 @@ def test_matrix_units_that_work_are_left_as_they_are(product, announced, monkeyp
     assert environment.MAX_ISA not in os.environ
 
 
-@pytest.mark.parametrize("case", ["told by the user", "no such units"])
-def test_nothing_is_tried_where_nothing_is_to_be_found(case, announced, monkeypatch):
+def test_units_that_the_kernel_does_not_tell_of_are_not_tried(announced, monkeypatch):
     monkeypatch.setattr(environment, "_multiply_bfloat16", die)
-    if case == "no such units":
-        monkeypatch.setattr(environment, "_cpu_flags", lambda: {"avx512f"})
-    else:
-        monkeypatch.setenv(environment.MAX_ISA, "AVX2")
+    monkeypatch.setattr(environment, "_cpu_flags", lambda: {"avx512f"})
     assert not announced()
-    assert os.environ.get(environment.MAX_ISA) == (None if case == "no such units" else "AVX2")
+
+
+def test_a_product_that_is_killed_tells_nothing(announced, monkeypatch):
+    monkeypatch.setattr(environment, "_multiply_bfloat16", lambda: os.kill(os.getpid(), 9))
+    assert not announced()
+
+
+def test_a_process_that_cannot_be_had_tells_nothing(announced, monkeypatch):
+    monkeypatch.setattr(os, "fork", lambda: (_ for _ in ()).throw(BlockingIOError()))
+    assert not announced()
+
+
+def test_a_process_whose_end_nobody_is_told_of_tells_nothing(announced, monkeypatch):
+    monkeypatch.setattr(environment, "_multiply_bfloat16", die)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert not announced()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_numbers_below_the_normal_ones_are_nothing_in_a_run():
+    program = "from posfuse import environment as e; e.flush_denormals(); import torch; "
+    program += "torch.set_num_threads(2); x = torch.full((2**20,), 1e-30); print((x * 1e-10).sum())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "tensor(0.)\n", done.stderr
 
 
 def test_bfloat16_products_work_on_this_machine():

@@ -6,12 +6,13 @@ import importlib.metadata
 import os
 import platform
 import resource
+import signal
 import subprocess
 import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -74,23 +75,28 @@ def keep_memory() -> None:
         libc.mallopt(trim_threshold, 2**31 - 1)
 
 
+def flush_denormals() -> None:
+    """Have numbers below 1e-38 be 0: attention that looks at one token gives the others such, and
+    an Intel processor takes a hundred times as long with each. Threads to come do as this one."""
+    torch.set_flush_denormal(True)
+
+
 @cache
 def do_without_broken_amx() -> bool:
     """Keep oneDNN off matrix units (AMX) by which a bfloat16 product ends the process; whether that
     was needed. Some virtual machines announce them and hide the sizes of their tiles (CPUID leaf
     1DH), so that oneDNN configures none. It reads the variable at its first product: this comes
-    before any. One that is set already stays."""
-    if MAX_ISA in os.environ or "amx_bf16" not in _cpu_flags():
+    before any."""
+    if "amx_bf16" not in _cpu_flags():
         return False
-    child = os.fork()
-    if child == 0:
-        try:
-            faulthandler.disable()
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # else its end may leave a file
-            _multiply_bfloat16()
-        finally:
-            os._exit(0)
-    is_broken = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    try:
+        child = os.fork()
+        if child == 0:
+            _try_bfloat16()
+        _, status = os.waitpid(child, 0)
+    except OSError:
+        return False  # no process to be had, or none whose end is told: most such units work
+    is_broken = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGILL
     if is_broken:
         os.environ[MAX_ISA] = "AVX10_1_512"  # all but AMX
     return is_broken
@@ -101,6 +107,18 @@ def _cpu_flags() -> set[str]:
         return set()
     flags = (line for line in info.read_text().splitlines() if line.startswith("flags"))
     return set(next(flags, "").split())
+
+
+def _try_bfloat16() -> NoReturn:
+    """The product, in a process that has been forked for it and ends here."""
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)  # a fork may wait for what only its parent's threads would give
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # else its end may leave a file
+        _multiply_bfloat16()
+    finally:
+        os._exit(0)
 
 
 def _multiply_bfloat16() -> None:

@@ -25,7 +25,7 @@ from posfuse.data.corpora import files_digest, folder_files
 from posfuse.errors import AtWork, InputError
 
 SCHEMA = 2  # of result.json's keys
-NUMERICS = 8  # raise it when the same config and seed no longer give the same numbers
+NUMERICS = 9  # raise it when the same config and seed no longer give the same numbers
 RESULT, PREDICTIONS, HISTORY = "result.json", "predictions.parquet", "history.csv"
 DIAGNOSTICS = "diagnostics.parquet"
 FAILURE = "failure.json"
@@ -140,6 +140,8 @@ def read_result(path: Path) -> Record:
         raise InputError(
             f"{path}: schema {schema}, this version reads {SCHEMA}; remove it to run again"
         )
+    if "fingerprint" not in record:
+        raise InputError(f"{path}: not a readable record (no fingerprint); remove it to run again")
     result: Record = record
     return result
 

@@ -6,6 +6,7 @@ neither.
 
 import logging
 import time
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -22,16 +23,17 @@ from posfuse.preemption import listening
 from posfuse.replicas import gathered, rank, replicas
 from posfuse.tracking import tracker
 
-log = logging.getLogger(__name__)
+_warn = cache(logging.getLogger(__name__).warning)  # once in a process
 
 
 def run(cfg: Config, folder: Path) -> records.Record:
     """Train, or go on from the last checkpoint, test, and write all of the run's files."""
     times = [time.perf_counter()]
+    environment.flush_denormals()
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     if environment.do_without_broken_amx() and cfg.trainer.precision.startswith("bf16"):
-        log.warning("bfloat16 is slower than float32 here: this machine's matrix units do not work")
+        _warn("bfloat16 is slower than float32 here: this machine's matrix units do not work")
     environment.keep_memory()
     environment.reset_peak_memory()
 
