@@ -95,6 +95,33 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint_inside_the_epoch(
     assert_same_files(reference, tmp_path)
 
 
+def test_a_signal_in_the_midst_of_a_runs_imports_is_heard_behind_them(
+    corpus, tmp_path, monkeypatch
+):
+    done = []
+
+    def importing(tracked):
+        signal.raise_signal(signal.SIGTERM)
+        done.append("all of them")
+
+    monkeypatch.setattr("posfuse.train.import_run", importing)
+    monkeypatch.setattr(preemption, "told", [])
+    with preemption.ending(), pytest.raises(Preempted, match="told to end by SIGTERM"):
+        train(small_config(corpus), tmp_path / "run")
+    assert done == ["all of them"]
+
+
+def test_a_deaf_process_stays_deaf_when_signals_come_later():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, preemption.SIGNALS)
+    try:
+        with preemption.signals_later():
+            pass
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        assert blocked.issuperset(preemption.SIGNALS)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def test_a_second_signal_ends_a_run_at_once(corpus, tmp_path, monkeypatch):
     def twice():
         for _ in range(2):

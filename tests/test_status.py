@@ -120,6 +120,23 @@ def test_a_result_that_cannot_be_read_is_named(tmp_path):
         records.read_result(tmp_path / records.RESULT)
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"schema": records.SCHEMA}, "no fingerprint"),
+        ({"schema": records.SCHEMA, "fingerprint": "f"}, "tells no seconds"),
+        ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": 3}, "tells no seconds"),
+    ],
+)
+def test_a_result_that_lacks_what_is_looked_for_is_a_failure(content, told, tmp_path):
+    folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
+    folder.mkdir(parents=True)
+    (folder / records.RESULT).write_text(json.dumps(content))
+    found = look(folder, tmp_path)
+    assert found.state == "failed"
+    assert told in found.detail
+
+
 def test_a_damaged_note_of_a_failure_is_a_failure(tmp_path):
     folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
     folder.mkdir(parents=True)

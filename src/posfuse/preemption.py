@@ -165,10 +165,10 @@ def signals_later() -> Iterator[None]:
     """Signals wait until the end of this; the programs that it starts are not to hear Ctrl-C."""
     came: list[int] = []
     with _handled(lambda number, frame: came.append(number)):
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # of this thread, and of what it starts
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # in what it starts too
         try:
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     for one in came:
         signal.raise_signal(one)

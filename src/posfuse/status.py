@@ -105,7 +105,10 @@ def look(folder: Path, sweep: Path) -> Run:
 
 @cache
 def _seconds(result: Path) -> float:
-    return float(sum(records.read_result(result)["seconds"].values()))
+    try:
+        return float(sum(records.read_result(result)["seconds"].values()))
+    except (KeyError, AttributeError, TypeError) as error:
+        raise InputError(f"{result}: tells no seconds; remove it to run again") from error
 
 
 def _is_held(folder: Path) -> bool:

@@ -23,6 +23,7 @@ from posfuse.errors import AtWork, InputError, TrainingError
 from posfuse.watch import tell
 
 detail = logging.getLogger("posfuse.detail")
+detail.addHandler(logging.NullHandler())  # outside a run there is no train.log; not to stderr then
 
 
 Failure = tuple[Path, str]  # the folder of a run that failed, and the failure's id
@@ -46,11 +47,13 @@ class Ending(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         self.signals.close()
-        has_stopped = bool(preemption.told)  # here it is sweep.fail_fast that has ended the others
         below = records.failures_in(Path(config.hydra.sweep.dir))
         found = [failure for run, failure in below if (run, failure["id"]) not in self.before]
         if failed := [failure for failure in found if failure["kind"] != "preempted"]:
-            sys.exit(summary(failed, has_stopped))
+            ended_by = preemption.told[0] if preemption.told else ""
+            if ended_by and config.sweep.fail_fast:
+                ended_by = "sweep.fail_fast"
+            sys.exit(summary(failed, ended_by))
         if found:
             raise preemption.Preempted(f"{len(found)} run(s) were told to end")
 
@@ -97,13 +100,13 @@ def record_failure(
         raise RunFailed(message) from error
 
 
-def summary(failures: list[records.Record], has_stopped: bool = False) -> str | int:
+def summary(failures: list[records.Record], ended_by: str = "") -> str | int:
     """Each run that failed, with the command for it; status 1 where nothing is left to say, since
     mistakes in the config were said at once."""
     runs = [f for f in failures if f["kind"] != "config"]
     if not runs:
         return 1
-    others = "sweep.fail_fast ended the others" if has_stopped else "the others are done"
+    others = f"{ended_by} ended the others" if ended_by else "the others are done"
     lines = [f"error: {len(runs)} run(s) failed; {others}. Run each again with:"]
     for failure in runs:
         lines.append(f"  posfuse-train {shlex.join(failure['overrides'])}")

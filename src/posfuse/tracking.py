@@ -25,6 +25,8 @@ from posfuse.records import STEP
 if TYPE_CHECKING:
     import wandb
 
+MODES = ("offline", "online", "shared", "disabled", "dryrun", "run")  # of WANDB_MODE
+
 
 class Tracker(Callback):
     """Logs every epoch that `history` and `diagnostics` hold once, and at the end the result.
@@ -154,6 +156,11 @@ def tracker(
     os.environ.setdefault("MPLCONFIGDIR", str(Path(cfg.cache_dir, "matplotlib").absolute()))
     os.environ.setdefault("WANDB_SILENT", "true")
     mode: Any = os.environ.get("WANDB_MODE") or "offline"
+    if mode not in MODES:
+        raise InputError(
+            f"WANDB_MODE={mode} is none of {', '.join(MODES)}; WANDB_MODE=offline needs no server, "
+            "logger=none no W&B"
+        )
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else an offline run sends telemetry
     identity = records.identity(cfg, folder)
     labels = {k: identity[k] for k in ("data", "encoding", "fusion", "seed", "sweep_id", "variant")}

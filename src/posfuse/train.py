@@ -37,7 +37,8 @@ def train(cfg: Config, folder: Path) -> records.Record:
         for name in (records.FAILURE, records.RESULT):  # a result whose other files are damaged
             (folder / name).unlink(missing_ok=True)
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
-        run = import_run(tracked=cfg.logger.name == "wandb")  # a finished run does not need it
+        with preemption.signals_later():  # raised into an import, Preempted may get lost
+            run = import_run(tracked=cfg.logger.name == "wandb")  # a finished run does not need it
         record = run(cfg, folder)
         (folder / records.FAILURE).unlink(missing_ok=True)  # of a sweep that found this one at work
         log.info(
