@@ -30,7 +30,7 @@ from posfuse.build import build_classifier
 from posfuse.checks import checked
 from posfuse.classifier import Classifier
 from posfuse.config import CONF_DIR, Config
-from posfuse.environment import flush_denormals, keep_memory
+from posfuse.environment import denormals_flushed, keep_memory
 from posfuse.model import PositionClassifier
 from results import DEVICE
 
@@ -235,6 +235,7 @@ def latency_tables(measured: dict[str, Any]) -> list[results.Table]:
     ]  # fmt: skip
 
 
+@denormals_flushed()  # as a run is
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="the results, a JSON file")
@@ -245,8 +246,7 @@ def main() -> None:
         help="whole batches of 64 with every operator, not the paper's alone (default on a GPU)",
     )  # fmt: skip
     arguments = parser.parse_args()
-    flush_denormals()  # as a run does
-    keep_memory()
+    keep_memory()  # as a run does
     rate = results.product_rate(torch.float32, DEVICE)
     trained, latencies = {}, {}
     for name in arguments.settings:

@@ -22,7 +22,7 @@ from posfuse.config import Config, ModelConfig
 from posfuse.data.batching import Documents, LengthBatches, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.diagnostics import Diagnostics
-from posfuse.environment import flush_denormals, keep_memory
+from posfuse.environment import denormals_flushed, keep_memory
 from posfuse.history import History
 from results import DEVICE
 
@@ -87,8 +87,7 @@ class Posfuse:
     lengths, it batches them as the epoch did that they are from."""
 
     def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:
-        flush_denormals()  # as a run does
-        keep_memory()
+        keep_memory()  # as a run does
         self.cfg, self.data = cfg, build_data(cfg)
         self.corpus = self.data.documents
         self.members = members(cfg, self.corpus, steps, evaluated, choose)
@@ -99,6 +98,7 @@ class Posfuse:
         self.data.documents = {"train": train, "validation": test, "test": test}
         self.classifier = build_classifier(cfg, self.data)
 
+    @denormals_flushed()  # as a run is
     def epoch(self, batches: int | None = None) -> Rates:
         """Train and evaluate on the chosen documents, or on so many batches of them."""
         cfg = replace(self.cfg, trainer=replace(self.cfg.trainer, limit_batches=batches))

@@ -269,7 +269,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="torch's own choice unless given")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    do_without_broken_amx()  # nor do the processes of the systems look for it again
+    do_without_broken_amx()  # ahead of any product
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     measured = {}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import namedtuple
@@ -12,7 +13,8 @@ import torch
 
 from posfuse import environment
 
-environment.do_without_broken_amx()  # nor do the commands that tests start look for it again
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests send it, and nohup has it ignored
+environment.do_without_broken_amx()  # ahead of any product
 
 
 @pytest.fixture(autouse=True, scope="session")

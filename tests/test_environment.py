@@ -72,14 +72,19 @@ def test_numbers_below_the_normal_ones_are_nothing_in_a_run(threads, tmp_path):
     program = "import torch\nfrom pathlib import Path\nfrom small_runs import small_config\n"
     program += "from posfuse.train import train\n"
     program += f"cfg = small_config(Path({str(corpus)!r}), 'trainer.threads={threads}')\n"
+    program += "from posfuse import environment as e\n"
+    program += "small = lambda: float((torch.full((2**20,), 1e-30) * 1e-10).sum())\n"
+    program += "facts = e.facts\n"
+    program += "e.facts = lambda *a: (print('in it', small()), facts(*a))[1]\n"
     program += "train(cfg, Path('run').absolute())\n"
-    program += "print((torch.full((2**20,), 1e-30) * 1e-10).sum())"
+    program += "print('behind it', small() > 0)\n"
     paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.stdout.endswith("tensor(0.)\n"), done.stderr
+    assert "in it 0.0\n" in done.stdout, done.stderr
+    assert "behind it True\n" in done.stdout
 
 
 def test_bfloat16_products_work_on_this_machine():

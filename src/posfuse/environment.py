@@ -9,6 +9,8 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -75,10 +77,16 @@ def keep_memory() -> None:
         libc.mallopt(trim_threshold, 2**31 - 1)
 
 
-def flush_denormals() -> None:
+@contextmanager
+def denormals_flushed() -> Iterator[None]:
     """Have numbers below 1e-38 be 0: attention that looks at one token gives the others such, and
-    an Intel processor takes a hundred times as long with each. Threads to come do as this one."""
+    an Intel processor takes a hundred times as long with each. The threads that are started in it
+    do as this one."""
     torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 @cache

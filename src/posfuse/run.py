@@ -26,10 +26,10 @@ from posfuse.tracking import tracker
 _warn = cache(logging.getLogger(__name__).warning)  # once in a process
 
 
+@environment.denormals_flushed()
 def run(cfg: Config, folder: Path) -> records.Record:
     """Train, or go on from the last checkpoint, test, and write all of the run's files."""
     times = [time.perf_counter()]
-    environment.flush_denormals()
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     if environment.do_without_broken_amx() and cfg.trainer.precision.startswith("bf16"):
