@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The report of a small sweep, one name of it hostile."""
+    """The report of a small sweep, some of its texts hostile."""
     root = tmp_path_factory.mktemp("page") / "sweep"
     accuracies = {
         "add": [0.5, 0.6, 0.7],
@@ -34,10 +35,12 @@ def page(tmp_path_factory):
         "gate_scalar": [0.7, 0.8, 0.9],
     }
     write_sweep(root, accuracies)
-    write_sweep(root, accuracies, data=NASTY, tokens=80.0)
+    write_sweep(root, accuracies, data="wordy", tokens=80.0, label_names=["<b>", NASTY])
     write_record(
         root, 0.5, "mlp", 0, parameters=25, label_names=["<b>", "</title><script>alert(2)</script>"]
     )
+    failure = {"id": "1", "time": 1.0, "kind": "failed", "message": NASTY, "overrides": []}
+    (root / "failure.json").write_text(json.dumps(failure))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["posfuse-report", str(root)])
         report.main()
@@ -106,13 +109,13 @@ def test_verdicts_stand_on_top_and_the_command_at_the_bottom(opened):
     assert "scipy" in opened.find_element("css selector", "#made table").text
 
 
-def test_names_from_records_are_text(opened):
-    assert opened.find_elements("css selector", "img, figure script, td b") == []
-    assert NASTY in column(opened, "table1", 0)
+def test_texts_from_records_are_text(opened):
+    assert opened.find_elements("css selector", "img, figure script, figure b, td b, li b") == []
+    assert NASTY in opened.find_element("id", "missing").text
     tips = opened.execute_script(
         "return [...document.querySelectorAll('[data-tip]')].map(mark => mark.dataset.tip)"
     )
-    assert any(tip.startswith(NASTY) for tip in tips)
+    assert any(tip.startswith("wordy") for tip in tips)
 
 
 def test_tables_sort_up_and_down_by_number(opened):

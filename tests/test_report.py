@@ -1,8 +1,10 @@
 """From records to the report: the table of runs, holes, what is left out, what is written."""
 
+import csv
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 
 from posfuse.analysis import report
 from posfuse.analysis.collect import collect, failures, missing
+from posfuse.config import run_folder
 from posfuse.errors import InputError
 from small_records import write_predictions, write_record, write_sweep
 
@@ -320,6 +323,68 @@ def test_a_value_of_another_kind_is_one_line(whole, key, monkeypatch, capsys):
     assert len(problems) == 1
     assert str(path) in problems[0]
     assert key in problems[0]
+
+
+@pytest.mark.parametrize("name", ["=cmd()", "<img src=x>", "../up", "", "a b", "-a", "ü", "a\n"])
+@pytest.mark.parametrize("key", ["data", "encoding", "fusion", "sweep_id"])
+def test_a_name_that_no_run_can_have_is_one_line(whole, key, name):
+    path = whole / "tiny" / "sinusoidal" / "concat" / "seed=1" / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: name}))
+    runs, problems = collect(whole)
+    assert len(runs) == 11
+    assert problems == [
+        f"{path}: {key} is {name!r}, not a name of letters, digits and _.-; left out, remove it to "
+        "run again"
+    ]
+
+
+@pytest.mark.parametrize("variant", ["=cmd('a')", "<b>", "a|b", "x/../y", "a b"])
+def test_a_variant_that_no_folder_can_have_is_one_line(whole, variant):
+    path = whole / "tiny" / "sinusoidal" / "concat" / "seed=1" / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"variant": variant}))
+    runs, problems = collect(whole)
+    assert len(runs) == 11
+    assert len(problems) == 1
+    assert f"variant is {variant!r}, not the name of a run's folder" in problems[0]
+
+
+@pytest.mark.parametrize("override", ["+a.b=1", "~x", "a=<img>", "a='=cmd()'", "a=é" * 50])
+def test_a_variant_that_a_run_makes_is_collected(tmp_path, override):
+    variant = run_folder("d", "e", "f", 0, [override]).split("/")[3]
+    write_record(tmp_path, 0.5, variant=variant)
+    runs, problems = collect(tmp_path)
+    assert problems == []
+    assert runs["variant"].tolist() == [variant]
+
+
+def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path, monkeypatch, capsys):
+    """What no rule of names covers: settings, versions, labels, and the keys themselves."""
+    root = tmp_path / "sweep"
+    scales = {"1": 0.5, "2": 0.6}
+    for fusion, seed, scale in product(("add", "concat"), (0, 1), scales):
+        write_record(
+            root,
+            scales[scale] + 0.1 * seed,
+            fusion,
+            seed,
+            variant=f"model.token_scale={scale}",
+            settings={"model.token_scale": scale, "fusion.way": f"<b>{scale}[x](y)</b>&amp;"},
+            validation={"accuracy": 0.5},
+            label_names=["=cmd()", "<script>alert(1)</script>"],
+            commit="=cmd()",
+            **{"=key()": "\t=1+1", "@key": "-1 2", "-key": "+1+cmd()"},
+        )
+    run_report(monkeypatch, capsys, root)
+    out = root / "report"
+    rows = [row for path in out.rglob("*.csv") for row in csv.reader(path.open())]
+    cells = {cell for row in rows for cell in row}
+    assert {"'=cmd()", "'=key()", "'\t=1+1", "'@key", "-1 2", "'+1+cmd()"} <= cells
+    assert [cell for cell in cells if cell[:1] in ("=", "@", "\t")] == []
+    assert "['=cmd()', '<script>alert(1)</script>']" in cells
+    assert r"\<b>1\[x\](y)\</b>\&amp;" in (out / "tables" / "by_scale.md").read_text()
+    assert "<b>1" not in (out / "index.html").read_text()
+    for path in (out / "figures").glob("*.svg"):
+        assert "<script>" not in path.read_text()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"message": null}'])

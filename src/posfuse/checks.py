@@ -3,14 +3,13 @@
 import dataclasses
 import inspect
 import pkgutil
-import re
 from fractions import Fraction
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import Config, one_line
+from posfuse.config import NAME, Config, one_line
 from posfuse.errors import InputError
 from posfuse.fidelity import apply_fidelity
 
@@ -29,7 +28,7 @@ def checked(config: DictConfig) -> Config:
         "sweep_id": cfg.sweep_id,
     }
     for key, name in names.items():
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]*", str(name)):
+        if not NAME.fullmatch(str(name)):
             raise InputError(f"{key}: the name {name!r} becomes a folder; use letters, digits, _.-")
     _check_ranges(cfg)
     cfg.model.token_scale = _token_scale(cfg.model.token_scale)

@@ -26,6 +26,10 @@ NEUTRAL_KEYS = (
     "trainer.checkpoint_minutes", "fidelity.notebook_parts_only", "sweep",
 )  # fmt: skip
 
+# The names of data, encoding, fusion and sweep become folders, and texts of tables and pages.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
+
 
 @dataclass
 class VocabularyConfig:
@@ -172,7 +176,7 @@ def run_folder(data: str, encoding: str, fusion: str, seed: int, overrides: list
     """
     own = sorted(o for o in overrides if not _in_path_already(o))
     text = "__".join(own)
-    plain = re.sub(r"[^A-Za-z0-9._=+\-]+", "-", text)[:80].strip(".-")
+    plain = re.sub(f"[^{VARIANT_LETTERS}]+", "-", text)[:80].strip(".-")
     if plain != text:
         plain += "-" + hashlib.sha256(text.encode()).hexdigest()[:8]
     return "/".join(part for part in (data, encoding, fusion, plain, f"seed={seed}") if part)

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
 from posfuse.records import (
     HISTORY,
@@ -79,7 +80,11 @@ def _row(path: Path) -> dict[str, Any]:
     row = {"fingerprint": "", **flatten(record), "folder": str(path.parent)}
     for key in [*CELL, "sweep_id", "fingerprint"]:
         _expect(path, key, row.get(key), "a text", isinstance(row.get(key), str))
-    _expect(path, "sweep_id", row["sweep_id"], "a folder's name", _is_name(row["sweep_id"]))
+    for key in ["sweep_id", "data", "encoding", "fusion"]:
+        named = NAME.fullmatch(row[key]) is not None
+        _expect(path, key, row[key], "a name of letters, digits and _.-", named)
+    named = re.fullmatch(f"[{VARIANT_LETTERS}]*", row["variant"]) is not None
+    _expect(path, "variant", row["variant"], "the name of a run's folder", named)
     _expect(path, "seed", row.get("seed"), "a whole number", type(row.get("seed")) is int)
     for key in (METRIC, "mean_tokens.train"):
         _expect(path, key, row.get(key), "a number", _is_number(row.get(key)))
@@ -114,11 +119,6 @@ def _is_number(value: Any) -> bool:
         and not isinstance(value, bool)
         and abs(value) < 1e300  # of an int too large for a float as well
     )
-
-
-def _is_name(value: str) -> bool:
-    """As config.py demands it: the report becomes a folder of that name."""
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]*", value) is not None
 
 
 def _double(accuracy: float, n_documents: Any) -> float:

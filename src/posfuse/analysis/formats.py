@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -49,7 +51,8 @@ def markdown(table: Table) -> str:
 
 
 def _pipes(cells: Iterable[str]) -> str:
-    escaped = (re.sub(r"([\\|<*_`])", r"\\\1", cell) for cell in cells)
+    lines = (" ".join(cell.split()) for cell in cells)  # a row is one line
+    escaped = (re.sub(r"([\\|<*_`\[\]&])", r"\\\1", cell) for cell in lines)
     return f"| {' | '.join(escaped)} |"
 
 
@@ -107,11 +110,24 @@ def is_numeric(cells: list[str]) -> bool:
     )
 
 
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """A CSV file without formulas: a spreadsheet shows a text that starts like one as text."""
+    frame.rename(columns=_no_formula).map(_no_formula).to_csv(path, index=False)
+
+
+def _no_formula(cell: Any) -> Any:
+    """A text that starts as a formula does gets an apostrophe in front; numbers such as "-1 2"
+    stay as they are."""
+    if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.e+ -]*$)", cell):
+        return f"'{cell}"
+    return cell
+
+
 def write_tables(tables: list[Table], folder: Path) -> None:
     """NAME.csv, NAME.md and NAME.tex for each, and tables.tex with all of them."""
     folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
-        table.numbers.to_csv(folder / f"{table.name}.csv", index=False)
+        write_csv(table.numbers, folder / f"{table.name}.csv")
         (folder / f"{table.name}.md").write_text(markdown(table))
         (folder / f"{table.name}.tex").write_text(latex(table))
     (folder / "tables.tex").write_text(latex_document(tables))

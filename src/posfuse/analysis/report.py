@@ -102,7 +102,7 @@ def analyse(
 def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
     """The page, the tables and the figures into `out`."""
     formats.write_tables([*found.tables, *found.paired], out / "tables")
-    found.runs.drop(columns="configuration").to_csv(out / "runs.csv", index=False)
+    formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
     labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
     drawn = draw_all(
         found.cells,
