@@ -96,12 +96,16 @@ def test_it_renders_without_a_network(opened):
     )
     assert len(sizes) == 6
     assert all(size["width"] > 200 and size["height"] > 80 for size in sizes)
-    assert len(opened.find_elements("css selector", ".verdict")) == 7
+    assert len(opened.find_elements("css selector", ".verdict")) == 1  # of the length
+    assert "6 claims of the paper have no runs" in opened.find_element("tag name", "summary").text
     loaded = opened.execute_script("return performance.getEntriesByType('resource').length")
     assert loaded == 0
 
 
-def test_verdicts_stand_on_top_and_the_command_at_the_bottom(opened):
+def test_the_page_begins_with_the_sweep_and_ends_with_the_command(opened):
+    answer = [p.text for p in opened.find_elements("css selector", "h1 + .answer p")]
+    assert answer[0].startswith("0 of 2 differences to add are decided")
+    assert answer[1].startswith("On tiny (sinusoidal): gate_scalar minus add")
     heads = [h.text for h in opened.find_elements("css selector", "h2")]
     assert heads[0] == "Verdicts"
     assert heads[-1] == "How this was made"

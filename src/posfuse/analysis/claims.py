@@ -28,6 +28,8 @@ from posfuse.errors import InputError
 # The axes of `where`, and the column of the comparisons that each looks at.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
+BASELINE = "needs --baseline"  # what would settle a claim about differences to another fusion
+
 
 @dataclass
 class Claim:
@@ -66,6 +68,11 @@ class Verdict:
     def numbers(self) -> list[str]:
         """A line a comparison."""
         return self.evidence.numbers
+
+    @property
+    def judged(self) -> bool:
+        """Whether any comparison speaks for or against it."""
+        return bool(self.evidence.numbers)
 
     @property
     def settle(self) -> str:
@@ -135,11 +142,24 @@ def judge_claims(claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) 
     return verdicts
 
 
+def not_judged(verdicts: list[Verdict], source: str) -> list[str]:
+    """The claims without any comparison as one line, or none; `source` is who claims."""
+    found = [v for v in verdicts if not v.judged]
+    if not found:
+        return []
+    names = ", ".join(v.claim.name for v in found)
+    claims, have = ("claim", "has") if len(found) == 1 else ("claims", "have")
+    why = f"{have} no runs here"
+    if found[0].settle.startswith(BASELINE):  # then all of them
+        why = f"{have} no comparison: {found[0].settle}"
+    return [f"{len(found)} {claims} of {source} {why}: {names}."]
+
+
 def _evidence(
     claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria
 ) -> Evidence:
     if claims.baseline not in (None, criteria.baseline):
-        return _untested(f"needs --baseline {claims.baseline}")
+        return _untested(f"{BASELINE} {claims.baseline}")
     wanted = _wanted(claim, claims)
     rows = comparisons
     for axis, choices in wanted.items():

@@ -32,6 +32,8 @@ def render(**parts: Any) -> str:
         **parts,
         numeric=_numeric,
         p_values=p_values,
+        judged=[v for v in verdicts if v.judged],
+        others=[v for v in verdicts if not v.judged],
         tested=sum(not np.isnan(v.p_support) for v in verdicts),
         refutable=sum(not np.isnan(v.p_refute) for v in verdicts),
     )

@@ -17,11 +17,12 @@ from rich.text import Text
 import posfuse
 from posfuse.analysis import formats, page, paired_tables
 from posfuse.analysis.bag_of_words import bags_of_words
-from posfuse.analysis.claims import Claims, Verdict, judge_claims, read_claims
+from posfuse.analysis.claims import Claims, Verdict, judge_claims, not_judged, read_claims
 from posfuse.analysis.collect import collect, failures, learning_curves, missing
 from posfuse.analysis.comparisons import Criteria, cells, compare, interactions, trends
 from posfuse.analysis.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.drawings import draw_all
+from posfuse.analysis.headline import headline
 from posfuse.analysis.paper_tables import paper_tables
 from posfuse.analysis.scale_tables import scale_tables
 from posfuse.analysis.scales import Scales, scales_of
@@ -45,6 +46,8 @@ class Findings:
     tables: list[Table]  # the paper's
     paired: list[Table]
     verdicts: list[Verdict]
+    headline: list[str]  # what the sweep says, a sentence or more a line
+    not_judged: list[str]  # the claims that nothing here speaks of, as one line or none
     missing: list[str]  # a line a run of the grid without a record
     failures: list[str]  # a line a run that failed
     problems: list[str]  # a line for all that is wrong and left out
@@ -52,10 +55,15 @@ class Findings:
 
 
 def analyse(
-    folder: str, runs: pd.DataFrame, problems: list[str], claims: Claims, criteria: Criteria
+    folder: str,
+    runs: pd.DataFrame,
+    problems: list[str],
+    claims: Claims,
+    criteria: Criteria,
+    claims_of: str = "the paper",
 ) -> Findings:
     """From the runs of one sweep below `folder` to everything that the report says; `problems`
-    are those of their collection."""
+    are those of their collection, `claims_of` says whose the claims are."""
     if criteria.baseline not in set(runs["fusion"]):
         known = ", ".join(sorted(set(runs["fusion"])))
         line = f"--baseline: no run with fusion {criteria.baseline!r}; use {known}"
@@ -82,6 +90,7 @@ def analyse(
         holes = missing(folder, runs)
     except InputError as error:
         holes, problems = [], [*problems, str(error)]
+    verdicts = judge_claims(claims, comparisons, criteria)
     return Findings(
         runs,
         summary,
@@ -91,7 +100,9 @@ def analyse(
         curves,
         paper_tables(summary, bags),
         [*scale_tables(scales, criteria), *paired],
-        judge_claims(claims, comparisons, criteria),
+        verdicts,
+        headline(summary, comparisons, scales.best, criteria),
+        not_judged(verdicts, claims_of),
         [" ".join((*hole[:3], f"seed={hole[3]}", *hole[4:])) for hole in holes],
         failures(folder, runs),
         [*problems, *mismatched, *without_curve],
@@ -118,7 +129,9 @@ def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
         sweep=found.runs["sweep_id"].iloc[0],
         n_runs=len(found.runs),
         criteria=criteria,
+        headline=found.headline,
         verdicts=found.verdicts,
+        not_judged=found.not_judged,
         problems=found.problems,
         notes=found.notes,
         tables=found.tables,
@@ -146,8 +159,12 @@ def made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def show(found: Findings, criteria: Criteria, console: Console) -> None:
-    """In the terminal, the verdicts behind the paper's tables and the tests; of a sweep over token
-    scales its own two tables, the others have a row for every scale."""
+    """In the terminal: what the sweep says, the paper's tables and the tests, the verdicts. A sweep
+    over token scales has its own two tables instead; the others have a row for every scale."""
+    for i, line in enumerate(found.headline):
+        style = "" if i else "bold"
+        console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
+    console.print()
     scaled = scale_tables(found.scales, criteria)
     for table in reversed(scaled) if scaled else found.tables:
         console.print(formats.terminal(table))
@@ -156,11 +173,13 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
-    for v in found.verdicts:
+    for v in (v for v in found.verdicts if v.judged):
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         lines = [*v.numbers, page.p_values(v), *([f"To settle it: {v.settle}"] if v.settle else [])]
         for line in lines:
             console.print(Padding(Text(line), (0, 0, 0, 13)))
+    for line in found.not_judged:
+        console.print(Text(line), soft_wrap=True)
     absent = len(found.missing)
     console.print(f"\nmissing: {absent} of {len(found.runs) + absent} runs")
     for line in [*found.missing, *found.failures, *found.notes]:
@@ -201,12 +220,13 @@ def main() -> None:
         if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
             raise InputError("--margin, --effect: use points above 0")
         claims = read_claims(arguments.claims)
+        claims_of = arguments.claims.name if arguments.claims else "the paper"
         runs, problems = collect(arguments.folder)
         out = arguments.out or Path(arguments.folder) / "report"
         wrong: dict[str, None] = dict.fromkeys(problems)  # in order, each once
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
-            found = analyse(arguments.folder, of_sweep, problems, claims, criteria)
+            found = analyse(arguments.folder, of_sweep, problems, claims, criteria, claims_of)
             target = out if len(sweeps) == 1 else out / str(sweep_id)
             write(found, criteria, command, target)
             show(found, criteria, console)

@@ -1,0 +1,180 @@
+"""What a sweep says, in sentences: the first lines of the terminal and of the page."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.comparisons import (
+    POWER,
+    Criteria,
+    seeds_for_difference,
+    seeds_for_equivalence,
+)
+from posfuse.analysis.paired_tables import conclusion
+from posfuse.analysis.scales import SCALE
+from posfuse.analysis.table import interval, p_value
+
+MOST_LINES = 8  # corpora and encodings with a line of their own
+MOST_UNDECIDED = 3  # undecided operators of a line with their numbers
+
+POINTS = "points of test accuracy"  # in full once a line
+
+Row = dict[Any, Any]
+
+
+def headline(
+    cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame, criteria: Criteria
+) -> list[str]:
+    """How many differences to the baseline are decided, then a line for each corpus and encoding.
+
+    `cells` and `comparisons` are frames of comparisons.py, `best` that of `Scales`: where operators
+    ran at several token scales, the line compares each at its own best one. A difference is decided
+    by the adjusted p-values, as in the tables (`conclusion`).
+    """
+    scaled = set(zip(best["data"], best["encoding"], strict=True))
+    rows = [*_rows(best, criteria)]
+    rows += [r for r in _rows(comparisons, criteria) if (r["data"], r["encoding"]) not in scaled]
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+    corpora = {key[:2] for key in groups}
+    lines = []
+    for (data, encoding, setting), group in groups.items():
+        named = setting if len(groups) > len(corpora) else ""
+        where = _where(data, encoding, named, group[0]["scaled"])
+        decided = any(row["conclusion"] != "undecided" for row in group)
+        lines.append((decided, f"{where}{_sentences(group, criteria)}"))
+    others = [
+        (False, _not_compared(str(data), str(encoding), group, criteria))
+        for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
+        if (data, encoding) not in corpora
+    ]
+    return [_count(rows, criteria), *_folded([*lines, *others])]
+
+
+def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
+    """The rows of `compare` or of `Scales.best`, with the names and the conclusion of a line."""
+    family = int(frame["p_t"].notna().sum())
+    for row in frame.to_dict("records"):
+        scaled = "baseline_scale" in row
+        own = row["variant"] if not scaled and row["variant"] != row["baseline_variant"] else ""
+        yield {
+            **row,
+            "family": family,
+            "scaled": scaled,
+            "setting": row["variant"] if scaled else row["baseline_variant"],
+            "operator": f"{row['fusion']} ({SCALE} {row['scale']} against {row['baseline_scale']})"
+            if scaled
+            else f"{row['fusion']} {own}".strip(),
+            "conclusion": conclusion(row, criteria),
+        }
+
+
+def _count(rows: list[Row], criteria: Criteria) -> str:
+    tested = [row for row in rows if not np.isnan(row["p_t"])]
+    if not tested:
+        return f"No difference to {criteria.baseline} could be tested."
+    decided = sum(row["conclusion"] != "undecided" for row in tested)
+    one = len(tested) == 1
+    return (
+        f"{decided} of {len(tested)} difference{'' if one else 's'} to {criteria.baseline} "
+        f"{'is' if decided == 1 else 'are'} decided: p ≤ {criteria.alpha:g} after Holm's "
+        f"adjustment, for a difference or for equivalence within ±{criteria.margin:g} points."
+    )
+
+
+def _folded(lines: list[tuple[bool, str]]) -> list[str]:
+    """All lines, or the decided ones first and how many more there are."""
+    if len(lines) <= MOST_LINES:
+        return [text for _, text in lines]
+    shown = sorted(lines, key=lambda line: not line[0])[:MOST_LINES]
+    left = len(lines) - len(shown)
+    decided = sum(line[0] for line in lines) - sum(line[0] for line in shown)
+    more = f"{left} more combinations of corpus, encoding and settings are in the tables"
+    with_more = f"{decided} of them with" if decided else "none of them with"
+    return [*(text for _, text in shown), f"{more}, {with_more} a decided difference."]
+
+
+def _where(data: str, encoding: str, setting: str, scaled: bool) -> str:
+    names = ", ".join(name for name in (encoding, setting) if name)
+    at_best = f", each operator at its own best {SCALE}" if scaled else ""
+    return f"On {data} ({names}){at_best}: "
+
+
+def _sentences(rows: list[Row], criteria: Criteria) -> str:
+    ranked = sorted(rows, key=lambda row: (row["conclusion"] == "undecided", -row["mean"]))
+    undecided = [row for row in ranked if row["conclusion"] == "undecided"]
+    folded = undecided[1:] if len(undecided) > MOST_UNDECIDED else []
+    names = {id(row) for row in folded}
+    texts = [_sentence(row, criteria) for row in ranked if id(row) not in names]
+    if folded:
+        listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in folded)
+        texts.append(f"Undecided too are {listed}.")
+    text = " ".join(texts)
+    end = text.index(POINTS) + len(POINTS)
+    return text[:end] + text[end:].replace(POINTS, "points")
+
+
+def _sentence(row: Row, criteria: Criteria) -> str:
+    name, base, mean, n = row["operator"], criteria.baseline, row["mean"], row["n"]
+    if n == 1:
+        seed = row["seeds"][0]
+        return (
+            f"{name} minus {base} is {mean:+.2f} {POINTS} with seed {seed}. One "
+            "seed gives no interval and no test: run more, as seed=0,1,2,3,4."
+        )
+    if np.isnan(row["p_t"]):
+        return (
+            f"{name} minus {base} is {mean:+.2f} {POINTS} with each of {n} seeds. "
+            "Without a spread there is no interval and no test: run more seeds."
+        )
+    within = f"within ±{criteria.margin:g} points"
+    numbers = f"95 % t interval {interval(row['low'], row['high'])}, n = {n}"
+    p = f"Holm-adjusted p {_equals(row['p_holm'])}"
+    if row["conclusion"] == "undecided":
+        return (
+            f"{name} minus {base} is {mean:+.2f} {POINTS} ({numbers}, {p}), "
+            f"undecided. {_seeds_to_decide(row, criteria)}"
+        )
+    if row["conclusion"] == "equivalent":
+        p = f"Holm-adjusted p of equivalence {_equals(row['p_equivalence_holm'])}"
+        return (
+            f"{name} is equivalent to {base} {within}: the difference is {mean:+.2f} {POINTS} "
+            f"({numbers}, {p})."
+        )
+    side = "ahead of" if mean > 0 else "behind"
+    small = f", a difference {within}" if row["conclusion"] == "both" else ""
+    points = f"{abs(mean):.2f} {POINTS}"
+    return f"{name} is {side} {base} by {points} ({numbers}, {p}){small}."
+
+
+def _seeds_to_decide(row: Row, criteria: Criteria) -> str:
+    """For the observed mean and spread, at the strictest of Holm's levels, as for the claims."""
+    level = criteria.alpha / row["family"]
+    mean, std = row["mean"], row["std"]
+    difference = seeds_for_difference(mean, std, level)
+    equivalence = seeds_for_equivalence(std, criteria.margin, mean, level)
+    n = min(difference, equivalence)
+    if np.isinf(n):
+        return "No feasible number of seeds would decide it."
+    shown = "such a difference" if n == difference else "equivalence"
+    return f"About {n:,.0f} seeds would show {shown} at {100 * POWER:.0f} % power."
+
+
+def _equals(p: float) -> str:
+    text = p_value(p)
+    return text.replace("<", "< ") if text.startswith("<") else f"= {text}"
+
+
+def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:
+    """Why a corpus and encoding has no comparison, and what to run."""
+    base, where = criteria.baseline, _where(data, encoding, "", scaled=False)
+    ranked = group.sort_values("mean", ascending=False).to_dict("records")
+    listed = ", ".join(f"{c['fusion']} {c['mean']:.2f} % (n = {c['n']})" for c in ranked[:3])
+    if base not in set(group["fusion"]):
+        return f"{where}{listed}. There is no {base} to compare with: run fusion={base} too."
+    if set(group["fusion"]) == {base}:
+        return f"{where}{listed}. Only {base} was run: run another operator with the same seeds."
+    return f"{where}{listed}. No operator can be compared with {base}: the notes say why."
