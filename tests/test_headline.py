@@ -151,8 +151,8 @@ def test_operators_at_several_scales_are_compared_at_their_best(tmp_path):
         write_sweep(root, {"add": ADD, "mul": plus(gain, gain + 0.5, gain + 1)}, **more)
     _, line = lines(root)
     assert line.startswith(
-        "On tiny (sinusoidal), each operator at its own best model.token_scale: mul "
-        "(model.token_scale 2 against 2) is ahead of add by 10.50 points"
+        "On tiny (sinusoidal), each operator at its own best model.token_scale, add at 2: "
+        "mul (at 2) is ahead of add by 10.50 points"
     )
 
 

@@ -43,7 +43,8 @@ def headline(
     lines = []
     for (data, encoding, setting), group in groups.items():
         named = setting if len(groups) > len(corpora) else ""
-        where = _where(data, encoding, named, group[0]["scaled"])
+        at = f"{criteria.baseline} at {group[0]['baseline_scale']}" if group[0]["scaled"] else ""
+        where = _where(data, encoding, named, at)
         decided = any(row["conclusion"] != "undecided" for row in group)
         lines.append((decided, f"{where}{_sentences(group, criteria)}"))
     others = [
@@ -65,7 +66,7 @@ def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
             "family": family,
             "scaled": scaled,
             "setting": row["variant"] if scaled else row["baseline_variant"],
-            "operator": f"{row['fusion']} ({SCALE} {row['scale']} against {row['baseline_scale']})"
+            "operator": f"{row['fusion']} (at {row['scale']})"
             if scaled
             else f"{row['fusion']} {own}".strip(),
             "conclusion": conclusion(row, criteria),
@@ -97,9 +98,9 @@ def _folded(lines: list[tuple[bool, str]]) -> list[str]:
     return [*(text for _, text in shown), f"{more}, {with_more} a decided difference."]
 
 
-def _where(data: str, encoding: str, setting: str, scaled: bool) -> str:
+def _where(data: str, encoding: str, setting: str = "", baseline_at: str = "") -> str:
     names = ", ".join(name for name in (encoding, setting) if name)
-    at_best = f", each operator at its own best {SCALE}" if scaled else ""
+    at_best = f", each operator at its own best {SCALE}, {baseline_at}" if baseline_at else ""
     return f"On {data} ({names}){at_best}: "
 
 
@@ -170,7 +171,7 @@ def _equals(p: float) -> str:
 
 def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:
     """Why a corpus and encoding has no comparison, and what to run."""
-    base, where = criteria.baseline, _where(data, encoding, "", scaled=False)
+    base, where = criteria.baseline, _where(data, encoding)
     ranked = group.sort_values("mean", ascending=False).to_dict("records")
     listed = ", ".join(f"{c['fusion']} {c['mean']:.2f} % (n = {c['n']})" for c in ranked[:3])
     if base not in set(group["fusion"]):
