@@ -146,6 +146,20 @@ def test_what_a_reader_must_know_is_a_line():
     assert notes[-1] == "tiny sin concat: no seed in common with add"
 
 
+def test_a_learned_scale_does_not_hide_that_the_grid_ends_too_early():
+    rising = RUNS | {
+        ("concat", "sqrt_d"): ([70, 70, 70], [75, 75, 75]),
+        ("concat", "learned"): ([70, 70, 70], [76, 76, 76]),
+    }
+    notes = scales_of(frame(rising), Criteria()).notes
+    end = "sqrt_d = 4, is at the end of those tried: try beyond"
+    assert f"tiny sin concat: its best fixed model.token_scale, {end}" in notes
+    inside = RUNS | {("concat", "learned"): ([58, 58, 58], [80, 80, 80])}
+    assert not any(
+        "concat: its best" in note for note in scales_of(frame(inside), Criteria()).notes
+    )
+
+
 def test_without_validation_there_is_no_choice():
     scales = scales_of(frame().drop(columns="validation.accuracy"), Criteria())
     assert not scales.cells["best"].any()

@@ -186,9 +186,12 @@ def _doubts(rows: pd.DataFrame) -> list[str]:
         found.append(f"no validation accuracy to choose {SCALE} by")
     if rows["n"].nunique() > 1:
         found.append(f"from {rows['n'].min()} to {rows['n'].max()} seeds a scale to choose by")
-    tried = rows["number"].dropna()
-    ends = rows[rows["best"] & rows["number"].isin([tried.min(), tried.max()])]
-    if len(tried) > 1 and len(ends):
-        scale = ends["scale"].iloc[0]
-        found.append(f"its best {SCALE}, {scale}, is at the end of those tried: try beyond")
+    # A learned scale that is best starts at a fixed one, so it may hide that those end too early.
+    fixed = rows.dropna(subset=["number", "validation"])
+    if fixed["number"].nunique() > 1:
+        best = fixed.loc[fixed["validation"].idxmax()]
+        if best["number"] in (fixed["number"].min(), fixed["number"].max()):
+            which = "best" if best["best"] else "best fixed"
+            end = f"{best['scale']}, is at the end of those tried: try beyond"
+            found.append(f"its {which} {SCALE}, {end}")
     return found
