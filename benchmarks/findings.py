@@ -21,8 +21,10 @@ import pandas as pd
 import yaml
 
 from posfuse.analysis.collect import collect
+from posfuse.analysis.comparisons import Criteria, compare
+from posfuse.analysis.paired_tables import conclusion
 from posfuse.analysis.statistics import t_interval
-from posfuse.records import DIAGNOSTICS
+from posfuse.records import DIAGNOSTICS, HISTORY
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DOCUMENT, FOLDER = DOCS / "findings.md", DOCS / "findings"
@@ -32,6 +34,7 @@ FIGURE = re.compile(r"findings/(?P<sweep>[\w.-]+)/(?P<figure>\w+)\.svg")
 SCALE = "settings.model.token_scale"
 EPOCHS = ("first", "best")
 INSIDE = ("norm_ratio", "gate_mean")
+LAST = ("train_loss", "val_loss", "val_accuracy")
 # What position is worth, by column. The documents are cut so that shifted rows do not run out;
 # runs of before commit cf0c102 looked at cut documents alone.
 WORTH = {
@@ -62,19 +65,22 @@ def keep(sweep: Path, document: str) -> None:
     target = FOLDER / sweep.name
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    runs = runs.join(pd.DataFrame([inside(run) for run in runs.to_dict("records")]))
+    rows = runs.to_dict("records")
+    runs = runs.join(pd.DataFrame([inside(run) | last_epoch(run) for run in rows]))
     settings = [
         c for c in runs if c.startswith(("settings.", "versions.")) and c != "settings.seed"
     ]
     varied = [c for c in settings if runs[c].astype(str).nunique() > 1]
     columns = [c for c in RECORD if c in runs]
-    columns += [c for c in runs if c.startswith("inside.")]
+    columns += [c for c in runs if c.startswith(("inside.", "last."))]
     runs[columns + varied].to_csv(target / "runs.csv", index=False, lineterminator="\n")
     shared = {c: runs[c].iloc[0] for c in settings if c not in varied and runs[c].notna().all()}
     plain = {k: v.item() if hasattr(v, "item") else v for k, v in shared.items()}
     (target / "shared.yaml").write_text(yaml.safe_dump(plain))
     (target / "position.md").write_text(position_table(runs))
     (target / "inside.md").write_text(inside_table(runs))
+    if SCALE not in varied:
+        (target / "verdicts.md").write_text(verdicts_table(runs))
     if SCALE in varied:
         (target / "scale_effect.md").write_text(scale_effect_table(runs))
     with tempfile.TemporaryDirectory() as out:
@@ -99,6 +105,31 @@ def inside(run: dict[str, Any]) -> dict[str, float]:
         for name in INSIDE
         for which, epoch in epochs.items()
     }
+
+
+def last_epoch(run: dict[str, Any]) -> dict[str, float]:
+    """Losses and validation accuracy after the last epoch, "last.<name>"."""
+    last = pd.read_csv(Path(run["folder"]) / HISTORY).iloc[-1]
+    return {f"last.{name}": float(last[name]) for name in LAST}
+
+
+def verdicts_table(runs: pd.DataFrame) -> str:
+    """Each difference to addition with the suite's verdict on it."""
+    criteria = Criteria()
+    length = runs.get("length", runs["mean_tokens.train"])
+    found, _ = compare(runs.assign(length=length), criteria)
+    lines = [
+        f"**Differences to {criteria.baseline}, and whether they are decided**",
+        "",
+        "| data | fusion | n | difference | 95 % t | p t | p Holm | p equiv. Holm | verdict |",
+        "| " + "--- | " * 9,
+    ]
+    for row in found.to_dict("records"):
+        cell = [row["data"], row["fusion"], str(row["n"]), f"{row['mean']:+.2f}"]
+        cell.append(f"{row['low']:+.2f} to {row['high']:+.2f}")
+        cell += [f"{row[p]:.3f}" for p in ("p_t", "p_holm", "p_equivalence_holm")]
+        lines.append(f"| {' | '.join([*cell, conclusion(row, criteria)])} |")
+    return "\n".join(lines) + "\n"
 
 
 def inside_table(runs: pd.DataFrame) -> str:

@@ -5,6 +5,7 @@ import re
 import pandas as pd
 import pytest
 import scipy.stats
+from statsmodels.stats.multitest import multipletests
 
 from findings import EPOCHS, INSIDE, WORTH, WORTH_OF_CUT
 from posfuse.analysis import statistics as st
@@ -15,6 +16,20 @@ DOCS = CONF_DIR.parent / "docs"
 TEXT = (DOCS / "findings.md").read_text()
 SHOWN = re.findall(r"<!-- ([\w.-]+)/(\w+) -->\n(.*?)<!-- end -->", TEXT, re.DOTALL)
 SWEEPS = sorted({sweep for sweep, _, _ in SHOWN})
+PROSE = " ".join(
+    re.sub(r"<!-- ([\w.-]+)/(\w+) -->\n(.*?)<!-- end -->", "", TEXT, flags=re.DOTALL).split()
+)
+GATES = ("gate_scalar", "gate_cnn")
+CHECKED_ABOVE = (
+    "-0.22, -0.08, +0.49 and +0.12 points, with p = 0.22, 0.48, 0.17 and 0.67",
+    "differences, -0.22 and -0.08, are not (p = 0.22 and 0.48)",
+    "differences, +0.49 and +0.12, are not (p = 0.17 and 0.67)",
+    "by 21.67, 9.33, 11.44 and 16.67 points",
+    "47.56 % at 4 to 59.44 at 8 for the scalar gate, from 57.22 to 70.33",
+    "falls to 0.86 while its validation loss rises to 2.39, with an accuracy at chance (19.22 %",
+    "at most 0.05",
+    "above 0.05",
+)
 
 
 def records(sweep):
@@ -131,11 +146,156 @@ def test_what_a_scale_changes_is_that_of_the_records(sweep):
         assert row["95 % t"] == f"{low:+.2f} to {high:+.2f}"
 
 
+def holm(p_values):
+    return multipletests(p_values, method="holm")[1]
+
+
+@pytest.mark.parametrize("sweep", [s for s in SWEEPS if not s.startswith("scale")])
+def test_verdicts_are_those_of_the_records(sweep):
+    """By scipy's paired t-test and statsmodels' adjustment, over all comparisons of a sweep."""
+    runs = records(sweep)
+    accuracy = 100 * runs.set_index(["data", "fusion", "seed"])["test.accuracy"].sort_index()
+    rows = cells(DOCS / "findings" / sweep / "verdicts.md")
+    assert len(rows) == len(runs.groupby(["data", "fusion"])) - runs["data"].nunique()
+    pairs = [(accuracy[r["data"], r["fusion"]], accuracy[r["data"], "add"]) for r in rows]
+    tests = [scipy.stats.ttest_rel(*pair) for pair in pairs]
+    margins = [
+        [scipy.stats.ttest_1samp(one - other, side, alternative=way).pvalue
+         for side, way in ((-0.5, "greater"), (0.5, "less"))]
+        for one, other in pairs
+    ]  # fmt: skip
+    differ = holm([test.pvalue for test in tests])
+    equivalent = holm([max(margin) for margin in margins])
+    for row, pair, test, p, q in zip(rows, pairs, tests, differ, equivalent, strict=True):
+        low, high = test.confidence_interval()
+        assert row["difference"] == f"{(pair[0] - pair[1]).mean():+.2f}"
+        assert row["95 % t"] == f"{low:+.2f} to {high:+.2f}"
+        assert row["p t"] == f"{test.pvalue:.3f}"
+        assert row["p Holm"] == f"{p:.3f}"
+        assert row["p equiv. Holm"] == f"{q:.3f}"
+        verdict = "differs" if p <= 0.05 else "equivalent" if q <= 0.05 else "undecided"
+        assert row["verdict"] == verdict
+
+
+def test_no_control_is_decided_and_both_corpora_of_the_paper_are():
+    verdicts = {
+        sweep: [row["verdict"] for row in cells(DOCS / "findings" / sweep / "verdicts.md")]
+        for sweep in ("controls", "agnews", "imdb")
+    }
+    assert verdicts == {
+        "controls": ["undecided"] * 9, "agnews": ["differs"] * 2, "imdb": ["differs"] * 2,
+    }  # fmt: skip
+    assert "**All nine differences are undecided**" in PROSE
+    for part in ("controls/verdicts", "agnews/verdicts", "imdb/verdicts"):
+        assert f"<!-- {part} -->" in TEXT
+
+
+def test_the_papers_own_differences_are_undecided():
+    deltas = {
+        key: [100 * d for d in numbers()[f"figure{figure}_{data}_delta_vs_add"][fusion]]
+        for key, figure, data, fusion in (
+            ("agnews concat", 6, "agnews", "concat"),
+            ("agnews gate", 6, "agnews", "gate_scalar"),
+            ("imdb concat", 7, "imdb", "concat"),
+            ("imdb gate", 7, "imdb", "gate_scalar"),
+        )
+    }
+    means = [f"{sum(d) / len(d):+.2f}" for d in deltas.values()]
+    p_values = [f"{scipy.stats.ttest_1samp(d, 0).pvalue:.2f}" for d in deltas.values()]
+    assert "{}, {}, {} and {} points, with p = {}, {}, {} and {}".format(*means, *p_values) in PROSE
+    for one, other in ((0, 1), (2, 3)):
+        p = f"(p = {p_values[one]} and {p_values[other]})"
+        assert f"own differences, {means[one]} and {means[other]}, are not {p}" in PROSE
+    assert min(map(float, p_values)) > 0.05
+
+
+def scale_surface():
+    runs = records("scale_surface").rename(columns={"settings.model.token_scale": "scale"})
+    return runs.set_index(["fusion", "scale", "seed"]).sort_index()
+
+
+def test_a_constant_gate_has_the_ratio_of_addition_and_loses_every_pair():
+    runs = scale_surface()
+    scales = ("0.25", "0.5", "1.0", "2.0")
+    differences, apart = [], {"first": [], "best": []}
+    for scale in scales:
+        gate, add = (runs.loc[(fusion, scale)] for fusion in ("gate_constant", "add"))
+        differences.append(100 * (gate["test.accuracy"] - add["test.accuracy"]))
+        for which, found in apart.items():
+            name = f"inside.norm_ratio.{which}"
+            found.append((gate[name].astype(float) / add[name].astype(float) - 1).abs().max())
+    assert sum((d < 0).sum() for d in differences) == 12
+    assert max(apart["first"]) < 0.06
+    assert apart["best"][2] < 0.07
+    lost = [f"{-d.mean():.2f}" for d in differences]
+    assert "by {}, {}, {} and {} points".format(*lost) in PROSE
+    p_values = holm([scipy.stats.ttest_1samp(d, 0).pvalue for d in differences])
+    assert "(p = {:.3f}, {:.3f}, {:.3f} and {:.3f} over the four)".format(*p_values) in PROSE
+
+
+def test_the_grid_of_scales_ends_before_the_gates_are_at_their_best():
+    validation = 100 * scale_surface()["validation.accuracy"].groupby(["fusion", "scale"]).mean()
+    grid = ["0.125", "0.25", "0.5", "1.0", "2.0", "4.0", "sqrt_d"]
+    best = {f: max(grid, key=lambda s: validation[f, s]) for f in ("add", "concat", *GATES)}
+    assert best == {"add": "1.0", "concat": "4.0", "gate_scalar": "sqrt_d", "gate_cnn": "sqrt_d"}
+    assert validation["gate_cnn"].idxmax() == "learned"
+    rise = [f"{validation[gate, scale]:.2f}" for gate in GATES for scale in ("4.0", "sqrt_d")]
+    assert "{} % at 4 to {} at 8 for the scalar gate, from {} to {}".format(*rise) in PROSE
+
+
+def test_differences_at_the_papers_scale_are_adjusted_too():
+    accuracy = 100 * scale_surface()["test.accuracy"]
+    fusions = [f for f in accuracy.index.unique("fusion") if f != "add"]
+    tests = [scipy.stats.ttest_rel(accuracy[f, "sqrt_d"], accuracy["add", "sqrt_d"]).pvalue
+             for f in fusions]  # fmt: skip
+    p = dict(zip(fusions, holm(tests), strict=True))
+    assert f"cnn gate by +49.17 points (p = {p['gate_cnn']:.3f})" in PROSE
+    assert f"concat by +33.22 (p = {p['concat']:.3f}), both decided" in PROSE
+    assert f"+39.78 (p = {p['gate_scalar']:.3f}) is undecided" in PROSE
+    assert [f for f in fusions if p[f] <= 0.05] == ["concat", "gate_cnn"]
+
+
+def test_what_a_scale_changes_on_imdb_is_adjusted_over_its_table():
+    runs = records("scale_imdb")
+    accuracy = runs.set_index(["fusion", "settings.model.token_scale", "seed"])["test.accuracy"]
+    accuracy = accuracy.sort_index()
+    cells_ = [(f, s) for f in runs["fusion"].unique() for s in ("0.25", "1.0")]
+    tests = [scipy.stats.ttest_rel(accuracy[c], accuracy[c[0], "sqrt_d"]).pvalue for c in cells_]
+    p = dict(zip(cells_, holm(tests), strict=True))
+    assert min(p.values()) > 0.05
+    assert f"to +6.01, p = {p['add', '1.0']:.3f})" in PROSE
+    assert f"to +7.50, p = {p['gate_scalar', '1.0']:.3f})" in PROSE
+    assert f"to +9.11, p = {p['concat', '1.0']:.3f})" in PROSE
+
+
+def test_addition_memorises_at_the_papers_scale():
+    add = scale_surface().loc[("add", "sqrt_d")]
+    best = "its best epochs are {}, {} and {}".format(*add["best_epoch"])
+    assert best in PROSE
+    last = records("repeat").query("fusion == 'add'").sort_values("seed")
+    text = "{:.2f} while its validation loss rises to {:.2f}, with an accuracy at chance ({:.2f} %"
+    means = [last[f"last.{name}"].mean() for name in ("train_loss", "val_loss", "val_accuracy")]
+    assert text.format(means[0], means[1], 100 * means[2]) in PROSE
+
+
+def test_a_repeat_with_other_dropout_masks_is_told_with_its_seeds():
+    kept, repeated = (
+        100 * runs.query("fusion == 'gate_scalar'").set_index("seed")["test.accuracy"].sort_index()
+        for runs in (records("controls").query("data == 'bbc_lead_story'"), records("repeat"))
+    )
+    texts = [f"{values.mean():.2f} % {where}" for values, where in
+             ((kept, "for the scalar gate in the records"), (repeated, "in a repeat"))]  # fmt: skip
+    for text in texts:
+        assert text in PROSE
+    assert "{:.2f}, {:.2f}, {:.2f} and {:.2f}, {:.2f}, {:.2f}".format(*kept, *repeated) in PROSE
+
+
 def test_every_accuracy_of_the_prose_stands_in_one_of_its_tables():
-    """Numbers with two decimals, which is how accuracies and differences are spelt; a table
-    stands in the page or is one that it links to, or it is the paper's."""
-    prose = re.sub(r"<!-- ([\w.-]+)/(\w+) -->\n(.*?)<!-- end -->", "", TEXT, flags=re.DOTALL)
+    """Numbers with two decimals, which is how accuracies and differences are spelt: in a table of
+    the records, in the paper's, or in a statement that a test above recomputes."""
+    prose = re.sub("|".join(map(re.escape, CHECKED_ABOVE)), "", PROSE)
     tables = " ".join(path.read_text() for path in (DOCS / "findings").rglob("*.md"))
+    tables += " ".join(f"{100 * a:.2f}" for a in records("repeat")["test.accuracy"])
     papers = [numbers()["table1"][data].values() for data in ("agnews", "imdb")]
     tables += "".join(f" {mean:.2f}" for cells in papers for mean, _ in cells)
     quoted = re.findall(r"(?<![\w.])[+-]?\d+\.\d\d(?![\d.])", prose)
