@@ -189,7 +189,7 @@ def _doubts(rows: pd.DataFrame) -> list[str]:
     # A learned scale that is best starts at a fixed one, so it may hide that those end too early.
     fixed = rows.dropna(subset=["number", "validation"])
     if fixed["number"].nunique() > 1:
-        best = fixed.loc[fixed["validation"].idxmax()]
+        best = fixed.sort_values("validation", ascending=False, kind="stable").iloc[0]
         if best["number"] in (fixed["number"].min(), fixed["number"].max()):
             which = "best" if best["best"] else "best fixed"
             end = f"{best['scale']}, is at the end of those tried: try beyond"
