@@ -138,6 +138,7 @@ MISTAKES = {
     "wrong type": (["trainer.max_epochs=many"], "trainer.max_epochs"),
     "heads that do not divide": (["model.n_heads=7"], "model.n_heads"),
     "negative seed": (["seed=-1"], "seed"),
+    "a name that is no text": (["fusion.name=[3]"], "error: fusion.name: [3] is not a text"),
     "syntax": (["seed=[0"], "seed=[0"),
     "unknown experiment": (["experiment=tabel1"], "tabel1"),
 }

@@ -28,7 +28,9 @@ def checked(config: DictConfig) -> Config:
         "sweep_id": cfg.sweep_id,
     }
     for key, name in names.items():
-        if not NAME.fullmatch(str(name)):
+        if not isinstance(name, str):  # fusion is an untyped dict
+            raise InputError(f"{key}: {name!r} is not a text; give a name, as {key}=my_name")
+        if not NAME.fullmatch(name):
             raise InputError(f"{key}: the name {name!r} becomes a folder; use letters, digits, _.-")
     _check_ranges(cfg)
     cfg.model.token_scale = _token_scale(cfg.model.token_scale)

@@ -154,6 +154,7 @@ def one_line(error: BaseException, *schemas: Any) -> str:
         lines = [line for line in lines if not re.match(r"(full_key|\w+_type|hydra)\b", line)]
     message = " ".join(lines)
     message = re.sub(r"\s*Config search path:.*", "", message)
+    message = re.sub(r"^field '(\S+)' is not Optional$", r"\1: null is no value; give one", message)
     message = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", message)
     if key and (unknown := re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)):
         fields = _fields_of(unknown[1], schemas)
@@ -194,8 +195,9 @@ def _in_path_already(override: str) -> bool:
     return hydra or key in named or any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS)
 
 
-def _run_folder(data: str, encoding: str, fusion: str, seed: int, overrides: Any) -> str:
-    return run_folder(data, encoding, fusion, seed, list(overrides))
+def _run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Any) -> str:
+    # fusion.name can be anything here; checks.py refuses what is not a text.
+    return run_folder(data, encoding, str(fusion), seed, list(overrides))
 
 
 def _on_arxiv(data: str, there: str, elsewhere: str) -> str:
