@@ -8,6 +8,8 @@ from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, ValueType
+from omegaconf import read_write
 
 from posfuse import request
 from posfuse.errors import InputError
@@ -22,22 +24,24 @@ class SkippingSweeper(BasicSweeper):
     and says what fails when it does."""
 
     def sweep(self, arguments: list[str]) -> Any:
-        """The sweep, to its end, or with sweep.fail_fast to the first failure."""
+        """Run every job, or with sweep.fail_fast up to the first failure; raises InputError for a
+        sweep over folders, over an interval or over no values."""
         assert self.config is not None
-        for override in OverridesParser.create().parse_overrides(arguments):
-            if not override.is_sweep_override():
-                continue
-            if override.key_or_group in ("output_dir", "sweep_id"):
-                raise InputError(
-                    f"{override.key_or_group}: a sweep lies in one folder; give a command for each"
-                )
-            if not any(True for _ in override.sweep_string_iterator()):
-                raise InputError(f"{override.input_line}: asks for no run; give it a value")
+        assert self.hydra_context is not None
+        parser = OverridesParser.create(self.hydra_context.config_loader)
+        given = [*(f"{key}={value}" for key, value in self.params.items()), *arguments]
+        listed = [_listed(override) for override in parser.parse_overrides(given)]
+        # posfuse-status and the report read multirun.yaml without the config groups of the sweep,
+        # so it holds what a glob has found.
+        self.params = {}
+        with read_write(self.config.hydra):
+            self.config.hydra.sweeper.params = None
+            self.config.hydra.overrides.task = listed
         folder = Path(self.config.hydra.sweep.dir)
         watch = None
         try:
             with watching(folder, self.config.sweep.fail_fast) as watch:
-                return super().sweep(arguments)
+                return super().sweep(listed)
         except Preempted:
             if watch is None or not watch.has_ended_sweep:
                 raise
@@ -65,3 +69,21 @@ class SkippingSweeper(BasicSweeper):
             if not seen.issuperset(overrides):
                 super().validate_batch_is_legal([overrides])
                 seen.update(overrides)
+
+
+def _listed(override: Override) -> str:
+    """The override as given, with the names that a glob has found in its place."""
+    line = str(override.input_line)
+    if not override.is_sweep_override():
+        return line
+    if override.key_or_group in ("output_dir", "sweep_id"):
+        raise InputError(
+            f"{override.key_or_group}: a sweep lies in one folder; give a command for each"
+        )
+    if not override.is_discrete_sweep():
+        raise InputError(f"{line}: an interval has no list of values; use range() or choice()")
+    values = list(override.sweep_string_iterator())
+    if not values:
+        raise InputError(f"{line}: no values, so no runs; give at least one")
+    is_glob = override.value_type == ValueType.GLOB_CHOICE_SWEEP
+    return f"{override.get_key_element()}={','.join(values)}" if is_glob else line
