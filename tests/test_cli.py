@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+import posfuse
 from posfuse import records
 from posfuse.config import run_folder
 from small_runs import small_overrides, write_corpus
@@ -168,6 +169,49 @@ def test_an_unknown_key_in_an_experiment_file_is_one_line_that_names_it(run, tmp
     )
     result = run("posfuse-train", "--config-dir", tmp_path / "conf", "experiment=bad")
     assert_one_line(result, "d_modle", "d_model")
+
+
+def test_a_config_file_that_cannot_be_read_is_named_with_what_is_wrong(run, tmp_path):
+    folder = tmp_path / "conf" / "fusion"
+    folder.mkdir(parents=True)
+    (folder / "open.yaml").write_text("name: [foo\n  x: }\n")
+    (folder / "control.yaml").write_bytes(b'name: "\x01"\n')
+    (folder / "latin.yaml").write_bytes(b"name: caf\xe9\n")
+    for name, told in (
+        ("open", "not YAML (line 2, column 4: expected ',' or ']', but got ':'); correct"),
+        ("control", "unacceptable character #x0001"),
+        ("latin", "not UTF-8 (byte 0xe9); save it as UTF-8"),
+    ):
+        result = run("posfuse-train", "--config-dir", folder.parent, f"fusion={name}")
+        assert_one_line(result, str(folder / f"{name}.yaml"), told)
+
+
+def test_overrides_may_stand_on_both_sides_of_an_option(run, tmp_path):
+    (tmp_path / "conf").mkdir()
+    both = ["trainer.patience=3", "--config-dir", tmp_path / "conf", "seed=4", "--cfg", "job"]
+    shown = run("posfuse-train", *both, "seed=5", "--package", "trainer.patience", "optim.lr=1")
+    assert (shown.code, shown.out, shown.err) == (0, "3\n", "")
+    wrong = run("posfuse-train", "a=1", "--config-dir", tmp_path / "conf", "fusion=foo")
+    assert_one_line(wrong, "fusion/foo", "gate_scalar")
+
+
+def test_the_version_is_that_of_posfuse(run):
+    shown = run("posfuse-train", "--version")
+    assert (shown.code, shown.out) == (0, f"posfuse {posfuse.__version__}\n")
+
+
+# Keys of Hydra that it checks by an assertion or without their name.
+HYDRAS = {
+    "hydra.launcher=null": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
+    "hydra.sweeper=null": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
+    "hydra.verbose=3": "hydra.verbose: use true, false or the names of loggers",
+    "hydra.callbacks=3": "hydra.callbacks",
+}
+
+
+@pytest.mark.parametrize("override", HYDRAS)
+def test_a_bad_value_of_hydras_own_key_is_one_line(override, run, small):
+    assert_one_line(run("posfuse-train", "-m", *small, override), HYDRAS[override])
 
 
 def test_a_sweep_over_nothing_is_one_line_that_names_it(run, small):

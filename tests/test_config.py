@@ -235,3 +235,30 @@ def test_the_fingerprint_follows_a_folders_bytes_not_its_place(tmp_path) -> None
     one, copy = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "copy")
     assert of(one) == of(copy)
     assert of(one) != of(write_corpus(tmp_path / "other", seed=1))
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("def f(:", "(SyntaxError: invalid syntax (broken_operator.py, line 1))"),
+        ("1 / 0", "(ZeroDivisionError: division by zero, {file} line 1)"),
+        ("\nimport no_such_module", "(ModuleNotFoundError: No module named 'no_such_module', {file} "),
+        ("raise RuntimeError('a\\nb')", "(RuntimeError: a b, {file} line 1)"),
+    ],
+)
+def test_an_operator_whose_module_fails_is_named_by_its_key(code, told, tmp_path, monkeypatch):
+    file = tmp_path / "broken_operator.py"
+    file.write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = complaint("fusion._target_=broken_operator.Operator")
+    assert text.startswith("fusion._target_: cannot import 'broken_operator.Operator' (")
+    assert told.format(file=file) in text
+
+
+@pytest.mark.parametrize("override", ["sweep_id=ü", "seed=0,", "seed", "seed=[0", "seed={a"])
+def test_an_override_that_hydra_cannot_parse_is_told_without_names_of_tokens(override):
+    text = complaint(override)
+    assert text.startswith(f"{override}: not an override that Hydra can read; write key=value")
+    assert "BRACE" not in text
+    assert "Lexer" not in text
+    assert "hydra.cc" not in text

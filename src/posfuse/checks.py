@@ -1,8 +1,10 @@
 """The checks of a config that run before any data is loaded: what its types cannot say."""
 
 import dataclasses
+import importlib
 import inspect
 import pkgutil
+import traceback
 from fractions import Fraction
 from typing import Any
 
@@ -197,10 +199,10 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     try:
         function = pkgutil.resolve_name(str(target))
         parameters = inspect.signature(function).parameters
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+    except Exception as error:  # whatever a user's module raises while it is imported
         raise InputError(
-            f"{key}._target_: cannot import {target!r} ({error}); give the path of a class or "
-            "function that Python can import"
+            f"{key}._target_: cannot import {target!r} ({_raised(error)}); give the path of a "
+            "class or function that Python can import"
         ) from error
     if lacking := [name for name in given if name not in parameters]:
         raise InputError(
@@ -221,3 +223,12 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         OmegaConf.structured(dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names}))
     except OmegaConfBaseException as error:
         raise InputError(f"{key}: {one_line(error)}") from error
+
+
+def _raised(error: Exception) -> str:
+    """An error of an import in one line, with the line of the imported module that raised it."""
+    machinery = (__file__, pkgutil.__file__, inspect.__file__, importlib.__file__)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.filename not in machinery and not f.filename.startswith("<")]
+    place = f", {own[-1].filename} line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"

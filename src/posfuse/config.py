@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
+from hydra.errors import OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -29,6 +30,9 @@ NEUTRAL_KEYS = (
 # The names of data, encoding, fusion and sweep become folders, and texts of tables and pages.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
+
+# What Hydra's parser says of an override that is not of its grammar: names of its tokens.
+GRAMMAR = re.compile("LexerNoViableAlt|mismatched input|extraneous input|no viable|missing .+ at")
 
 
 @dataclass
@@ -145,6 +149,11 @@ class Config:
 def one_line(error: BaseException, *schemas: Any) -> str:
     """Hydra's and OmegaConf's messages of several lines as one, the key in front; `schemas` are
     dataclasses beside those of this file."""
+    if isinstance(error, OverrideParseException) and GRAMMAR.search(error.message):
+        return (
+            f"{error.override}: not an override that Hydra can read; write key=value or "
+            "key=value,value, and put quotes around other characters, as in 'key=\"a:b\"'"
+        )
     text = str(error)
     if isinstance(error.__cause__, OmegaConfBaseException):  # it names the key, its error does not
         text = str(error.__cause__)
@@ -153,6 +162,7 @@ def one_line(error: BaseException, *schemas: Any) -> str:
     if key:
         lines = [line for line in lines if not re.match(r"(full_key|\w+_type|hydra)\b", line)]
     message = " ".join(lines)
+    message = re.sub(r"\s*See https://hydra.cc\S* for details", "", message)
     message = re.sub(r"\s*Config search path:.*", "", message)
     message = re.sub(r"^field '(\S+)' is not Optional$", r"\1: null is no value; give one", message)
     message = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", message)

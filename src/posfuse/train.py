@@ -15,8 +15,9 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from posfuse import preemption, records, request
+from posfuse import preemption, records, refusals, request
 from posfuse.checks import checked
 from posfuse.config import CONF_DIR, Config, one_line
 from posfuse.errors import InputError
@@ -101,11 +102,14 @@ def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
 
 def main() -> None:
     """The runs; a mistake is said in a line, runs that failed in one each, and the status is 1."""
+    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to the one place that words them
     try:
         job()
     except (RunFailed, InputError, HydraException, OmegaConfBaseException) as error:
         sys.exit(f"error: {one_line(error)}")
+    except (YAMLError, UnicodeDecodeError) as error:
+        sys.exit(f"error: {refusals.of_file(error)}")
     except OSError as error:
         place = error.filename or "disk"
         sys.exit(f"error: {message_of(error, Path(place))}")
@@ -113,3 +117,7 @@ def main() -> None:
         is_group = "group override" in str(error)  # Hydra's words for one that is given no name
         cure = "; a group takes one of its names, as fusion=add" if is_group else ""
         sys.exit(f"error: {one_line(error)}{cure}")
+    except Exception as error:
+        if wants_traceback:
+            raise
+        sys.exit(f"error: {refusals.of_hydra(error)}")

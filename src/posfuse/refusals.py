@@ -1,0 +1,50 @@
+"""Lines for what Hydra raises without naming a file or key."""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from yaml import MarkedYAMLError, YAMLError
+
+from posfuse.config import CONF_DIR, one_line
+
+# Hydra's functions that check a key by themselves, and the fix.
+KEY_OF = {
+    "configure_log": "hydra.verbose: use true, false or the names of loggers",
+    "instantiate_launcher": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
+    "instantiate_sweeper": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
+}
+
+
+def of_file(error: YAMLError | UnicodeDecodeError) -> str:
+    """One line for a config file that cannot be read."""
+    if isinstance(error, UnicodeDecodeError):
+        file = next(_not_utf8(), "a config file")
+        return f"{file}: not UTF-8 (byte {error.object[error.start]:#x}); save it as UTF-8"
+    if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark):
+        place = f"line {mark.line + 1}, column {mark.column + 1}"
+        return f"{mark.name}: not YAML ({place}: {error.problem}); correct that line"
+    return f"not YAML ({one_line(error)}); correct the file"
+
+
+def _not_utf8() -> Iterator[Path]:
+    """The config files that are not UTF-8, of conf/ and of the folders on the command line."""
+    given = [Path(argument.rpartition("=")[2].removeprefix("file://")) for argument in sys.argv[1:]]
+    for folder in [*given, CONF_DIR]:
+        for file in sorted(folder.rglob("*.yaml")) if folder.is_dir() else ():
+            try:
+                file.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                yield file
+
+
+def of_hydra(error: Exception) -> str:
+    """One line for any other error that leaves Hydra."""
+    function = traceback.extract_tb(error.__traceback__)[-1].name
+    if function in KEY_OF:
+        return KEY_OF[function]
+    return (
+        f"{type(error).__name__}: {one_line(error)}; HYDRA_FULL_ERROR=1 posfuse-train ... shows "
+        "the traceback"
+    )
