@@ -25,6 +25,7 @@ KILLED = (
     "a process of the sweep was killed while this run was at work, and memory may have run out: "
     "the same command goes on, with a smaller hydra.launcher.n_jobs if so"
 )
+KEYS = ("n_jobs", "batch_size")  # of joblib's; its others fail deep inside it, or do nothing
 
 
 class Run:
@@ -62,6 +63,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         tied = partial(preemption.end_with_parent, signal.SIGKILL)
         super().__init__(**joblib, initializer=tied)
         self.runs_per_gpu, self.runs_per_core = runs_per_gpu, runs_per_core
+        self.unknown = sorted(joblib.keys() - set(KEYS))
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -70,6 +72,11 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         and give nothing back."""
         if not job_overrides:
             return []
+        if self.unknown:
+            raise InputError(
+                f"hydra.launcher.{self.unknown[0]}: unknown key; use one of {', '.join(KEYS)}, "
+                "runs_per_gpu, runs_per_core"
+            )
         from joblib import cpu_count
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
