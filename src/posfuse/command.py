@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import posfuse
 from posfuse import preemption
+from posfuse.streams import with_streams
 
 # Options of Hydra that are followed by a value.
 WITH_VALUE = (
@@ -23,6 +24,7 @@ def options_first(arguments: list[str]) -> list[str]:
     return [*options, *overrides]
 
 
+@with_streams
 def main() -> None:
     """posfuse-train: exit status 0 when every run is done, 75 when it was told to end before, else
     1 with a line for each failure."""

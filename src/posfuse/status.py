@@ -29,6 +29,7 @@ from yaml import YAMLError
 from posfuse import records
 from posfuse.config import run_folder
 from posfuse.errors import InputError
+from posfuse.streams import with_streams
 
 STATES = ("done", "at work", "preempted", "stopped", "failed", "missing")
 EPOCH = re.compile(r"epoch (\d+)/(\d+): .*, ([\d.]+) s$")
@@ -187,6 +188,7 @@ def spelt(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+@with_streams
 def main() -> None:
     """posfuse-status DIR: once, or in a terminal until all is done."""
     parser = argparse.ArgumentParser(prog="posfuse-status", description=__doc__.splitlines()[0])

@@ -110,6 +110,8 @@ def main() -> None:
         sys.exit(f"error: {one_line(error)}")
     except (YAMLError, UnicodeDecodeError) as error:
         sys.exit(f"error: {refusals.of_file(error)}")
+    except BrokenPipeError:
+        raise  # of stdout: posfuse.streams
     except OSError as error:
         place = error.filename or "disk"
         sys.exit(f"error: {message_of(error, Path(place))}")

@@ -22,6 +22,7 @@ from posfuse.analysis.collect import SHARED, collect
 from posfuse.analysis.comparisons import Criteria, compare
 from posfuse.errors import InputError
 from posfuse.records import STEP
+from posfuse.streams import with_streams
 from posfuse.wandb_logs import keep_files_in
 from posfuse.wandb_server import FAILED, address, connect, entity_of, said, without_user
 
@@ -203,6 +204,7 @@ def save(folder: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
     return [without_user(str(space.url)), without_user(str(text.url))]
 
 
+@with_streams
 def main() -> None:
     """Prints the URLs, or without a key where the specifications are."""
     parser = argparse.ArgumentParser(prog="posfuse-dashboard", description=__doc__.splitlines()[0])
@@ -222,15 +224,18 @@ def main() -> None:
         entity = entity_of(api) if api else ""
         space, text = workspace(sweep_id, entity, project), report(runs, entity, project)
         if api:
-            print("\n".join(save(sweep / "dashboard", space, text)))
+            lines = save(sweep / "dashboard", space, text)
         else:
             write(sweep / "dashboard", space, text)
-            print(f"{sweep / 'dashboard'}: workspace.json and report.json; to have both in W&B:")
-            print("set WANDB_API_KEY (or: wandb login) and do this again")
+            lines = [
+                f"{sweep / 'dashboard'}: workspace.json and report.json; to have both in W&B:",
+                "set WANDB_API_KEY (or: wandb login) and do this again",
+            ]
     except InputError as error:
         sys.exit(f"error: {error}")
     except FAILED as error:
         sys.exit(f"error: {said(error)}")
+    print("\n".join(lines))  # here, where a broken pipe is not taken for W&B's
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
 

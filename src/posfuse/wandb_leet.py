@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from posfuse.streams import with_streams
 from posfuse.wandb_logs import keep_files_in, segments
 
 
@@ -22,6 +23,7 @@ def gather(sweep: Path) -> Path | None:
     return links
 
 
+@with_streams
 def main() -> None:
     parser = argparse.ArgumentParser(prog="posfuse-leet", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a sweep's, as multirun/quickstart")

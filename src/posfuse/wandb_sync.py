@@ -17,6 +17,7 @@ import wandb
 
 from posfuse import records
 from posfuse.errors import InputError
+from posfuse.streams import with_streams
 from posfuse.wandb_logs import (
     FILE_HEADER,
     Segment,
@@ -264,6 +265,7 @@ def lost_end(run: Run) -> str:
     )
 
 
+@with_streams
 def main() -> None:
     """Exit status 0 when the server holds every run; else 1 and a line for each other one."""
     parser = argparse.ArgumentParser(prog="posfuse-sync", description=__doc__.splitlines()[0])

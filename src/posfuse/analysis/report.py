@@ -28,6 +28,7 @@ from posfuse.analysis.scale_tables import scale_tables
 from posfuse.analysis.scales import Scales, scales_of
 from posfuse.analysis.table import Table
 from posfuse.errors import InputError
+from posfuse.streams import with_streams
 
 # Beside the versions, what the page says of the runs.
 ALSO = ("commit", "host.device")
@@ -210,6 +211,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+@with_streams
 def main() -> None:
     """Exit status 0; 1, and a line for each, if anything was wrong and had to be left out."""
     arguments = parse()
