@@ -17,7 +17,8 @@ WITH_VALUE = (
 def options_first(arguments: list[str]) -> list[str]:
     """The arguments with overrides behind all options: Hydra's parser refuses an override that
     follows an option's value if another one stands before the option."""
-    options, overrides = [], []
+    options: list[str] = []
+    overrides: list[str] = []
     for previous, argument in pairwise(["", *arguments]):
         is_option = argument.startswith("-") or previous in WITH_VALUE
         (options if is_option else overrides).append(argument)

@@ -85,6 +85,9 @@ def read_claims(path: Path | None = None) -> Claims:
     name = str(path) if path else "claims.yaml"
     try:
         text = path.read_text() if path else files(__package__).joinpath("claims.yaml").read_text()
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            # A few lines of nested aliases stand for more values than memory holds.
+            raise InputError(f"{name}: has an alias of YAML (*name); write its value there instead")
         merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
         found = OmegaConf.to_object(merged)
     except (OSError, UnicodeDecodeError) as error:
