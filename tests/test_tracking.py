@@ -20,8 +20,9 @@ from posfuse.tracking import Tracker, fitting
 from posfuse.train import train
 from posfuse.wandb_logs import PLACES, drop_torn_end, keep_files_in, read, records_in, segments
 from posfuse.wandb_sync import runs_in
-from processes import children
+from processes import children, command, ended
 from small_runs import at_step, small_config, write_corpus
+from sweeps import results
 
 STEPS, EPOCHS = 4, 3  # a run's, of 60 documents in batches of 16
 ALL_ROWS = [4, 8, 12, 13]  # an epoch each, and one of charts
@@ -141,8 +142,7 @@ def test_each_sweep_of_a_process_keeps_its_files_and_what_the_user_set_stays(tmp
     assert "WANDB_CONFIG_DIR" not in os.environ  # there is the server's address
 
 
-def test_names_are_as_long_as_wandb_takes_them_and_texts_may_be_any(corpus, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "")  # is none
+def test_names_are_as_long_as_wandb_takes_them_and_texts_may_be_any(corpus, tmp_path):
     folder = tmp_path / "run"
     long, odd = "a tag that goes on " * 4, "a\x85b\u2028c"
     tags = f"logger.tags=['{long}','{odd}']"
@@ -153,6 +153,15 @@ def test_names_are_as_long_as_wandb_takes_them_and_texts_may_be_any(corpus, tmp_
     assert run["tags"][-2:] == [fitting(long, 64), odd]
     assert len(fitting(long, 64)) == 64
     assert fitting(long, 64) != fitting(long + "and on", 64)
+
+
+def test_an_empty_mode_means_offline(corpus, tmp_path):
+    """In a process of its own, since W&B reads its variables once."""
+    argv = command(corpus, "logger=wandb", "trainer.max_epochs=1")
+    done = ended(argv, tmp_path, {**os.environ, "WANDB_MODE": ""})
+    assert done.returncode == 0, done.stderr
+    (folder,) = results(tmp_path).values()
+    assert segments(folder)
 
 
 @pytest.mark.parametrize("mode", ["online", "elsewhere"])

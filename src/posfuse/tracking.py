@@ -155,7 +155,9 @@ def tracker(
     keep_files_in(Path(cfg.output_dir, cfg.sweep_id))
     os.environ.setdefault("MPLCONFIGDIR", str(Path(cfg.cache_dir, "matplotlib").absolute()))
     os.environ.setdefault("WANDB_SILENT", "true")
-    mode: Any = os.environ.get("WANDB_MODE") or "offline"
+    if not os.environ.get("WANDB_MODE"):
+        os.environ["WANDB_MODE"] = "offline"  # W&B refuses an empty one
+    mode: Any = os.environ["WANDB_MODE"]
     if mode not in MODES:
         raise InputError(
             f"WANDB_MODE={mode} is none of {', '.join(MODES)}; WANDB_MODE=offline needs no server, "

@@ -20,6 +20,8 @@ def without_user(url: str) -> str:
 
 
 def base_url() -> str:
+    if os.environ.get("WANDB_MODE") == "":
+        del os.environ["WANDB_MODE"]  # W&B refuses an empty one
     try:
         return str(wandb.setup().settings.base_url)
     except ValueError as error:  # of its settings' types
