@@ -353,7 +353,7 @@ def test_the_readmes_claim_is_one(tmp_path):
 
 def test_a_file_of_nested_aliases_is_refused_and_not_expanded(tmp_path):
     path = tmp_path / "claims.yaml"
-    lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{'*a%d, ' % (i - 1) * 9}]" for i in range(1, 40))]
+    lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]" for i in range(1, 40))]
     path.write_text("\n".join([*lines, "claims: *a39"]))
     with pytest.raises(InputError, match=r"claims.yaml: has an alias of YAML .* value there"):
         read_claims(path)

@@ -255,6 +255,14 @@ def test_an_operator_whose_module_fails_is_named_by_its_key(code, told, tmp_path
     assert told.format(file=file) in text
 
 
+def test_a_module_inside_a_package_that_fails_is_told_with_its_own_error(tmp_path, monkeypatch):
+    (tmp_path / "operators").mkdir()
+    (tmp_path / "operators" / "__init__.py").touch()
+    (tmp_path / "operators" / "mine.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "No module named 'no_such_module'" in complaint("fusion._target_=operators.mine.Mine")
+
+
 @pytest.mark.parametrize("override", ["sweep_id=ü", "seed=0,", "seed", "seed=[0", "seed={a"])
 def test_an_override_that_hydra_cannot_parse_is_told_without_names_of_tokens(override):
     text = complaint(override)

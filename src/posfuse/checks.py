@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import NAME, Config, one_line
-from posfuse.errors import InputError
+from posfuse.errors import InputError, lacks_memory
 from posfuse.fidelity import apply_fidelity
 
 HUB = "posfuse.data.corpora.hub"
@@ -197,9 +197,10 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
     try:
-        function = pkgutil.resolve_name(str(target))
-        parameters = inspect.signature(function).parameters
+        parameters = inspect.signature(_resolved(str(target))).parameters
     except Exception as error:  # whatever a user's module raises while it is imported
+        if lacks_memory(error):
+            raise
         raise InputError(
             f"{key}._target_: cannot import {target!r} ({_raised(error)}); give the path of a "
             "class or function that Python can import"
@@ -223,6 +224,15 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         OmegaConf.structured(dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names}))
     except OmegaConfBaseException as error:
         raise InputError(f"{key}: {one_line(error)}") from error
+
+
+def _resolved(target: str) -> Any:
+    try:
+        return pkgutil.resolve_name(target)
+    except AttributeError:
+        # It takes a module of a package that fails while it is imported for an absent attribute.
+        importlib.import_module(target.rpartition(".")[0])
+        raise
 
 
 def _raised(error: Exception) -> str:

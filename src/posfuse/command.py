@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import posfuse
 from posfuse import preemption
+from posfuse.errors import NO_MEMORY, lacks_memory
 from posfuse.streams import with_streams
 
 # Options of Hydra that are followed by a value.
@@ -42,6 +43,10 @@ def main() -> None:
     except preemption.Preempted as stop:
         print(f"{stop}; the same command goes on", file=sys.stderr)
         sys.exit(preemption.STATUS)
+    except (MemoryError, ImportError) as error:  # of the imports: train() words its own
+        if not lacks_memory(error):
+            raise
+        sys.exit(f"error: {NO_MEMORY}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,12 @@
 """The exceptions whose message alone says all that a user needs."""
 
+import errno
+
+NO_MEMORY = (
+    "memory ran out; raise the limit of this process (ulimit -v, or the job's memory), or lower "
+    "data.batch_size, data.max_len or the model's size"
+)
+
 
 class InputError(Exception):
     """One line that names the file or key, what is wrong with it, and the cure."""
@@ -23,3 +30,13 @@ class Diverged(TrainingError):
 
 class OutOfMemory(TrainingError):
     kind = "out of memory"
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that this process gets no more memory: Python's, the kernel's, torch's,
+    that of the loader of libraries or oneDNN's."""
+    text = str(error)
+    is_full = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    is_torchs = "DefaultCPUAllocator" in text or text == "could not create a primitive"
+    is_loaders = "failed to map segment" in text
+    return isinstance(error, MemoryError) or is_full or is_torchs or is_loaders

@@ -8,6 +8,7 @@ from pathlib import Path
 from yaml import MarkedYAMLError, YAMLError
 
 from posfuse.config import CONF_DIR, one_line
+from posfuse.errors import NO_MEMORY, lacks_memory
 
 # Hydra's functions that check a key by themselves, and the fix.
 KEY_OF = {
@@ -41,6 +42,8 @@ def _not_utf8() -> Iterator[Path]:
 
 def of_hydra(error: Exception) -> str:
     """One line for any other error that leaves Hydra."""
+    if lacks_memory(error):
+        return NO_MEMORY
     function = traceback.extract_tb(error.__traceback__)[-1].name
     if function in KEY_OF:
         return KEY_OF[function]

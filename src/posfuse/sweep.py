@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 
 from posfuse import preemption, records
 from posfuse.config import one_line
-from posfuse.errors import AtWork, InputError, TrainingError
+from posfuse.errors import NO_MEMORY, AtWork, InputError, TrainingError, lacks_memory
 from posfuse.watch import tell
 
 detail = logging.getLogger("posfuse.detail")
@@ -73,6 +73,8 @@ def message_of(error: Exception, folder: Path) -> str:
     """What went wrong, in one line; the traceback of a surprise goes to train.log."""
     if isinstance(error, InputError | TrainingError):
         return str(error)
+    if lacks_memory(error):
+        return NO_MEMORY
     if isinstance(error, OSError):
         place = error.filename or folder
         return (
