@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from posfuse import environment
+from processes import HANG
 
+# Hypothesis fails a test whose examples take long, which they do on a busy machine.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests send it, and nohup has it ignored
 environment.do_without_broken_amx()  # ahead of any product
 
@@ -59,7 +64,7 @@ def server():
     )
     yield process
     process.stdin.close()
-    process.wait(timeout=10)
+    process.wait(timeout=HANG)
 
 
 @pytest.fixture

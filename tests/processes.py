@@ -10,6 +10,8 @@ import pandas as pd
 from posfuse import records
 from small_runs import small_overrides
 
+HANG = 600  # seconds after which a process is taken to hang; the only time limit of the tests
+
 
 def command(corpus, *overrides):
     """The last of equal keys counts, and Hydra takes no overrides on both sides of an option."""
@@ -24,18 +26,19 @@ def started(argv, folder, env=None):
     return subprocess.Popen(argv, cwd=folder, env=env, text=True, stdout=pipe, stderr=pipe)
 
 
-def ended(argv, folder, env=None, seconds=300):
+def ended(argv, folder, env=None):
     """The command's result, once it has ended."""
     folder.mkdir(exist_ok=True)
     return subprocess.run(
-        argv, cwd=folder, env=env, timeout=seconds, capture_output=True, text=True, check=False
+        argv, cwd=folder, env=env, timeout=HANG, capture_output=True, text=True, check=False
     )
 
 
-def wait_for(condition, seconds=120):
-    end = time.monotonic() + seconds
+def wait_for(condition):
+    """Wait until the condition holds, by asking it again and again."""
+    end = time.monotonic() + HANG
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, f"not so within {HANG} seconds"
         time.sleep(0.05)
 
 

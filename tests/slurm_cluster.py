@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from processes import HANG, wait_for
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 INSTALL = "needs SLURM's programs: apt-get install slurm-wlm munge"
 CPUS = 2  # jobs at once
@@ -107,22 +109,28 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
     ]  # fmt: skip
     daemons = []
     try:
-        for command in (munge, ["slurmctld", "-D"], ["slurmd", "-D", "-N", host]):
+        # Each needs the one before.
+        for command, is_ready in (
+            (munge, (folder / "munge.socket").exists),
+            (["slurmctld", "-D"], lambda: "is UP" in output(["scontrol", "ping"], environment)),
+            (["slurmd", "-D", "-N", host], lambda: True),  # wait_until_idle waits for it
+        ):
             with (folder / "daemons.log").open("a") as log:
-                daemons.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
-            time.sleep(0.5)  # each needs the one before
+                daemon = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            daemons.append(daemon)
+            wait_for(lambda d=daemon, ready=is_ready: ready() or d.poll() is not None)
         wait_until_idle(environment, daemons, folder)
         yield environment
     finally:
         subprocess.run(["scancel", "--user", user], env=environment, check=False)
         jobs = ["squeue", "--noheader"]
-        end = time.monotonic() + 30
+        end = time.monotonic() + HANG
         while time.monotonic() < end and output(jobs, environment):
             time.sleep(0.5)
         for daemon in reversed(daemons):
             daemon.send_signal(signal.SIGTERM)
             try:
-                daemon.wait(timeout=20)
+                daemon.wait(timeout=HANG)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
@@ -136,7 +144,7 @@ def output(command: list[str], environment: dict[str, str]) -> str:
 def wait_until_idle(
     environment: dict[str, str], daemons: list[subprocess.Popen], folder: Path
 ) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + HANG
     while output(["sinfo", "--noheader", "--partition=main", "--format=%T"], environment) != "idle":
         ended = [daemon.args for daemon in daemons if daemon.poll() is not None]
         if ended or time.monotonic() > end:

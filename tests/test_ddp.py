@@ -12,7 +12,7 @@ import pytest
 
 from posfuse import records, replicas
 from posfuse.data.batching import LengthBatches, SortedBatches
-from processes import alive, command, descendants, ended, started, wait_for
+from processes import HANG, alive, command, descendants, ended, started, wait_for
 from small_runs import small_config, write_corpus
 from sweeps import PARALLEL, at_work, results, sweep
 
@@ -107,9 +107,9 @@ def test_a_run_over_two_processes_ends_whole_and_goes_on(name, corpus, tmp_path)
     wait_for(lambda: at_work(tmp_path))
     pids = descendants(process.pid)
     process.send_signal(signal.Signals[name])
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == (75 if name == "SIGTERM" else -9), err
-    wait_for(lambda: not alive(pids), 10)
+    wait_for(lambda: not alive(pids))
     again = ended(argv, tmp_path)
     assert again.returncode == 0, again.stderr
     whole = ended(argv, tmp_path / "whole")
@@ -124,7 +124,7 @@ def test_a_process_that_is_lost_is_a_failure_that_says_so(corpus, tmp_path):
     for pid in descendants(process.pid):
         if "posfuse.replicas" in Path(f"/proc/{pid}/cmdline").read_text():
             os.kill(pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 1
     assert "process 1 of trainer.devices=2 ended with status -9" in err
     assert "Traceback" not in err
@@ -158,7 +158,7 @@ def test_out_of_memory_in_one_process_is_told_with_the_batch_size_that_fits(full
         "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}",
     }
     target = ["fusion=add", "fusion._target_=full.Full", "trainer.progress=none"]
-    done = ended(command(corpus, *TWO, *target), tmp_path, environment, 60)
+    done = ended(command(corpus, *TWO, *target), tmp_path, environment)
     assert done.returncode == 1
     assert done.stderr == (
         "error: out of memory at step 0 with data.batch_size=16; data.batch_size=4 fits\n"
@@ -166,7 +166,7 @@ def test_out_of_memory_in_one_process_is_told_with_the_batch_size_that_fits(full
 
 
 def test_divergence_is_told_as_in_one_process(corpus, tmp_path):
-    done = ended(command(corpus, *TWO, *COMMON, "optim.lr=1e30"), tmp_path, None, 60)
+    done = ended(command(corpus, *TWO, *COMMON, "optim.lr=1e30"), tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error: diverged at step ")
     assert done.stderr.count("\n") == 1
@@ -178,7 +178,7 @@ def test_a_foreign_launchers_variables_change_nothing(corpus, one_process, tmp_p
         ("one", batched(command(corpus, *COMMON), 16)),
         ("two", batched(command(corpus, *TWO, *COMMON), 8)),
     ):
-        done = ended(argv, tmp_path / folder, {**os.environ, **foreign}, 60)
+        done = ended(argv, tmp_path / folder, {**os.environ, **foreign})
         assert done.returncode == 0, done.stderr
         assert_close(one_process, tmp_path / folder)
 
@@ -202,7 +202,9 @@ def test_a_process_that_cannot_start_leaves_nothing_behind(corpus, tmp_path, mon
 
 
 def test_a_process_whose_first_is_gone_already_ends():
-    done = subprocess.run([sys.executable, "-m", "posfuse.replicas", "1"], timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "posfuse.replicas", "1"], timeout=HANG, check=False
+    )
     assert done.returncode == -signal.SIGKILL
 
 

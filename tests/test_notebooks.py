@@ -7,6 +7,7 @@ import pytest
 from nbclient import NotebookClient
 
 from posfuse.train import train
+from processes import HANG
 from small_runs import small_config, write_corpus
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
@@ -38,7 +39,7 @@ def execute(path: Path, folder: Path, monkeypatch, sweep: Path, run: Path) -> li
     monkeypatch.setenv("POSFUSE_SWEEP", str(sweep))
     monkeypatch.setenv("POSFUSE_RUN", str(run))
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(notebook, timeout=HANG, resources={"metadata": {"path": str(folder)}}).execute()
     return list(folder.iterdir())
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from posfuse.analysis import report
+from processes import HANG
 from small_records import write_record, write_sweep
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -70,7 +71,7 @@ def opened(browser, page):
     address = f"{page.as_uri()}?{next(OPENINGS)}"
     browser.get(address)
     there = "return location.href === arguments[0] && document.readyState === 'complete'"
-    WebDriverWait(browser, 60).until(lambda b: b.execute_script(there, address))
+    WebDriverWait(browser, HANG).until(lambda b: b.execute_script(there, address))
     yield browser
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 

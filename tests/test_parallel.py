@@ -12,7 +12,7 @@ from joblib import cpu_count
 
 from posfuse import devices, records
 from posfuse.errors import InputError
-from processes import alive, children, descendants, ended, started, wait_for
+from processes import HANG, alive, children, descendants, ended, started, wait_for
 from small_runs import write_corpus
 from sweeps import PARALLEL, SIX, assert_same_results, at_work, kinds, results, sweep
 
@@ -86,18 +86,20 @@ def test_processes_hold_places_of_their_own_until_they_end(tmp_path, capfd):
         return process, leave
 
     holders = [one() for _ in places]
-    found = [taken.get(timeout=10) for _ in places]
+    found = [taken.get(timeout=HANG) for _ in places]
     assert sorted(found) == ["0", "0", "1"]
     late, late_leave = one()
-    late.join(3)
+    told = []
+    wait_for(lambda: told.append(capfd.readouterr().err) or "waiting" in told[-1])
     assert taken.empty()
     holders[0][0].kill()  # even so its place is free
-    assert taken.get(timeout=10) in places
+    assert taken.get(timeout=HANG) in places
     for process, leave in [*holders[1:], (late, late_leave)]:
         leave.set()
-        process.join(10)
-    told = f"another command holds every place of {tmp_path}/.places: waiting\n"
-    assert capfd.readouterr().err == told
+        process.join(HANG)
+    told.append(capfd.readouterr().err)
+    line = f"another command holds every place of {tmp_path}/.places: waiting\n"
+    assert "".join(told) == line
 
 
 # The command with two GPUs to be seen, and none to be used.
@@ -153,7 +155,7 @@ def test_a_failure_is_said_while_the_others_go_on(launcher, corpus, tmp_path):
     assert process.poll() is None
     wait_for(lambda: at_work(tmp_path))
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG)
     assert process.returncode == 75
 
 
@@ -207,7 +209,7 @@ def test_a_worker_that_is_killed_fails_the_runs_at_work_and_no_other(corpus, tmp
     process = started(argv, tmp_path)
     wait_for(lambda: len(at_work(tmp_path)) == 2)
     os.kill(workers(process)[0], signal.SIGKILL)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 1
     lines = err.splitlines()
     assert len([line for line in lines if line.startswith("failed: tiny/sinusoidal/add/")]) == 2
@@ -233,7 +235,7 @@ def test_processes_that_wait_for_a_run_take_none_along_when_all_are_told(name, c
     assert len(pids) == 4
     for pid in [*pids, process.pid]:
         os.kill(pid, signal.Signals[name])
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 75, err
     assert err == f"told to end by {name}; the same command goes on\n"
     assert not alive(pids)
@@ -250,9 +252,9 @@ def test_a_command_that_is_told_while_its_processes_start_leaves_none(name, corp
     wait_for(lambda: workers(process))
     pids = descendants(process.pid)
     process.send_signal(signal.Signals[name])
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG)
     assert process.returncode == (75 if name == "SIGTERM" else -signal.SIGKILL)
-    wait_for(lambda: not alive(pids), 60)
+    wait_for(lambda: not alive(pids))
 
 
 def test_parallel_has_the_same_records_as_one_after_another(corpus, tmp_path):

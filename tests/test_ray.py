@@ -3,12 +3,11 @@
 import shutil
 import signal
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
-from processes import ended, started, wait_for
+from processes import HANG, ended, started, wait_for
 from small_runs import write_corpus
 from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
 
@@ -64,7 +63,7 @@ def test_a_node_that_is_lost_takes_no_run_with_it(corpus, cluster, whole, tmp_pa
     process = started(argv, tmp_path)
     wait_for(lambda: len(at_work(tmp_path)) == 2)
     nodes.remove_node(second, allow_graceful=False)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
     assert_same_results(whole, tmp_path, 6)
 
@@ -75,7 +74,7 @@ def test_a_node_that_is_lost_without_another_try_fails_its_run(corpus, cluster, 
     process = started([*argv, "hydra.launcher.ray.remote.max_retries=0"], tmp_path)
     wait_for(lambda: len(at_work(tmp_path)) == 2)
     nodes.remove_node(second, allow_graceful=False)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 1, err
     assert "failed: tiny/sinusoidal/" in err
     assert "error: 1 run(s) failed; the others are done." in err
@@ -92,7 +91,7 @@ def test_a_command_that_is_told_to_end_keeps_its_runs_state(corpus, cluster, tmp
     process = started(sweep(corpus, *SIX, "trainer.max_epochs=3000", *of(nodes)), tmp_path)
     wait_for(lambda: len(at_work(tmp_path)) == 2)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=90)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 75, err
     assert kinds(tmp_path) == ["preempted", "preempted"]
 
@@ -121,9 +120,10 @@ def test_two_runs_share_a_gpu(corpus, tmp_path):
     process = started(argv, tmp_path)
     try:
         wait_for(lambda: len(at_work(tmp_path)) == 2)
-        time.sleep(5)
+        both = at_work(tmp_path)
+        wait_for(lambda: all("epoch 200/" in (run / "train.log").read_text() for run in both))
         assert len(list((tmp_path / "multirun").rglob("config.yaml"))) == 2
     finally:
         process.terminate()
-        process.communicate(timeout=90)
+        process.communicate(timeout=HANG)
         shutil.rmtree(short, ignore_errors=True)

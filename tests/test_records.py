@@ -83,10 +83,12 @@ def test_a_process_that_ends_before_the_rename_leaves_the_old_file(tmp_path, mon
 
 def test_a_folder_is_one_process_at_a_time_and_free_after_a_kill(tmp_path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from posfuse.records import sole_use\n"
-        "with sole_use(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "import sys; from pathlib import Path; from posfuse.records import sole_use\n"
+        "with sole_use(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
-    other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert other.stdout.readline() == b"held\n"
     with pytest.raises(InputError, match="another process is at work"), records.sole_use(tmp_path):
         pass

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import slurm_cluster
-from processes import ended, started, wait_for
+from processes import HANG, ended, started, wait_for
 from small_runs import write_corpus
 from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
 
@@ -87,7 +87,7 @@ def test_a_job_killed_hard_fails_alone_and_the_same_command_goes_on(
     process = started(argv, tmp_path, cluster)
     job, run = job_at_work(tmp_path, cluster)
     send(signal.SIGKILL, job, cluster)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 1
     first, second, *_ = err.splitlines()
     assert first.startswith(
@@ -99,7 +99,7 @@ def test_a_job_killed_hard_fails_alone_and_the_same_command_goes_on(
     again = ended(argv, tmp_path, cluster)
     assert again.returncode == 0, again.stderr
     assert_same_results(whole, tmp_path, 6)
-    nothing = ended(argv, tmp_path, cluster, seconds=30)  # no job where no run is left
+    nothing = ended(argv, tmp_path, cluster)  # no job where no run is left
     assert nothing.returncode == 0, nothing.stderr
 
 
@@ -110,7 +110,7 @@ def test_a_job_at_its_time_limit_goes_back_to_the_queue_and_on(corpus, cluster, 
     wait_for(lambda: kinds(tmp_path) == ["preempted"])
     assert "told to end by SIGUSR2, kept at step" in (run / "failure.json").read_text()
     release(cluster)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
     assert_same_results(whole, tmp_path, 6)
 
@@ -119,10 +119,10 @@ def test_jobs_that_slurm_preempts_are_requeued_and_go_on(corpus, cluster, whole,
     process = started(sweep(corpus, *LONG, *SLURM), tmp_path, cluster)
     job_at_work(tmp_path, cluster)
     urgent = ["sbatch", "--partition=urgent", "--exclusive", "--wait", "--wrap=sleep 1"]
-    subprocess.run([*urgent, f"--output={tmp_path}/urgent"], env=cluster, check=True, timeout=60)
+    subprocess.run([*urgent, f"--output={tmp_path}/urgent"], env=cluster, check=True, timeout=HANG)
     assert "preempted" in kinds(tmp_path)
     release(cluster)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
     assert_same_results(whole, tmp_path, 6)
 
@@ -132,7 +132,7 @@ def test_a_command_that_is_told_to_end_leaves_no_job(corpus, cluster, whole, tmp
     process = started(argv, tmp_path, cluster)
     job_at_work(tmp_path, cluster)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANG)
     assert process.returncode == 75, err
     assert err == "told to end by SIGINT; the same command goes on\n"
     assert not slurm_cluster.output(["squeue", "--noheader"], cluster)

@@ -11,6 +11,7 @@ import pytest
 from posfuse import records, status
 from posfuse.errors import InputError
 from posfuse.status import Run, left, look, page, runs_of, spelt
+from processes import HANG, wait_for
 from small_runs import small_overrides, write_corpus
 
 
@@ -172,11 +173,10 @@ def test_in_a_terminal_it_goes_on_until_all_is_done(corpus, tmp_path, monkeypatc
 
     listener = threading.Thread(target=listen)
     listener.start()
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(timeout=2 * status.REFRESH + 3)
+    wait_for(lambda: b"".join(said).count(b"1 of 2 runs are done") > 1)
     kept.rename(result)
-    assert process.wait(timeout=20) == 0
-    listener.join(timeout=5)
+    assert process.wait(timeout=HANG) == 0
+    listener.join(timeout=HANG)
     os.close(ours)
     text = b"".join(said).decode()
     assert "1 of 2 runs are done" in text

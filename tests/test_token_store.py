@@ -14,6 +14,7 @@ from posfuse.data import corpora, token_store
 from posfuse.data.corpora import load
 from posfuse.data.token_store import open_store, store_key
 from posfuse.errors import InputError
+from processes import HANG
 from small_runs import write_corpus
 
 
@@ -157,7 +158,7 @@ def test_two_processes_on_a_cold_cache_both_succeed(cfg, tmp_path) -> None:
     processes = [context.Process(target=_open_in_process, args=arguments) for _ in range(2)]
     for process in processes:
         process.start()
-    found = [results.get(timeout=120) for _ in processes]
+    found = [results.get(timeout=HANG) for _ in processes]
     for process in processes:
         process.join()
     assert found[0] == found[1] == contents(open_store(cfg, tmp_path / "cache"))

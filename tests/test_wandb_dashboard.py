@@ -14,6 +14,7 @@ from posfuse.analysis import formats, paired_tables
 from posfuse.analysis.collect import collect
 from posfuse.analysis.comparisons import Criteria, compare
 from posfuse.errors import InputError
+from processes import HANG
 from small_records import write_record, write_sweep
 
 
@@ -48,7 +49,7 @@ def dashboard(sweep, server=None):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG,
     )
 
 

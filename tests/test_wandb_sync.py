@@ -18,6 +18,7 @@ from posfuse import records, wandb_sync
 from posfuse.errors import InputError
 from posfuse.wandb_leet import gather
 from posfuse.wandb_logs import read, segments
+from processes import HANG
 from small_runs import small_overrides, write_corpus
 
 KEY, IN_NETRC, TOKEN = (f"{'0123456789abcdef' * 2}planted{i}" for i in range(3))
@@ -51,11 +52,11 @@ def command(corpus, *overrides):
 
 
 WAITING = f"""
-import sys, time
+import signal, sys
 import pytest
 from posfuse.train import main
 from small_runs import at_step
-at_step(pytest.MonkeyPatch(), {STEPS * EPOCHS // 2}, lambda: time.sleep(600))
+at_step(pytest.MonkeyPatch(), {STEPS * EPOCHS // 2}, signal.pause)
 main()
 """
 
@@ -73,7 +74,7 @@ def killed_when(condition, argv, folder, settings):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    end = time.monotonic() + 120
+    end = time.monotonic() + HANG
     while (waiting := not condition()) and time.monotonic() < end:
         time.sleep(0.02)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -133,7 +134,7 @@ def sync(sweep, server, home, module="posfuse.wandb_sync", argv=None, **more):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG,
     )
 
 
@@ -523,7 +524,7 @@ def test_leet_opens_in_a_terminal(sweep, home):
         stderr=theirs,
         start_new_session=True,
     )
-    shown, end = b"", time.monotonic() + 60
+    shown, end = b"", time.monotonic() + HANG
     try:
         while b"[3 items]" not in shown and time.monotonic() < end:
             if select.select([ours], [], [], 1)[0]:

@@ -15,7 +15,7 @@ from posfuse.classifier import Classifier
 from posfuse.errors import InputError
 from posfuse.preemption import Preempted
 from posfuse.train import train
-from processes import assert_same_files, command
+from processes import HANG, assert_same_files, command
 from small_runs import small_config, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -209,7 +209,7 @@ def test_two_sweeps_on_one_folder_at_once_share_the_work_or_say_so(tmp_path):
         for _ in range(2)
     ]
     for process in both:
-        _, err = process.communicate(timeout=300)
+        _, err = process.communicate(timeout=HANG)
         assert process.returncode in (0, 1)
         assert b"Traceback" not in err
         assert (process.returncode == 1) == (b"another process is at work" in err)

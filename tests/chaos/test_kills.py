@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posfuse import records
-from processes import alive, assert_same_files, command, descendants, started, wait_for
+from processes import HANG, alive, assert_same_files, command, descendants, started, wait_for
 from small_runs import write_corpus
 from sweeps import PARALLEL
 
@@ -53,8 +53,8 @@ def kill(process, name, alone):
     for pid in pids if name == "SIGKILL" and not alone else pids[:1]:
         os.kill(pid, signal.Signals[name])
     try:
-        _, err = process.communicate(timeout=60)
-        wait_for(lambda: not alive(pids), 60)
+        _, err = process.communicate(timeout=HANG)
+        wait_for(lambda: not alive(pids))
     except (subprocess.TimeoutExpired, AssertionError):
         states = [
             Path(f"/proc/{p}/{n}").read_text() for p in alive(pids) for n in ("stat", "status")
