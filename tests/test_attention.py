@@ -139,6 +139,24 @@ def test_padding_beside_a_bias_is_as_if_it_were_not_there(dtype, atol):
     torch.testing.assert_close(padded, alone, rtol=10 * atol, atol=atol)
 
 
+@pytest.mark.parametrize("length", [12, 300, 1200])  # one and several blocks of torch's kernel
+def test_padding_beside_a_bias_gets_no_weight_from_large_scores(length):
+    """Some of the padding's scores are above all others. Whole numbers keep the products exact."""
+    q, k, v = (x.detach().float() for x in qkv(length))
+    q, k = (300 * q).round(), (300 * k).round()
+    assert (q @ k.transpose(-2, -1) / D**0.5).abs().max() > 3.5e4
+    bias, mask = alibi(length).float(), lengths_mask(length)
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    y = attention.attention(*inputs, mask, bias, 0.0)
+    added = bias.double().masked_fill(~mask, -torch.inf)
+    expected = F.scaled_dot_product_attention(*wide, added)
+    torch.testing.assert_close(y.double(), expected, rtol=0, atol=0.01)
+    mine, reference = gradients(y, *inputs), gradients(expected, *wide)
+    torch.testing.assert_close(mine[2].double(), reference[2], rtol=0.01, atol=0.01)  # of v
+    assert all(x.isfinite().all() for x in mine)
+
+
 def test_the_parts_of_a_padded_batch_are_documents_and_paddings_in_turn():
     mask = (torch.arange(4) < torch.tensor([[3], [1], [4]]))[:, None, None]
     assert parts(mask).tolist() == [0, 3, 4, 5, 8, 12, 12]

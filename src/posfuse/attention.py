@@ -14,7 +14,6 @@ from torch.nn.attention.varlen import varlen_attn
 
 from posfuse.dropout import Draws, new_seed, zero_
 
-MASKED = -1e4  # added to a score: its exponential is exactly 0 in every precision
 # As many scores are held at once where a kernel cannot do without them: on a CPU what fits in its
 # cache, elsewhere enough to keep the device at work.
 SCORES = {"cpu": 2**20}
@@ -67,14 +66,14 @@ def masked_and_biased(
 ) -> Tensor:
     """`attention` with a mask (B, 1, 1, L) and a bias (1, H, L, L).
 
-    The two together would be (B, H, L, L) numbers in memory. Padding is therefore told by more
-    features of q and k, whose product is 0 or MASKED; 8 of them keep the kernels' alignment.
+    Their sum would be (B, H, L, L) numbers in memory. Instead q gets a further feature of 1 and k
+    one of 0, or of -inf at padding. Features of 0 follow: the kernels are aligned to 8 of them.
     """
     d_head = q.shape[-1]
     scale = d_head**-0.5
-    told = torch.where(mask, 0.0, MASKED / scale).to(q.dtype).transpose(-2, -1)  # (B, 1, L, 1)
+    hidden = torch.where(mask, 0.0, -torch.inf).to(q.dtype).transpose(-2, -1)  # (B, 1, L, 1)
     q = F.pad(q, (0, 1), value=1.0)
-    k = torch.cat((k, told.expand(*k.shape[:-1], 1)), -1)
+    k = torch.cat((k, hidden.expand(*k.shape[:-1], 1)), -1)
     q, k, v = (F.pad(x, (0, d_head + 8 - x.shape[-1])) for x in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, bias, p, scale=scale)[..., :d_head]
 
