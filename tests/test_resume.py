@@ -8,7 +8,8 @@ import signal
 import pytest
 import torch
 
-from posfuse import preemption, records
+from posfuse import preemption, progress, records, status
+from posfuse import run as run_module
 from posfuse.classifier import Classifier
 from posfuse.errors import AtWork, Diverged, InputError
 from posfuse.preemption import Preempted
@@ -16,7 +17,7 @@ from posfuse.sweep import failures_in, record_failure
 from posfuse.train import train
 from posfuse.watch import Watch, tell
 from processes import assert_same_files
-from small_runs import small_config, write_corpus
+from small_runs import at_step, small_config, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +119,69 @@ def test_weights_that_are_no_numbers_after_the_last_step_are_a_divergence(
     with pytest.raises(Diverged, match="diverged at step 4: the loss is not finite"):
         train(small_config(corpus, "trainer.max_epochs=1"), tmp_path)
     assert not (tmp_path / records.RESULT).exists()
+
+
+class Steps:
+    """A clock on which a step of training takes a second, and the start of a process ten."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1e6  # as on a machine that has been up for days
+        original = Classifier.training_step
+
+        def step(module, *arguments):
+            self.now += 1
+            return original(module, *arguments)
+
+        def clocked(kind):
+            return lambda *arguments: kind(*arguments, clock=lambda: self.now)
+
+        monkeypatch.setattr(Classifier, "training_step", step)
+        monkeypatch.setattr(progress, "EpochLines", clocked(progress.EpochLines))
+        monkeypatch.setattr(run_module, "Stopwatch", clocked(progress.Stopwatch))
+        build = run_module.build_data
+
+        def build_data(*arguments):
+            self.now += 10
+            return build(*arguments)
+
+        monkeypatch.setattr(run_module, "build_data", build_data)
+
+
+@pytest.mark.parametrize("step", [5, 6, 7, 8])  # of epochs of 4 steps: inside one, and at an end
+def test_times_add_up_over_a_resume(step, corpus, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    cfg = small_config(corpus, "trainer.progress=lines")
+    Steps(monkeypatch)
+    whole = train(cfg, tmp_path / "whole")
+    caplog.clear()
+    with monkeypatch.context() as patched:
+        at_step(patched, step, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(Preempted, match="told to end by SIGTERM"):
+            train(cfg, tmp_path / "run")
+    preemption.told.clear()
+    record = train(cfg, tmp_path / "run")
+    lines = [line for line in caplog.messages if line.startswith("epoch ")]
+    assert [line.rpartition(", ")[2] for line in lines] == ["4.0 s"] * 4
+    (tmp_path / "seed=1").mkdir()
+    (tmp_path / "seed=1" / "train.log").write_text("\n".join(lines[:3]))
+    with records.sole_use(tmp_path / "seed=1"):
+        left = status.look(tmp_path / "seed=1", tmp_path)
+    assert (left.detail, left.seconds) == ("epoch 3/4", 4.0)
+    assert whole["seconds"] == {"setup": 10.0, "fit": 16.0, "test": 0.0}
+    assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
+    for rate in ("documents_per_second", "tokens_per_second"):
+        assert record[rate] == whole[rate]
+    assert record["documents_per_second"] == 4 * 60 / 16
+
+
+def test_what_is_done_again_after_a_kill_is_counted_once(corpus, tmp_path, monkeypatch):
+    cfg = small_config(corpus)
+    Steps(monkeypatch)
+    whole = train(cfg, tmp_path / "whole")
+    killed(cfg, tmp_path / "run", monkeypatch)  # behind the third epoch's steps
+    record = train(cfg, tmp_path / "run")
+    assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
+    assert record["tokens_per_second"] == whole["tokens_per_second"]
 
 
 class Sweep:

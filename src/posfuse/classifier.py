@@ -19,7 +19,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch
 from posfuse.errors import Diverged
 from posfuse.model import PositionClassifier, seed_from
-from posfuse.replicas import least, summed, world_size
+from posfuse.replicas import gathered, least, summed, world_size
 
 LOOKED = 50  # steps between two looks at whether the loss is finite
 NEVER = 2**62
@@ -46,7 +46,7 @@ class Classifier(L.LightningModule):
         self.documents = 0  # of this epoch's training
         self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
         self.predictions: list[dict[str, Tensor]] = []  # a batch each, of the last test
-        self.seen = {"documents": 0, "tokens": 0}  # in training, by this process
+        self.seen = {"documents": 0, "tokens": 0}  # in training, by this process; kept on resume
         self.latency_ms = 0.0  # of a document in the last test, forward pass alone
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
@@ -81,6 +81,11 @@ class Classifier(L.LightningModule):
         both = summed(own.to(self.device)).tolist()
         return both[0], round(both[1])
 
+    def seen_by_all(self) -> dict[str, int]:
+        """`seen`, summed over the run's processes."""
+        every = gathered([self.seen])
+        return {name: sum(seen[name] for seen in every) for name in self.seen}
+
     def fail_if_diverged(self) -> None:
         """Raises Diverged with the first step whose loss was not finite."""
         found = torch.as_tensor(self.diverged, device=self.device)
@@ -100,10 +105,12 @@ class Classifier(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.fail_if_diverged()
-        checkpoint["epoch_loss"] = self.epoch_loss()
+        checkpoint["epoch_loss"], checkpoint["seen"] = self.epoch_loss(), self.seen_by_all()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.loss_sum, self.documents = (0.0, 0) if self.global_rank else checkpoint["epoch_loss"]
+        if self.global_rank == 0:  # the sums over all processes
+            self.loss_sum, self.documents = checkpoint["epoch_loss"]
+            self.seen = dict(checkpoint["seen"])
 
     def on_validation_epoch_start(self) -> None:
         self.fail_if_diverged()

@@ -5,7 +5,6 @@ neither.
 """
 
 import logging
-import time
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from posfuse.errors import OutOfMemory
 from posfuse.history import History
 from posfuse.memory_limit import BatchThatFits
 from posfuse.preemption import listening
+from posfuse.progress import Stopwatch
 from posfuse.replicas import gathered, rank, replicas
 from posfuse.tracking import tracker
 
@@ -29,7 +29,7 @@ _warn = cache(logging.getLogger(__name__).warning)  # once in a process
 @environment.denormals_flushed()
 def run(cfg: Config, folder: Path) -> records.Record:
     """Train, or go on from the last checkpoint, test, and write all of the run's files."""
-    times = [time.perf_counter()]
+    stopwatch = Stopwatch()
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     if environment.do_without_broken_amx() and cfg.trainer.precision.startswith("bf16"):
@@ -45,13 +45,14 @@ def run(cfg: Config, folder: Path) -> records.Record:
     limit = BatchThatFits(data)
     with listening(), tracker(cfg, folder, history, diagnostics) as tracked:
         with replicas(cfg, folder):
-            observers = [history, diagnostics, state, limit, *([tracked] if tracked else [])]
+            observers = [history, diagnostics, state, limit, stopwatch]
+            observers += [tracked] if tracked else []
             trainer = build_trainer(cfg, folder, observers)
             start = last if last.exists() else None
-            times.append(time.perf_counter())
+            stopwatch.begin("fit")
             try:
                 trainer.fit(classifier, data, ckpt_path=start, weights_only=True)
-                times.append(time.perf_counter())
+                stopwatch.begin("test")
                 best = read_checkpoint(folder / records.BEST)
                 classifier.load_state_dict(best["state_dict"])
                 validation = trainer.validate(classifier, data, verbose=False)[0]
@@ -61,9 +62,9 @@ def run(cfg: Config, folder: Path) -> records.Record:
                 if limit.found is None:
                     raise
                 raise OutOfMemory(limit.found) from error
-            times.append(time.perf_counter())
+            seconds = stopwatch.seconds()
             predictions = gathered(classifier.predictions)
-            seen = {k: sum(s[k] for s in gathered([classifier.seen])) for k in classifier.seen}
+            seen = classifier.seen_by_all()
         if rank() > 0:
             return {}  # the first process of the run writes
 
@@ -78,7 +79,7 @@ def run(cfg: Config, folder: Path) -> records.Record:
             **data.facts(),
             "latency_ms": classifier.latency_ms,
             "position": diagnostics.worth,
-            **environment.facts(times, seen),
+            **environment.facts(seconds, seen),
         }
         records.write_history(folder, history.rows)
         rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
