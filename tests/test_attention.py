@@ -95,6 +95,22 @@ def test_bfloat16_is_near_float32(p):
         assert (wide - half).abs().max() < 0.03 * wide.abs().max()
 
 
+@pytest.mark.parametrize(("times", "of_y", "of_grads"), [(1, 3e-3, 4e-3), (3, 3e-3, 1.3e-2)])
+def test_bfloat16_rounds_no_score(times, of_y, of_grads):
+    """Relative errors; with rounded scores they are 5e-3 and 6e-3, tripled 1.2e-2 and 2.6e-2."""
+    q, k, v, dy = (x.float().bfloat16() for x in random_tensor(4, 4, 4, 128, 32))
+    halves = [x.requires_grad_() for x in (times * q, times * k, v)]
+    wide = [x.detach().double().requires_grad_() for x in halves]
+    found = []
+    for inputs in (halves, wide):
+        with torch.autocast("cpu", torch.bfloat16, enabled=inputs is halves):
+            y = BlockAttention.apply(*inputs, None, None, 0.0)
+        found.append([y, *torch.autograd.grad(y, inputs, dy.to(y.dtype))])
+    errors = [(mine - exact).norm() / exact.norm() for mine, exact in zip(*found, strict=True)]
+    assert errors[0] < of_y
+    assert max(errors[1:]) < of_grads
+
+
 @pytest.mark.parametrize(
     ("length", "p", "dtype", "learns", "expected"),
     [

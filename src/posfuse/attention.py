@@ -97,7 +97,10 @@ def offsets(queries: Tensor, length: int) -> Tensor:
 class BlockAttention(torch.autograd.Function):
     """`attention` by blocks; what is added to the scores may follow from q and from learned
     parameters. The backward pass computes the scores and draws what is dropped once more, and takes
-    sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2), unless parameters learn."""
+    sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2), unless parameters learn.
+
+    Scores and weights are of float32, also where q, k, v are of half precision: in the products
+    with v and in the backward pass's products each is rounded once, as in torch's kernels."""
 
     @staticmethod
     def forward(
@@ -114,20 +117,26 @@ class BlockAttention(torch.autograd.Function):
         """As `attention`; instead of a bias an `extra`, and the parameters that it reads."""
         n_documents, n_heads, length, d_head = q.shape
         # A block's products would copy them each time.
-        q, k, v = _times(q, d_head**-0.5), k.contiguous(), _times(v, 1 / (1 - p))
+        k, v = k.contiguous(), _times(v, 1 / (1 - p))
+        wide = torch.promote_types(q.dtype, torch.float32)
+        wide_k = k.to(wide)
         # Added to the scores: booleans that fill them take ten times as long.
-        padding = None if mask is None else q.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
+        padding = None
+        if mask is not None:
+            padding = wide_k.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         y = q.new_empty(n_documents, length, n_heads, d_head).transpose(1, 2)
         seed = new_seed() if p else 0
         draws = Draws(p, seed, q.device) if p else None
-        for documents, queries in blocks(q.shape, q.device):
-            some = q[documents, :, queries]
-            added = _added(bias, extra, some, queries, length)
-            hidden = None if padding is None else padding[documents]
-            weights = _weights(some, k[documents], hidden, added)
-            if draws:
-                zero_(weights, draws.next(weights))
-            y[documents, :, queries] = weights @ v[documents]
+        # Autocast would round the scores' factors, and what `extra` multiplies.
+        with torch.autocast(q.device.type, enabled=False):
+            for documents, queries in blocks(q.shape, q.device):
+                some = _times(q[documents, :, queries].to(wide), d_head**-0.5)
+                added = _added(bias, extra, some, queries, length)
+                hidden = None if padding is None else padding[documents]
+                weights = _weights(some, wide_k[documents], hidden, added)
+                if draws:
+                    zero_(weights, draws.next(weights))
+                y[documents, :, queries] = weights.to(v.dtype) @ v[documents]
         ctx.save_for_backward(q, k, v, y, padding, bias, *learned)
         ctx.p, ctx.extra, ctx.seed = p, extra, seed
         return y
@@ -138,22 +147,23 @@ class BlockAttention(torch.autograd.Function):
         """dy (B, H, L, D) -> the gradients of q, k, v and the parameters."""
         q, k, v, y, padding, bias, *learned = ctx.saved_tensors
         dy = grads[0].contiguous()
-        dq = torch.empty_like(q)
+        dq = q.new_empty(q.shape)
         # Sums over the blocks of queries, in float32 even where the products are of bfloat16.
         wide = torch.promote_types(q.dtype, torch.float32)
+        wide_k, scale = k.to(wide), q.shape[-1] ** -0.5
         dk, dv = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
         asked = [x for x in learned if x.requires_grad]
         d_asked = [torch.zeros_like(x, dtype=torch.promote_types(x.dtype, wide)) for x in asked]
-        dots = None if asked else (dy * y).sum(-1, keepdim=True)
+        dots = None if asked else (dy * y).sum(-1, keepdim=True, dtype=wide)
         draws = Draws(ctx.p, ctx.seed, q.device) if ctx.p else None
         for documents, queries in blocks(q.shape, q.device):
-            some = q[documents, :, queries].detach().requires_grad_()
+            some = _times(q[documents, :, queries].to(wide), scale).requires_grad_()
             with torch.enable_grad():
                 added = _added(bias, ctx.extra, some, queries, q.shape[2])
             hidden = None if padding is None else padding[documents]
-            weights = _weights(some, k[documents], hidden, added)
+            weights = _weights(some.detach(), wide_k[documents], hidden, added)
             g = dy[documents, :, queries]
-            d_weights = g @ v[documents].transpose(-2, -1)
+            d_weights = (g @ v[documents].transpose(-2, -1)).to(wide)
             drops = draws.next(weights) if draws else None
             if drops is not None:
                 zero_(d_weights, drops)
@@ -167,9 +177,10 @@ class BlockAttention(torch.autograd.Function):
                 d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
             if drops is not None:
                 zero_(weights, drops)
-            dv[documents] += weights.transpose(-2, -1) @ g
-            dq[documents, :, queries] = d_scores @ k[documents]
-            dk[documents] += d_scores.transpose(-2, -1) @ some
+            dv[documents] += weights.to(g.dtype).transpose(-2, -1) @ g
+            rounded = d_scores.to(k.dtype)
+            dq[documents, :, queries] = rounded @ k[documents]
+            dk[documents] += rounded.transpose(-2, -1) @ some.detach().to(k.dtype)
             if added is not None and added.requires_grad:
                 of_q, *parts = torch.autograd.grad(
                     added, (some, *asked), d_scores.sum_to_size(added.shape), allow_unused=True
@@ -178,7 +189,7 @@ class BlockAttention(torch.autograd.Function):
                     dq[documents, :, queries] += of_q
                 for total, part in zip(d_asked, parts, strict=True):
                     total += 0 if part is None else part
-        dq *= q.shape[-1] ** -0.5
+        dq *= scale
         dv *= 1 / (1 - ctx.p)
         found = iter(d_asked)
         d_learned = (next(found).to(x.dtype) if x.requires_grad else None for x in learned)
