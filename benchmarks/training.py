@@ -35,7 +35,8 @@ from posfuse.data.corpora import Split, load, splits
 from posfuse.environment import do_without_broken_amx, peak_memory
 from systems import DEVICE, Plain, Posfuse, Rates, Texts, longest, product_flops
 
-SPEEDS = {"exact": "float32", "fast": "bfloat16"}  # of conf/speed, and their products' numbers
+SPEEDS = ("exact", "fast")  # of conf/speed
+NUMBERS = {"32-true": "float32", "bf16-mixed": "bfloat16"}  # of a precision's products
 SYSTEMS = ("plain", *SPEEDS)
 ARXIV_DOCUMENTS = 300  # generated for training: enough for a vocabulary of 50,000
 
@@ -147,7 +148,8 @@ def measure(name: str, folder: Path, repeats: int) -> dict[str, Any]:
             epochs = {
                 system: processes.enter_context(apart(threads, makes[system])) for system in SYSTEMS
             }
-            rates = timed(name, settings, epochs, repeats)
+            numbers = {system: NUMBERS[configs[system].trainer.precision] for system in SYSTEMS}
+            rates = timed(name, settings, epochs, repeats, numbers)
         work = {"plain": partial(train_plain, cfg, words, len(names), texts)}
         work |= {speed: partial(train_posfuse, configs[speed]) for speed in SPEEDS}
         memory = [(settings.batch, system, peak(threads, work[system])) for system in SYSTEMS]
@@ -158,6 +160,7 @@ def measure(name: str, folder: Path, repeats: int) -> dict[str, Any]:
     lengths = chosen.data.documents["train"].lengths
     return {
         "rates": rates,
+        "numbers": numbers,
         "peak_bytes": memory,
         "forward_flops": product_flops(lengths, cfg.model, len(names)) / len(lengths),
         "tokens": float(lengths.mean()),
@@ -174,7 +177,11 @@ def shuffled(split: Split, numbers: np.ndarray) -> tuple[list[str], list[int]]:
 
 
 def timed(
-    name: str, settings: Settings, epochs: dict[str, Callable[..., Rates]], repeats: int
+    name: str,
+    settings: Settings,
+    epochs: dict[str, Callable[..., Rates]],
+    repeats: int,
+    numbers: dict[str, str],
 ) -> dict[str, list[Rates]]:
     """The systems in turn, after a first step of each that does not count; beside each turn the
     machine's "products", FLOP/s of the system's kind of number."""
@@ -187,7 +194,7 @@ def timed(
     for _ in range(repeats):
         for system, epoch in epochs.items():
             rates[system].append(epoch(*whole[system]))
-            kind = getattr(torch, SPEEDS.get(system, "float32"))
+            kind = getattr(torch, numbers[system])
             # Beside every turn: a machine that shares its host is not as fast a minute later.
             rates[system][-1]["products"] = results.product_rate(kind, DEVICE)
             told = (f"{k} {rates[system][-1][k]:.2f} docs/s" for k in ("training", "evaluation"))
@@ -220,7 +227,7 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
             shares.append(
                 [name, system, found["tokens"], found["tokens_of_corpus"], flops / 1e9,
                  flops * median["training"] / 1e9,
-                 f"{SPEEDS.get(system, 'float32')}, {products / 1e9:.0f}", f"{share:.1%}"]
+                 f"{found['numbers'][system]}, {products / 1e9:.0f}", f"{share:.1%}"]
             )  # fmt: skip
         memory += [[name, batch, system, b / 1e9] for batch, system, b in found["peak_bytes"]]
     return [
@@ -230,12 +237,13 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
              "peak memory GB", "× plain"],
             speeds,
             "`plain` is benchmarks/plain.py, `exact` and `fast` are posfuse with `speed=exact` "
-            "(float32, the protocol's dropout) and `speed=fast` (bfloat16 mixed precision, no "
-            "dropout inside attention); the fusion is add. Same documents, model, protocol and "
-            "threads, the systems in turn, each in its own process, medians over the repeats of "
-            "the rates and of the ratios. posfuse's training has its diagnostics in it, on 8 "
-            "documents an epoch; its checkpoints are left out, the baseline having none. In "
-            "evaluation the baseline has torch's fast path, which skips padding. ArXiv's documents "
+            "(float32, the protocol's dropout) and `speed=fast` (no dropout inside attention, and "
+            "bfloat16 mixed precision where the machine is faster at it); the fusion is add. Same "
+            "documents, model, protocol and threads, the systems in turn, each in its own process, "
+            "medians over the repeats of the rates and of the ratios. posfuse's training has its "
+            "diagnostics in it, on 8 documents an epoch; its checkpoints are left out, the "
+            "baseline having none. In evaluation the baseline has torch's fast path, which skips "
+            "padding. ArXiv's documents "
             "are generated; its batch is the largest that lets the baseline fit here, 2.",
         ),
         results.table(

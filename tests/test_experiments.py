@@ -239,5 +239,5 @@ def test_speed_fast_changes_the_precision_and_attentions_dropout_alone(data: str
         for speed in ((), ("speed=fast",))
     )
     changed = {key: fast[key] for key in exact if fast[key] != exact[key]}
-    assert changed == {"model.attention_dropout": 0.0, "trainer.precision": "bf16-mixed"}
+    assert changed == {"model.attention_dropout": 0.0, "trainer.precision": "fastest"}
     assert exact["model.attention_dropout"] is None

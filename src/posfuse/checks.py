@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from posfuse import precision
 from posfuse.config import NAME, Config, one_line
 from posfuse.errors import InputError, lacks_memory
 from posfuse.fidelity import apply_fidelity
@@ -49,6 +50,8 @@ def checked(config: DictConfig) -> Config:
     fusion = {k: v for k, v in cfg.fusion.items() if k != "name"}
     _check_arguments("fusion", fusion, given=("d_model",))
     build_parts(cfg)  # a value that an operator refuses fails here, before any data is loaded
+    if cfg.trainer.precision == precision.FASTEST:  # config.yaml and the record say what runs
+        cfg.trainer.precision = precision.fastest(cfg.trainer.accelerator, cfg.cache_dir)
     return cfg
 
 
@@ -168,7 +171,7 @@ def _check_ranges(cfg: Config) -> None:
         "trainer.accelerator": (trainer.accelerator, ("auto", "cpu", "gpu", "cuda", "mps")),
         "trainer.precision": (
             trainer.precision,
-            ("32-true", "bf16-mixed"),
+            (precision.FLOAT32, precision.BFLOAT16, precision.FASTEST),
         ),
     }
     for key, (choice, allowed) in choices.items():

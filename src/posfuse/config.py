@@ -94,7 +94,7 @@ class TrainerConfig:
     min_delta: float = 1e-4  # what counts as better, a fraction of accuracy
     accelerator: str = "auto"  # auto, cpu, gpu, mps
     devices: int = 1  # of the machine, a process each; a step has batch_size documents on each
-    precision: str = "32-true"  # 32-true or bf16-mixed
+    precision: str = "32-true"  # 32-true, bf16-mixed; fastest: whichever is faster here
     threads: int | None = None  # CPU threads of a run; null: torch's own choice
     compile: bool = False  # by torch.compile: a minute at the start, less a step; needs a compiler
     limit_batches: int | None = None  # batches a split at most, for a trial

@@ -1,0 +1,123 @@
+"""speed=fast: which precision it stands for, and that a machine gives one answer."""
+
+import itertools
+import os
+import platform
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from posfuse import precision, records
+from posfuse.errors import InputError
+from posfuse.precision import fastest
+from small_runs import small_config, small_overrides, write_corpus
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write_corpus(tmp_path / "corpus")
+
+
+def measuring(monkeypatch, *ratios):
+    """The measurement gives these numbers in turn, then none."""
+    found = iter(ratios)
+    monkeypatch.setattr(precision, "_measured_apart", lambda: next(found))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "chosen", "line"),
+    [
+        (0.41, "32-true", "float32, because bfloat16 products are slower on this CPU (0.4x)"),
+        (1.1, "32-true", "float32, because bfloat16 products are hardly faster on this CPU (1.1x)"),
+        (2.4, "bf16-mixed", "bfloat16, because bfloat16 products are faster on this CPU (2.4x)"),
+    ],
+)
+def test_it_is_bfloat16_only_where_that_is_clearly_faster(
+    ratio, chosen, line, corpus, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    measuring(monkeypatch, ratio)
+    cfg = small_config(corpus, "speed=fast")
+    assert cfg.trainer.precision == chosen
+    assert caplog.messages == [f"speed=fast: {line}"]
+    explicit = small_config(corpus, "speed=fast", f"trainer.precision={chosen}")  # not measured
+    assert records.fingerprint(cfg) == records.fingerprint(explicit)
+    assert len(caplog.messages) == 1
+
+
+def test_what_was_measured_once_is_kept(tmp_path, monkeypatch):
+    measuring(monkeypatch, 0.5, 3.0)
+    assert [fastest("cpu", str(tmp_path)) for _ in range(3)] == ["32-true"] * 3
+    monkeypatch.setattr(precision, "machine", lambda: {"model name": "another"})
+    assert fastest("cpu", str(tmp_path)) == "bf16-mixed"
+
+
+def test_processes_that_ask_at_once_get_one_answer(tmp_path, monkeypatch):
+    waiting = itertools.cycle((0.5, 3.0))
+    monkeypatch.setattr(precision, "_measured_apart", lambda: next(waiting))
+    with ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(fastest, "cpu", str(tmp_path)) for _ in range(8)]
+    assert {one.result() for one in asked} == {"32-true"}
+
+
+@pytest.mark.parametrize(("has_units", "chosen"), [(True, "bf16-mixed"), (False, "32-true")])
+def test_a_gpu_is_asked(has_units, chosen, tmp_path, monkeypatch):
+    def is_supported(including_emulation=True):
+        return has_units or including_emulation
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
+    measuring(monkeypatch, 0.5)
+    assert fastest("auto", str(tmp_path)) == chosen
+    assert fastest("cpu", str(tmp_path)) == "32-true"
+
+
+def test_a_run_says_what_it_ran_in_and_is_done_on_a_machine_of_its_kind(run, corpus, tmp_path):
+    small = [*small_overrides(corpus), "speed=fast"]
+    first = run("posfuse-train", *small)
+    assert first.code == 0, first.err
+    (kept,) = corpus.parent.glob("cache/precision/*.json")
+    measured = kept.read_text()
+    (folder,) = (path.parent for path in (tmp_path / "work").rglob(records.RESULT))
+    chosen = records.read_result(folder / records.RESULT)["settings"]["trainer.precision"]
+    assert chosen in ("32-true", "bf16-mixed")
+    assert OmegaConf.load(folder / "config.yaml").trainer.precision == chosen
+    assert f"speed=fast: {'float32' if chosen == '32-true' else 'bfloat16'}, because" in first.out
+    assert "done already" in run("posfuse-train", *small).out
+    assert kept.read_text() == measured
+    ratio = 3.0 if chosen == "32-true" else 0.3
+    records.write_json(kept, {"ratio": ratio})  # as on a machine of another kind
+    for other in (run("posfuse-train", *small), run("posfuse-train", "-m", *small)):
+        assert (other.code, "done already" in other.out) == (1, False), other
+    assert (
+        f"another configuration's result (trainer.precision {chosen} -> " in other.err + other.out
+    )
+    kept.write_text("{")
+    damaged = run("posfuse-train", *small)
+    assert (damaged.code, damaged.err.count("\n")) == (1, 1)
+    assert f"{kept}: damaged; remove it" in damaged.err
+
+
+def test_a_measurement_that_fails_is_one_line(tmp_path, monkeypatch):
+    failed = SimpleNamespace(stdout="", stderr="Traceback\nMemoryError: none", returncode=1)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(InputError, match=r"\(MemoryError: none\); give trainer.precision=32-true"):
+        fastest("cpu", str(tmp_path))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's name for x86")
+def test_without_bfloat16_units_it_is_float32():
+    """oneDNN kept off such units: what is left takes more than twice float32's time."""
+    done = subprocess.run(
+        [sys.executable, "-m", "posfuse.precision"],
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0 < float(done.stdout) < 1
