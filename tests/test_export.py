@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from posfuse.errors import InputError
-from posfuse.export import export, load_export
+from posfuse.export import _checksum, export, load_export
 from posfuse.train import train
 from small_runs import small_config, write_corpus
 from variants import ENCODINGS, OPERATORS
@@ -46,6 +46,67 @@ def test_it_gives_the_runs_own_predictions(overrides, tmp_path):
     assert longest.isfinite().all()
 
 
+def signed(weights, header):
+    """Both with the checksum of their own."""
+    rest = {k: v for k, v in header.items() if k != "sha256"}
+    return weights, {**rest, "sha256": _checksum(weights, rest)}
+
+
+@pytest.fixture(scope="module")
+def exported_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    _, run = trained(folder)
+    export(run, folder / "not" / "there yet" / "model.safetensors")
+    return folder / "not" / "there yet" / "model.safetensors"
+
+
+def test_any_bit_that_differs_is_refused(exported_file, tmp_path):
+    content = exported_file.read_bytes()
+    n_header = int.from_bytes(content[:8], "little")
+    end = len(content) - 1
+    places = [8 + n_header, (8 + n_header + end) // 2, end, 8 + content[8:].index(b"label_names")]
+    places.append(content.index(b"lr: ") + 6)  # a digit of the config
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        (tmp_path / "model").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"model: not a model that posfuse exported"):
+            load_export(tmp_path / "model")
+    assert load_export(exported_file).probabilities(["w0x1"]).shape == (1, 3)
+    assert [path.name for path in exported_file.parent.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("one string", r"texts: a single string; give a list, as \[text\]"),
+        (None, r"texts: NoneType; give a list of strings"),
+        (["a", None], r"texts\[1\]: NoneType; give a string"),
+        ([1.5], r"texts\[0\]: float; give a string"),
+        ([b"bytes"], r"texts\[0\]: bytes; give a string"),
+        (["a", "b\ud800"], r"texts\[1\]: '\\ud800' at 1 is half of a character; decode"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused_in_one_line(texts, message, exported_file):
+    with pytest.raises(InputError, match=message) as caught:
+        load_export(exported_file).probabilities(texts)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_texts_have_no_rows(exported_file):
+    assert load_export(exported_file).probabilities([]).shape == (0, 3)
+    assert load_export(exported_file).probabilities(iter(["w0x1", ""])).shape == (2, 3)
+
+
+def test_a_path_that_cannot_be_written_is_refused(exported_file, tmp_path):
+    run = exported_file.parents[2] / "sweep" / "run"
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "model.safetensors"):
+        with pytest.raises(InputError, match="cannot be written") as caught:
+            export(run, path)
+        assert str(path) in str(caught.value)
+
+
 def test_what_is_no_export_is_refused_in_one_line(tmp_path):
     _, run = trained(tmp_path)
     path = tmp_path / "model.safetensors"
@@ -59,9 +120,10 @@ def test_what_is_no_export_is_refused_in_one_line(tmp_path):
         "cut": path.read_bytes()[:-10],
         "text": b"text",
         "no header": (weights, {}),
-        "no config": (weights, {**header, "config": "optim: {lrr: 1}"}),
-        "other weights": ({**weights, "more": torch.zeros(1)}, header),
-        "no vocabulary": (weights, {**header, "vocabulary": "{}"}),
+        "no checksum": (weights, {k: v for k, v in header.items() if k != "sha256"}),
+        "no config": signed(weights, {**header, "config": "optim: {lrr: 1}"}),
+        "other weights": signed({**weights, "more": torch.zeros(1)}, header),
+        "no vocabulary": signed(weights, {**header, "vocabulary": "{}"}),
     }
     for name, content in bad.items():
         path = tmp_path / name

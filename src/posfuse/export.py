@@ -4,8 +4,9 @@ header stand the run's config, the names of the classes and the vocabulary.
 Such a file holds numbers and text alone; to load one runs no code of it.
 """
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from yaml import YAMLError
@@ -30,6 +31,8 @@ from posfuse.errors import InputError
 from posfuse.folding import FoldedClassifier
 from posfuse.trained import load_run
 
+CHECKSUM = "sha256"  # the header's key
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -42,7 +45,13 @@ class Exported:
 
     @torch.no_grad()
     def probabilities(self, texts: Sequence[str]) -> Tensor:
-        """B texts -> (B, C), each row the text's probabilities of the classes."""
+        """B texts -> (B, C), each row the text's probabilities of the classes; no texts -> (0, C).
+
+        Raises InputError for a single string, and for an item that is no text.
+        """
+        texts = _texts(texts)
+        if not texts:
+            return torch.empty(0, len(self.label_names))
         data = self.cfg.data
         words = data.vocabulary.unit == "words"
         flat, offsets = (word_encoder(self.vocabulary) if words else encode_bytes)(texts)
@@ -58,7 +67,11 @@ class Exported:
 
 
 def export(run: str | Path, path: str | Path) -> None:
-    """Write a finished run's folded model to `path`; raises InputError as `load_run` does."""
+    """Write a finished run's folded model to `path`, whose folder is created where it is missing.
+
+    Raises InputError as `load_run` does, and where `path` cannot be written.
+    """
+    path = Path(path)
     cfg, data, classifier = load_run(run)
     header = {
         "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
@@ -66,7 +79,13 @@ def export(run: str | Path, path: str | Path) -> None:
         "vocabulary": (data.store.folder / VOCABULARY).read_text(encoding="utf-8"),
     }
     weights = {k: v.contiguous() for k, v in classifier.model.fold().state_dict().items()}
-    save_file(weights, path, header)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with records.replacing(path) as part:
+            save_file(weights, part, {**header, CHECKSUM: _checksum(weights, header)})
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be written ({reason}); give another path") from error
 
 
 def load_export(path: str | Path) -> Exported:
@@ -75,6 +94,8 @@ def load_export(path: str | Path) -> Exported:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if header.pop(CHECKSUM) != _checksum(weights, header):
+            raise ValueError("damaged: it differs from its checksum")
         cfg = checked(OmegaConf.structured(records.config_of(OmegaConf.create(header["config"]))))
         names, vocabulary = json.loads(header["label_names"]), header["vocabulary"]
         tokenizer = _tokenizer(vocabulary)
@@ -87,6 +108,32 @@ def load_export(path: str | Path) -> Exported:
             f"{path}: not a model that posfuse exported ({one_line(error)}); export its run again"
         ) from error
     return Exported(cfg, names, tokenizer, folded)
+
+
+def _checksum(weights: dict[str, Tensor], header: dict[str, str]) -> str:
+    """sha256 over the weights, their names, types and shapes, and the rest of the header."""
+    text = json.dumps(header, sort_keys=True)
+    return hashlib.sha256(save(weights) + text.encode()).hexdigest()
+
+
+def _texts(texts: Sequence[str]) -> list[str]:
+    """The texts as a list; raises InputError unless each of them is one."""
+    if isinstance(texts, str):
+        raise InputError("texts: a single string; give a list, as [text]")
+    if not isinstance(texts, Iterable):
+        raise InputError(f"texts: {type(texts).__name__}; give a list of strings")
+    found = list(texts)
+    for i, text in enumerate(found):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{i}]: {type(text).__name__}; give a string")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"texts[{i}]: {error.object[error.start]!a} at {error.start} is half of a "
+                "character; decode the text again, with errors='replace' if need be"
+            ) from error
+    return found
 
 
 def _tokenizer(text: str) -> Tokenizer:
