@@ -50,6 +50,7 @@ bench: .venv/installed ## every benchmark, into docs/performance.md: make bench 
 	$(BIN)/python benchmarks/overhead.py --out benchmarks/results/overhead.json
 	$(BIN)/python benchmarks/grid.py --out benchmarks/results/grid.json
 	$(BIN)/python benchmarks/precision.py --out benchmarks/results/precision.json
+	$(BIN)/python benchmarks/rounding.py --out benchmarks/results/rounding.json
 	$(BIN)/python benchmarks/performance.py
 
 slurm-test: .venv/installed ## sweeps by a real SLURM of one node, started in a folder and torn down
