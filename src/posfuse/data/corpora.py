@@ -68,7 +68,11 @@ def load(cfg: DataConfig) -> Corpus:
 
 
 def folder(path: str) -> Corpus:
-    """A local folder with train|validation|test.(parquet|csv|jsonl) of `text` and `label`."""
+    """A local folder with train|validation|test.(parquet|csv|jsonl) of `text` and `label`.
+
+    CSV files have no types: their labels are integers if every label is one as str() writes it,
+    else strings, so that 01 and 1 are two classes.
+    """
     files = folder_files(path)
     return Corpus(files_digest(files), lambda: {s: in_file(f) for s, f in files.items()})
 
@@ -149,16 +153,23 @@ def splits(
     if "validation" not in parts:
         validation = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         seed = cfg.split_seed if validation_seed is None else validation_seed
-        rest, taken = _drawn(parts["train"], validation, seed)
+        rest, taken = _drawn(parts["train"], validation, seed, names)
         parts["train"], parts["validation"] = rest, taken
     if cfg.limit is not None:
         for split, part in parts.items():
             if len(part) > cfg.limit:
-                parts[split] = _drawn(part, cfg.limit, cfg.split_seed)[1]
+                parts[split] = _drawn(part, cfg.limit, cfg.split_seed, names)[1]
     return {split: parts[split] for split in SPLITS}, names
 
 
-def _drawn(part: Split, size: int, seed: int) -> tuple[Split, Split]:
+def _drawn(part: Split, size: int, seed: int, names: list[str]) -> tuple[Split, Split]:
+    alone = [names[c] for c, n in enumerate(np.bincount(part.labels)) if n == 1]
+    if alone:
+        raise InputError(
+            f"{part.source.name}: cannot take {size} of {len(part)} documents with every class in "
+            f"proportion: class {alone[0]!r} has one document; add another to it, remove it, or "
+            "give a validation file and no data.limit"
+        )
     rest, taken = _stratified(part.labels, size, seed, part.source.name)
     return part.take(rest), part.take(taken)
 
@@ -191,6 +202,11 @@ def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
     """Its documents, each with words and a label."""
     source = in_memory(given) if isinstance(given, pd.DataFrame) else given
     for column in ("text", "label"):
+        if source.columns.count(column) > 1:
+            raise InputError(
+                f"{source.name}: {source.columns.count(column)} columns are named {column!r}; "
+                "rename or remove all but one"
+            )
         if column not in source.columns:
             has = ", ".join(map(str, source.columns)) or "none"
             raise InputError(
@@ -227,6 +243,11 @@ def _is_empty(source: Source) -> Iterator[bool]:
 
 def _map_labels(parts: dict[str, Split], given: list[str] | None) -> list[str]:
     """Replace labels by 0..C-1 in place; strings and other integers by their sorted order."""
+    if any(isinstance(v, str) for part in parts.values() for v in part.labels.tolist()):
+        for split, part in parts.items():
+            if not part.source.has_types:  # integers in this file alone; str() gives their spelling
+                spelt = np.array([str(v) for v in part.labels.tolist()], dtype=object)
+                parts[split] = replace(part, labels=spelt)
     train = parts["train"]
     kinds = {type(v).__name__ for part in parts.values() for v in part.labels.tolist()}
     if kinds not in ({"int"}, {"str"}):

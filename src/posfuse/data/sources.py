@@ -2,11 +2,15 @@
 held whole, so a corpus may be larger than memory.
 """
 
+import csv
+import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -16,11 +20,8 @@ from posfuse.errors import InputError
 ROWS = 500  # documents of a part
 # Parquet in pieces of so many bytes; by default its whole column is read ahead, and kept.
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
-CSV: dict[str, Any] = {
-    # "NA" and "null" are words; only an empty field is missing.
-    "dtype": {"text": str}, "keep_default_na": False, "na_values": [""],
-}  # fmt: skip
-JSONL: dict[str, Any] = {"lines": True, "dtype": False, "convert_dates": False}
+FIELD = 2**31 - 1  # characters of a CSV field at most; csv's own limit is 131,072
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # one spelling for each number, and int64 holds it
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Source:
     name: str  # says in messages where from
     columns: list[str]
     read: Callable[[str], Iterator[pd.Series]]
+    has_types: bool = True  # False: every label is text, and `read` decides what is an integer
 
 
 def in_memory(frame: pd.DataFrame) -> Source:
@@ -56,13 +58,15 @@ def in_file(path: Path) -> Source:
             yield from column_of(path, column)
 
     with _readable(path):
-        return Source(str(path), columns(path), read)
+        return Source(str(path), columns(path), read, has_types=path.suffix != ".csv")
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
+    except InputError:
+        raise
     except Exception as error:  # each reader has exceptions of its own; all mean: not readable
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not readable ({reason}); write the file anew") from error
@@ -74,28 +78,124 @@ def _parquet_columns(path: Path) -> list[str]:
 
 def _parquet(path: Path, column: str) -> Iterator[pd.Series]:
     for batch in pq.ParquetFile(path, **PARQUET).iter_batches(ROWS, columns=[column]):
-        yield batch.column(0).to_pandas()
+        values = batch.column(0)
+        values.validate(full=True)  # or broken UTF-8 is found later, where the file is not known
+        yield values.to_pandas()
+
+
+@contextmanager
+def _utf8(path: Path) -> Iterator[TextIO]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        with path.open("rb") as raw:
+            line = next(number for number, line in enumerate(raw, 1) if not _is_utf8(line))
+        raise InputError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from error
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _csv_rows(path: Path) -> Iterator[list[str]]:
+    """The header, then the rows; raises InputError where a row has more or fewer fields."""
+    csv.field_size_limit(FIELD)
+    with _utf8(path) as file:
+        reader = csv.reader(file, strict=True)
+        row, header, line = -1, 0, 1
+        try:
+            for fields in reader:
+                if len(fields) > 1 or "".join(fields).strip():  # else a blank line
+                    header = header or len(fields)
+                    if len(fields) != header:
+                        cure = (
+                            "put a text that contains commas in quotes"
+                            if len(fields) > header
+                            else "add what is missing, or put a text of several lines in quotes"
+                        )
+                        raise InputError(
+                            f"{path}: row {row} (line {line}) has {len(fields)} field"
+                            f"{'s' * (len(fields) > 1)}, but the header has {header}; {cure}"
+                        )
+                    yield fields
+                    row += 1
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise InputError(
+                f"{path}: row {row} (line {line}) has a quotation mark that opens or ends no field "
+                f"({error}); put the text in quotes and double the quotation marks inside it"
+            ) from error
 
 
 def _csv_columns(path: Path) -> list[str]:
-    return [*pd.read_csv(path, nrows=0, **CSV).columns]
+    return next(_csv_rows(path), [])
 
 
 def _csv(path: Path, column: str) -> Iterator[pd.Series]:
-    if column != "text":  # whole: its type follows from all of its values
-        yield pd.read_csv(path, usecols=[column], **CSV)[column]
+    rows = _csv_rows(path)
+    place = next(rows).index(column)
+    values = (fields[place] or None for fields in rows)
+    if column == "label":  # whole: its type follows from all of its values
+        yield _labels([*values])
         return
-    with pd.read_csv(path, usecols=[column], chunksize=ROWS, **CSV) as parts:
-        yield from (part[column] for part in parts)
+    while part := [*islice(values, ROWS)]:
+        yield pd.Series(part, dtype=object)
+
+
+def _labels(spelt: list[str | None]) -> pd.Series:
+    """Integers if every label is one as str() writes it, else strings: 01 and 1 are two classes."""
+    if all(value is not None and INTEGER.fullmatch(value) for value in spelt):
+        return pd.Series([int(value) for value in spelt if value is not None], dtype="int64")
+    return pd.Series(spelt, dtype=object)
+
+
+def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
+    with _utf8(path) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                yield _json_object(line)
+            except ValueError as error:
+                raise InputError(
+                    f"{path}: line {number} is not a JSON object ({error}); write each document as "
+                    "one object on one line"
+                ) from error
+
+
+def _json_object(line: str) -> dict[str, Any]:
+    if line.lstrip().startswith("["):
+        raise ValueError("a JSON array starts here")
+    row = json.loads(line, object_pairs_hook=_with_each_key_once)
+    if not isinstance(row, dict):
+        raise ValueError(f"it is {row!r}")
+    if "\\ud" in line.lower():  # perhaps half of a surrogate pair, which no encoding can write
+        json.dumps(row, ensure_ascii=False).encode()
+    return row
+
+
+def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has two keys {twice!r}")
+    return row
 
 
 def _jsonl_columns(path: Path) -> list[str]:
-    return [*pd.read_json(path, nrows=ROWS, **JSONL).columns]
+    return [*{name: None for row in islice(_jsonl_rows(path), ROWS) for name in row}]
 
 
 def _jsonl(path: Path, column: str) -> Iterator[pd.Series]:
-    with pd.read_json(path, chunksize=ROWS, **JSONL) as parts:
-        yield from (part.reindex(columns=[column])[column] for part in parts)
+    rows = _jsonl_rows(path)
+    while part := [row.get(column) for row in islice(rows, ROWS)]:
+        yield pd.Series(part, dtype=object)
 
 
 READERS: dict[

@@ -1,0 +1,237 @@
+"""CSV, JSON Lines and parquet files: what is read as it stands, and what is refused."""
+
+import csv
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from posfuse.config import DataConfig
+from posfuse.data.corpora import SPLITS, load, splits
+from posfuse.data.sources import in_file
+from posfuse.errors import InputError
+
+
+def write(root: Path, content: str | bytes, end: str = "csv", only: tuple[str, ...] = SPLITS):
+    raw = content.encode() if isinstance(content, str) else content
+    for split in only:
+        (root / f"{split}.{end}").write_bytes(raw)
+    return root
+
+
+def read(root: Path):
+    """Texts and labels of training, and the names of the classes."""
+    cfg = DataConfig(name="tiny", path=str(root))
+    parts, names = splits(load(cfg), cfg)
+    return [*parts["train"].texts()], parts["train"].labels.tolist(), names
+
+
+def refusal(root: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        read(root)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "; " in message  # what is wrong; the fix
+    return message
+
+
+MORE = "put a text that contains commas in quotes"
+FEWER = "add what is missing, or put a text of several lines in quotes"
+CSV = {
+    "label first": (
+        "label,text\nneg,plain\npos,hello, world\n",
+        "row 1 (line 3) has 3 fields, but the header has 2; " + MORE,
+    ),
+    "text first": (
+        "text,label\nplain words,neg\nhello, world,pos\n",
+        "row 1 (line 3) has 3 fields, but the header has 2; " + MORE,
+    ),
+    "a comma in every text": (
+        "text,label\nhello, world,pos\nplain, words,neg\n",
+        "row 0 (line 2) has 3 fields, but the header has 2; " + MORE,
+    ),
+    "another column": (
+        "id,text,label\n1,hello,pos\n2,a, b,neg\n",
+        "row 1 (line 3) has 4 fields, but the header has 3; " + MORE,
+    ),
+    "a field too few": (
+        'text,label\n"two\nlines",pos\n\nplain\nother,neg\n',
+        "row 1 (line 5) has 1 field, but the header has 2; " + FEWER,
+    ),
+    "a quote that is not closed": (
+        'text,label\nplain,pos\n"hello,neg\nother,neg\n',
+        "row 1 (line 3) has a quotation mark that opens or ends no field",
+    ),
+    "a text that is quoted in part": (
+        'text,label\n"Great" movie,pos\nother,neg\n',
+        "row 0 (line 2) has a quotation mark that opens or ends no field",
+    ),
+    "two texts": ("text,text,label\na,b,pos\nc,d,neg\n", "2 columns are named 'text'; "),
+    "two labels": ("label,text,label\na,b,pos\nc,d,neg\n", "2 columns are named 'label'; "),
+    "Latin-1": (
+        "text,label\nplain,pos\ncafé,neg\n".encode("latin-1"),
+        "line 3 is not UTF-8; save the file as UTF-8",
+    ),
+    "UTF-16": ("text,label\na,pos\nb,neg\n".encode("utf-16"), "line 1 is not UTF-8; save"),
+    "nothing": ("", "no column 'text' among none"),
+}
+
+
+@pytest.mark.parametrize("case", CSV)
+def test_a_csv_file_is_refused_with_its_row_and_the_fix(tmp_path, case: str) -> None:
+    content, expected = CSV[case]
+    assert refusal(write(tmp_path, content)).startswith(f"{tmp_path}/train.csv: {expected}")
+
+
+def test_a_bad_row_behind_many_good_ones_is_found(tmp_path) -> None:
+    content = "text,label\n" + "some words,pos\nother,neg\n" * 1_000 + "hello, world,pos\n"
+    assert "row 2000 (line 2002) has 3 fields" in refusal(write(tmp_path, content))
+
+
+def test_words_quotes_commas_and_lines_are_read_as_they_stand(tmp_path) -> None:
+    texts = ["NA", "null", "nan", 'a "b", c', "two\nlines", "two\r\nlines", " spaces ", "it's", "é"]
+    frame = pd.DataFrame({"id": range(9), "text": texts, "label": ["NA", "null", "x"] * 3})
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    for split in ("validation", "test"):
+        frame.to_csv(tmp_path / f"{split}.csv", index=False, encoding="utf-8-sig")
+    assert read(tmp_path) == (texts, [0, 1, 2] * 3, ["NA", "null", "x"])
+    (label,) = in_file(tmp_path / "test.csv").read("label")  # behind the mark that Excel writes
+    assert label.tolist() == frame["label"].tolist()
+
+
+def test_blank_lines_are_no_documents_and_lines_may_end_as_on_windows(tmp_path) -> None:
+    content = "text,label\r\n\r\nsome words,pos\r\n  \r\nother,neg\r\n\r\n"
+    assert read(write(tmp_path, content)) == (["some words", "other"], [1, 0], ["neg", "pos"])
+
+
+def test_a_document_may_be_long(tmp_path) -> None:
+    text = "word " * 100_000
+    write(tmp_path, f"text,label\n{text},pos\nother,neg\n")
+    assert read(tmp_path)[0] == [text, "other"]
+
+
+def test_an_empty_field_is_a_missing_text_or_label(tmp_path) -> None:
+    assert "no text in row 1" in refusal(write(tmp_path, 'text,label\na,x\n,y\n"",y\n'))
+    assert "no label in row 1" in refusal(write(tmp_path, "text,label\na,x\nb,\n"))
+
+
+any_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(any_text, st.sampled_from("ab")), min_size=1))
+def test_what_pandas_writes_is_what_is_read(tmp_path_factory, rows) -> None:
+    root = tmp_path_factory.mktemp("written")
+    frame = pd.DataFrame(rows, columns=["text", "label"])
+    frame.to_csv(root / "train.csv", index=False, quoting=csv.QUOTE_ALL)
+    frame.to_json(root / "train.jsonl", orient="records", lines=True)
+    for end in ("csv", "jsonl"):
+        for column in ("text", "label"):
+            read = pd.concat(in_file(root / f"train.{end}").read(column))
+            assert read.tolist() == frame[column].tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        ("1 0", ["0", "1"]),
+        ("10 9 -1", ["-1", "9", "10"]),  # integers go by their size
+        ("01 1", ["01", "1"]),
+        ("+1 1", ["+1", "1"]),
+        ("-0 0", ["-0", "0"]),
+        ("1.0 1", ["1", "1.0"]),
+        ("10 9 x", ["10", "9", "x"]),  # strings go by the alphabet
+        ("True False", ["False", "True"]),
+        ("1e3 1000", ["1000", "1e3"]),
+        (f"{2**64} 7", [f"{2**64}", "7"]),
+    ],
+)
+def test_labels_of_a_csv_file_are_classes_by_their_spelling(tmp_path, labels, names) -> None:
+    spelt = labels.split()
+    write(tmp_path, "text,label\n" + "".join(f"word,{label}\n" for label in spelt))
+    _, mapped, found = read(tmp_path)
+    assert found == names
+    assert [found[label] for label in mapped] == spelt
+
+
+def test_labels_that_one_csv_file_alone_has_as_integers_are_strings_too(tmp_path) -> None:
+    write(tmp_path, "text,label\na,1\nb,01\nc,2\n", only=("train",))
+    write(tmp_path, "text,label\na,2\nb,1\n", only=("validation", "test"))
+    cfg = DataConfig(name="tiny", path=str(tmp_path))
+    parts, names = splits(load(cfg), cfg)
+    assert names == ["01", "1", "2"]
+    assert parts["test"].labels.tolist() == [2, 1]
+
+
+# JSON Lines
+
+ROWS = [{"text": "some words", "label": "pos"}, {"text": "other", "label": "neg"}]
+PLAIN = "".join(json.dumps(row) + "\n" for row in ROWS)
+JSONL = {
+    "an array": (json.dumps(ROWS), "line 1 is not a JSON object (a JSON array starts here); "),
+    "an array of several lines": (json.dumps(ROWS, indent=1), "line 1 is not a JSON object (a "),
+    "an object of several lines": (json.dumps(ROWS[0], indent=1), "line 1 is not a JSON object ("),
+    "no object": (PLAIN + "\n7\n", "line 4 is not a JSON object (it is 7); "),
+    "cut": (PLAIN + '{"text": "hal', "line 3 is not a JSON object (Unterminated string"),
+    "two texts": (
+        PLAIN + '{"text": "a", "text": "b", "label": "pos"}\n',
+        "line 3 is not a JSON object (it has two keys 'text'); write each document as one object",
+    ),
+    "half a surrogate pair": (
+        PLAIN + '{"text": "a\\ud800", "label": "pos"}\n',
+        "line 3 is not a JSON object ('utf-8' codec can't encode character '\\ud800'",
+    ),
+    "Latin-1": (
+        (PLAIN + '{"text": "café", "label": "pos"}\n').encode("latin-1"),
+        "line 3 is not UTF-8; save the file as UTF-8",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JSONL)
+def test_a_jsonl_file_is_refused_with_its_line_and_the_fix(tmp_path, case: str) -> None:
+    content, expected = JSONL[case]
+    message = refusal(write(tmp_path, content, "jsonl"))
+    assert message.startswith(f"{tmp_path}/train.jsonl: {expected}")
+
+
+def test_jsonl_may_have_blank_lines_a_mark_and_whole_surrogate_pairs(tmp_path) -> None:
+    content = "\ufeff" + PLAIN.replace("\n", "\r\n\r\n").replace("other", "\\ud83d\\ude00")
+    write(tmp_path, content, "jsonl")
+    assert read(tmp_path) == (["some words", "\U0001f600"], [1, 0], ["neg", "pos"])
+
+
+# Parquet
+
+
+def test_a_parquet_file_with_two_texts_is_refused(tmp_path) -> None:
+    table = pa.table([["a", "b"], ["c", "d"], ["x", "y"]], names=["text", "text", "label"])
+    for split in SPLITS:
+        pq.write_table(table, tmp_path / f"{split}.parquet")
+    assert refusal(tmp_path).startswith(f"{tmp_path}/train.parquet: 2 columns are named 'text'")
+
+
+def test_a_parquet_file_whose_bytes_were_changed_is_named(tmp_path) -> None:
+    frame = pd.DataFrame({"text": ["some words é", "others"], "label": ["pos", "neg"]})
+    for split in SPLITS:
+        frame.to_parquet(tmp_path / f"{split}.parquet", compression="none", index=False)
+    raw = (tmp_path / "train.parquet").read_bytes()
+    assert raw.count("é".encode()) > 0
+    (tmp_path / "train.parquet").write_bytes(raw.replace("é".encode(), b"\xc3\xff"))
+    assert refusal(tmp_path).startswith(f"{tmp_path}/train.parquet: not readable (")
+
+
+# Classes
+
+
+def test_a_class_with_one_document_is_named_by_its_label(tmp_path) -> None:
+    content = "text,label\n" + "some words,pos\nother,neg\n" * 20 + "more,rare\n"
+    write(tmp_path, content, only=("train", "test"))
+    message = refusal(tmp_path)
+    assert message.startswith(f"{tmp_path}/train.csv: cannot take 4 of 41 documents with every")
+    assert "class 'rare' has one document" in message
