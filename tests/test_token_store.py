@@ -210,3 +210,16 @@ def test_the_vocabulary_is_counted_on_the_splits_asked_for(tmp_path, source: str
     store = open_store(cfg, tmp_path / "cache")
     assert store.vocabulary_size == (4 if source == "train" else 6)
     assert store.unknown_share["test"] == (0.5 if source == "train" else 0)
+
+
+@pytest.mark.parametrize("source", ["train", "all"])
+def test_a_vocabulary_without_words_is_refused(cfg, tmp_path, source: str) -> None:
+    cfg.vocabulary.source, cfg.vocabulary.min_count = source, 1_000
+    expected = (
+        r"^data\.vocabulary\.min_count: no word of tiny occurs 1000 times; use a smaller number$"
+    )
+    with pytest.raises(InputError, match=expected):
+        open_store(cfg, tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    cfg.vocabulary.unit = "bytes"
+    assert open_store(cfg, tmp_path / "cache").vocabulary_size == 258

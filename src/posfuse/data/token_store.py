@@ -26,6 +26,7 @@ from filelock import FileLock
 from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus, Split, load, splits
 from posfuse.data.vocabulary import (
+    SPECIAL,
     UNKNOWN,
     Encoder,
     build_vocabulary,
@@ -125,6 +126,11 @@ def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int) 
         counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
         texts = (text for split in counted for text in parts[split].texts())
         tokenizer = build_vocabulary(texts, cfg.vocabulary.max_size, cfg.vocabulary.min_count)
+        if tokenizer.get_vocab_size() == len(SPECIAL):
+            raise InputError(
+                f"data.vocabulary.min_count: no word of {cfg.name} occurs "
+                f"{cfg.vocabulary.min_count} times; use a smaller number"
+            )
         encoder = word_encoder(tokenizer)
     work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
     work.mkdir()
