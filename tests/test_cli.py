@@ -162,6 +162,35 @@ def test_a_mistake_in_the_config_is_one_line_before_any_data(mistake, multirun, 
     assert not list((tmp_path / "work").rglob("*.npy"))
 
 
+@pytest.mark.parametrize("multirun", [[], ["-m"]], ids=["run", "sweep"])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("output_dir=", "output_dir: '' is empty; name a folder with output_dir=FOLDER"),
+        ("output_dir=/", "output_dir: '/' is the root of the file system; name a folder with"),
+        ("sweep_id=", "sweep_id: the name '' becomes a folder; use letters, digits, _.-"),
+        ("sweep_id=../up", "sweep_id: the name '../up' becomes a folder; use letters"),
+    ],
+)
+def test_no_folder_is_made_for_an_empty_name(override, message, multirun, run, small, tmp_path):
+    before = {place: os.listdir(place) for place in ("/", tmp_path, tmp_path / "work")}
+    result = run("posfuse-train", *multirun, *small, "cache_dir=cache", override)
+    assert_one_line(result, f"error: {message}")
+    (tmp_path / "work.out").unlink()
+    (tmp_path / "work.err").unlink()
+    assert before == {place: os.listdir(place) for place in before}
+
+
+def test_two_corpora_of_one_name_get_the_name_as_the_cure(run, small, tmp_path):
+    one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate(("a", "b")))
+    rest = [o for o in small if not o.startswith("data.path")]
+    assert run("posfuse-train", *rest, f"data.path={one}").code == 0
+    result = run("posfuse-train", *rest, f"data.path={other}")
+    message = "result.json: holds the result of other texts that are also named 'tiny'; give these "
+    assert_one_line(result, message + "data.name=NAME, or remove that file to run again")
+    assert run("posfuse-train", *rest, f"data.path={other}", "data.name=other").code == 0
+
+
 def test_an_unknown_key_in_an_experiment_file_is_one_line_that_names_it(run, tmp_path):
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     (tmp_path / "conf" / "experiment" / "bad.yaml").write_text(

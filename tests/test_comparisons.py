@@ -458,6 +458,15 @@ def test_a_cell_of_two_configurations_is_left_out_and_both_folders_named(tmp_pat
         assert part in problems[0]
 
 
+def test_two_corpora_of_one_name_are_left_out_with_the_name_as_the_cure(tmp_path):
+    sound(tmp_path)
+    write(tmp_path, "concat", 0, 0.6, settings={"data.path": "a1"})
+    write(tmp_path, "concat", 1, 0.6, settings={"data.path": "b2", "data.limit": 9})
+    _, (problem,) = collect(tmp_path)
+    assert "two configurations (two corpora named " in problem
+    assert problem.endswith("; the cell is left out, run one of them again with data.name=NAME")
+
+
 def test_a_setting_that_only_some_runs_of_a_cell_have_is_a_second_configuration(tmp_path):
     sound(tmp_path)
     write(tmp_path, "concat", 0, 0.6)

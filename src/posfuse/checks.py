@@ -12,11 +12,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse import precision
-from posfuse.config import NAME, Config, one_line
+from posfuse.config import Config, check_folder, check_name, one_line
 from posfuse.errors import InputError, lacks_memory
 from posfuse.fidelity import apply_fidelity
 
 HUB = "posfuse.data.corpora.hub"
+MOST_TOKENS = 2**20  # a position table has max_len rows: 256 MB with model.d_model=64
+MOST_THREADS = 1024  # far more than that fail to start, and the error then names something else
 
 
 def checked(config: DictConfig) -> Config:
@@ -33,11 +35,13 @@ def checked(config: DictConfig) -> Config:
     for key, name in names.items():
         if not isinstance(name, str):  # fusion is an untyped dict
             raise InputError(f"{key}: {name!r} is not a text; give a name, as {key}=my_name")
-        if not NAME.fullmatch(name):
-            raise InputError(f"{key}: the name {name!r} becomes a folder; use letters, digits, _.-")
+        check_name(key, name)
+    check_folder("cache_dir", cfg.cache_dir)
     _check_ranges(cfg)
     cfg.model.token_scale = _token_scale(cfg.model.token_scale)
     apply_fidelity(cfg)
+    if cfg.data.path == "":
+        raise InputError("data.path: '' is empty; name a folder with data.path=FOLDER")
     if cfg.data.path is None and cfg.data.corpus is None:
         raise InputError("data.path: no corpus given; name a folder with data.path=FOLDER")
     _check_path(cfg)
@@ -126,6 +130,12 @@ def _check_ranges(cfg: Config) -> None:
     for key, value in positive.items():
         if value is not None and not 0 < value < float("inf"):
             raise InputError(f"{key}: {value} is not positive; use a number above 0")
+    for key, count, most in (
+        ("data.max_len", data.max_len, MOST_TOKENS),
+        ("trainer.threads", trainer.threads, MOST_THREADS),
+    ):
+        if count is not None and count > most:
+            raise InputError(f"{key}: {count} is too large; use at most {most}")
     not_negative = {
         "seed": cfg.seed,
         "data.split_seed": data.split_seed,

@@ -16,6 +16,8 @@ from hydra.errors import OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from posfuse.errors import InputError
+
 # conf/ lies inside the installed package; in a checkout it lies at the top.
 _PACKAGE = Path(__file__).resolve().parent
 CONF_DIR = next(p for p in (_PACKAGE / "conf", _PACKAGE.parents[1] / "conf") if p.is_dir())
@@ -53,7 +55,7 @@ class DataConfig:
     validation_fraction: float = 0.1  # taken from train where there is no validation split
     limit: int | None = None  # documents a split at most, a stratified sample
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
-    max_len: int = 512  # tokens; what is longer is cut
+    max_len: int = 512  # tokens, 2**20 at most; what is longer is cut
     batch_size: int = 64  # documents
     eval_batch_size: int = 256  # documents
     pool_batches: int = 50  # batches of one shuffled pool, inside which lengths are sorted
@@ -95,7 +97,7 @@ class TrainerConfig:
     accelerator: str = "auto"  # auto, cpu, gpu, mps
     devices: int = 1  # of the machine, a process each; a step has batch_size documents on each
     precision: str = "32-true"  # 32-true, bf16-mixed; fastest: whichever is faster here
-    threads: int | None = None  # CPU threads of a run; null: torch's own choice
+    threads: int | None = None  # CPU threads of a run, 1024 at most; null: torch's own choice
     compile: bool = False  # by torch.compile: a minute at the start, less a step; needs a compiler
     limit_batches: int | None = None  # batches a split at most, for a trial
     checkpoint_minutes: float = 10.0  # between two of the run's state inside an epoch, at most
@@ -155,6 +157,8 @@ def one_line(error: BaseException, *schemas: Any) -> str:
             "key=value,value, and put quotes around other characters, as in 'key=\"a:b\"'"
         )
     text = str(error)
+    if refused := re.match(r"InputError raised while resolving interpolation: (.*)", text):
+        return refused[1]
     if isinstance(error.__cause__, OmegaConfBaseException):  # it names the key, its error does not
         text = str(error.__cause__)
     key = re.search(r"full_key: (\S+)", text)
@@ -177,6 +181,29 @@ def one_line(error: BaseException, *schemas: Any) -> str:
 def _fields_of(class_name: str, schemas: tuple[Any, ...]) -> list[str]:
     schema = {s.__name__: s for s in schemas}.get(class_name, globals().get(class_name))
     return [f.name for f in dataclasses.fields(schema)] if dataclasses.is_dataclass(schema) else []
+
+
+def check_name(key: str, name: str) -> None:
+    """Raise InputError unless `name` can be the name of a folder everywhere."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"{key}: the name {name!r} becomes a folder; use letters, digits, _.-")
+
+
+def check_folder(key: str, folder: str) -> None:
+    """Raise InputError for an empty name and for the root of the file system: an unset variable
+    of the shell gives either."""
+    place = Path(folder).resolve()
+    if not folder.strip() or place == Path(place.anchor):
+        what = "the root of the file system" if folder.strip() else "empty"
+        raise InputError(f"{key}: {folder!r} is {what}; name a folder with {key}=FOLDER")
+
+
+def sweep_folder(output_dir: str, sweep_id: str) -> str:
+    """The folder of a sweep. Hydra makes it before any run starts, so its parts are checked here;
+    raises InputError."""
+    check_folder("output_dir", output_dir)
+    check_name("sweep_id", sweep_id)
+    return f"{output_dir}/{sweep_id}"
 
 
 def run_folder(data: str, encoding: str, fusion: str, seed: int, overrides: list[str]) -> str:
@@ -217,6 +244,7 @@ def _on_arxiv(data: str, there: str, elsewhere: str) -> str:
 def register() -> None:
     """Make the schema and the resolvers known to Hydra; safe to call again."""
     ConfigStore.instance().store(name="schema", node=Config)
+    OmegaConf.register_new_resolver("posfuse.sweep_folder", sweep_folder, replace=True)
     OmegaConf.register_new_resolver("posfuse.run_folder", _run_folder, replace=True)
     OmegaConf.register_new_resolver("posfuse.on_arxiv", _on_arxiv, replace=True)
 

@@ -118,6 +118,11 @@ def finished(folder: Path, cfg: Config) -> Record | None:
         return record if is_complete(folder) else None
     mine, theirs = settings(cfg), record["settings"]
     keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+    if "data.path" in keys and "data.path" in mine and "data.path" in theirs:
+        raise InputError(
+            f"{path}: holds the result of other texts that are also named {cfg.data.name!r}; give "
+            "these data.name=NAME, or remove that file to run again"
+        )
     changed = ", ".join(f"{k} {theirs.get(k)} -> {mine.get(k)}" for k in keys[:3]) or "numerics"
     raise InputError(
         f"{path}: holds another configuration's result ({changed}); give sweep_id=NAME for a "

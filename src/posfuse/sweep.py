@@ -36,6 +36,10 @@ class RunFailed(Exception):
 class Ending(Callback):
     """Ends a sweep when it is told to, and with status 1 if a run of it failed."""
 
+    def __init__(self, folder: str) -> None:
+        """`folder` is the sweep's. It is resolved here since Hydra stops at an error now, and only
+        warns of errors in the methods below."""
+
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: workers get a copy, and what it holds is this process's alone."""
         return {}
