@@ -12,6 +12,10 @@ class InputError(Exception):
     """One line that names the file or key, what is wrong with it, and the cure."""
 
 
+class HubUnreachable(InputError):
+    """The Hugging Face hub does not answer, and the corpus is not in its local cache."""
+
+
 class AtWork(InputError):
     """Another process is at this run."""
 

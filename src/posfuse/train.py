@@ -20,7 +20,8 @@ from yaml import YAMLError
 from posfuse import preemption, records, refusals, request
 from posfuse.checks import checked
 from posfuse.config import CONF_DIR, Config, one_line
-from posfuse.errors import InputError
+from posfuse.data.corpora import do_without_hub
+from posfuse.errors import HubUnreachable, InputError
 from posfuse.imports import import_run
 from posfuse.precision import FASTEST
 from posfuse.preemption import Preempted
@@ -99,6 +100,8 @@ def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
             with contextlib.suppress(RunFailed):
                 record_failure(message, folder, overrides, kind)
             sys.exit(f"error: {message}")
+        if isinstance(error, HubUnreachable):
+            do_without_hub()  # the next command asks again
         record_failure(message, folder, overrides, kind, sweep)
     return math.nan
 

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from posfuse.config import DataConfig
 from posfuse.data.sources import READERS, Source, in_file, in_hub_form, in_memory
-from posfuse.errors import InputError
+from posfuse.errors import HubUnreachable, InputError
 
 SPLITS = ("train", "validation", "test")
 SETTLED = 2.0  # seconds after which a file that changes has another time of change
+_without_hub: list[bool] = []  # not empty: after `do_without_hub`
 Frames = dict[str, pd.DataFrame]  # by split: columns text, label; attrs["source"] says where from
 
 
@@ -121,10 +123,13 @@ def hub(id: str, revision: str = "main") -> Corpus:
     # Or each of the hub's retries writes two lines.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        loaded = datasets.load_dataset(id, revision=None if Path(id).is_dir() else revision)
+        loaded = datasets.load_dataset(id) if Path(id).is_dir() else _from_hub(id, revision)
     except Exception as error:  # network, cache and repository errors have no common ancestor
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
+        is_unreachable = isinstance(error, ConnectionError)
+        if is_unreachable and _without_hub:
+            reason = "out of reach in an earlier run of this sweep, not asked again"
+        raise (HubUnreachable if is_unreachable else InputError)(
             f"data.corpus.id: cannot load {id!r} from the hub ({reason}); with no network, put "
             "train.parquet and test.parquet (columns text, label) in a folder and give "
             "data.path=FOLDER"
@@ -141,6 +146,23 @@ def hub(id: str, revision: str = "main") -> Corpus:
     arrow = [Path(f["filename"]) for part in parts.values() for f in part.cache_files]
     files = [(*path.parts[-3:], path.stat().st_size) for path in arrow]
     return Corpus(f"{id}@{revision} {files}", read, getattr(label, "names", None))
+
+
+@lru_cache
+def _from_hub(id: str, revision: str) -> Any:
+    """The corpus in the hub's form. A process loads it once: without network the library retries
+    for 23 s, and does so for a corpus in its local cache too."""
+    import datasets
+
+    return datasets.load_dataset(id, revision=revision)
+
+
+def do_without_hub() -> None:
+    """Take corpora from the hub's local cache alone, for as long as this process lives."""
+    import datasets
+
+    datasets.config.HF_HUB_OFFLINE = True
+    _without_hub.append(True)
 
 
 def splits(
