@@ -21,7 +21,8 @@ IDS = torch.tensor([[2, 3, 4, 5, 6], [9, 8, 7, 0, 0]])
 LENGTHS = torch.tensor([5, 3])
 BATCH = Batch(IDS, torch.tensor([0, 1]), LENGTHS, torch.arange(2), 8)
 VALID = valid_positions(LENGTHS, 5)
-PARTED = [name for name in OPERATORS if name != "mlp"]
+WHOLE = {"mlp", "mul"}  # operators whose token and position cannot be told apart
+PARTED = [name for name in OPERATORS if name not in WHOLE]
 
 
 def network(fusion="add", encoding="sinusoidal", **options):
@@ -44,11 +45,11 @@ def test_the_tokens_part_and_the_positions_part_make_the_whole(name):
         torch.testing.assert_close(rest, fusion(torch.zeros_like(tokens), table))
 
 
-def test_every_operator_has_parts_but_the_mlp():
+def test_every_operator_has_parts_but_the_mlp_and_the_product():
     for name in OPERATORS:
         fusion = make_fusion(name, 8)
         part = fusion.token_part(*fusion.parts(torch.ones(1, 2, 8), torch.ones(2, 8)))
-        assert (part is None) == (name == "mlp"), name
+        assert (part is None) == (name in WHOLE), name
 
 
 def test_the_norms_of_an_addition_are_those_of_its_two_terms():

@@ -74,6 +74,7 @@ KEPT = {
     "none": ([8], []),
     "add": ([8], [8]),
     "add_scaled": ([8], [8]),
+    "mul": ([8], [8]),
     "concat": ([8], [8]),
     "gate_constant": ([8], [1, 8]),
     "gate_cnn": ([8], [1, 8]),
@@ -143,7 +144,7 @@ def test_documents_longer_than_the_table_are_refused_in_the_same_words():
         origin.fold()(ids, lengths)
 
 
-class Multiply(Fusion):
+class Modulate(Fusion):
     """An operator that says nothing of folding."""
 
     def project(self, table):
@@ -155,7 +156,7 @@ class Multiply(Fusion):
 
 def test_an_operator_that_says_nothing_of_folding_folds_too():
     given = network("add")
-    origin = PositionClassifier(Multiply(8), given.table, given.encoder, 20, 3).double().eval()
+    origin = PositionClassifier(Modulate(8), given.table, given.encoder, 20, 3).double().eval()
     check_equal(origin.fold(), origin)
 
 

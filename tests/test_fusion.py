@@ -73,6 +73,7 @@ BY_HAND = {
     "none": lambda w, E, P, i, f: E[i][f],
     "add": lambda w, E, P, i, f: E[i][f] + P[i][f],
     "add_scaled": lambda w, E, P, i, f: E[i][f] + w["alpha"] * P[i][f],
+    "mul": lambda w, E, P, i, f: E[i][f] * P[i][f],
     "concat": lambda w, E, P, i, f: joined(w, f, E[i], P[i]),
     "gate_constant": lambda w, E, P, i, f: mix(sigmoid(w["bias"][0]), E[i][f], P[i][f]),
     "gate_scalar": lambda w, E, P, i, f: mix(

@@ -122,6 +122,13 @@ class AddScaled(Add):
         return (self.alpha * table,)
 
 
+class Multiply(Fusion):
+    """H = E * P, feature by feature: in the authors' notebooks, not in the paper."""
+
+    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
+        return tokens * rows[0]
+
+
 class Concat(Add):
     """H = W [E; P] (eq. 2), computed as W_E E + W_P P: [E; P] never exists in memory."""
 

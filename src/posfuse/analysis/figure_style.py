@@ -53,11 +53,11 @@ class Look(NamedTuple):
     """An operator's colour, marker and dashes: each alone tells it from the others."""
 
     color: str
-    marker: str
+    marker: Any  # as matplotlib takes it
     dash: Any
 
 
-# Okabe-Ito hues, moved so that no two operators have one lightness (CIE L* in steps of 4 to 7).
+# Okabe-Ito hues, moved so that the lightness (CIE L*) of any two operators differs by 3 or more.
 LOOKS = {
     "add": Look("#000000", "o", "-"),
     "concat": Look("#0072B2", "s", (0, (5, 1.5))),
@@ -66,6 +66,7 @@ LOOKS = {
     "gate_cnn": Look("#009E73", "v", (0, (9, 2))),
     "gate_mlp": Look("#D486B2", "P", (0, (6, 1, 1, 1, 1, 1))),
     "mlp": Look("#D55E00", "X", (0, (2, 1))),
+    "mul": Look("#56B4E9", (4, 1, 0), (0, (8, 2, 2, 2))),
     "none": Look("#BDBDBD", "*", (0, (1, 2))),
     "gate_constant": Look("#333333", "<", (0, (4, 2, 1, 2))),
     "add_scaled": Look("#2A5F7F", ">", (0, (3, 3))),
