@@ -12,7 +12,7 @@ from posfuse import diagnostics as dg
 from posfuse import records
 from posfuse.data.batching import Batch
 from posfuse.encoder import valid_positions
-from posfuse.fusion import Gated
+from posfuse.fusion import Concat, Gated
 from posfuse.train import train
 from small_runs import small_config, write_corpus
 from variants import ENCODINGS, OPERATORS, make_fusion, make_network, random_tensor
@@ -43,6 +43,16 @@ def test_the_tokens_part_and_the_positions_part_make_the_whole(name):
     else:
         torch.testing.assert_close(part, fusion(tokens, torch.zeros_like(table)))
         torch.testing.assert_close(rest, fusion(torch.zeros_like(tokens), table))
+
+
+def test_the_bias_of_concat_counts_to_the_token_so_that_no_table_means_no_position():
+    fusion = Concat(8, bias=True).double()
+    tokens, table = random_tensor(2, 5, 8), random_tensor(5, 8, seed=1)
+    parts = fusion.parts(tokens, table)
+    part = fusion.token_part(*parts)
+    torch.testing.assert_close(part, tokens @ fusion.weight_token.T + fusion.bias)
+    expected = (table @ fusion.weight_position.T).expand(2, 5, 8)
+    torch.testing.assert_close(fusion.merge(*parts) - part, expected)
 
 
 def test_every_operator_has_parts_but_the_mlp_and_the_product():

@@ -32,6 +32,7 @@ NOTEBOOK = {
     "validation_split": "by_seed",
     "gate_scalar": "feature",
     "gate_mlp": "mlp",
+    "concat_bias": True,
     "rope": "table",
     "relative": "table",
     "notebook_parts_only": True,
@@ -95,6 +96,7 @@ def test_an_override_wins_over_the_group() -> None:
 CHOICES = {
     "gate_scalar": ["fusion=gate_scalar"],
     "gate_mlp": ["fusion=gate_mlp"],
+    "concat_bias": ["fusion=concat"],
     "rope": ["encoding=rope"],
     "relative": ["encoding=relative"],
 }
@@ -107,15 +109,15 @@ def test_each_option_is_set_alone(option: str) -> None:
     before, after = (checked(composed(*choices, *more)) for more in ([], [asked]))
     assert asdict(after.fidelity) == PAPER | {option: NOTEBOOK[option]}
     old, new = records.settings(before), records.settings(after)
-    changed = {key for key in new if new[key] != old[key]}
-    swapped = {"fusion._target_", "encoding.table._target_"} if choices else set()
-    assert changed - swapped == {f"fidelity.{option}"} - {"fidelity.notebook_parts_only"}
-    assert bool(changed & swapped) == bool(choices)
+    changed = {key for key in old | new if old.get(key) != new.get(key)}
+    changed_parts = {key for key in changed if key.startswith(("fusion.", "encoding."))}
+    assert changed - changed_parts == {f"fidelity.{option}"} - {"fidelity.notebook_parts_only"}
+    assert bool(changed_parts) == bool(choices)
     same = records.fingerprint(after) == records.fingerprint(before)
     assert same == (option == "notebook_parts_only")  # which refuses, and changes no number
 
 
-@pytest.mark.parametrize("option", [o for o in PAPER if o != "notebook_parts_only"])
+@pytest.mark.parametrize("option", [o for o in PAPER if not isinstance(PAPER[o], bool)])
 def test_an_unknown_value_is_named_with_those_that_are_known(option: str) -> None:
     with pytest.raises(InputError) as caught:
         checked(composed(f"fidelity.{option}=nonsense"))
@@ -285,6 +287,25 @@ def test_encodings_run_what_the_notebooks_run(encoding) -> None:
     assert type(table) is TABLES[encoding]
     assert attention is None
     assert asdict(checked(OmegaConf.structured(cfg))) == asdict(cfg)
+
+
+# An option, an operator whose argument it sets, the argument and its two values.
+ARGUMENTS = [
+    ("concat_bias", "concat", "bias", False, True),
+]
+
+
+@pytest.mark.parametrize(("option", "fusion", "argument", "default", "set_to"), ARGUMENTS)
+def test_an_option_sets_an_operators_argument(option, fusion, argument, default, set_to) -> None:
+    plain = checked(composed(f"fusion={fusion}"))
+    assert plain.fusion[argument] == default
+    asked = f"fidelity.{option}={set_to}"
+    cfg = checked(composed(f"fusion={fusion}", asked))
+    assert cfg.fusion == plain.fusion | {argument: set_to}
+    assert asdict(checked(OmegaConf.structured(cfg))) == asdict(cfg)
+    # The option at its default leaves what an override gives, and other operators stay.
+    assert checked(composed(f"fusion={fusion}", f"fusion.{argument}={set_to}")).fusion == cfg.fusion
+    assert checked(composed("fusion=add", asked)).fusion == checked(composed("fusion=add")).fusion
 
 
 def test_the_paper_runs_what_the_names_say() -> None:

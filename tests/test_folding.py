@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from posfuse.fusion import Fusion
+from posfuse.fusion import Concat, Fusion
 from posfuse.model import PositionClassifier
 from posfuse.train import train
 from small_runs import small_config, write_corpus
@@ -93,13 +93,18 @@ def test_what_is_kept_of_words_and_positions(name):
     assert [tuple(part.shape) for part in folded.positions] == [(12, k) for k in positions]
 
 
-def test_concat_is_a_lookup_and_an_addition():
+@pytest.mark.parametrize("bias", [False, True])
+def test_concat_is_a_lookup_and_an_addition(bias):
     origin = network("concat")
+    origin.fusion = Concat(8, bias).double()
+    shift = origin.fusion.bias.data if bias else 0.0
     words, positions = origin.fold().words[0], origin.fold().positions[0]
     weight = torch.cat((origin.fusion.weight_token, origin.fusion.weight_position), 1)
     for word, i in ((3, 0), (19, 11), (0, 5)):
         pair = torch.cat((8**0.5 * origin.embedding.weight[word], origin.table()[i]))
-        torch.testing.assert_close(words[word] + positions[i], weight @ pair, rtol=0, atol=1e-12)
+        expected = weight @ pair + shift
+        torch.testing.assert_close(words[word] + positions[i], expected, rtol=0, atol=1e-12)
+    check_equal(origin.fold(), origin)
 
 
 @every_operator

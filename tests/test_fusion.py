@@ -126,10 +126,13 @@ def test_gate_mlp_takes_any_hidden_width(hidden):
     check_by_hand("gate_mlp", with_values(GateMLP(3, hidden)), n_tokens=4, n_rows=4)
 
 
-def test_concat_is_a_linear_layer_on_the_concatenation():
-    operator = with_values(make_fusion("concat", 4))
+@pytest.mark.parametrize("bias", [False, True])
+def test_concat_is_a_linear_layer_on_the_concatenation(bias):
+    operator = with_values(make_fusion("concat", 4, bias=bias))
     tokens, table = random_tensor(2, 5, 4, seed=1), random_tensor(5, 4, seed=2)
-    linear = nn.Linear(8, 4, bias=False, dtype=torch.float64)
+    linear = nn.Linear(8, 4, bias=bias, dtype=torch.float64)
+    if bias:
+        linear.bias.data = operator.bias.data
     linear.weight.data = torch.cat((operator.weight_token, operator.weight_position), dim=1).data
     expected = linear(torch.cat((tokens, table.expand(2, 5, 4)), dim=-1))
     torch.testing.assert_close(operator(tokens, table), expected, rtol=0, atol=1e-12)

@@ -114,6 +114,7 @@ class FidelityConfig:
     validation_split: str = "fixed"  # taken from train by data.split_seed; by_seed: by the run's
     gate_scalar: str = "scalar"  # one gate a position; feature: d of them
     gate_mlp: str = "gate"  # an MLP's gate; mlp: the MLP's output, no gate
+    concat_bias: bool = False  # of the projection of [E; P]; true: with one
     rope: str = "attention"  # turned queries and keys; table: an absolute table
     relative: str = "attention"  # relative keys; table: an absolute table, learned
     notebook_parts_only: bool = False  # refuse encodings and operators the notebooks do not have

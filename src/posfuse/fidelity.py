@@ -7,7 +7,7 @@ runs, and reading it back changes nothing. The other options act where their val
 
 from typing import Any
 
-from posfuse.config import Config
+from posfuse.config import Config, FidelityConfig
 from posfuse.errors import InputError
 
 # What the notebooks have; rope_features and relative_table are their rope and relative by another
@@ -26,6 +26,11 @@ SWAPS = {
         "rope": ("table", "posfuse.encoding.Sinusoidal", "posfuse.encoding.RopeFeatures"),
         "relative": ("table", "posfuse.encoding.Sinusoidal", "posfuse.encoding.RelativeTable"),
     },
+}
+
+# Arguments of the operators' classes, and the option that sets each.
+ARGUMENTS = {
+    "posfuse.fusion.Concat": {"bias": "concat_bias"},
 }
 
 # What the YAML files of these have inside attention.
@@ -48,6 +53,7 @@ def apply_fidelity(cfg: Config) -> None:
                     f"of {', '.join(known)}"
                 )
     _swap(cfg, "fusion", fusion, cfg.fusion)
+    _set_arguments(cfg)
     if _swap(cfg, "encoding.table", encoding, cfg.encoding.table):
         if cfg.encoding.attention not in ({}, ATTENTION[encoding]):
             raise InputError(
@@ -72,6 +78,15 @@ def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
         )
     node["_target_"] = runs
     return True
+
+
+def _set_arguments(cfg: Config) -> None:
+    """Set the operator's arguments; an option at its default leaves them as they are."""
+    default = FidelityConfig()
+    for argument, option in ARGUMENTS.get(str(cfg.fusion.get("_target_")), {}).items():
+        value = getattr(cfg.fidelity, option)
+        if value != getattr(default, option):
+            cfg.fusion[argument] = value
 
 
 def validation_seed(cfg: Config) -> int:

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posfuse.two_layer import TwoLayer, hidden_width
+from posfuse.two_layer import TwoLayer, hidden_width, uniform_
 
 Parts = tuple[Tensor, ...]  # of positions each (N, k), row i belongs to i; of tokens each (..., k)
 
@@ -130,24 +130,29 @@ class Multiply(Fusion):
 
 
 class Concat(Add):
-    """H = W [E; P] (eq. 2), computed as W_E E + W_P P: [E; P] never exists in memory."""
+    """H = W [E; P] (eq. 2), computed as W_E E + W_P P: [E; P] never exists in memory.
 
-    def __init__(self, d_model: int) -> None:
+    Weights start as those of nn.Linear(2d, d). `bias` adds its bias too, as in the authors'
+    notebooks: in the token's part, so that the position's part is zero where P is.
+    """
+
+    def __init__(self, d_model: int, bias: bool = False) -> None:
         super().__init__(d_model)
         self.weight_token = nn.Parameter(torch.empty(d_model, d_model))
         self.weight_position = nn.Parameter(torch.empty(d_model, d_model))
+        self.bias = nn.Parameter(torch.empty(d_model)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        bound = (2 * self.d_model) ** -0.5  # what nn.Linear(2d, d) draws from
-        nn.init.uniform_(self.weight_token, -bound, bound)
-        nn.init.uniform_(self.weight_position, -bound, bound)
+        uniform_(2 * self.d_model, self.weight_token, self.weight_position)
+        if self.bias is not None:
+            uniform_(2 * self.d_model, self.bias)
 
     def project(self, table: Tensor) -> Parts:
         return (F.linear(table, self.weight_position),)
 
     def project_tokens(self, tokens: Tensor) -> Parts:
-        return (F.linear(tokens, self.weight_token),)
+        return (F.linear(tokens, self.weight_token, self.bias),)
 
 
 class Gated(Fusion):

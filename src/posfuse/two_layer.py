@@ -8,6 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
+def uniform_(fan_in: int, *parameters: Tensor) -> None:
+    """Draw each parameter in place as nn.Linear draws the weights and bias of `fan_in` inputs."""
+    bound = fan_in**-0.5
+    for parameter in parameters:
+        nn.init.uniform_(parameter, -bound, bound)
+
+
 class TwoLayer(nn.Module):
     """Weights of an MLP of [E; P] with one hidden layer, the first layer split into E and P."""
 
@@ -23,12 +30,10 @@ class TwoLayer(nn.Module):
 
     def reset_parameters(self) -> None:
         hidden, d_model = self.weight_token.shape
-        bound = (2 * d_model) ** -0.5
-        nn.init.uniform_(self.weight_token, -bound, bound)
-        nn.init.uniform_(self.weight_position, -bound, bound)
+        uniform_(2 * d_model, self.weight_token, self.weight_position)
         nn.init.zeros_(self.bias)
         if self.out_std is None:
-            nn.init.uniform_(self.weight_out, -(hidden**-0.5), hidden**-0.5)
+            uniform_(hidden, self.weight_out)
         else:
             nn.init.normal_(self.weight_out, std=self.out_std)
         nn.init.zeros_(self.bias_out)
