@@ -33,6 +33,8 @@ NOTEBOOK = {
     "gate_scalar": "feature",
     "gate_mlp": "mlp",
     "concat_bias": True,
+    "mlp_activation": "relu",
+    "mlp_biases": "linear",
     "rope": "table",
     "relative": "table",
     "notebook_parts_only": True,
@@ -97,6 +99,8 @@ CHOICES = {
     "gate_scalar": ["fusion=gate_scalar"],
     "gate_mlp": ["fusion=gate_mlp"],
     "concat_bias": ["fusion=concat"],
+    "mlp_activation": ["fusion=mlp"],
+    "mlp_biases": ["fusion=mlp"],
     "rope": ["encoding=rope"],
     "relative": ["encoding=relative"],
 }
@@ -292,6 +296,8 @@ def test_encodings_run_what_the_notebooks_run(encoding) -> None:
 # An option, an operator whose argument it sets, the argument and its two values.
 ARGUMENTS = [
     ("concat_bias", "concat", "bias", False, True),
+    ("mlp_activation", "mlp", "activation", "gelu", "relu"),
+    ("mlp_biases", "mlp", "biases", "zero", "linear"),
 ]
 
 

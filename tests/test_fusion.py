@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from posfuse.fusion import GateCNN, GateMLP
+from posfuse.fusion import MLP, GateCNN, GateMLP
 from variants import OPERATORS, make_fusion, make_table, random_tensor
 
 every_operator = pytest.mark.parametrize("name", OPERATORS)
@@ -138,6 +138,29 @@ def test_concat_is_a_linear_layer_on_the_concatenation(bias):
     torch.testing.assert_close(operator(tokens, table), expected, rtol=0, atol=1e-12)
 
 
+def test_the_mlp_with_relu_by_hand():
+    tokens, table = random_tensor(4, 3, seed=1), random_tensor(6, 3, seed=2)
+    operator = with_values(MLP(3, activation="relu"))
+    w = {key.removeprefix("mlp."): p.tolist() for key, p in operator.named_parameters()}
+    for i in range(4):
+        E_i, P_i = tokens[i].tolist(), table[i].tolist()
+        hidden = [max(0.0, joined(w, h, E_i, P_i) + b) for h, b in enumerate(w["bias"])]
+        expected = [dot(w["weight_out"][f], hidden) + w["bias_out"][f] for f in range(3)]
+        assert operator(tokens, table)[i].tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_mlps_biases_start_at_zero_or_as_those_of_linear_layers():
+    torch.manual_seed(0)
+    zero, linear = (MLP(512, hidden=128, biases=biases).mlp for biases in ("zero", "linear"))
+    assert not zero.bias.any()
+    assert not zero.bias_out.any()
+    likes = nn.Linear(1024, 128), nn.Linear(128, 512)
+    for found, like in zip((linear.bias, linear.bias_out), likes, strict=True):
+        bound = like.in_features**-0.5
+        assert 0.9 * bound < found.abs().max() <= bound
+        assert found.std().item() == pytest.approx(like.bias.std().item(), rel=0.2)
+
+
 @pytest.mark.parametrize("encoding", ["sinusoidal", "learned", "none"])
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name.startswith("gate")])
 @pytest.mark.parametrize("d_model", [8, 64, 256])
@@ -202,7 +225,13 @@ def test_gradients_reach_every_weight_from_the_start(name):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("gate_cnn", {"half_width": -1}), ("mlp", {"hidden": 0}), ("gate_mlp", {"hidden": 0})],
+    [
+        ("gate_cnn", {"half_width": -1}),
+        ("mlp", {"hidden": 0}),
+        ("mlp", {"activation": "tanh"}),
+        ("mlp", {"biases": "one"}),
+        ("gate_mlp", {"hidden": 0}),
+    ],
 )
 def test_impossible_options_are_refused(name, options):
     with pytest.raises(ValueError, match=next(iter(options))):

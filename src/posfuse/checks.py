@@ -173,6 +173,8 @@ def _check_ranges(cfg: Config) -> None:
         "fidelity.validation_split": (fidelity.validation_split, ("by_seed", "fixed")),
         "fidelity.gate_scalar": (fidelity.gate_scalar, ("feature", "scalar")),
         "fidelity.gate_mlp": (fidelity.gate_mlp, ("gate", "mlp")),
+        "fidelity.mlp_activation": (fidelity.mlp_activation, ("gelu", "relu")),
+        "fidelity.mlp_biases": (fidelity.mlp_biases, ("linear", "zero")),
         "fidelity.rope": (fidelity.rope, ("attention", "table")),
         "fidelity.relative": (fidelity.relative, ("attention", "table")),
         "data.vocabulary.source": (data.vocabulary.source, ("all", "train")),

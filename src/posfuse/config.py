@@ -115,6 +115,8 @@ class FidelityConfig:
     gate_scalar: str = "scalar"  # one gate a position; feature: d of them
     gate_mlp: str = "gate"  # an MLP's gate; mlp: the MLP's output, no gate
     concat_bias: bool = False  # of the projection of [E; P]; true: with one
+    mlp_activation: str = "gelu"  # of the operator mlp's hidden layer; relu
+    mlp_biases: str = "zero"  # of the operator mlp at the start; linear: as nn.Linear starts them
     rope: str = "attention"  # turned queries and keys; table: an absolute table
     relative: str = "attention"  # relative keys; table: an absolute table, learned
     notebook_parts_only: bool = False  # refuse encodings and operators the notebooks do not have

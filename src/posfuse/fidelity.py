@@ -31,6 +31,7 @@ SWAPS = {
 # Arguments of the operators' classes, and the option that sets each.
 ARGUMENTS = {
     "posfuse.fusion.Concat": {"bias": "concat_bias"},
+    "posfuse.fusion.MLP": {"activation": "mlp_activation", "biases": "mlp_biases"},
 }
 
 # What the YAML files of these have inside attention.

@@ -21,7 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posfuse.two_layer import TwoLayer, hidden_width, uniform_
+from posfuse.initial_values import linear_
+from posfuse.two_layer import TwoLayer, hidden_width
 
 Parts = tuple[Tensor, ...]  # of positions each (N, k), row i belongs to i; of tokens each (..., k)
 
@@ -144,9 +145,9 @@ class Concat(Add):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        uniform_(2 * self.d_model, self.weight_token, self.weight_position)
+        linear_(2 * self.d_model, self.weight_token, self.weight_position)
         if self.bias is not None:
-            uniform_(2 * self.d_model, self.bias)
+            linear_(2 * self.d_model, self.bias)
 
     def project(self, table: Tensor) -> Parts:
         return (F.linear(table, self.weight_position),)
@@ -283,11 +284,27 @@ class GateMLP(Gated):
 
 
 class MLP(Fusion):
-    """H = MLP([E; P]) with no gate: what the authors' notebook runs under the name mlp."""
+    """H = MLP([E; P]) with no gate: what the authors' notebook runs under the name mlp.
 
-    def __init__(self, d_model: int, hidden: int | None = None) -> None:
+    `biases` start at "zero" or, as in the notebook, as nn.Linear starts them: "linear".
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        hidden: int | None = None,
+        activation: str = "gelu",
+        biases: str = "zero",
+    ) -> None:
         super().__init__(d_model)
-        self.mlp = TwoLayer(d_model, hidden_width(d_model, hidden), None)
+        if biases not in ("linear", "zero"):
+            raise ValueError(f"biases is {biases!r}; use linear or zero")
+        self.mlp = TwoLayer(
+            d_model,
+            hidden_width(d_model, hidden),
+            linear_biases=biases == "linear",
+            activation=activation,
+        )
 
     def project(self, table: Tensor) -> Parts:
         return (self.mlp.position_half(table),)
