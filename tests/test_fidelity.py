@@ -14,7 +14,7 @@ from posfuse import records
 from posfuse.analysis.bag_of_words import bags_of_words
 from posfuse.analysis.collect import collect
 from posfuse.analysis.comparisons import Criteria, compare
-from posfuse.build import build_classifier, build_data
+from posfuse.build import build_classifier, build_data, build_network
 from posfuse.checks import build_parts, checked
 from posfuse.config import CONF_DIR, FidelityConfig, run_folder
 from posfuse.encoding import Learned, RelativeTable, RopeFeatures, Sinusoidal
@@ -73,18 +73,19 @@ def test_paper_is_the_default_and_the_schemas_own_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "by_corpus", "counted"),
+    ("data", "by_corpus", "counted", "head_dropout"),
     [
-        ("agnews", SHORT, "train"),
-        ("imdb", SHORT, "train"),
-        ("bbc_article", SHORT, "train"),
-        ("arxiv", ARXIV, "all"),
+        ("agnews", SHORT, "train", None),
+        ("imdb", SHORT, "train", None),
+        ("bbc_article", SHORT, "train", None),
+        ("arxiv", ARXIV, "all", 0.0),
     ],
 )
-def test_notebook_sets_every_option_by_corpus(data, by_corpus, counted) -> None:
+def test_notebook_sets_every_option_by_corpus(data, by_corpus, counted, head_dropout) -> None:
     cfg = checked(composed(f"data={data}", "fidelity=notebook"))
     assert asdict(cfg.fidelity) == NOTEBOOK | by_corpus
     assert cfg.data.vocabulary.source == counted
+    assert cfg.model.head_dropout == head_dropout
     assert all(NOTEBOOK[f.name] != PAPER[f.name] for f in fields(FidelityConfig))
 
 
@@ -127,6 +128,24 @@ def test_an_unknown_value_is_named_with_those_that_are_known(option: str) -> Non
         checked(composed(f"fidelity.{option}=nonsense"))
     for part in (f"fidelity.{option}: 'nonsense'", PAPER[option], NOTEBOOK[option]):
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "asked", "expected"),
+    [
+        ("agnews", [], 0.1),
+        ("arxiv", [], 0.1),
+        ("agnews", ["fidelity=notebook"], 0.1),
+        ("arxiv", ["fidelity=notebook"], 0.0),
+        ("arxiv", ["fidelity=notebook", "model.head_dropout=0.3"], 0.3),
+        ("agnews", ["model.head_dropout=0"], 0.0),
+        ("agnews", ["model.dropout=0.2", "model.head_dropout=null"], 0.2),
+    ],
+)
+def test_dropout_before_the_head(data, asked, expected) -> None:
+    network = build_network(checked(composed(f"data={data}", *asked)), 10, 3)
+    assert network.dropout.p == expected
+    assert network.encoder.blocks[0].dropout.p == (0.2 if expected == 0.2 else 0.1)
 
 
 # Initial values

@@ -72,8 +72,9 @@ def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Position
         model.attention_dropout,
         position,
     )
+    before_head = model.dropout if model.head_dropout is None else model.head_dropout
     return PositionClassifier(
-        fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, model.dropout
+        fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, before_head
     )
 
 

@@ -156,6 +156,7 @@ def _check_ranges(cfg: Config) -> None:
     for key, value in {
         "dropout": model.dropout,
         "attention_dropout": model.attention_dropout,
+        "head_dropout": model.head_dropout,
     }.items():
         if value is not None and not 0 <= value < 1:
             raise InputError(f"model.{key}: {value} is not a share; use 0 up to below 1")

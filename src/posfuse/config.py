@@ -78,6 +78,7 @@ class ModelConfig:
     norm_first: bool = False  # pre-norm instead of post-norm
     dropout: float = 0.1  # after attention, in the feed-forward part and before the head
     attention_dropout: float | None = None  # of attention's weights; null: as dropout
+    head_dropout: float | None = None  # before the head; null: as dropout
     token_scale: Any = "sqrt_d"  # embeddings times this: sqrt_d, learned, a number or a fraction
 
 
