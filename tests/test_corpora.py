@@ -4,8 +4,10 @@ import subprocess
 import sys
 from collections import Counter
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import train_test_split
 
 from posfuse.config import DataConfig
 from posfuse.data import bbc
@@ -74,6 +76,28 @@ def test_a_missing_validation_split_is_taken_from_train_in_proportion(tmp_path) 
     other, _ = read(root, validation_fraction=0.2, split_seed=1)
     assert again["validation"].rows.tolist() == frames["validation"].rows.tolist()
     assert other["validation"].rows.tolist() != frames["validation"].rows.tolist()
+
+
+def test_a_missing_validation_split_can_be_a_plain_shuffle(tmp_path) -> None:
+    root = write(tmp_path, frame(labels=[0] * 30 + [1] * 10))
+    shares = []
+    for seed in range(10):
+        frames, _ = read(
+            root, validation_fraction=0.2, split_seed=seed, validation_stratified=False
+        )
+        expected = train_test_split(np.arange(40), test_size=8, random_state=seed)[1]
+        assert frames["validation"].rows.tolist() == sorted(expected)
+        assert len(frames["train"]) == 32
+        shares.append(Counter(frames["validation"].labels)[1])
+    assert len(set(shares)) > 2  # 2 of 8 each time where it is stratified
+    few = tmp_path / "few"
+    few.mkdir()
+    with pytest.raises(InputError, match=r"cannot take 2 of 2 documents \("):
+        read(
+            write(few, frame(TEXTS[:2], [0, 1])),
+            validation_fraction=0.9,
+            validation_stratified=False,
+        )
 
 
 def test_limit_takes_a_stratified_sample(tmp_path) -> None:

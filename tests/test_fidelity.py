@@ -73,19 +73,20 @@ def test_paper_is_the_default_and_the_schemas_own_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "by_corpus", "counted", "head_dropout"),
+    ("data", "by_corpus", "others"),
     [
-        ("agnews", SHORT, "train", None),
-        ("imdb", SHORT, "train", None),
-        ("bbc_article", SHORT, "train", None),
-        ("arxiv", ARXIV, "all", 0.0),
+        ("agnews", SHORT, ("train", None, False)),
+        ("imdb", SHORT, ("train", None, False)),
+        ("bbc_article", SHORT, ("train", None, False)),
+        ("arxiv", ARXIV, ("all", 0.0, True)),
     ],
 )
-def test_notebook_sets_every_option_by_corpus(data, by_corpus, counted, head_dropout) -> None:
+def test_notebook_sets_every_option_by_corpus(data, by_corpus, others) -> None:
     cfg = checked(composed(f"data={data}", "fidelity=notebook"))
     assert asdict(cfg.fidelity) == NOTEBOOK | by_corpus
-    assert cfg.data.vocabulary.source == counted
-    assert cfg.model.head_dropout == head_dropout
+    given = cfg.data
+    found = (given.vocabulary.source, cfg.model.head_dropout, given.validation_stratified)
+    assert found == others
     assert all(NOTEBOOK[f.name] != PAPER[f.name] for f in fields(FidelityConfig))
 
 

@@ -168,6 +168,7 @@ CHANGES = [
     ("drop_empty", True),
     ("split_seed", 1),
     ("validation_fraction", 0.2),
+    ("validation_stratified", False),
     ("limit", 9),
     ("vocabulary", VocabularyConfig(min_count=3)),
     ("vocabulary", VocabularyConfig(max_size=9)),

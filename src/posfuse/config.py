@@ -53,6 +53,7 @@ class DataConfig:
     drop_empty: bool = False  # leave out documents without text instead of refusing them
     split_seed: int = 0  # fixes the splits; the run's seed never does
     validation_fraction: float = 0.1  # taken from train where there is no validation split
+    validation_stratified: bool = True  # what is taken has every class in proportion; false: any
     limit: int | None = None  # documents a split at most, a stratified sample
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
     max_len: int = 512  # tokens, 2**20 at most; what is longer is cut

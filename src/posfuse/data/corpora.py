@@ -175,7 +175,7 @@ def splits(
     if "validation" not in parts:
         validation = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         seed = cfg.split_seed if validation_seed is None else validation_seed
-        rest, taken = _drawn(parts["train"], validation, seed, names)
+        rest, taken = _drawn(parts["train"], validation, seed, names, cfg.validation_stratified)
         parts["train"], parts["validation"] = rest, taken
     if cfg.limit is not None:
         for split, part in parts.items():
@@ -184,38 +184,45 @@ def splits(
     return {split: parts[split] for split in SPLITS}, names
 
 
-def _drawn(part: Split, size: int, seed: int, names: list[str]) -> tuple[Split, Split]:
+def _drawn(
+    part: Split, size: int, seed: int, names: list[str], stratified: bool = True
+) -> tuple[Split, Split]:
     alone = [names[c] for c, n in enumerate(np.bincount(part.labels)) if n == 1]
-    if alone:
+    if alone and stratified:
         raise InputError(
             f"{part.source.name}: cannot take {size} of {len(part)} documents with every class in "
             f"proportion: class {alone[0]!r} has one document; add another to it, remove it, or "
             "give a validation file and no data.limit"
         )
-    rest, taken = _stratified(part.labels, size, seed, part.source.name)
+    rest, taken = _split_off(part.labels, size, seed, part.source.name, stratified)
     return part.take(rest), part.take(taken)
 
 
 def stratified(frame: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Split off `size` documents with every class in proportion; both parts keep their order."""
     source = frame.attrs.get("source", "corpus")
-    rest, taken = _stratified(frame["label"].to_numpy(), size, seed, source)
+    rest, taken = _split_off(frame["label"].to_numpy(), size, seed, source)
     return frame.iloc[rest], frame.iloc[taken]
 
 
-def _stratified(
-    labels: np.ndarray, size: int, seed: int, source: str
+def _split_off(
+    labels: np.ndarray, size: int, seed: int, source: str, stratified: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the documents that stay and of the `size` that are taken, both ascending."""
     from sklearn.model_selection import train_test_split  # a second, where ids are built alone
 
     try:
         rest, taken = train_test_split(
-            np.arange(len(labels)), test_size=size, stratify=labels, random_state=seed
+            np.arange(len(labels)),
+            test_size=size,
+            stratify=labels if stratified else None,
+            random_state=seed,
         )
     except ValueError as error:
+        proportion = " with every class in proportion" if stratified else ""
         raise InputError(
-            f"{source}: cannot take {size} of {len(labels)} documents with every class in "
-            f"proportion ({error}); add documents, or a validation file"
+            f"{source}: cannot take {size} of {len(labels)} documents{proportion} ({error}); add "
+            "documents, or a validation file"
         ) from error
     return np.sort(rest), np.sort(taken)
 

@@ -111,6 +111,7 @@ def store_key(cfg: DataConfig, corpus: Corpus, validation_seed: int | None = Non
         "split_seed": cfg.split_seed,
         "validation_seed": cfg.split_seed if validation_seed is None else validation_seed,
         "validation_fraction": cfg.validation_fraction,
+        "validation_stratified": cfg.validation_stratified,
         "limit": cfg.limit,
         "vocabulary": asdict(cfg.vocabulary),
     }
