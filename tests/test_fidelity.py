@@ -35,6 +35,7 @@ NOTEBOOK = {
     "concat_bias": True,
     "mlp_activation": "relu",
     "mlp_biases": "linear",
+    "gate_start": "linear",
     "rope": "table",
     "relative": "table",
     "notebook_parts_only": True,
@@ -103,6 +104,7 @@ CHOICES = {
     "concat_bias": ["fusion=concat"],
     "mlp_activation": ["fusion=mlp"],
     "mlp_biases": ["fusion=mlp"],
+    "gate_start": ["fusion=gate_feature"],
     "rope": ["encoding=rope"],
     "relative": ["encoding=relative"],
 }
@@ -318,6 +320,10 @@ ARGUMENTS = [
     ("concat_bias", "concat", "bias", False, True),
     ("mlp_activation", "mlp", "activation", "gelu", "relu"),
     ("mlp_biases", "mlp", "biases", "zero", "linear"),
+    *(
+        ("gate_start", f"gate_{kind}", "start", "half", "linear")
+        for kind in ("scalar", "feature", "cnn", "mlp")
+    ),
 ]
 
 
@@ -367,7 +373,7 @@ def test_what_the_notebooks_do_not_have_is_refused(override: str, message: str) 
     "overrides",
     [
         ["encoding=rope", "encoding.table._target_=posfuse.encoding.Learned"],
-        ["data=imdb", "fusion=gate_scalar", "fusion._target_=posfuse.fusion.Add"],
+        ["data=imdb", "fusion=gate_scalar", "fusion._target_=posfuse.fusion.GateCNN"],
     ],
 )
 def test_a_class_of_ones_own_is_not_swapped_in_silence(overrides: list[str]) -> None:
@@ -416,7 +422,9 @@ def sweep(corpus, tmp_path_factory):
 def test_a_run_shows_what_ran_and_is_read_back(sweep) -> None:
     folder = sweep / "agnews" / "rope" / "gate_scalar" / "fidelity=notebook" / "seed=1"
     shown = OmegaConf.load(folder / "config.yaml")
-    assert shown.fusion == {"name": "gate_scalar", "_target_": "posfuse.fusion.GateFeature"}
+    assert shown.fusion == {
+        "name": "gate_scalar", "_target_": "posfuse.fusion.GateFeature", "start": "linear"
+    }  # fmt: skip
     assert shown.encoding.table._target_ == "posfuse.encoding.RopeFeatures"
     assert shown.encoding.attention == {}
     assert shown.fidelity == NOTEBOOK | SHORT

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from posfuse.fusion import MLP, GateCNN, GateMLP
+from posfuse.fusion import MLP, GateCNN, GateFeature, GateMLP
 from variants import OPERATORS, make_fusion, make_table, random_tensor
 
 every_operator = pytest.mark.parametrize("name", OPERATORS)
@@ -176,6 +176,55 @@ def test_gates_start_at_one_half(name, encoding, d_model):
     assert away.max() < 0.02
 
 
+@pytest.mark.parametrize(
+    ("name", "d_model", "share", "spread"),
+    [
+        ("gate_feature", 256, 0.48, 0.44),  # the authors' AG News settings
+        ("gate_scalar", 128, 0.32, 0.41),  # their ArXiv settings
+        ("gate_scalar", 256, 0.48, 0.44),
+        ("gate_feature", 128, 0.32, 0.41),
+    ],
+)
+def test_gates_that_start_as_linear_layers_are_often_near_0_or_1(name, d_model, share, spread):
+    """E has a norm of about d, as N(0, 1) embeddings times sqrt(d) have."""
+    table = make_table("sinusoidal", d_model, 50)()
+    found = []
+    for seed in range(60):  # one scalar gate has few weights: its share varies with the draw
+        torch.manual_seed(seed)
+        operator = make_fusion(name, d_model, start="linear")
+        parts = operator.parts(math.sqrt(d_model) * torch.randn(4, 50, d_model), table)
+        found.append(operator.gate(*parts).flatten().detach())
+    gates = torch.cat(found)
+    assert ((gates < 0.01) | (gates > 0.99)).float().mean() == pytest.approx(share, abs=0.03)
+    assert gates.std() == pytest.approx(spread, abs=0.02)
+
+
+def test_the_logits_of_a_cnn_gate_with_a_linear_start_spread_as_those_of_the_scalar_gate():
+    """2K + 1 rows of squared norm d / 2, weights from U(-b, b) with b^2 = 1 / (2K + 1): d / 6."""
+    table, found = make_table("sinusoidal", 128, 50)(), []
+    for seed in range(400):  # logits of neighbours are alike: draws count, positions hardly
+        torch.manual_seed(seed)
+        found.append(GateCNN(128, start="linear").position_logit(table)[2:-2].detach())
+    assert torch.cat(found).std().item() == pytest.approx((128 / 6) ** 0.5, rel=0.1)
+
+
+def test_gates_start_from_the_bounds_of_their_layers():
+    torch.manual_seed(0)
+    d = 64
+
+    def check(fan_in, *parameters):
+        for parameter in parameters:
+            assert 0.9 < parameter.abs().max() * fan_in**0.5 <= 1
+
+    linear = GateFeature(d, start="linear")
+    check(nn.Linear(2 * d, d).in_features, linear.weight_token, linear.weight_position, linear.bias)
+    cnn = GateCNN(d, half_width=3, start="linear")
+    check(nn.Conv1d(d, d, 7, groups=d).weight[0].numel(), cnn.weight)
+    mlp = GateMLP(d, hidden=100, start="linear").mlp
+    check(2 * d, mlp.weight_token, mlp.weight_position, mlp.bias)
+    check(100, mlp.weight_out, mlp.bias_out)
+
+
 @every_operator
 @settings(max_examples=15, deadline=None)
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5), seed=st.integers(0, 99))
@@ -231,6 +280,10 @@ def test_gradients_reach_every_weight_from_the_start(name):
         ("mlp", {"activation": "tanh"}),
         ("mlp", {"biases": "one"}),
         ("gate_mlp", {"hidden": 0}),
+        ("gate_mlp", {"start": "zero"}),
+        ("gate_scalar", {"start": "one"}),
+        ("gate_feature", {"start": "one"}),
+        ("gate_cnn", {"start": "one"}),
     ],
 )
 def test_impossible_options_are_refused(name, options):

@@ -176,6 +176,7 @@ def _check_ranges(cfg: Config) -> None:
         "fidelity.gate_mlp": (fidelity.gate_mlp, ("gate", "mlp")),
         "fidelity.mlp_activation": (fidelity.mlp_activation, ("gelu", "relu")),
         "fidelity.mlp_biases": (fidelity.mlp_biases, ("linear", "zero")),
+        "fidelity.gate_start": (fidelity.gate_start, ("half", "linear")),
         "fidelity.rope": (fidelity.rope, ("attention", "table")),
         "fidelity.relative": (fidelity.relative, ("attention", "table")),
         "data.vocabulary.source": (data.vocabulary.source, ("all", "train")),

@@ -119,6 +119,7 @@ class FidelityConfig:
     concat_bias: bool = False  # of the projection of [E; P]; true: with one
     mlp_activation: str = "gelu"  # of the operator mlp's hidden layer; relu
     mlp_biases: str = "zero"  # of the operator mlp at the start; linear: as nn.Linear starts them
+    gate_start: str = "half"  # gates start near 0.5; linear: as nn.Linear starts, many near 0 or 1
     rope: str = "attention"  # turned queries and keys; table: an absolute table
     relative: str = "attention"  # relative keys; table: an absolute table, learned
     notebook_parts_only: bool = False  # refuse encodings and operators the notebooks do not have

@@ -29,7 +29,9 @@ SWAPS = {
 }
 
 # Arguments of the operators' classes, and the option that sets each.
+GATES = ("GateScalar", "GateFeature", "GateCNN", "GateMLP")
 ARGUMENTS = {
+    **{f"posfuse.fusion.{name}": {"start": "gate_start"} for name in GATES},
     "posfuse.fusion.Concat": {"bias": "concat_bias"},
     "posfuse.fusion.MLP": {"activation": "mlp_activation", "biases": "mlp_biases"},
 }
@@ -78,6 +80,8 @@ def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
             "of the two"
         )
     node["_target_"] = runs
+    for argument in ARGUMENTS.get(named, {}).keys() - ARGUMENTS.get(runs, {}).keys():
+        node.pop(argument, None)  # the class that runs has no such argument
     return True
 
 

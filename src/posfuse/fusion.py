@@ -21,14 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posfuse.initial_values import linear_
+from posfuse.initial_values import check_choice, gate_, linear_
 from posfuse.two_layer import TwoLayer, hidden_width
 
 Parts = tuple[Tensor, ...]  # of positions each (N, k), row i belongs to i; of tokens each (..., k)
-
-# Weights of a gate start this small divided by d: |E| is about d at the paper's token scale, so
-# every gate opens at 0.5 to within a few thousandths, and yet each weight receives a gradient.
-GATE_STD = 0.01
 
 
 class Fusion(nn.Module, ABC):
@@ -204,19 +200,23 @@ class GateConstant(PositionGated):
 
 
 class GateLinear(Gated):
-    """g = sigmoid(W [E; P] + b) with `n_gates` gates a position."""
+    """g = sigmoid(W [E; P] + b) with `n_gates` gates a position.
 
-    def __init__(self, d_model: int, n_gates: int) -> None:
+    W and b start near zero, so that gates start at 0.5, or as nn.Linear(2d, n_gates) does: then a
+    third to a half of the gates start below 0.01 or above 0.99 at the paper's token scale.
+    """
+
+    def __init__(self, d_model: int, n_gates: int, start: str = "half") -> None:
         super().__init__(d_model)
+        self.start = start
         self.weight_token = nn.Parameter(torch.empty(n_gates, d_model))
         self.weight_position = nn.Parameter(torch.empty(n_gates, d_model))
         self.bias = nn.Parameter(torch.zeros(n_gates))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.normal_(self.weight_token, std=GATE_STD / self.d_model)
-        nn.init.normal_(self.weight_position, std=GATE_STD / self.d_model)
-        nn.init.zeros_(self.bias)
+        weights = self.weight_token, self.weight_position
+        gate_(self.start, self.d_model, 2 * self.d_model, weights, (self.bias,))
 
     def project(self, table: Tensor) -> Parts:
         return F.linear(table, self.weight_position, self.bias), table
@@ -231,15 +231,15 @@ class GateLinear(Gated):
 class GateScalar(GateLinear):
     """g_i = sigmoid(w . [E_i; P_i] + b): one gate a position, shared by all features (eq. 3)."""
 
-    def __init__(self, d_model: int) -> None:
-        super().__init__(d_model, n_gates=1)
+    def __init__(self, d_model: int, start: str = "half") -> None:
+        super().__init__(d_model, 1, start)
 
 
 class GateFeature(GateLinear):
     """d gates a position: what the authors' notebooks run as Gate-Scalar on the short corpora."""
 
-    def __init__(self, d_model: int) -> None:
-        super().__init__(d_model, n_gates=d_model)
+    def __init__(self, d_model: int, start: str = "half") -> None:
+        super().__init__(d_model, d_model, start)
 
 
 class GateCNN(PositionGated):
@@ -247,19 +247,21 @@ class GateCNN(PositionGated):
 
     The products are summed over the channels to one gate a position, as the text asks. Rows
     beyond the ends of the table count as zero; the convolution sees the whole table, so a
-    document's gate never depends on how far its batch is padded.
+    document's gate never depends on how far its batch is padded. With start="linear" the weights
+    start as those of the depth-wise nn.Conv1d, each of whose channels has 2K + 1 inputs; eq. 5 has
+    no bias.
     """
 
-    def __init__(self, d_model: int, half_width: int = 2) -> None:
+    def __init__(self, d_model: int, half_width: int = 2, start: str = "half") -> None:
         if half_width < 0:
             raise ValueError(f"half_width is {half_width}; use 0 or more")
         super().__init__(d_model)
-        self.half_width = half_width
+        self.half_width, self.start = half_width, start
         self.weight = nn.Parameter(torch.empty(1, d_model, 2 * half_width + 1))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        nn.init.normal_(self.weight, std=GATE_STD / self.d_model)
+        gate_(self.start, self.d_model, 2 * self.half_width + 1, (self.weight,))
 
     def position_logit(self, table: Tensor) -> Tensor:
         # Depth-wise, then summed over channels, is one ordinary convolution with one output.
@@ -267,11 +269,13 @@ class GateCNN(PositionGated):
 
 
 class GateMLP(Gated):
-    """d gates a position from an MLP of [E; P] (the paper's Gate-MLP, section 11.1)."""
+    """d gates a position from an MLP of [E; P] (the paper's Gate-MLP, section 11.1). With
+    start="linear" both layers start as nn.Linear does."""
 
-    def __init__(self, d_model: int, hidden: int | None = None) -> None:
+    def __init__(self, d_model: int, hidden: int | None = None, start: str = "half") -> None:
         super().__init__(d_model)
-        self.mlp = TwoLayer(d_model, hidden_width(d_model, hidden), GATE_STD / d_model)
+        check_choice("start", start, "half", "linear")
+        self.mlp = TwoLayer(d_model, hidden_width(d_model, hidden), start)
 
     def project(self, table: Tensor) -> Parts:
         return self.mlp.position_half(table), table
@@ -297,14 +301,8 @@ class MLP(Fusion):
         biases: str = "zero",
     ) -> None:
         super().__init__(d_model)
-        if biases not in ("linear", "zero"):
-            raise ValueError(f"biases is {biases!r}; use linear or zero")
-        self.mlp = TwoLayer(
-            d_model,
-            hidden_width(d_model, hidden),
-            linear_biases=biases == "linear",
-            activation=activation,
-        )
+        check_choice("biases", biases, "linear", "zero")
+        self.mlp = TwoLayer(d_model, hidden_width(d_model, hidden), biases, activation)
 
     def project(self, table: Tensor) -> Parts:
         return (self.mlp.position_half(table),)

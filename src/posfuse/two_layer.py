@@ -9,29 +9,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posfuse.initial_values import linear_
+from posfuse.initial_values import check_choice, gate_, linear_
 
 
 class TwoLayer(nn.Module):
     """Weights of an MLP of [E; P] with one hidden layer, the first layer split into E and P.
 
-    Weights start as nn.Linear starts them, those of the second layer from N(0, out_std) where
-    `out_std` is given. Biases start at 0, or with `linear_biases` as nn.Linear starts them.
+    `start` is "linear": all as nn.Linear starts it; "zero": likewise, but biases at 0; or "half":
+    biases at 0 and the second layer as that of a gate near 0.5 (initial_values.py).
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        hidden: int,
-        out_std: float | None = None,
-        linear_biases: bool = False,
-        activation: str = "gelu",
-    ) -> None:
+    def __init__(self, d_model: int, hidden: int, start: str, activation: str = "gelu") -> None:
         super().__init__()
-        if activation not in ("gelu", "relu"):
-            raise ValueError(f"activation is {activation!r}; use gelu or relu")
+        check_choice("activation", activation, "gelu", "relu")
         self.activation: Callable[[Tensor], Tensor] = getattr(F, activation)
-        self.out_std, self.linear_biases = out_std, linear_biases
+        self.start = start
         self.weight_token = nn.Parameter(torch.empty(hidden, d_model))
         self.weight_position = nn.Parameter(torch.empty(hidden, d_model))
         self.bias = nn.Parameter(torch.zeros(hidden))
@@ -43,14 +35,13 @@ class TwoLayer(nn.Module):
         hidden, d_model = self.weight_token.shape
         linear_(2 * d_model, self.weight_token, self.weight_position)
         nn.init.zeros_(self.bias)
-        if self.out_std is None:
-            linear_(hidden, self.weight_out)
-        else:
-            nn.init.normal_(self.weight_out, std=self.out_std)
-        nn.init.zeros_(self.bias_out)
-        if self.linear_biases:
+        if self.start == "linear":
             linear_(2 * d_model, self.bias)
-            linear_(hidden, self.bias_out)
+        if self.start == "zero":
+            linear_(hidden, self.weight_out)
+            nn.init.zeros_(self.bias_out)
+        else:
+            gate_(self.start, d_model, hidden, (self.weight_out,), (self.bias_out,))
 
     def token_half(self, tokens: Tensor) -> Tensor:
         """Tokens (..., d) -> (..., hidden)."""
