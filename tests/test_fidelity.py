@@ -19,7 +19,7 @@ from posfuse.checks import build_parts, checked
 from posfuse.config import CONF_DIR, FidelityConfig, run_folder
 from posfuse.encoding import Learned, RelativeTable, RopeFeatures, Sinusoidal
 from posfuse.errors import InputError
-from posfuse.fusion import MLP, Add, Concat, GateCNN, GateFeature, GateMLP, GateScalar
+from posfuse.fusion import MLP, Add, Concat, Gated, GateFeature, GateMLP, GateScalar, Multiply
 from posfuse.train import train
 from posfuse.trained import load_run
 from small_runs import SMALL, composed, write_corpus
@@ -279,9 +279,14 @@ def test_the_vocabulary_counts_every_split_on_arxiv_alone(corpus, data, known) -
 OPERATORS = {
     "add": (Add, Add),
     "concat": (Concat, Concat),
+    "mul": (Multiply, Multiply),
+    "mlp": (MLP, MLP),
     "gate_scalar": (GateFeature, GateScalar),
-    "gate_cnn": (GateCNN, GateCNN),
+    "gate_scalar_linear_start": (GateFeature, GateScalar),
+    "gate_feature": (GateFeature, GateFeature),
+    "gate_feature_linear_start": (GateFeature, GateFeature),
     "gate_mlp": (MLP, MLP),
+    "gate_mlp_linear_start": (MLP, MLP),
 }
 TABLES = {
     "sinusoidal": Sinusoidal,
@@ -300,8 +305,11 @@ def test_operators_run_what_the_notebooks_run_by_corpus(data, fusion) -> None:
     assert cfg.fusion["name"] == fusion
     operator = build_parts(cfg)[0]
     assert type(operator) is OPERATORS[fusion][data == "arxiv"]
-    if fusion == "gate_mlp":
-        assert cfg.fusion["hidden"] is None
+    if type(operator) is MLP:
+        arguments = {"hidden": None, "activation": "relu", "biases": "linear"}
+        assert cfg.fusion == {"name": fusion, "_target_": "posfuse.fusion.MLP"} | arguments
+    if isinstance(operator, Gated):
+        assert cfg.fusion["start"] == operator.start == "linear"
     assert asdict(checked(OmegaConf.structured(cfg))) == asdict(cfg)  # applied once
 
 
@@ -340,6 +348,20 @@ def test_an_option_sets_an_operators_argument(option, fusion, argument, default,
     assert checked(composed("fusion=add", asked)).fusion == checked(composed("fusion=add")).fusion
 
 
+@pytest.mark.parametrize("kind", ["scalar", "feature", "cnn", "mlp"])
+def test_a_gate_with_a_linear_start_is_its_gate_but_for_the_start(kind: str) -> None:
+    arm, gate, option = (
+        checked(composed(f"fusion=gate_{kind}{end}", *asked)).fusion
+        for end, asked in (
+            ("_linear_start", []),
+            ("", []),
+            ("", ["fidelity.gate_start=linear"]),
+        )
+    )
+    assert arm == gate | {"name": f"gate_{kind}_linear_start", "start": "linear"}
+    assert option == arm | {"name": f"gate_{kind}"}
+
+
 def test_the_paper_runs_what_the_names_say() -> None:
     for fusion, kind in (("gate_scalar", GateScalar), ("gate_mlp", GateMLP)):
         assert type(build_parts(checked(composed(f"fusion={fusion}")))[0]) is kind
@@ -356,8 +378,9 @@ def test_the_paper_runs_what_the_names_say() -> None:
          "use one of sinusoidal, learned, rope, relative"),
         ("encoding=t5", "encoding=t5: not"),
         ("encoding=none", "encoding=none: not"),
-        ("fusion=gate_feature", "fusion=gate_feature: not in the authors' notebooks; with "
-         "fidelity=notebook use one of add, concat, gate_scalar, gate_cnn, gate_mlp"),
+        ("fusion=gate_cnn", "fusion=gate_cnn: not in the authors' notebooks; with "
+         "fidelity=notebook use one of add, concat, mul, mlp, gate_scalar, gate_feature, gate_mlp"),
+        ("fusion=gate_cnn_linear_start", "fusion=gate_cnn_linear_start: not in"),
         ("fusion=none", "fusion=none: not"),
         ("fusion=add_scaled", "fusion=add_scaled: not"),
     ],

@@ -219,6 +219,14 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure(name):
         assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
+def test_the_names_of_operators_tell_the_two_starts_of_a_gate_apart():
+    fusions = ["add", "gate_scalar", "gate_scalar_linear_start", "gate_feature_linear_start"]
+    drawn = draw_all(sweep(fusions=fusions))
+    for name in ("learning_curves", "deltas", "accuracy_latency", "gain_by_length"):
+        shown = {"gate_scalar", "gate_scalar, linear", "gate_feature, linear"}
+        assert shown <= set(texts(drawn[name])), name
+
+
 def test_apart_moves_only_what_touches():
     assert apart([0.2, 0.8], 0.1).tolist() == [0.2, 0.8]
     assert apart([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])

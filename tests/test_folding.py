@@ -83,6 +83,7 @@ KEPT = {
     "gate_mlp": ([8, 8], [8, 8]),
     "mlp": ([8], [8]),
 }
+KEPT |= {name: KEPT[name.removesuffix("_linear_start")] for name in OPERATORS}
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -10,13 +10,19 @@ from typing import Any
 from posfuse.config import Config, FidelityConfig
 from posfuse.errors import InputError
 
-# What the notebooks have; rope_features and relative_table are their rope and relative by another
-# name, which the experiment table3 uses.
-ENCODINGS = ("sinusoidal", "learned", "rope", "relative", "rope_features", "relative_table")
-OPERATORS = ("add", "concat", "gate_scalar", "gate_cnn", "gate_mlp")
+LINEAR_START = "_linear_start"  # of the name of a gate that starts as nn.Linear does
 
-# By the key that is swapped and the option, named as the operator or encoding is: the option's
-# value that swaps, the class that the YAML file names, the class that runs instead.
+# What the notebooks have; rope_features and relative_table are their rope and relative by another
+# name, which the experiment table3 uses. Their gates start as nn.Linear does under either name.
+ENCODINGS = ("sinusoidal", "learned", "rope", "relative", "rope_features", "relative_table")
+OPERATORS = (
+    "add", "concat", "mul", "mlp", "gate_scalar", "gate_feature", "gate_mlp",
+    *(f"gate_{kind}{LINEAR_START}" for kind in ("scalar", "feature", "mlp")),
+)  # fmt: skip
+
+# By the key that is swapped and the option, which has the name of the encoding or of the operator
+# without its start: the option's value that swaps, the class that the YAML file names, the class
+# that runs instead.
 SWAPS = {
     "fusion": {
         "gate_scalar": ("feature", "posfuse.fusion.GateScalar", "posfuse.fusion.GateFeature"),
@@ -68,15 +74,16 @@ def apply_fidelity(cfg: Config) -> None:
 
 def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
     """Put the class that the option of this name asks for into the node, if it asks for any."""
-    if name not in SWAPS[key]:
+    option = name.removesuffix(LINEAR_START)
+    if option not in SWAPS[key]:
         return False
-    value, named, runs = SWAPS[key][name]
-    if getattr(cfg.fidelity, name) != value:
+    value, named, runs = SWAPS[key][option]
+    if getattr(cfg.fidelity, option) != value:
         return False
     target = node.get("_target_")
     if target not in (named, runs):
         raise InputError(
-            f"{key}._target_: {target}, but fidelity.{name}={value} puts {runs} there; give one "
+            f"{key}._target_: {target}, but fidelity.{option}={value} puts {runs} there; give one "
             "of the two"
         )
     node["_target_"] = runs

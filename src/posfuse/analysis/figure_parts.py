@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from posfuse.analysis.collect import CELL
-from posfuse.analysis.figure_style import QUIET, SMALL, look, short, wrapped
+from posfuse.analysis.figure_style import QUIET, SMALL, look, operator_name, short, wrapped
 
 PANEL = ["data", "encoding", "variant"]
 MOST_CLASSES = 12  # with more, a heatmap's cells are too small for numbers
@@ -58,7 +58,7 @@ def panel_width(axis: Axes) -> float:
 
 def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
     """The operators' names along the x axis, aslant where they would touch."""
-    names = [short(fusion, 18) for fusion in fusions]
+    names = [operator_name(fusion) for fusion in fusions]
     axis.set_xticks(range(len(names)), names)
     room = 72 * (panel_width(axis) - 0.7) / (len(names) + 0.2)
     if max(map(len, names)) * 0.62 * SMALL > room:

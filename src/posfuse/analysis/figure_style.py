@@ -61,9 +61,13 @@ class Look(NamedTuple):
 LOOKS = {
     "add": Look("#000000", "o", "-"),
     "concat": Look("#0072B2", "s", (0, (5, 1.5))),
+    "gate_scalar_linear_start": Look("#9C6B00", (3, 1, 0), (0, (4, 1, 4, 3))),
     "gate_scalar": Look("#EBA91A", "^", (0, (4, 1, 1, 1))),
+    "gate_feature_linear_start": Look("#C9805E", (4, 1, 45), (0, (1, 3))),
     "gate_feature": Look("#8C2D04", "D", (0, (1, 1))),
+    "gate_cnn_linear_start": Look("#00482F", (3, 1, 180), (0, (9, 2, 1, 2))),
     "gate_cnn": Look("#009E73", "v", (0, (9, 2))),
+    "gate_mlp_linear_start": Look("#9F3F7B", (6, 1, 0), (0, (6, 3))),
     "gate_mlp": Look("#D486B2", "P", (0, (6, 1, 1, 1, 1, 1))),
     "mlp": Look("#D55E00", "X", (0, (2, 1))),
     "mul": Look("#56B4E9", (4, 1, 0), (0, (8, 2, 2, 2))),
@@ -155,11 +159,16 @@ class LineName(Text):
     """An operator's name right of the panel; `settle` finds its place and draws its marker."""
 
     def __init__(self, axis: Axes, end: tuple[float, float], fusion: str) -> None:
-        super().__init__(1.09, 0.5, short(fusion, 18), color="0.1", va="center", fontsize=SMALL)
+        super().__init__(1.09, 0.5, operator_name(fusion), color="0.1", va="center", fontsize=SMALL)
         self.end, self.fusion = end, fusion
         self.set_transform(axis.transAxes)
         axis.add_artist(self)
         self.set_clip_on(False)
+
+
+def operator_name(fusion: str) -> str:
+    """An operator's name for the little room of a figure: a gate's other start is one word."""
+    return short(fusion.replace("_linear_start", ", linear"), 20)
 
 
 def short(text: str, most: int) -> str:
