@@ -348,6 +348,16 @@ def test_an_option_sets_an_operators_argument(option, fusion, argument, default,
     assert checked(composed("fusion=add", asked)).fusion == checked(composed("fusion=add")).fusion
 
 
+@pytest.mark.parametrize(
+    ("fusion", "argument", "option"),
+    [("concat", "bias", "concat_bias"), ("gate_scalar", "start", "gate_start")],
+)
+def test_an_argument_that_its_option_contradicts_is_refused(fusion, argument, option) -> None:
+    asked = [f"fusion={fusion}", f"fusion.{argument}=other"]
+    with pytest.raises(InputError, match=f"fusion.{argument}: other, but fidelity.{option}="):
+        checked(composed("fidelity=notebook", *asked))
+
+
 @pytest.mark.parametrize("kind", ["scalar", "feature", "cnn", "mlp"])
 def test_a_gate_with_a_linear_start_is_its_gate_but_for_the_start(kind: str) -> None:
     arm, gate, option = (

@@ -18,7 +18,7 @@ WORDS, CLASSES, MAX_LEN = 40, 5, 24
 SMALL = ["model.d_model=16", "model.n_heads=4", "model.n_layers=2", "model.d_ff=32"]
 SMALL += [f"data.max_len={MAX_LEN}"]
 OPERATORS = ["add", "mul", "concat", "mlp", "gate_scalar", "gate_feature", "gate_mlp"]
-ENCODINGS = ["sinusoidal", "learned", "rope", "relative", "rope_features", "relative_table"]
+ENCODINGS = ["sinusoidal", "learned", "rope", "relative"]
 LENGTHS = torch.tensor([24, 9, 1, 17])
 
 
@@ -35,7 +35,7 @@ class Reference(nn.Module):
         table = torch.empty(MAX_LEN, d)
         if encoding == "sinusoidal":
             table[:, 0::2], table[:, 1::2] = angles.sin(), angles.cos()
-        elif encoding in ("rope", "rope_features"):
+        elif encoding == "rope":
             table = torch.cat((angles.sin(), angles.cos()), dim=1)
         else:
             nn.init.normal_(table)

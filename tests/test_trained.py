@@ -112,7 +112,7 @@ DAMAGES = {
     "cut weights": (overwritten("checkpoints/best.ckpt", ""), r"best\.ckpt: no weights to be read"),
     "no checkpoint": (overwritten("checkpoints/best.ckpt", "x"), r"best\.ckpt: no weights to be"),
     "other operator": (
-        changed("fusion", {"name": "mlp", "_target_": "posfuse.fusion.MLP"}),
+        changed("fusion", {"name": "gate_cnn", "_target_": "posfuse.fusion.GateCNN"}),
         r"best\.ckpt: not the weights that config\.yaml describes \(model\.fusion",
     ),
     "other width": (changed("model.d_ff", 32), r"best\.ckpt: not the weights .*encoder"),

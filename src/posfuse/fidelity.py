@@ -93,12 +93,19 @@ def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
 
 
 def _set_arguments(cfg: Config) -> None:
-    """Set the operator's arguments; an option at its default leaves them as they are."""
-    default = FidelityConfig()
+    """Set the operator's arguments; an option at its default leaves them as they are. An argument
+    and its option have the same default and the same values."""
     for argument, option in ARGUMENTS.get(str(cfg.fusion.get("_target_")), {}).items():
-        value = getattr(cfg.fidelity, option)
-        if value != getattr(default, option):
-            cfg.fusion[argument] = value
+        value, default = (getattr(group, option) for group in (cfg.fidelity, FidelityConfig()))
+        if value == default:
+            continue
+        given = cfg.fusion.get(argument, default)
+        if given not in (default, value):
+            raise InputError(
+                f"fusion.{argument}: {given}, but fidelity.{option}={value} sets it; give one of "
+                "the two"
+            )
+        cfg.fusion[argument] = value
 
 
 def validation_seed(cfg: Config) -> int:

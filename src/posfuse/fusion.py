@@ -202,8 +202,9 @@ class GateConstant(PositionGated):
 class GateLinear(Gated):
     """g = sigmoid(W [E; P] + b) with `n_gates` gates a position.
 
-    W and b start near zero, so that gates start at 0.5, or as nn.Linear(2d, n_gates) does: then a
-    third to a half of the gates start below 0.01 or above 0.99 at the paper's token scale.
+    W and b start near zero, so that gates start at 0.5, or as nn.Linear(2d, n_gates) does: then
+    32 % (d = 128) and 48 % (d = 256) of the gates start below 0.01 or above 0.99 at the token scale
+    sqrt(d).
     """
 
     def __init__(self, d_model: int, n_gates: int, start: str = "half") -> None:
