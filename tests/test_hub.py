@@ -61,6 +61,21 @@ def test_what_the_hub_gave_is_not_asked_for_again(monkeypatch) -> None:
     assert calls == [(("a/b",), {"revision": "main"}), (("a/c",), {"revision": "main"})]
 
 
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_the_hub_is_not_blamed_where_memory_runs_out(monkeypatch, is_wrapped) -> None:
+    def load_dataset(*_, **__):
+        try:
+            raise MemoryError
+        except MemoryError as error:
+            if is_wrapped:  # as `datasets` does while it makes its Arrow files
+                raise RuntimeError("An error occurred while generating the dataset") from error
+            raise
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    with pytest.raises(MemoryError):
+        hub("a/b")
+
+
 def test_the_library_leaves_the_network_alone_after_that(monkeypatch) -> None:
     looked_up: list[object] = []
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)  # restored at the end

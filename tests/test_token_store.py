@@ -1,5 +1,6 @@
 """Token ids on disk."""
 
+import errno
 import multiprocessing
 from dataclasses import fields, replace
 
@@ -65,6 +66,15 @@ def test_round_trip(tmp_path_factory, documents: list[list[str]]) -> None:
            for word, i in zip(doc, row, strict=True)}  # fmt: skip
     assert [[ids[w] for w in doc] for doc in documents] == found
     assert len(set(ids.values())) == len(ids)
+
+
+def test_the_cache_is_not_blamed_where_memory_runs_out(cfg, tmp_path, monkeypatch) -> None:
+    def no_memory(*_):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(token_store, "splits", no_memory)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        open_store(cfg, tmp_path / "cache")
 
 
 def test_the_second_run_does_not_read_the_corpus(cfg, tmp_path, monkeypatch) -> None:

@@ -17,7 +17,14 @@ import numpy as np
 import pandas as pd
 
 from posfuse.config import DataConfig
-from posfuse.data.sources import READERS, Source, in_file, in_hub_form, in_memory
+from posfuse.data.sources import (
+    READERS,
+    Source,
+    in_file,
+    in_hub_form,
+    in_memory,
+    raise_lack_of_memory,
+)
 from posfuse.errors import HubUnreachable, InputError
 
 SPLITS = ("train", "validation", "test")
@@ -125,6 +132,7 @@ def hub(id: str, revision: str = "main") -> Corpus:
     try:
         loaded = datasets.load_dataset(id) if Path(id).is_dir() else _from_hub(id, revision)
     except Exception as error:  # network, cache and repository errors have no common ancestor
+        raise_lack_of_memory(error)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         is_unreachable = isinstance(error, ConnectionError)
         if is_unreachable and _without_hub:

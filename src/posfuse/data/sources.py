@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import pandas as pd
 import pyarrow.parquet as pq
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, lacks_memory
 
 ROWS = 500  # documents of a part
 # Parquet in pieces of so many bytes; by default its whole column is read ahead, and kept.
@@ -68,8 +68,18 @@ def _readable(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # each reader has exceptions of its own; all mean: not readable
+        raise_lack_of_memory(error)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not readable ({reason}); write the file anew") from error
+        raise InputError(f"{path}: not readable ({reason}); write the file again") from error
+
+
+def raise_lack_of_memory(error: BaseException) -> None:
+    """Raise the first error among this one and its causes that says that memory ran out."""
+    cause: BaseException | None = error
+    while cause is not None:  # `datasets` wraps what its readers raise
+        if lacks_memory(cause):
+            raise cause
+        cause = cause.__cause__
 
 
 def _parquet_columns(path: Path) -> list[str]:

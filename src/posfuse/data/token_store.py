@@ -35,7 +35,7 @@ from posfuse.data.vocabulary import (
     portions,
     word_encoder,
 )
-from posfuse.errors import InputError
+from posfuse.errors import InputError, lacks_memory
 
 VOCABULARY = "vocabulary.json"
 FORMAT = 2  # part of every key; raise it when the bytes written change
@@ -94,6 +94,8 @@ def open_store(
                 _build(folder, cfg, corpus, seed)
                 store = _read(folder)
     except OSError as error:
+        if lacks_memory(error):
+            raise
         raise InputError(
             f"{folder}: cannot keep token ids ({error}); free space there or set cache_dir=FOLDER"
         ) from error
