@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.config import DataConfig
+from posfuse.data.labels import check_labels, wrong_kinds
 from posfuse.data.sources import (
     READERS,
     Source,
@@ -251,10 +252,7 @@ def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
             )
     read = [*source.read("label")]
     labels = pd.concat(read) if read else pd.Series(dtype=object)
-    no_label = labels.isna().to_numpy(bool)
-    if no_label.any():
-        row = int(no_label.argmax())
-        raise InputError(f"{source.name}: no label in row {row}; label it or remove the row")
+    check_labels(source.name, labels)
     empty = np.fromiter(_is_empty(source), bool)
     if empty.any() and not drop_empty:
         raise InputError(
@@ -279,7 +277,7 @@ def _is_empty(source: Source) -> Iterator[bool]:
 
 
 def _map_labels(parts: dict[str, Split], given: list[str] | None) -> list[str]:
-    """Replace labels by 0..C-1 in place; strings and other integers by their sorted order."""
+    """Replace labels by 0..C-1 in place, in the sorted order of their values."""
     if any(isinstance(v, str) for part in parts.values() for v in part.labels.tolist()):
         for split, part in parts.items():
             if not part.source.has_types:  # integers in this file alone; str() gives their spelling
@@ -287,11 +285,8 @@ def _map_labels(parts: dict[str, Split], given: list[str] | None) -> list[str]:
                 parts[split] = replace(part, labels=spelt)
     train = parts["train"]
     kinds = {type(v).__name__ for part in parts.values() for v in part.labels.tolist()}
-    if kinds not in ({"int"}, {"str"}):
-        raise InputError(
-            f"{train.source.name}: labels are of type {', '.join(sorted(kinds))}; use integers or "
-            "strings"
-        )
+    if len(kinds) > 1:
+        raise wrong_kinds(train.source.name, kinds)
     values = sorted(set(train.labels.tolist()))
     if len(values) < 2:
         raise InputError(f"{train.source.name}: one class only, {values[0]!r}; give at least two")
