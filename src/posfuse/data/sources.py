@@ -5,6 +5,8 @@ held whole, so a corpus may be larger than memory.
 import csv
 import json
 import re
+import reprlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ ROWS = 500  # documents of a part
 # Parquet in pieces of so many bytes; by default its whole column is read ahead, and kept.
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
 FIELD = 2**31 - 1  # characters of a CSV field at most; csv's own limit is 131,072
+ONE_OBJECT = "write each document as one object on one line"
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # one spelling for each number, and int64 holds it
 
 
@@ -170,23 +173,42 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                yield _json_object(line)
+                yield _json_object(line.rstrip())
             except ValueError as error:
-                raise InputError(
-                    f"{path}: line {number} is not a JSON object ({error}); write each document as "
-                    "one object on one line"
-                ) from error
+                raise InputError(f"{path}: line {number} {error}") from error
 
 
 def _json_object(line: str) -> dict[str, Any]:
+    """The object that a line holds; raises ValueError with what is wrong and the fix."""
     if line.lstrip().startswith("["):
-        raise ValueError("a JSON array starts here")
-    row = json.loads(line, object_pairs_hook=_with_each_key_once)
+        raise ValueError(f"is not a JSON object (a JSON array starts here); {ONE_OBJECT}")
+    try:
+        row = json.loads(line, object_pairs_hook=_with_each_key_once, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg.removesuffix(' at')} at column {error.colno}"
+        raise ValueError(f"is not a JSON object ({reason}); {ONE_OBJECT}") from error
     if not isinstance(row, dict):
-        raise ValueError(f"it is {row!r}")
+        raise ValueError(f"is not a JSON object (it is {reprlib.repr(row)}); {ONE_OBJECT}")
     if "\\ud" in line.lower():  # perhaps half of a surrogate pair, which no encoding can write
-        json.dumps(row, ensure_ascii=False).encode()
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise ValueError(
+                f"has {half!a}, which is half of a character; remove it or write the whole "
+                "character"
+            ) from error
     return row
+
+
+def _integer(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError as error:  # Python's limit on the digits of an integer
+        raise ValueError(
+            f"has an integer of more than {sys.get_int_max_str_digits()} digits; write it as a "
+            "string"
+        ) from error
 
 
 def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -194,7 +216,7 @@ def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"it has two keys {twice!r}")
+        raise ValueError(f"has the key {reprlib.repr(twice)} twice; remove one of the two")
     return row
 
 
