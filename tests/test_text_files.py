@@ -42,6 +42,7 @@ def refusal(root: Path) -> str:
 
 MORE = "put a text that contains commas in quotes"
 FEWER = "add what is missing, or put a text of several lines in quotes"
+COMMAS = "the header has no comma; separate the columns by commas, as in text,label"
 CSV = {
     "label first": (
         "label,text\nneg,plain\npos,hello, world\n",
@@ -79,6 +80,9 @@ CSV = {
     ),
     "UTF-16": ("text,label\na,pos\nb,neg\n".encode("utf-16"), "line 1 is not UTF-8; save"),
     "nothing": ("", "no column 'text' among none"),
+    "semicolons": ("text;label\na;pos\nb;neg\n", COMMAS),
+    "semicolons and quotes": ('\n"text";"label"\n"a";"pos"\n"b";"neg"\n', COMMAS),
+    "tabs": ("text\tlabel\na\tpos\nb, c\tneg\n", COMMAS),
 }
 
 
@@ -177,14 +181,30 @@ JSONL = {
     "an array of several lines": (json.dumps(ROWS, indent=1), "line 1 is not a JSON object (a "),
     "an object of several lines": (json.dumps(ROWS[0], indent=1), "line 1 is not a JSON object ("),
     "no object": (PLAIN + "\n7\n", "line 4 is not a JSON object (it is 7); "),
-    "cut": (PLAIN + '{"text": "hal', "line 3 is not a JSON object (Unterminated string"),
+    "cut": (
+        PLAIN + '{"text": "hal',
+        "line 3 is not a JSON object (Unterminated string starting at column 10); write each",
+    ),
+    "cut ahead of a line": (
+        PLAIN + "{\n" + PLAIN,
+        "line 3 is not a JSON object (Expecting property name enclosed in double quotes at "
+        "column 2); write each",
+    ),
+    "a long string": (
+        json.dumps("word " * 1_000),
+        "line 1 is not a JSON object (it is 'word word wo...d word word '); write each",
+    ),
     "two texts": (
         PLAIN + '{"text": "a", "text": "b", "label": "pos"}\n',
-        "line 3 is not a JSON object (it has two keys 'text'); write each document as one object",
+        "line 3 has the key 'text' twice; remove one of the two",
     ),
     "half a surrogate pair": (
         PLAIN + '{"text": "a\\ud800", "label": "pos"}\n',
-        "line 3 is not a JSON object ('utf-8' codec can't encode character '\\ud800'",
+        "line 3 has '\\ud800', which is half of a character; remove it or write the whole",
+    ),
+    "a long integer": (
+        PLAIN + '{"text": "a", "label": ' + "1" * 5_000 + "}\n",
+        "line 3 has an integer of more than 4300 digits; write it as a string",
     ),
     "Latin-1": (
         (PLAIN + '{"text": "café", "label": "pos"}\n').encode("latin-1"),
@@ -224,6 +244,25 @@ def test_a_parquet_file_whose_bytes_were_changed_is_named(tmp_path) -> None:
     assert raw.count("é".encode()) > 0
     (tmp_path / "train.parquet").write_bytes(raw.replace("é".encode(), b"\xc3\xff"))
     assert refusal(tmp_path).startswith(f"{tmp_path}/train.parquet: not readable (")
+
+
+# Memory
+
+
+@pytest.mark.parametrize("end", ["csv", "jsonl", "parquet"])
+def test_a_file_is_not_blamed_where_memory_runs_out(tmp_path, monkeypatch, end) -> None:
+    def no_memory(*_, **__):
+        raise pa.ArrowMemoryError("malloc of size 64 failed")  # a MemoryError
+
+    monkeypatch.setattr(pq, "ParquetFile", no_memory)
+    monkeypatch.setattr(csv, "reader", no_memory)
+    monkeypatch.setattr(json, "loads", no_memory)
+    with pytest.raises(MemoryError):
+        in_file(write(tmp_path, PLAIN, end) / f"train.{end}")
+
+
+def test_a_damaged_file_is_to_be_written_again(tmp_path) -> None:
+    assert refusal(write(tmp_path, b"PAR1", "parquet")).endswith("; write the file again")
 
 
 # Classes

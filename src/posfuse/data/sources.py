@@ -146,6 +146,12 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
 
 
 def _csv_columns(path: Path) -> list[str]:
+    with _utf8(path) as file:
+        header = next((line for line in file if line.strip()), "")
+    if "," not in header and any(separator in header for separator in ";\t|"):
+        raise InputError(
+            f"{path}: the header has no comma; separate the columns by commas, as in text,label"
+        )
     return next(_csv_rows(path), [])
 
 
