@@ -192,7 +192,7 @@ JSONL = {
     ),
     "a long string": (
         json.dumps("word " * 1_000),
-        "line 1 is not a JSON object (it is 'word word wo...d word word '); write each",
+        "line 1 is not a JSON object (it is 'word word wo...rd word word '); write each",
     ),
     "two texts": (
         PLAIN + '{"text": "a", "text": "b", "label": "pos"}\n',
