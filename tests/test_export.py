@@ -83,6 +83,12 @@ def test_any_bit_that_differs_is_refused(exported_file, tmp_path):
         (None, r"texts: NoneType; give a list of strings"),
         (["a", None], r"texts\[1\]: NoneType; give a string"),
         ([1.5], r"texts\[0\]: float; give a string"),
+        (b"bytes", r"texts: bytes; decode them and give a list of strings"),
+        (bytearray(b"bytes"), r"texts: bytearray; decode them and give"),
+        (pd.DataFrame({"text": ["a"]}), r"texts: DataFrame; give a list of strings, or a column"),
+        ({"text": "a"}, r"texts: dict; give a list of strings"),
+        ({"a", "b"}, r"texts: set; give a list of strings"),
+        (frozenset("a"), r"texts: frozenset; give a list of strings"),
         ([b"bytes"], r"texts\[0\]: bytes; give a string"),
         (["a", "b\ud800"], r"texts\[1\]: '\\ud800' at 1 is half of a character; decode"),
     ],
@@ -96,6 +102,31 @@ def test_what_is_no_list_of_texts_is_refused_in_one_line(texts, message, exporte
 def test_no_texts_have_no_rows(exported_file):
     assert load_export(exported_file).probabilities([]).shape == (0, 3)
     assert load_export(exported_file).probabilities(iter(["w0x1", ""])).shape == (2, 3)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, pd.Series, np.array])
+def test_texts_may_come_in_any_ordered_form(kind, exported_file):
+    model = load_export(exported_file)
+    expected = model.probabilities(["w0x1", "w1x2"])
+    assert model.probabilities(kind(["w0x1", "w1x2"])).equal(expected)
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", "a\0b"])
+def test_a_path_that_names_no_file_is_refused(path, exported_file):
+    run = exported_file.parents[2] / "sweep" / "run"
+    with pytest.raises(InputError, match=r"is not the name of a file; give another path") as caught:
+        export(run, path)
+    assert str(caught.value).isprintable()
+
+
+def test_an_export_without_a_checksum_is_to_be_made_again(exported_file, tmp_path):
+    with safe_open(exported_file, "pt") as file:
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = {k: v for k, v in file.metadata().items() if k != "sha256"}
+    save_file(weights, tmp_path / "old", header)
+    with pytest.raises(InputError) as caught:
+        load_export(tmp_path / "old")
+    assert str(caught.value) == f"{tmp_path}/old: has no checksum; export its run again"
 
 
 def test_a_path_that_cannot_be_written_is_refused(exported_file, tmp_path):
@@ -120,7 +151,6 @@ def test_what_is_no_export_is_refused_in_one_line(tmp_path):
         "cut": path.read_bytes()[:-10],
         "text": b"text",
         "no header": (weights, {}),
-        "no checksum": (weights, {k: v for k, v in header.items() if k != "sha256"}),
         "no config": signed(weights, {**header, "config": "optim: {lrr: 1}"}),
         "other weights": signed({**weights, "more": torch.zeros(1)}, header),
         "no vocabulary": signed(weights, {**header, "vocabulary": "{}"}),

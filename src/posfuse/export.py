@@ -6,11 +6,12 @@ Such a file holds numbers and text alone; to load one runs no code of it.
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from omegaconf import OmegaConf
@@ -44,17 +45,19 @@ class Exported:
     model: FoldedClassifier
 
     @torch.no_grad()
-    def probabilities(self, texts: Sequence[str]) -> Tensor:
+    def probabilities(self, texts: Iterable[str]) -> Tensor:
         """B texts -> (B, C), each row the text's probabilities of the classes; no texts -> (0, C).
 
-        Raises InputError for a single string, and for an item that is no text.
+        `texts` is a list, a column of a frame or anything else that has an order. Raises
+        InputError for a single string, for a frame, a mapping or a set, and for an item that is
+        not a string.
         """
-        texts = _texts(texts)
-        if not texts:
+        found = _texts(texts)
+        if not found:
             return torch.empty(0, len(self.label_names))
         data = self.cfg.data
         words = data.vocabulary.unit == "words"
-        flat, offsets = (word_encoder(self.vocabulary) if words else encode_bytes)(texts)
+        flat, offsets = (word_encoder(self.vocabulary) if words else encode_bytes)(found)
         cut = [
             torch.from_numpy(flat[start:end][: data.max_len].astype("int64"))
             for start, end in pairwise(offsets)
@@ -72,6 +75,8 @@ def export(run: str | Path, path: str | Path) -> None:
     Raises InputError as `load_run` does, and where `path` cannot be written.
     """
     path = Path(path)
+    if not path.name or "\0" in str(path):
+        raise InputError(f"path: {str(path)!r} is not the name of a file; give another path")
     cfg, data, classifier = load_run(run)
     header = {
         "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
@@ -94,6 +99,13 @@ def load_export(path: str | Path) -> Exported:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
+        raise _no_export(path, error) from error
+    if "config" not in header:
+        raise _no_export(path, ValueError("its header has no config"))
+    if CHECKSUM not in header:
+        raise InputError(f"{path}: has no checksum; export its run again")
+    try:
         if header.pop(CHECKSUM) != _checksum(weights, header):
             raise ValueError("damaged: it differs from its checksum")
         cfg = checked(OmegaConf.structured(records.config_of(OmegaConf.create(header["config"]))))
@@ -102,12 +114,16 @@ def load_export(path: str | Path) -> Exported:
         network = build_network(cfg, tokenizer.get_vocab_size(), len(names))
         folded = network.fold()
         folded.load_state_dict(weights)
-    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError,
+    except (KeyError, ValueError, RuntimeError,
             OmegaConfBaseException, YAMLError, InputError) as error:  # fmt: skip
-        raise InputError(
-            f"{path}: not a model that posfuse exported ({one_line(error)}); export its run again"
-        ) from error
+        raise _no_export(path, error) from error
     return Exported(cfg, names, tokenizer, folded)
+
+
+def _no_export(path: str | Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path}: not a model that posfuse exported ({one_line(error)}); export its run again"
+    )
 
 
 def _checksum(weights: dict[str, Tensor], header: dict[str, str]) -> str:
@@ -116,10 +132,18 @@ def _checksum(weights: dict[str, Tensor], header: dict[str, str]) -> str:
     return hashlib.sha256(save(weights) + text.encode()).hexdigest()
 
 
-def _texts(texts: Sequence[str]) -> list[str]:
+def _texts(texts: Iterable[str]) -> list[str]:
     """The texts as a list; raises InputError unless each of them is one."""
     if isinstance(texts, str):
         raise InputError("texts: a single string; give a list, as [text]")
+    if isinstance(texts, bytes | bytearray):
+        kind = type(texts).__name__
+        raise InputError(f"texts: {kind}; decode them and give a list of strings")
+    if isinstance(texts, pd.DataFrame | Mapping | set | frozenset):
+        # The names of columns or keys come from the first two, and sets have no order.
+        raise InputError(
+            f"texts: {type(texts).__name__}; give a list of strings, or a column as frame['text']"
+        )
     if not isinstance(texts, Iterable):
         raise InputError(f"texts: {type(texts).__name__}; give a list of strings")
     found = list(texts)
