@@ -114,9 +114,9 @@ def test_texts_may_come_in_any_ordered_form(kind, exported_file):
 @pytest.mark.parametrize("path", ["", ".", "/", "a\0b"])
 def test_a_path_that_names_no_file_is_refused(path, exported_file):
     run = exported_file.parents[2] / "sweep" / "run"
-    with pytest.raises(InputError, match=r"is not the name of a file; give another path") as caught:
+    with pytest.raises(InputError, match="give another path") as caught:
         export(run, path)
-    assert str(caught.value).isprintable()
+    assert str(caught.value) == f"path: {path!r} is not the name of a file; give another path"
 
 
 def test_an_export_without_a_checksum_is_to_be_made_again(exported_file, tmp_path):

@@ -74,9 +74,9 @@ def export(run: str | Path, path: str | Path) -> None:
 
     Raises InputError as `load_run` does, and where `path` cannot be written.
     """
-    path = Path(path)
-    if not path.name or "\0" in str(path):
+    if not Path(path).name or "\0" in str(path):
         raise InputError(f"path: {str(path)!r} is not the name of a file; give another path")
+    path = Path(path)
     cfg, data, classifier = load_run(run)
     header = {
         "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
