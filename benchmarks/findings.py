@@ -79,8 +79,7 @@ def keep(sweep: Path, document: str) -> None:
     (target / "shared.yaml").write_text(yaml.safe_dump(plain))
     (target / "position.md").write_text(position_table(runs))
     (target / "inside.md").write_text(inside_table(runs))
-    if SCALE not in varied:
-        (target / "verdicts.md").write_text(verdicts_table(runs))
+    (target / "verdicts.md").write_text(verdicts_table(runs))
     if SCALE in varied:
         (target / "scale_effect.md").write_text(scale_effect_table(runs))
     with tempfile.TemporaryDirectory() as out:
@@ -114,18 +113,24 @@ def last_epoch(run: dict[str, Any]) -> dict[str, float]:
 
 
 def verdicts_table(runs: pd.DataFrame) -> str:
-    """Each difference to addition with the suite's verdict on it."""
+    """Each difference to addition with the suite's verdict on it, adjusted over all rows. Where
+    the sweep varies the token scale, both sides of a difference have the same one."""
     criteria = Criteria()
     length = runs.get("length", runs["mean_tokens.train"])
     found, _ = compare(runs.assign(length=length), criteria)
+    keys = ["data", "fusion"]
+    if SCALE in runs and runs[SCALE].nunique() > 1:
+        keys.append("scale")
+        found["scale"] = found["variant"].map(runs.groupby("variant")[SCALE].first())
+    columns = [*keys, "n", "difference", "95 % t", "p t", "p Holm", "p equiv. Holm", "verdict"]
     lines = [
         f"**Differences to {criteria.baseline}, and whether they are decided**",
         "",
-        "| data | fusion | n | difference | 95 % t | p t | p Holm | p equiv. Holm | verdict |",
-        "| " + "--- | " * 9,
+        f"| {' | '.join(columns)} |",
+        "| " + "--- | " * len(columns),
     ]
     for row in found.to_dict("records"):
-        cell = [row["data"], row["fusion"], str(row["n"]), f"{row['mean']:+.2f}"]
+        cell = [*(str(row[key]) for key in keys), str(row["n"]), f"{row['mean']:+.2f}"]
         cell.append(f"{row['low']:+.2f} to {row['high']:+.2f}")
         cell += [f"{row[p]:.3f}" for p in ("p_t", "p_holm", "p_equivalence_holm")]
         lines.append(f"| {' | '.join([*cell, conclusion(row, criteria)])} |")
