@@ -95,7 +95,7 @@ def test_bfloat16_is_near_float32(p):
         assert (wide - half).abs().max() < 0.03 * wide.abs().max()
 
 
-@pytest.mark.parametrize(("times", "of_y", "of_grads"), [(1, 3e-3, 4e-3), (3, 3e-3, 1.3e-2)])
+@pytest.mark.parametrize(("times", "of_y", "of_grads"), [(1, 3e-3, 4e-3), (3, 3e-3, 4e-3)])
 def test_bfloat16_rounds_no_score(times, of_y, of_grads):
     """Relative errors; with rounded scores they are 5e-3 and 6e-3, tripled 1.2e-2 and 2.6e-2."""
     q, k, v, dy = (x.float().bfloat16() for x in random_tensor(4, 4, 4, 128, 32))

@@ -4,6 +4,7 @@ Shapes: B documents, H heads, L tokens, D features of a head.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -96,8 +97,9 @@ def offsets(queries: Tensor, length: int) -> Tensor:
 
 class BlockAttention(torch.autograd.Function):
     """`attention` by blocks; what is added to the scores may follow from q and from learned
-    parameters. The backward pass computes the scores and draws what is dropped once more, and takes
-    sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2), unless parameters learn.
+    parameters. The backward pass computes the scores and draws what is dropped once more. In
+    float32 it takes sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2), unless
+    parameters learn; in half precision y_i is rounded, and the sum is taken over j.
 
     Scores and weights are of float32, also where q, k, v are of half precision: in the products
     with v and in the backward pass's products each is rounded once, as in torch's kernels."""
@@ -127,8 +129,7 @@ class BlockAttention(torch.autograd.Function):
         y = q.new_empty(n_documents, length, n_heads, d_head).transpose(1, 2)
         seed = new_seed() if p else 0
         draws = Draws(p, seed, q.device) if p else None
-        # Autocast would round the scores' factors, and what `extra` multiplies.
-        with torch.autocast(q.device.type, enabled=False):
+        with _without_autocast(q.device.type):  # it would round the scores' factors
             for documents, queries in blocks(q.shape, q.device):
                 some = _times(q[documents, :, queries].to(wide), d_head**-0.5)
                 added = _added(bias, extra, some, queries, length)
@@ -154,7 +155,8 @@ class BlockAttention(torch.autograd.Function):
         dk, dv = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
         asked = [x for x in learned if x.requires_grad]
         d_asked = [torch.zeros_like(x, dtype=torch.promote_types(x.dtype, wide)) for x in asked]
-        dots = None if asked else (dy * y).sum(-1, keepdim=True, dtype=wide)
+        is_half = q.dtype != wide
+        dots = None if asked or is_half else (dy * y).sum(-1, keepdim=True)
         draws = Draws(ctx.p, ctx.seed, q.device) if ctx.p else None
         for documents, queries in blocks(q.shape, q.device):
             some = _times(q[documents, :, queries].to(wide), scale).requires_grad_()
@@ -168,8 +170,8 @@ class BlockAttention(torch.autograd.Function):
             if drops is not None:
                 zero_(d_weights, drops)
             if dots is None:
-                # The rows' sums are those of these very numbers: from y's, rounded once more, a
-                # surplus would add up over all keys in a parameter that many of them share.
+                # The rows' sums are those of these numbers. From y, which is rounded, each row
+                # would get a surplus, which adds up in a parameter that many keys share.
                 d_scores = torch.ops.aten._softmax_backward_data(
                     d_weights, weights, -1, weights.dtype
                 )
@@ -194,6 +196,13 @@ class BlockAttention(torch.autograd.Function):
         found = iter(d_asked)
         d_learned = (next(found).to(x.dtype) if x.requires_grad else None for x in learned)
         return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None, None, *d_learned
+
+
+def _without_autocast(device: str) -> AbstractContextManager[Any]:
+    """Products in the precision of their factors; meta tensors know no autocast."""
+    if torch.amp.is_autocast_available(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def _times(x: Tensor, factor: float) -> Tensor:
