@@ -263,11 +263,11 @@ def test_an_operator_whose_module_fails_is_named_by_its_key(code, told, tmp_path
 
 
 def test_a_module_inside_a_package_that_fails_is_told_with_its_own_error(tmp_path, monkeypatch):
-    (tmp_path / "operators").mkdir()
-    (tmp_path / "operators" / "__init__.py").touch()
-    (tmp_path / "operators" / "mine.py").write_text("import no_such_module")
+    (tmp_path / "own_parts").mkdir()
+    (tmp_path / "own_parts" / "__init__.py").touch()
+    (tmp_path / "own_parts" / "mine.py").write_text("import no_such_module")
     monkeypatch.syspath_prepend(tmp_path)
-    assert "No module named 'no_such_module'" in complaint("fusion._target_=operators.mine.Mine")
+    assert "No module named 'no_such_module'" in complaint("fusion._target_=own_parts.mine.Mine")
 
 
 @pytest.mark.parametrize("override", ["sweep_id=ü", "seed=0,", "seed", "seed=[0", "seed={a"])

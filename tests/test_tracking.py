@@ -20,7 +20,7 @@ from posfuse.tracking import Tracker, fitting
 from posfuse.train import train
 from posfuse.wandb_logs import PLACES, drop_torn_end, keep_files_in, read, records_in, segments
 from posfuse.wandb_sync import runs_in
-from processes import children, command, ended
+from processes import children, command, ended, wait_for
 from small_runs import at_step, small_config, write_corpus
 from sweeps import results
 
@@ -180,7 +180,7 @@ def test_a_run_that_fails_is_finished_as_failed(corpus, tmp_path, monkeypatch):
         train(tracked(corpus, tmp_path), tmp_path / "run")
     assert wandb.run is None
     (log,) = segments(tmp_path / "run")
-    assert ends(log) == ([1], False)
+    wait_for(lambda: ends(log) == ([1], False))  # W&B's own process writes it
     assert steps_in(tmp_path / "run") == [[4]]
 
 
