@@ -53,7 +53,10 @@ def checked(config: DictConfig) -> Config:
         _check_arguments("encoding.attention", cfg.encoding.attention, given)
     fusion = {k: v for k, v in cfg.fusion.items() if k != "name"}
     _check_arguments("fusion", fusion, given=("d_model",))
-    build_parts(cfg)  # a value that an operator refuses fails here, before any data is loaded
+    from posfuse.environment import denormals_flushed  # imports torch, as the parts do
+
+    with denormals_flushed():  # a table may start the threads that the run uses too
+        build_parts(cfg)  # a value that an operator refuses fails here, before any data is loaded
     if cfg.trainer.precision == precision.FASTEST:  # config.yaml and the record say what runs
         cfg.trainer.precision = precision.fastest(cfg.trainer.accelerator, cfg.cache_dir)
     return cfg
