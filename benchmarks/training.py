@@ -65,6 +65,7 @@ def config(name: str, system: str, folder: Path, cache: Path) -> Config:
     overrides = [
         f"data={name}", f"protocol={name}", f"speed={speed}",
         "encoding=sinusoidal", "fusion=add", f"data.path={folder}", f"cache_dir={cache}",
+        f"output_dir={cache}",
         f"data.batch_size={SETTINGS[name].batch}", "trainer.max_epochs=1", "trainer.progress=none",
         "logger=none",
     ]  # fmt: skip

@@ -6,6 +6,7 @@ import inspect
 import pkgutil
 import traceback
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -58,7 +59,9 @@ def checked(config: DictConfig) -> Config:
     with denormals_flushed():  # a table may start the threads that the run uses too
         build_parts(cfg)  # a value that an operator refuses fails here, before any data is loaded
     if cfg.trainer.precision == precision.FASTEST:  # config.yaml and the record say what runs
-        cfg.trainer.precision = precision.fastest(cfg.trainer.accelerator, cfg.cache_dir)
+        sweep = Path(cfg.output_dir, cfg.sweep_id)
+        chosen = precision.fastest(cfg.trainer.accelerator, cfg.model.d_model, sweep)
+        cfg.trainer.precision = chosen
     return cfg
 
 

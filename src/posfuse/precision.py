@@ -1,20 +1,18 @@
-"""The precision that trainer.precision=fastest stands for on this machine.
+"""The precision that trainer.precision=fastest stands for.
 
-On a CPU it is measured: by their names alone, processors with and without bfloat16 units cannot be
-told apart. The first process to ask measures, in a process of its own, and keeps the answer in the
-cache folder, where all further processes on such a machine find it.
+On a CPU it is measured: processors of one name differ in whether their bfloat16 units work. The
+first run of a sweep measures, in a process of its own, and writes the result into the sweep's
+folder. All runs of a sweep then have the same precision, also when they resume on another machine.
 """
 
-import hashlib
 import json
 import logging
+import math
 import os
-import platform
 import subprocess
 import sys
 import time
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 from filelock import FileLock
@@ -24,62 +22,51 @@ from posfuse.records import write_json
 
 FASTEST, FLOAT32, BFLOAT16 = "fastest", "32-true", "bf16-mixed"
 FASTER = 1.2  # bfloat16 products must be so many times as fast: a step also converts and rounds
+SMALLEST = 128  # features of a model whose step gains from them (docs/performance.md)
 TOKENS, D_MODEL, D_FF, ROUNDS = 2048, 256, 1024, 7  # of the products that are measured
-# What /proc/cpuinfo says of a processor that is the same on every one of its kind.
-OF_KIND = (
-    "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer",
-    "CPU architecture", "CPU variant", "CPU part", "Features",
-)  # fmt: skip
+RATIO = ".bfloat16.json"  # in the sweep's folder
 
-log = logging.getLogger(__name__)
+_log_once = cache(logging.getLogger(__name__).info)  # a process has many runs of a sweep
 
 
-def fastest(accelerator: str, cache_dir: str) -> str:
-    """ "bf16-mixed" where bfloat16 products are clearly faster than those of float32, else
-    "32-true"; the same on each call. One line in the log gives the reason."""
+def fastest(accelerator: str, d_model: int, sweep: Path) -> str:
+    """ "bf16-mixed" where bfloat16 is clearly faster than float32 for models of `d_model` features,
+    else "32-true"; the same on each call for a sweep's folder. The log gives the reason."""
     import torch  # takes seconds to import, and few runs ask
 
     device = None if accelerator == "cpu" else torch.accelerator.current_accelerator()
-    if device is None or device.type == "cpu":
-        ratio = _kept_ratio(Path(cache_dir))
-        is_faster = ratio >= FASTER
-        how = "faster" if is_faster else "slower" if ratio < 1 else "hardly faster"
-        reason = f"bfloat16 products are {how} on this CPU ({ratio:.1f}x)"
-    else:
+    if device is not None and device.type != "cpu":
         is_faster = device.type == "cuda" and torch.cuda.is_bf16_supported(
             including_emulation=False
         )
         reason = f"this GPU has {'' if is_faster else 'no '}bfloat16 units"
-    log.info("speed=fast: %s, because %s", "bfloat16" if is_faster else "float32", reason)
+    elif d_model < SMALLEST:
+        is_faster = False
+        reason = f"a model of {d_model} features is too small to gain from bfloat16"
+    else:
+        ratio = _ratio(sweep)
+        is_faster = ratio >= FASTER
+        how = "faster" if is_faster else "slower" if ratio < 1 else "hardly faster"
+        reason = f"bfloat16 products are {how} on this CPU ({ratio:.1f}x)"
+    name = "bfloat16" if is_faster else "float32"
+    _log_once("trainer.precision=%s: %s, because %s", FASTEST, name, reason)
     return BFLOAT16 if is_faster else FLOAT32
 
 
-def _kept_ratio(cache_dir: Path) -> float:
-    """The machine's ratio from the cache, measured if it is not there."""
-    kind = machine()
-    name = hashlib.sha256(json.dumps(kind, sort_keys=True).encode()).hexdigest()[:16]
-    path = cache_dir / "precision" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _ratio(sweep: Path) -> float:
+    """The ratio in the sweep's folder, measured if it is not there."""
+    path = sweep / RATIO
+    sweep.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.exists():
-            write_json(path, {**kind, "ratio": _measured_apart()})
+            write_json(path, {"ratio": _measured_apart()})
         try:
-            return float(json.loads(path.read_text())["ratio"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: damaged; remove it, and it is measured again") from error
-
-
-@cache  # a run may set the variable, so that further runs of the process would ask again
-def machine() -> dict[str, str]:
-    """What decides the ratio: the processor, torch, and what oneDNN may use of the processor."""
-    found = {"machine": platform.machine(), "torch": version("torch")}
-    found["isa"] = os.environ.get("ONEDNN_MAX_CPU_ISA", "")
-    described = Path("/proc/cpuinfo")
-    if not described.exists():
-        return {**found, "model name": platform.processor()}
-    first = described.read_text().split("\n\n")[0]
-    lines = (line.partition(":") for line in first.splitlines())
-    return found | {k.strip(): v.strip() for k, _, v in lines if k.strip() in OF_KIND}
+            ratio = float(json.loads(path.read_text())["ratio"])
+        except (ValueError, KeyError, TypeError):
+            ratio = math.nan
+    if not 0 < ratio < math.inf:
+        raise InputError(f"{path}: damaged; remove it, and the next run measures again")
+    return ratio
 
 
 def _measured_apart() -> float:
@@ -98,7 +85,7 @@ def _measured_apart() -> float:
     except ValueError as error:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         raise InputError(
-            f"trainer.precision=fastest: bfloat16 could not be measured ({last}); give "
+            f"trainer.precision={FASTEST}: bfloat16 could not be measured ({last}); give "
             f"trainer.precision={FLOAT32}"
         ) from error
 

@@ -23,7 +23,6 @@ from posfuse.config import CONF_DIR, Config, one_line
 from posfuse.data.corpora import do_without_hub
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.imports import import_run
-from posfuse.precision import FASTEST
 from posfuse.preemption import Preempted
 from posfuse.sweep import RunFailed, kind_of, message_of, record_failure
 
@@ -83,9 +82,7 @@ def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
     try:
         preemption.fail_if_told()
         cfg = checked(config)
-        asked = None
-        if config.trainer.precision != FASTEST:  # what that stands for, the machine decides
-            asked = request.digest(request.basis(hydra_cfg.runtime.config_sources), overrides)
+        asked = request.digest(request.basis(hydra_cfg.runtime.config_sources), overrides)
         record = train(cfg, folder)
         request.remember(folder, asked, cfg, record)
         accuracy: float = record["test"]["accuracy"]
