@@ -343,19 +343,25 @@ def test_an_option_sets_an_operators_argument(option, fusion, argument, default,
     cfg = checked(composed(f"fusion={fusion}", asked))
     assert cfg.fusion == plain.fusion | {argument: set_to}
     assert asdict(checked(OmegaConf.structured(cfg))) == asdict(cfg)
-    # The option at its default leaves what an override gives, and other operators stay.
+    # The option at its default leaves an argument that is given, and other operators stay.
     assert checked(composed(f"fusion={fusion}", f"fusion.{argument}={set_to}")).fusion == cfg.fusion
     assert checked(composed("fusion=add", asked)).fusion == checked(composed("fusion=add")).fusion
 
 
-@pytest.mark.parametrize(
-    ("fusion", "argument", "option"),
-    [("concat", "bias", "concat_bias"), ("gate_scalar", "start", "gate_start")],
-)
-def test_an_argument_that_its_option_contradicts_is_refused(fusion, argument, option) -> None:
-    asked = [f"fusion={fusion}", f"fusion.{argument}=other"]
-    with pytest.raises(InputError, match=f"fusion.{argument}: other, but fidelity.{option}="):
-        checked(composed("fidelity=notebook", *asked))
+@pytest.mark.parametrize(("option", "fusion", "argument", "default", "set_to"), ARGUMENTS)
+def test_an_argument_that_its_option_contradicts_is_refused(
+    option, fusion, argument, default, set_to
+) -> None:
+    asked = [f"fusion={fusion}", f"fidelity.{option}={set_to}"]
+    for value in (default, "other"):
+        with pytest.raises(InputError, match=f"fusion.{argument}: {value}, but fidelity.{option}="):
+            checked(composed(*asked, f"fusion.{argument}={value}"))
+    checked(composed(*asked, f"fusion.{argument}={set_to}"))
+
+
+def test_an_operator_of_ones_own_needs_no_argument_of_the_yaml_file() -> None:
+    cfg = checked(composed("fusion=gate_scalar", "fusion._target_=posfuse.fusion.Add"))
+    assert cfg.fusion == {"name": "gate_scalar", "_target_": "posfuse.fusion.Add"}
 
 
 @pytest.mark.parametrize("kind", ["scalar", "feature", "cnn", "mlp"])

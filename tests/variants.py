@@ -25,7 +25,8 @@ OPERATORS, ENCODINGS = read_group("fusion"), read_group("encoding")
 
 
 def build(node: Any, **arguments: Any) -> Any:
-    options = {k: v for k, v in node.items() if k not in ("name", "_target_")}
+    named = ("name", "_target_")
+    options = {k: v for k, v in node.items() if k not in named and v is not None}
     return get_class(node["_target_"])(**{**options, **arguments})
 
 

@@ -93,19 +93,22 @@ def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
 
 
 def _set_arguments(cfg: Config) -> None:
-    """Set the operator's arguments; an option at its default leaves them as they are. An argument
-    and its option have the same default and the same values."""
-    for argument, option in ARGUMENTS.get(str(cfg.fusion.get("_target_")), {}).items():
+    """Set the operator's arguments that are null in its YAML file. Raises InputError where one that
+    is given contradicts an option that is not at its default."""
+    own = ARGUMENTS.get(str(cfg.fusion.get("_target_")), {})
+    for argument, option in own.items():
         value, default = (getattr(group, option) for group in (cfg.fidelity, FidelityConfig()))
-        if value == default:
-            continue
-        given = cfg.fusion.get(argument, default)
-        if given not in (default, value):
+        given = cfg.fusion.get(argument)
+        if given is None:
+            cfg.fusion[argument] = value
+        elif value != default and given != value:
             raise InputError(
                 f"fusion.{argument}: {given}, but fidelity.{option}={value} sets it; give one of "
                 "the two"
             )
-        cfg.fusion[argument] = value
+    for argument in {name for names in ARGUMENTS.values() for name in names} - own.keys():
+        if cfg.fusion.get(argument, "") is None:  # of the YAML file, but the class is another
+            del cfg.fusion[argument]
 
 
 def validation_seed(cfg: Config) -> int:
