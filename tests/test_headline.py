@@ -160,16 +160,29 @@ def test_claims_without_runs_are_one_line(tmp_path):
     runs, _ = collect(write_sweep(tmp_path / "mine", {"add": ADD, "gate_scalar": plus(1, 2, 3)}))
     claims = read_claims()
     verdicts = judge_claims(claims, compare(runs, CRITERIA)[0], CRITERIA)
-    assert not_judged(verdicts, "the paper") == [
-        "7 claims of the paper have no runs here: negligible_short, negligible_medium, gain_long, "
+    assert not_judged(verdicts) == [
+        "7 claims of the paper match no runs here: negligible_short, negligible_medium, gain_long, "
         "every_seed_long, every_encoding, cnn_less_stable, grows_with_length."
     ]
     other = Criteria(baseline="gate_scalar")
     verdicts = judge_claims(claims, compare(runs, other)[0], other)
-    assert "7 claims of the paper have no comparison: needs --baseline add" in not_judged(
-        verdicts, "the paper"
-    )[0]  # fmt: skip
-    assert not_judged([], "the paper") == []
+    (line,) = not_judged(verdicts)
+    assert line.startswith("7 claims of the paper match no comparison (needs --baseline add)")
+    assert not_judged([]) == []
+
+
+def test_a_claim_of_ones_own_keeps_its_verdict_where_no_runs_match(tmp_path, monkeypatch, capsys):
+    root = write_sweep(tmp_path / "mine", {"add": ADD, "concat": plus(10, 12.5, 15)})
+    own = tmp_path / "claims.yaml"
+    own.write_text("claims: [{name: n, text: Mine., kind: gain, where: {data: other}}]")
+    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root), "--claims", str(own)])
+    monkeypatch.setattr(report, "draw_all", lambda *_: [])
+    report.main()
+    shown = capsys.readouterr().out
+    assert "INCONCLUSIVE Mine." in shown
+    assert "To settle it: needs runs with data=other" in " ".join(shown.split())
+    assert "match no runs" not in shown
+    assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1
 
 
 def test_terminal_and_page_begin_with_the_sweep(tmp_path, monkeypatch, capsys):
@@ -181,10 +194,10 @@ def test_terminal_and_page_begin_with_the_sweep(tmp_path, monkeypatch, capsys):
     assert shown[0].startswith("1 of 1 difference to add is decided")
     assert shown[1].startswith("On tiny (sinusoidal): concat is ahead of add by 12.50 points")
     assert "INCONCLUSIVE" not in "".join(shown)
-    assert sum("have no runs here" in line for line in shown) == 1
+    assert sum("match no runs here" in line for line in shown) == 1
     page = (root / "report" / "index.html").read_text()
     assert page.index("concat is ahead of add") < page.index('id="verdicts"')
-    assert page.count("have no runs here") == 1
+    assert page.count("match no runs here") == 1
     assert 'class="verdict ' not in page
 
 

@@ -145,17 +145,17 @@ def judge_claims(claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) 
     return verdicts
 
 
-def not_judged(verdicts: list[Verdict], source: str) -> list[str]:
-    """The claims without any comparison as one line, or none; `source` is who claims."""
+def not_judged(verdicts: list[Verdict]) -> list[str]:
+    """The paper's claims without any comparison as one line, or none."""
     found = [v for v in verdicts if not v.judged]
     if not found:
         return []
     names = ", ".join(v.claim.name for v in found)
-    claims, have = ("claim", "has") if len(found) == 1 else ("claims", "have")
-    why = f"{have} no runs here"
+    claims, match = ("claim", "matches") if len(found) == 1 else ("claims", "match")
+    why = "no runs here"
     if found[0].settle.startswith(BASELINE):  # then all of them
-        why = f"{have} no comparison: {found[0].settle}"
-    return [f"{len(found)} {claims} of {source} {why}: {names}."]
+        why = f"no comparison ({found[0].settle})"
+    return [f"{len(found)} {claims} of the paper {match} {why}: {names}."]
 
 
 def _evidence(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from posfuse.analysis.claims import Verdict
+from posfuse.analysis.claims import Verdict, not_judged
 from posfuse.analysis.formats import is_numeric
 from posfuse.analysis.table import Table, p_value
 
@@ -32,8 +32,7 @@ def render(**parts: Any) -> str:
         **parts,
         numeric=_numeric,
         p_values=p_values,
-        judged=[v for v in verdicts if v.judged],
-        others=[v for v in verdicts if not v.judged],
+        not_judged=not_judged(parts["folded"]),
         tested=sum(not np.isnan(v.p_support) for v in verdicts),
         refutable=sum(not np.isnan(v.p_refute) for v in verdicts),
     )

@@ -47,8 +47,8 @@ class Findings:
     tables: list[Table]  # the paper's
     paired: list[Table]
     verdicts: list[Verdict]
+    folded: list[Verdict]  # of the paper's claims that no runs here speak of: one line for all
     headline: list[str]  # what the sweep says, a sentence or more a line
-    not_judged: list[str]  # the claims that nothing here speaks of, as one line or none
     missing: list[str]  # a line a run of the grid without a record
     failures: list[str]  # a line a run that failed
     problems: list[str]  # a line for all that is wrong and left out
@@ -61,10 +61,11 @@ def analyse(
     problems: list[str],
     claims: Claims,
     criteria: Criteria,
-    claims_of: str = "the paper",
+    own_claims: bool = False,
 ) -> Findings:
     """From the runs of one sweep below `folder` to everything that the report says; `problems`
-    are those of their collection, `claims_of` says whose the claims are."""
+    are those of their collection. Of the paper's claims only those that the runs speak of get a
+    verdict; of the user's own claims, all."""
     if criteria.baseline not in set(runs["fusion"]):
         known = ", ".join(sorted(set(runs["fusion"])))
         line = f"--baseline: no run with fusion {criteria.baseline!r}; use {known}"
@@ -101,9 +102,9 @@ def analyse(
         curves,
         paper_tables(summary, bags),
         [*scale_tables(scales, criteria), *paired],
-        verdicts,
+        [v for v in verdicts if own_claims or v.judged],
+        [v for v in verdicts if not own_claims and not v.judged],
         headline(summary, comparisons, scales.best, criteria),
-        not_judged(verdicts, claims_of),
         [" ".join((*hole[:3], f"seed={hole[3]}", *hole[4:])) for hole in holes],
         failures(folder, runs),
         [*problems, *mismatched, *without_curve],
@@ -132,7 +133,7 @@ def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
         criteria=criteria,
         headline=found.headline,
         verdicts=found.verdicts,
-        not_judged=found.not_judged,
+        folded=found.folded,
         problems=found.problems,
         notes=found.notes,
         tables=found.tables,
@@ -174,12 +175,12 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
-    for v in (v for v in found.verdicts if v.judged):
+    for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         lines = [*v.numbers, page.p_values(v), *([f"To settle it: {v.settle}"] if v.settle else [])]
         for line in lines:
             console.print(Padding(Text(line), (0, 0, 0, 13)))
-    for line in found.not_judged:
+    for line in not_judged(found.folded):
         console.print(Text(line), soft_wrap=True)
     absent = len(found.missing)
     console.print(f"\nmissing: {absent} of {len(found.runs) + absent} runs")
@@ -222,13 +223,13 @@ def main() -> None:
         if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
             raise InputError("--margin, --effect: use points above 0")
         claims = read_claims(arguments.claims)
-        claims_of = arguments.claims.name if arguments.claims else "the paper"
+        own_claims = arguments.claims is not None
         runs, problems = collect(arguments.folder)
         out = arguments.out or Path(arguments.folder) / "report"
         wrong: dict[str, None] = dict.fromkeys(problems)  # in order, each once
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
-            found = analyse(arguments.folder, of_sweep, problems, claims, criteria, claims_of)
+            found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own_claims)
             target = out if len(sweeps) == 1 else out / str(sweep_id)
             write(found, criteria, command, target)
             show(found, criteria, console)
