@@ -93,7 +93,11 @@ def test_one_seed_has_no_test(tmp_path):
     ("fusions", "says"),
     [
         (["add"], "Only add was run: run another operator with the same seeds."),
-        (["mul"], "There is no add to compare with: run fusion=add too."),
+        (
+            ["mul"],
+            "There is no add to compare with: run fusion=add too, or name "
+            "another operator with --baseline.",
+        ),
     ],
 )
 def test_one_operator_alone_is_compared_with_nothing(tmp_path, fusions, says):

@@ -68,7 +68,8 @@ def masked_and_biased(
     """`attention` with a mask (B, 1, 1, L) and a bias (1, H, L, L).
 
     Their sum would be (B, H, L, L) numbers in memory. Instead q gets a further feature of 1 and k
-    one of 0, or of -inf at padding. Features of 0 follow: the kernels are aligned to 8 of them.
+    one of 0, or of -inf at padding. Features of 0 follow: the kernels are aligned to 8 of them. The
+    gradient of q's further feature is NaN there; no parameter receives it.
     """
     d_head = q.shape[-1]
     scale = d_head**-0.5

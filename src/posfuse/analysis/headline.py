@@ -175,7 +175,8 @@ def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Crite
     ranked = group.sort_values("mean", ascending=False).to_dict("records")
     listed = ", ".join(f"{c['fusion']} {c['mean']:.2f} % (n = {c['n']})" for c in ranked[:3])
     if base not in set(group["fusion"]):
-        return f"{where}{listed}. There is no {base} to compare with: run fusion={base} too."
+        cure = f"run fusion={base} too, or name another operator with --baseline"
+        return f"{where}{listed}. There is no {base} to compare with: {cure}."
     if set(group["fusion"]) == {base}:
         return f"{where}{listed}. Only {base} was run: run another operator with the same seeds."
     return f"{where}{listed}. No operator can be compared with {base}: the notes say why."
