@@ -86,6 +86,7 @@ SYNTAX = {
     "key twice": ["seed=0,1", "seed=2,3"],
     "added and removed": ["+model.depth=1,2", "++seed=1,2", "~logger.tags"],
     "package": ["fusion@fusion=add,concat"],
+    "one experiment": ["experiment=table1", "seed=0,1"],
 }
 SHUFFLED = {
     "shuffle": ["seed=shuffle(0,1,2,3)"],
@@ -123,6 +124,8 @@ def test_params_of_a_config_are_swept_as_by_the_basic_sweeper(size, jobs):
         ("fusion=glob(nothing*)", "fusion=glob(nothing*): no values, so no runs"),
         ("sweep_id=a,b", "sweep_id: a sweep lies in one folder"),
         ("output_dir=choice(a,b)", "output_dir: a sweep lies in one folder"),
+        ("experiment=table1,table2", "experiment: each has a sweep of its own; give a command for"),
+        ("experiment=glob(t*)", "experiment: each has a sweep of its own; give a command for"),
     ],
 )
 def test_a_sweep_without_jobs_is_refused_before_anything_is_written(argument, told, jobs, tmp_path):

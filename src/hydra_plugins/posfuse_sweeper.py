@@ -24,8 +24,11 @@ class SkippingSweeper(BasicSweeper):
     and says what fails when it does."""
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run every job, or with sweep.fail_fast up to the first failure; raises InputError for a
-        sweep over folders, over an interval or over no values."""
+        """Run every job, or with sweep.fail_fast up to the first failure.
+
+        Raises InputError for a sweep over folders, over experiments, over an interval or over no
+        values.
+        """
         assert self.config is not None
         assert self.hydra_context is not None
         parser = OverridesParser.create(self.hydra_context.config_loader)
@@ -80,6 +83,8 @@ def _listed(override: Override) -> str:
         raise InputError(
             f"{override.key_or_group}: a sweep lies in one folder; give a command for each"
         )
+    if override.key_or_group == "experiment":
+        raise InputError("experiment: each has a sweep of its own; give a command for each")
     if not override.is_discrete_sweep():
         raise InputError(f"{line}: an interval has no list of values; use range() or choice()")
     values = list(override.sweep_string_iterator())
