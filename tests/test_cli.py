@@ -11,6 +11,7 @@ import pytest
 
 import posfuse
 from posfuse import records
+from posfuse.command import overrides_first
 from posfuse.config import run_folder
 from small_runs import small_overrides, write_corpus
 
@@ -222,6 +223,52 @@ def test_overrides_may_stand_on_both_sides_of_an_option(run, tmp_path):
     assert (shown.code, shown.out, shown.err) == (0, "3\n", "")
     wrong = run("posfuse-train", "a=1", "--config-dir", tmp_path / "conf", "fusion=foo")
     assert_one_line(wrong, "fusion/foo", "gate_scalar")
+
+
+# Forms of a command, and the arguments that Hydra's parser gets.
+ORDERS = {
+    "a=1 --config-dir my fusion=foo": "a=1 fusion=foo --config-dir my",
+    "a=1 -cd my fusion=foo": "a=1 fusion=foo -cd my",
+    "a=1 --config-dir=my fusion=foo": "a=1 fusion=foo --config-dir=my",
+    "a=1 --config-d my fusion=foo": "a=1 fusion=foo --config-d my",
+    "a=1 --config-n=other b=2": "a=1 b=2 --config-n=other",
+    "--config-dir a=b c=1": "c=1 --config-dir a=b",
+    "fusion=add --info": "fusion=add --info",
+    "fusion=add -i": "fusion=add -i",
+    "fusion=add -i seed=1": "fusion=add seed=1 -i",
+    "--info fusion=add": "fusion=add --info",
+    "--inf ~logger.tags": "~logger.tags --inf",
+    "seed=1 --info defaults fusion=add": "seed=1 fusion=add --info defaults",
+    "seed=1 --info=defaults fusion=add": "seed=1 fusion=add --info=defaults",
+    "seed=1 --cfg job fusion=add": "seed=1 fusion=add --cfg job",
+    "seed=1 -c job fusion=add": "seed=1 fusion=add -c job",
+    "seed=1 --cfg=job --package model fusion=add": "seed=1 fusion=add --cfg=job --package model",
+    "seed=1 -m fusion=add": "seed=1 fusion=add -m",
+    "-m seed=1,2": "seed=1,2 -m",
+    "seed=1,2 -m": "seed=1,2 -m",
+    "seed=1 -m foo": "seed=1 foo -m",
+    "seed=1 --resolve -c job --multirun b=2": "seed=1 b=2 --resolve -c job --multirun",
+}
+
+
+@pytest.mark.parametrize("given", ORDERS)
+def test_overrides_stand_ahead_of_the_options(given):
+    assert overrides_first(given.split()) == ORDERS[given].split()
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["fusion=concat --info", "fusion=concat -i", "--info fusion=concat", "seed=1 -i all b=1"],
+)
+def test_info_may_stand_on_both_sides_of_an_override(given, run):
+    shown = run("posfuse-train", *given.replace("b=1", "fusion=concat").split())
+    assert (shown.code, shown.err) == (0, "")
+    assert "fusion: concat" in shown.out
+
+
+def test_an_option_may_be_cut_short(run, tmp_path):
+    shown = run("posfuse-train", "seed=7", "--config-d", tmp_path, "--cfg", "job", "-p", "seed")
+    assert (shown.code, shown.out, shown.err) == (0, "7\n", "")
 
 
 def test_the_version_is_that_of_posfuse(run):

@@ -8,22 +8,31 @@ from posfuse import preemption
 from posfuse.errors import NO_MEMORY, lacks_memory
 from posfuse.streams import with_streams
 
-# Options of Hydra that are followed by a value.
-WITH_VALUE = (
-    "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p",
-    "--cfg", "-c", "--info", "-i", "--experimental-rerun",
+# Options of Hydra that are followed by a value. Its parser also takes the start of a long one.
+LONG = (
+    "--config-dir", "--config-path", "--config-name", "--package", "--cfg", "--info",
+    "--experimental-rerun",
 )  # fmt: skip
+SHORT = ("-cd", "-cp", "-cn", "-p", "-c", "-i")
 
 
-def options_first(arguments: list[str]) -> list[str]:
-    """The arguments with overrides behind all options: Hydra's parser refuses an override that
-    follows an option's value if another one stands before the option."""
-    options: list[str] = []
+def overrides_first(arguments: list[str]) -> list[str]:
+    """The arguments with all overrides ahead of the options: Hydra's parser refuses overrides that
+    stand on both sides of an option's value."""
     overrides: list[str] = []
+    options: list[str] = []
     for previous, argument in pairwise(["", *arguments]):
-        is_option = argument.startswith("-") or previous in WITH_VALUE
+        is_option = argument.startswith("-") or _takes(previous, argument)
         (options if is_option else overrides).append(argument)
-    return [*options, *overrides]
+    return [*overrides, *options]
+
+
+def _takes(option: str, argument: str) -> bool:
+    """Whether `argument` is the value of the option before it."""
+    if option == "-i" or option.startswith("--i"):  # its value is optional
+        return "=" not in option + argument and not argument.startswith("~")
+    is_long = len(option) > 2 and any(name.startswith(option) for name in LONG)
+    return is_long or option in SHORT
 
 
 @with_streams
@@ -33,7 +42,7 @@ def main() -> None:
     if "--version" in sys.argv[1:]:
         print(f"posfuse {posfuse.__version__}")
         return
-    sys.argv[1:] = options_first(sys.argv[1:])
+    sys.argv[1:] = overrides_first(sys.argv[1:])
     try:
         with preemption.noting():
             from posfuse.train import main as train
