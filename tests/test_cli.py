@@ -225,6 +225,24 @@ def test_overrides_may_stand_on_both_sides_of_an_option(run, tmp_path):
     assert_one_line(wrong, "fusion/foo", "gate_scalar")
 
 
+def test_the_file_that_is_not_utf_8_is_the_one_that_was_chosen(run, tmp_path):
+    folder = tmp_path / "conf" / "fusion"
+    (folder / "dir.yaml").mkdir(parents=True)
+    (folder / "dang.yaml").symlink_to(tmp_path / "absent")
+    (tmp_path / "conf" / "data").mkdir()
+    (tmp_path / "texts").mkdir()
+    read = [folder / "a.yaml", folder / "b.yaml"]
+    for file in (*read, tmp_path / "conf" / "data" / "b.yaml", tmp_path / "texts" / "c.yaml"):
+        file.write_bytes(b"name: caf\xe9\n")
+    texts = f"data.path={tmp_path / 'texts'}"
+    for option in (["--config-dir", folder.parent], [f"-cd={folder.parent}"]):
+        for name in ("a", "b"):
+            result = run("posfuse-train", texts, *option, f"fusion={name}", "-c", "job")
+            assert_one_line(result, f"error: {folder / name}.yaml: not UTF-8 (byte 0xe9); save it")
+    sweep = run("posfuse-train", "-m", "--config-dir", folder.parent, "fusion=add,b")
+    assert_one_line(sweep, f"error: {folder / 'b'}.yaml: not UTF-8 (byte 0xe9); save it")
+
+
 # Forms of a command, and the arguments that Hydra's parser gets.
 ORDERS = {
     "a=1 --config-dir my fusion=foo": "a=1 fusion=foo --config-dir my",

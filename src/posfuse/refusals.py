@@ -1,7 +1,7 @@
 """Lines for what Hydra raises without naming a file or key."""
 
-import sys
 import traceback
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,14 +30,22 @@ def of_file(error: YAMLError | UnicodeDecodeError) -> str:
 
 
 def _not_utf8() -> Iterator[Path]:
-    """The config files that are not UTF-8, of conf/ and of the folders on the command line."""
-    given = [Path(argument.rpartition("=")[2].removeprefix("file://")) for argument in sys.argv[1:]]
-    for folder in [*given, CONF_DIR]:
-        for file in sorted(folder.rglob("*.yaml")) if folder.is_dir() else ():
+    """The config files that are not UTF-8, those that an override chooses first."""
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("--config-dir", "-cd")
+    parser.add_argument("--cfg", "-c")  # else -c is taken for the start of -cd
+    given, others = parser.parse_known_args()
+    pairs = (argument.lstrip("+").partition("=") for argument in others)
+    chosen = {f"{group}/{name}.yaml" for group, _, names in pairs for name in names.split(",")}
+    for folder in (Path(given.config_dir or CONF_DIR).resolve(), CONF_DIR):
+        by_name = sorted(folder.rglob("*.yaml"))
+        for file in sorted(by_name, key=lambda f: str(f.relative_to(folder)) not in chosen):
             try:
                 file.read_text(encoding="utf-8")
             except UnicodeDecodeError:
                 yield file
+            except OSError:  # a folder or a link to nothing, which no config is read from
+                continue
 
 
 def of_hydra(error: Exception) -> str:

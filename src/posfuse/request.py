@@ -33,7 +33,7 @@ def basis(sources: Sequence[ConfigSourceInfo]) -> str | None:
     if len(folders) + sum(s.path in KNOWN for s in sources) < len(sources):
         return None
     code = [Path(str(module.__file__)) for module in (checks, config, fidelity, records)]
-    files = [file for folder in folders for file in sorted(folder.rglob("*.yaml"))]
+    files = [f for folder in folders for f in sorted(folder.rglob("*.yaml")) if f.is_file()]
     if any(ENVIRONMENT in file.read_bytes() for file in files):
         return None
     found = hashlib.sha256(hydra.__version__.encode())
