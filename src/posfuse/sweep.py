@@ -15,10 +15,10 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from hydra.types import HydraContext
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from posfuse import preemption, records
-from posfuse.config import one_line
+from posfuse.config import check_folder, one_line
 from posfuse.errors import NO_MEMORY, AtWork, InputError, TrainingError, lacks_memory
 from posfuse.watch import tell
 
@@ -44,7 +44,12 @@ class Ending(Callback):
         """Nothing: workers get a copy, and what it holds is this process's alone."""
         return {}
 
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        refuse_empty("hydra.run.dir", config)
+
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        refuse_empty("hydra.sweep.dir", config)
+        refuse_empty("hydra.sweep.subdir", config)
         self.before = set(failures_in(config))
         self.signals = ExitStack()
         self.signals.enter_context(preemption.ending())
@@ -60,6 +65,17 @@ class Ending(Callback):
             sys.exit(summary(failed, ended_by))
         if found:
             raise preemption.Preempted(f"{len(found)} run(s) were told to end")
+
+
+def refuse_empty(key: str, config: DictConfig) -> None:
+    """Exit with a line where `key` gives a run no folder of its own, so that its files would be
+    written into the working directory. Of an error Hydra would only warn."""
+    _, section, name = key.split(".")
+    unresolved: Any = OmegaConf.to_container(config.hydra[section])  # HydraConfig is not set yet
+    try:
+        check_folder(key, unresolved[name])
+    except InputError as error:
+        sys.exit(f"error: {error}")
 
 
 def failures_in(config: DictConfig) -> list[Failure]:
