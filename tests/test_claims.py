@@ -357,3 +357,17 @@ def test_a_file_of_nested_aliases_is_refused_and_not_expanded(tmp_path):
     path.write_text("\n".join([*lines, "claims: *a39"]))
     with pytest.raises(InputError, match=r"claims.yaml: has an alias of YAML .* value there"):
         read_claims(path)
+
+
+def test_a_file_of_many_lists_inside_each_other_is_refused_at_once(tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text("claims:\n- where: {fusion: [add, concat]}\n  text: " + "[" * 20_000)
+    with pytest.raises(InputError, match=r"claims.yaml: line 3 has more than 20 lists or maps"):
+        read_claims(path)
+
+
+def test_a_file_in_another_encoding_is_one_line(tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_bytes(b"# \xff\nclaims: []\n")
+    with pytest.raises(InputError, match=r"claims.yaml: not UTF-8 \(byte 0xff\); save it as UTF-8"):
+        read_claims(path)

@@ -30,6 +30,8 @@ AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
 BASELINE = "needs --baseline"  # what would settle a claim about differences to another fusion
 
+MOST_NESTED = 20  # lists and maps of a claims file; yaml's time is quadratic in them
+
 
 @dataclass
 class Claim:
@@ -84,13 +86,15 @@ def read_claims(path: Path | None = None) -> Claims:
     """The claims of a YAML file, or the paper's; raises InputError that names file and key."""
     name = str(path) if path else "claims.yaml"
     try:
-        text = path.read_text() if path else files(__package__).joinpath("claims.yaml").read_text()
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            # A few lines of nested aliases stand for more values than memory holds.
-            raise InputError(f"{name}: has an alias of YAML (*name); write its value there instead")
+        source = path or files(__package__).joinpath("claims.yaml")
+        text = source.read_text(encoding="utf-8")
+        _check_yaml(name, text)
         merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
         found = OmegaConf.to_object(merged)
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        byte = f"{error.object[error.start]:#x}"
+        raise InputError(f"{name}: not UTF-8 (byte {byte}); save it as UTF-8") from error
+    except OSError as error:
         raise InputError(f"--claims: cannot read {name} ({error}); give a YAML file") from error
     except yaml.YAMLError as error:
         raise InputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
@@ -103,6 +107,23 @@ def read_claims(path: Path | None = None) -> Claims:
     for name_twice in {n for n in names if names.count(n) > 1}:
         raise InputError(f"{name}: claim {name_twice} stands there twice; rename one")
     return found
+
+
+def _check_yaml(name: str, text: str) -> None:
+    """Refuse YAML whose values take more time or memory to read than a claim needs."""
+    depth = 0
+    for event in yaml.parse(text):
+        if isinstance(event, yaml.AliasEvent):
+            # A few lines of nested aliases stand for more values than memory holds.
+            raise InputError(f"{name}: has an alias of YAML (*name); write its value there instead")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_NESTED:
+            assert event.start_mark is not None
+            raise InputError(
+                f"{name}: line {event.start_mark.line + 1} has more than {MOST_NESTED} lists or "
+                "maps inside each other; write a name or a list of names there"
+            )
 
 
 def _check(claim: Claim, found: Claims, place: str) -> None:
