@@ -131,6 +131,7 @@ def test_a_sweep_with_gpus_spreads_over_them_and_refuses_more(corpus, tmp_path):
         ("hydra.launcher.n_jobs=abc", "error: hydra.launcher.n_jobs: 'abc' is not a whole number"),
         ("hydra.launcher.runs_per_gpu=x", "error: hydra.launcher.runs_per_gpu: 'x' is not a whole"),
         ("+hydra.launcher.nonsense=1", "error: hydra.launcher.nonsense: unknown key; use one of"),
+        ("+hydra.launcher.initializer=1", "error: hydra.launcher.initializer: unknown key; use one"),
         ("+hydra.launcher.verbose=x", "error: hydra.launcher.verbose: unknown key; use one of"),
         ("sweep_id=a,b", "error: sweep_id: a sweep lies in one folder; give a command for each"),
     ):
@@ -142,6 +143,10 @@ def test_a_sweep_with_gpus_spreads_over_them_and_refuses_more(corpus, tmp_path):
     done = ended(argv, tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(results(tmp_path)) == 3
+    for wrong in ("hydra.launcher.n_jobs=abc", "+hydra.launcher.nonsense=1"):
+        refused = ended([*argv, wrong], tmp_path)  # though no run is left to do
+        assert (refused.returncode, refused.stdout.count("done already")) == (1, 3)
+        assert refused.stderr.startswith(f"error: {wrong.lstrip('+').split('=')[0]}: ")
     assert sorted(p.name for p in (tmp_path / "multirun/default/.places").iterdir()) == ["0", "1"]
 
 

@@ -61,7 +61,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
 
     def __init__(self, runs_per_gpu: int = 1, runs_per_core: int = 1, **joblib: Any) -> None:
         tied = partial(preemption.end_with_parent, signal.SIGKILL)
-        super().__init__(**joblib, initializer=tied)
+        super().__init__(**{**joblib, "initializer": tied})
         self.runs_per_gpu, self.runs_per_core = runs_per_gpu, runs_per_core
         self.unknown = sorted(joblib.keys() - set(KEYS))
 
@@ -70,33 +70,12 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
     ) -> Sequence[JobReturn]:
         """The runs, when all have ended; those that a killed process has taken with it are failures
         and give nothing back."""
+        asked = self.checked_jobs()
         if not job_overrides:
             return []
-        if self.unknown:
-            raise InputError(
-                f"hydra.launcher.{self.unknown[0]}: unknown key; use one of {', '.join(KEYS)}, "
-                "runs_per_gpu, runs_per_core"
-            )
         from joblib import cpu_count
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        asked, batch = self.joblib.get("n_jobs"), self.joblib.get("batch_size", "auto")
-        batch = 1 if batch == "auto" else batch
-        for name, number in (
-            ("n_jobs", asked),
-            ("runs_per_gpu", self.runs_per_gpu),
-            ("runs_per_core", self.runs_per_core),
-            ("batch_size", batch),
-        ):
-            if type(number) is not int:  # nor a bool, which is an int too
-                raise InputError(
-                    f"hydra.launcher.{name}: {number!r} is not a whole number; give one"
-                )
-        if asked == 0 or min(self.runs_per_gpu, self.runs_per_core, batch) < 1:
-            raise InputError(
-                "hydra.launcher: n_jobs=0, or runs_per_gpu, runs_per_core or batch_size below 1, "
-                "leaves no run at work; give 1 or more, or n_jobs=-1 for as many as have room"
-            )
         places = self.places(job_overrides)
         self.joblib["n_jobs"] = (
             devices.runs_at_once(asked, len(places), "the GPUs have", "runs_per_gpu")
@@ -128,6 +107,32 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
                 lost(self.hydra_context, self.config, left[number], KILLED, before)
             left = [job for number, job in enumerate(left) if number not in gone]
         return returned
+
+    def checked_jobs(self) -> int:
+        """n_jobs; raises InputError for an unknown key and for a value that starts no run."""
+        if self.unknown:
+            raise InputError(
+                f"hydra.launcher.{self.unknown[0]}: unknown key; use one of {', '.join(KEYS)}, "
+                "runs_per_gpu, runs_per_core"
+            )
+        n_jobs, batch = self.joblib.get("n_jobs"), self.joblib.get("batch_size", "auto")
+        batch = 1 if batch == "auto" else batch
+        for name, number in (
+            ("n_jobs", n_jobs),
+            ("runs_per_gpu", self.runs_per_gpu),
+            ("runs_per_core", self.runs_per_core),
+            ("batch_size", batch),
+        ):
+            if type(number) is not int:  # nor a bool, which is an int too
+                raise InputError(
+                    f"hydra.launcher.{name}: {number!r} is not a whole number; give one"
+                )
+        if n_jobs == 0 or min(self.runs_per_gpu, self.runs_per_core, batch) < 1:
+            raise InputError(
+                "hydra.launcher: n_jobs=0, or runs_per_gpu, runs_per_core or batch_size below 1, "
+                "leaves no run at work; give 1 or more, or n_jobs=-1 for as many as have room"
+            )
+        return int(n_jobs)
 
     def launched(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
