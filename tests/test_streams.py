@@ -1,5 +1,7 @@
 """Commands whose standard streams are closed, or lose their reader."""
 
+import errno
+import os
 import pkgutil
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from posfuse.analysis import report
 from small_runs import small_overrides, write_corpus
 
 CLOSED = "error: stdout is closed; give a file or /dev/null\n"
@@ -62,3 +65,33 @@ def test_a_run_without_a_reader_is_done(tmp_path):
     assert list(tmp_path.rglob("result.json"))
     shown = shell(NO_READER, tmp_path, "-m", "posfuse.status", "multirun/default")
     assert (shown.returncode, shown.stderr) == (1, "")
+
+
+FULL = "error: stdout: No space left on device; free it or print elsewhere\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("unbuffered", "module", "argv"),
+    [
+        ("", "posfuse.command", ["--version"]),
+        ("1", "posfuse.command", ["--version"]),
+        ("1", "posfuse.command", ["--cfg", "all"]),
+        ("", "posfuse.analysis.report", ["--help"]),
+    ],
+)
+def test_a_full_stdout_is_one_line(unbuffered, module, argv, tmp_path):
+    line = f'PYTHONUNBUFFERED={unbuffered} "$@" > /dev/full'
+    ended = shell(line, tmp_path, "-m", module, *argv)
+    assert (ended.returncode, ended.stderr) == (1, FULL)
+
+
+def test_a_report_that_finds_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(tmp_path)])
+    monkeypatch.setattr(report, "collect", full)
+    # stdout itself takes the line's end.
+    with pytest.raises(SystemExit, match=f"error: {tmp_path}: No space left on device; free it"):
+        report.main()

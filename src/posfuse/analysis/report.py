@@ -28,7 +28,7 @@ from posfuse.analysis.scale_tables import scale_tables
 from posfuse.analysis.scales import Scales, scales_of
 from posfuse.analysis.table import Table
 from posfuse.errors import InputError
-from posfuse.streams import with_streams
+from posfuse.streams import failure_of_stdout, with_streams
 
 # Beside the versions, what the page says of the runs.
 ALSO = ("commit", "host.device")
@@ -238,7 +238,9 @@ def main() -> None:
     except InputError as error:
         sys.exit(f"error: {error}")
     except OSError as error:
-        sys.exit(f"error: {error.filename}: {error.strerror}; free it or give --out FOLDER")
+        place = error.filename or arguments.out or arguments.folder
+        line = f"error: {place}: {error.strerror}; free it or give --out FOLDER"
+        sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
     if wrong:
         sys.exit("\n".join(f"error: {problem}" for problem in wrong))
 
