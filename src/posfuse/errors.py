@@ -37,10 +37,10 @@ class OutOfMemory(TrainingError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that this process gets no more memory: Python's, the kernel's, torch's,
-    that of the loader of libraries or oneDNN's."""
+    """Whether an error says that this process gets no more memory: Python's, the kernel's, torch's
+    or that of the loader of libraries."""
     text = str(error)
     is_full = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    is_torchs = "DefaultCPUAllocator" in text or text == "could not create a primitive"
+    is_torchs = "DefaultCPUAllocator" in text
     is_loaders = "failed to map segment" in text
     return isinstance(error, MemoryError) or is_full or is_torchs or is_loaders
