@@ -251,6 +251,7 @@ def test_the_fingerprint_follows_a_folders_bytes_not_its_place(tmp_path) -> None
         ("1 / 0", "(ZeroDivisionError: division by zero, {file} line 1)"),
         ("\nimport no_such_module", "(ModuleNotFoundError: No module named 'no_such_module', "),
         ("raise RuntimeError('a\\nb')", "(RuntimeError: a b, {file} line 1)"),
+        ("import sys\nsys.exit(3)", "(SystemExit: 3, {file} line 2)"),
     ],
 )
 def test_an_operator_whose_module_fails_is_named_by_its_key(code, told, tmp_path, monkeypatch):
@@ -270,10 +271,18 @@ def test_a_module_inside_a_package_that_fails_is_told_with_its_own_error(tmp_pat
     assert "No module named 'no_such_module'" in complaint("fusion._target_=own_parts.mine.Mine")
 
 
-@pytest.mark.parametrize("override", ["sweep_id=ü", "seed=0,", "seed", "seed=[0", "seed={a"])
+@pytest.mark.parametrize("override", ["seed=ü", "seed=0,", "seed", "seed=[0", "seed={a"])
 def test_an_override_that_hydra_cannot_parse_is_told_without_names_of_tokens(override):
     text = complaint(override)
     assert text.startswith(f"{override}: not an override that Hydra can read; write key=value")
     assert "BRACE" not in text
     assert "Lexer" not in text
     assert "hydra.cc" not in text
+
+
+@pytest.mark.parametrize("override", ["sweep_id=ü", "data.name=a:b", "sweep_id=a b:"])
+def test_a_name_that_hydra_cannot_parse_is_told_its_letters(override):
+    name = override.split("=")[1]
+    key = override.split("=")[0]
+    told = f"{key}: the name '{name}' becomes a folder; use letters (A-Z, a-z), digits, _.-"
+    assert complaint(override) == told

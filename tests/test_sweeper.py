@@ -121,6 +121,8 @@ def test_params_of_a_config_are_swept_as_by_the_basic_sweeper(size, jobs):
     [
         ("seed=interval(0,1)", "seed=interval(0,1): an interval has no list of values; use range"),
         ("seed=range(0,0)", "seed=range(0,0): no values, so no runs; give at least one"),
+        ("seed=range(0,5,0)", "seed=range(0,5,0): a step of 0 has no end; give another step"),
+        ("optim.lr=range(0,1,0.0)", "optim.lr=range(0,1,0.0): a step of 0 has no end; give"),
         ("fusion=glob(nothing*)", "fusion=glob(nothing*): no values, so no runs"),
         ("sweep_id=a,b", "sweep_id: a sweep lies in one folder"),
         ("output_dir=choice(a,b)", "output_dir: a sweep lies in one folder"),

@@ -9,6 +9,7 @@ from typing import Any
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
+from hydra.errors import HydraException
 from omegaconf import read_write
 
 from posfuse import request
@@ -87,7 +88,12 @@ def _listed(override: Override) -> str:
         raise InputError("experiment: each has a sweep of its own; give a command for each")
     if not override.is_discrete_sweep():
         raise InputError(f"{line}: an interval has no list of values; use range() or choice()")
-    values = list(override.sweep_string_iterator())
+    try:
+        values = list(override.sweep_string_iterator())
+    except (ValueError, HydraException) as error:
+        if getattr(override.value(), "step", None) != 0:
+            raise
+        raise InputError(f"{line}: a step of 0 has no end; give another step") from error
     if not values:
         raise InputError(f"{line}: no values, so no runs; give at least one")
     is_glob = override.value_type == ValueType.GLOB_CHOICE_SWEEP

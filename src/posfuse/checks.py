@@ -221,7 +221,7 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
     try:
         parameters = inspect.signature(_resolved(str(target))).parameters
-    except Exception as error:  # whatever a user's module raises while it is imported
+    except (Exception, SystemExit) as error:  # what a user's module raises while it is imported
         if lacks_memory(error):
             raise
         raise InputError(
@@ -258,7 +258,7 @@ def _resolved(target: str) -> Any:
         raise
 
 
-def _raised(error: Exception) -> str:
+def _raised(error: BaseException) -> str:
     """An error of an import in one line, with the line of the imported module that raised it."""
     machinery = (__file__, pkgutil.__file__, inspect.__file__, importlib.__file__)
     frames = traceback.extract_tb(error.__traceback__)

@@ -30,7 +30,9 @@ NEUTRAL_KEYS = (
 )  # fmt: skip
 
 # The names of data, encoding, fusion and sweep become folders, and texts of tables and pages.
+NAMES = ("data.name", "encoding.name", "fusion.name", "sweep_id")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+LETTERS = "use letters (A-Z, a-z), digits, _.-"
 VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
 
 # What Hydra's parser says of an override that is not of its grammar: names of its tokens.
@@ -158,6 +160,9 @@ def one_line(error: BaseException, *schemas: Any) -> str:
     """Hydra's and OmegaConf's messages of several lines as one, the key in front; `schemas` are
     dataclasses beside those of this file."""
     if isinstance(error, OverrideParseException) and GRAMMAR.search(error.message):
+        name_key, _, name = error.override.partition("=")
+        if name_key in NAMES and name:
+            return f"{name_key}: the name {name!r} becomes a folder; {LETTERS}"
         return (
             f"{error.override}: not an override that Hydra can read; write key=value or "
             "key=value,value, and put quotes around other characters, as in 'key=\"a:b\"'"
@@ -176,6 +181,8 @@ def one_line(error: BaseException, *schemas: Any) -> str:
     message = re.sub(r"\s*Config search path:.*", "", message)
     message = re.sub(r"^field '(\S+)' is not Optional$", r"\1: null is no value; give one", message)
     message = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", message)
+    if extra := re.search(r"Error in call to target .* argument '(\w+)'", message):
+        return f"{key[1]}.{extra[1]}: unknown key; remove it" if key else message
     if key and (unknown := re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)):
         fields = _fields_of(unknown[1], schemas)
         known = f"use one of {', '.join(fields)}" if fields else "posfuse-train --cfg job shows all"
@@ -192,7 +199,7 @@ def _fields_of(class_name: str, schemas: tuple[Any, ...]) -> list[str]:
 def check_name(key: str, name: str) -> None:
     """Raise InputError unless `name` can be the name of a folder everywhere."""
     if not NAME.fullmatch(name):
-        raise InputError(f"{key}: the name {name!r} becomes a folder; use letters, digits, _.-")
+        raise InputError(f"{key}: the name {name!r} becomes a folder; {LETTERS}")
 
 
 def check_folder(key: str, folder: str) -> None:
