@@ -169,7 +169,10 @@ def test_a_mistake_in_the_config_is_one_line_before_any_data(mistake, multirun, 
     [
         ("output_dir=", "output_dir: '' is empty; name a folder with output_dir=FOLDER"),
         ("output_dir=/", "output_dir: '/' is the root of the file system; name a folder with"),
-        ("sweep_id=", "sweep_id: the name '' becomes a folder; use letters, digits, _.-"),
+        (
+            "sweep_id=",
+            "sweep_id: the name '' becomes a folder; use letters (A-Z, a-z), digits, _.-",
+        ),
         ("sweep_id=../up", "sweep_id: the name '../up' becomes a folder; use letters"),
     ],
 )
@@ -255,6 +258,19 @@ def test_the_file_that_is_not_utf_8_is_the_one_that_was_chosen(run, tmp_path):
     assert_one_line(sweep, f"error: {folder / 'b'}.yaml: not UTF-8 (byte 0xe9); save it")
 
 
+@pytest.mark.parametrize("text", ["- 1\n", "words\n", ""])
+@pytest.mark.parametrize("group", ["data", "encoding", "fusion"])
+def test_a_config_file_without_keys_is_named(group, text, run, tmp_path):
+    file = tmp_path / "conf" / group / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    command = ["posfuse-train", "--config-dir", tmp_path / "conf", f"{group}=mine"]
+    told = f"error: {file}: holds no keys; write key: value, as in the files of "
+    assert_one_line(run(*command), told)
+    result = run(*command, "trainer.foo=1")
+    assert_one_line(result, told if text else "error: trainer.foo: unknown key")
+
+
 # Forms of a command, and the arguments that Hydra's parser gets.
 ORDERS = {
     "a=1 --config-dir my fusion=foo": "a=1 fusion=foo --config-dir my",
@@ -311,7 +327,13 @@ HYDRAS = {
     "hydra.launcher=null": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
     "hydra.sweeper=null": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
     "hydra.verbose=3": "hydra.verbose: use true, false or the names of loggers",
+    "hydra.verbose=[1]": "hydra.verbose: use true, false or the names of loggers",
     "hydra.callbacks=3": "hydra.callbacks",
+    "hydra.launcher._target_=nope": "hydra.launcher._target_: 'nope' is no launcher of Hydra; use ",
+    "hydra.sweeper._target_=nope": "hydra.sweeper._target_: 'nope' is no sweeper of Hydra; use ",
+    "hydra.launcher._target_=hydra_plugins.no.No": "hydra.launcher._target_: 'hydra_plugins.no.No'",
+    "+hydra.launcher.foo=1": "error: hydra.launcher.foo: unknown key; remove it",
+    "+hydra.sweeper.foo=1": "error: hydra.sweeper.foo: unknown key; remove it",
 }
 
 

@@ -24,6 +24,7 @@ from posfuse.data.corpora import do_without_hub
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.imports import import_run
 from posfuse.preemption import Preempted
+from posfuse.streams import failure_of_stdout
 from posfuse.sweep import RunFailed, kind_of, message_of, record_failure
 
 log = logging.getLogger(__name__)
@@ -109,15 +110,18 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to the one place that words them
     try:
         job()
-    except (RunFailed, InputError, HydraException, OmegaConfBaseException) as error:
+    except (RunFailed, InputError) as error:
         sys.exit(f"error: {one_line(error)}")
+    except (HydraException, OmegaConfBaseException) as error:
+        sys.exit(f"error: {refusals.of_no_keys(error) or one_line(error)}")
     except (YAMLError, UnicodeDecodeError) as error:
         sys.exit(f"error: {refusals.of_file(error)}")
     except BrokenPipeError:
         raise  # of stdout: posfuse.streams
     except OSError as error:
         place = error.filename or "disk"
-        sys.exit(f"error: {message_of(error, Path(place))}")
+        line = f"error: {message_of(error, Path(place))}"
+        sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
     except ValueError as error:
         is_group = "group override" in str(error)  # Hydra's words for one that is given no name
         cure = "; a group takes one of its names, as fusion=add" if is_group else ""
