@@ -66,6 +66,16 @@ def alive(pids):
     return found
 
 
+def assert_one_line(result, *parts):
+    """The command failed, and said so in one line that holds the parts."""
+    assert result.code != 0
+    assert result.err.count("\n") == 1, result.err
+    assert result.err.startswith("error: ")
+    assert "Traceback" not in result.out + result.err
+    for part in parts:
+        assert part in result.err
+
+
 def assert_same_files(one, other):
     """Records but for times, and all that a run writes beside them, bit for bit."""
     left, right = (records.read_result(folder / records.RESULT) for folder in (one, other))

@@ -11,8 +11,8 @@ import pytest
 
 import posfuse
 from posfuse import records
-from posfuse.command import overrides_first
 from posfuse.config import run_folder
+from processes import assert_one_line
 from small_runs import small_overrides, write_corpus
 
 
@@ -34,16 +34,6 @@ def folder_of(tmp_path, overrides, seed):
     folder = tmp_path / "work" / "multirun" / "default" / run
     folder.mkdir(parents=True)
     return folder
-
-
-def assert_one_line(result, *parts):
-    """The command failed, and said so in one line that holds the parts."""
-    assert result.code != 0
-    assert result.err.count("\n") == 1, result.err
-    assert result.err.startswith("error: ")
-    assert "Traceback" not in result.out + result.err
-    for part in parts:
-        assert part in result.err
 
 
 def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_path):
@@ -214,107 +204,6 @@ def test_an_unknown_key_in_an_experiment_file_is_one_line_that_names_it(run, tmp
     )
     result = run("posfuse-train", "--config-dir", tmp_path / "conf", "experiment=bad")
     assert_one_line(result, "d_modle", "d_model")
-
-
-def test_a_config_file_that_cannot_be_read_is_named_with_what_is_wrong(run, tmp_path):
-    folder = tmp_path / "conf" / "fusion"
-    folder.mkdir(parents=True)
-    (folder / "open.yaml").write_text("name: [foo\n  x: }\n")
-    (folder / "control.yaml").write_bytes(b'name: "\x01"\n')
-    (folder / "latin.yaml").write_bytes(b"name: caf\xe9\n")
-    for name, told in (
-        ("open", "not YAML (line 2, column 4: expected ',' or ']', but got ':'); correct"),
-        ("control", "unacceptable character #x0001"),
-        ("latin", "not UTF-8 (byte 0xe9); save it as UTF-8"),
-    ):
-        result = run("posfuse-train", "--config-dir", folder.parent, f"fusion={name}")
-        assert_one_line(result, str(folder / f"{name}.yaml"), told)
-
-
-def test_overrides_may_stand_on_both_sides_of_an_option(run, tmp_path):
-    (tmp_path / "conf").mkdir()
-    both = ["trainer.patience=3", "--config-dir", tmp_path / "conf", "seed=4", "--cfg", "job"]
-    shown = run("posfuse-train", *both, "seed=5", "--package", "trainer.patience", "optim.lr=1")
-    assert (shown.code, shown.out, shown.err) == (0, "3\n", "")
-    wrong = run("posfuse-train", "a=1", "--config-dir", tmp_path / "conf", "fusion=foo")
-    assert_one_line(wrong, "fusion/foo", "gate_scalar")
-
-
-def test_the_file_that_is_not_utf_8_is_the_one_that_was_chosen(run, tmp_path):
-    folder = tmp_path / "conf" / "fusion"
-    (folder / "dir.yaml").mkdir(parents=True)
-    (folder / "dang.yaml").symlink_to(tmp_path / "absent")
-    (tmp_path / "conf" / "data").mkdir()
-    (tmp_path / "texts").mkdir()
-    read = [folder / "a.yaml", folder / "b.yaml"]
-    for file in (*read, tmp_path / "conf" / "data" / "b.yaml", tmp_path / "texts" / "c.yaml"):
-        file.write_bytes(b"name: caf\xe9\n")
-    texts = f"data.path={tmp_path / 'texts'}"
-    for option in (["--config-dir", folder.parent], [f"-cd={folder.parent}"]):
-        for name in ("a", "b"):
-            result = run("posfuse-train", texts, *option, f"fusion={name}", "-c", "job")
-            assert_one_line(result, f"error: {folder / name}.yaml: not UTF-8 (byte 0xe9); save it")
-    sweep = run("posfuse-train", "-m", "--config-dir", folder.parent, "fusion=add,b")
-    assert_one_line(sweep, f"error: {folder / 'b'}.yaml: not UTF-8 (byte 0xe9); save it")
-
-
-@pytest.mark.parametrize("text", ["- 1\n", "words\n", ""])
-@pytest.mark.parametrize("group", ["data", "encoding", "fusion"])
-def test_a_config_file_without_keys_is_named(group, text, run, tmp_path):
-    file = tmp_path / "conf" / group / "mine.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    command = ["posfuse-train", "--config-dir", tmp_path / "conf", f"{group}=mine"]
-    told = f"error: {file}: holds no keys; write key: value, as in the files of "
-    assert_one_line(run(*command), told)
-    result = run(*command, "trainer.foo=1")
-    assert_one_line(result, told if text else "error: trainer.foo: unknown key")
-
-
-# Forms of a command, and the arguments that Hydra's parser gets.
-ORDERS = {
-    "a=1 --config-dir my fusion=foo": "a=1 fusion=foo --config-dir my",
-    "a=1 -cd my fusion=foo": "a=1 fusion=foo -cd my",
-    "a=1 --config-dir=my fusion=foo": "a=1 fusion=foo --config-dir=my",
-    "a=1 --config-d my fusion=foo": "a=1 fusion=foo --config-d my",
-    "a=1 --config-n=other b=2": "a=1 b=2 --config-n=other",
-    "--config-dir a=b c=1": "c=1 --config-dir a=b",
-    "fusion=add --info": "fusion=add --info",
-    "fusion=add -i": "fusion=add -i",
-    "fusion=add -i seed=1": "fusion=add seed=1 -i",
-    "--info fusion=add": "fusion=add --info",
-    "--inf ~logger.tags": "~logger.tags --inf",
-    "seed=1 --info defaults fusion=add": "seed=1 fusion=add --info defaults",
-    "seed=1 --info=defaults fusion=add": "seed=1 fusion=add --info=defaults",
-    "seed=1 --cfg job fusion=add": "seed=1 fusion=add --cfg job",
-    "seed=1 -c job fusion=add": "seed=1 fusion=add -c job",
-    "seed=1 --cfg=job --package model fusion=add": "seed=1 fusion=add --cfg=job --package model",
-    "seed=1 -m fusion=add": "seed=1 fusion=add -m",
-    "-m seed=1,2": "seed=1,2 -m",
-    "seed=1,2 -m": "seed=1,2 -m",
-    "seed=1 -m foo": "seed=1 foo -m",
-    "seed=1 --resolve -c job --multirun b=2": "seed=1 b=2 --resolve -c job --multirun",
-}
-
-
-@pytest.mark.parametrize("given", ORDERS)
-def test_overrides_stand_ahead_of_the_options(given):
-    assert overrides_first(given.split()) == ORDERS[given].split()
-
-
-@pytest.mark.parametrize(
-    "given",
-    ["fusion=concat --info", "fusion=concat -i", "--info fusion=concat", "seed=1 -i all b=1"],
-)
-def test_info_may_stand_on_both_sides_of_an_override(given, run):
-    shown = run("posfuse-train", *given.replace("b=1", "fusion=concat").split())
-    assert (shown.code, shown.err) == (0, "")
-    assert "fusion: concat" in shown.out
-
-
-def test_an_option_may_be_cut_short(run, tmp_path):
-    shown = run("posfuse-train", "seed=7", "--config-d", tmp_path, "--cfg", "job", "-p", "seed")
-    assert (shown.code, shown.out, shown.err) == (0, "7\n", "")
 
 
 def test_the_version_is_that_of_posfuse(run):

@@ -131,7 +131,10 @@ def test_a_sweep_with_gpus_spreads_over_them_and_refuses_more(corpus, tmp_path):
         ("hydra.launcher.n_jobs=abc", "error: hydra.launcher.n_jobs: 'abc' is not a whole number"),
         ("hydra.launcher.runs_per_gpu=x", "error: hydra.launcher.runs_per_gpu: 'x' is not a whole"),
         ("+hydra.launcher.nonsense=1", "error: hydra.launcher.nonsense: unknown key; use one of"),
-        ("+hydra.launcher.initializer=1", "error: hydra.launcher.initializer: unknown key; use one"),
+        (
+            "+hydra.launcher.initializer=1",
+            "error: hydra.launcher.initializer: unknown key; use one",
+        ),
         ("+hydra.launcher.verbose=x", "error: hydra.launcher.verbose: unknown key; use one of"),
         ("sweep_id=a,b", "error: sweep_id: a sweep lies in one folder; give a command for each"),
     ):
