@@ -130,7 +130,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         if n_jobs == 0 or min(self.runs_per_gpu, self.runs_per_core, batch) < 1:
             raise InputError(
                 "hydra.launcher: n_jobs=0, or runs_per_gpu, runs_per_core or batch_size below 1, "
-                "leaves no run at work; give 1 or more, or n_jobs=-1 for as many as have room"
+                "starts no run; give 1 or more, or n_jobs=-1 for as many as have room"
             )
         return int(n_jobs)
 
