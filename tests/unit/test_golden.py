@@ -1,0 +1,72 @@
+"""Golden losses: three training steps of each operator and each encoding on a tiny network.
+
+`python tests/unit/test_golden.py` writes golden.json again, for a change that is meant to change
+numbers.
+"""
+
+import json
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where it is started as a program
+
+from variants import ENCODINGS, OPERATORS, make_network
+
+GOLDEN = Path(__file__).with_name("golden.json")
+PAIRS = [(operator, "sinusoidal") for operator in OPERATORS] + [
+    ("add", encoding) for encoding in ENCODINGS
+]
+
+
+def losses(operator: str, encoding: str) -> list[float]:
+    """The loss of three steps of AdamW with dropout, float32, one thread."""
+    network = make_network(operator, encoding)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([12, 7, 1, 9])
+    found = []
+    for step in range(3):
+        ids = torch.randint(1, 20, (4, 12), generator=generator)
+        ids[torch.arange(12) >= lengths[:, None]] = 0
+        labels = torch.randint(0, 3, (4,), generator=generator)
+        torch.manual_seed(step)
+        loss = F.cross_entropy(network(ids, lengths), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def machine() -> str:
+    """What the last bits of a loss depend on, beside the program."""
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} torch {torch.__version__}"
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return json.loads(GOLDEN.read_text())
+
+
+@pytest.mark.parametrize(("operator", "encoding"), PAIRS)
+def test_losses_are_the_golden_ones(operator, encoding, golden):
+    expected = golden["losses"][f"{operator} {encoding}"]
+    if golden["machine"] == machine():
+        assert losses(operator, encoding) == expected
+    else:  # other instructions, or another torch, add up in another order
+        assert losses(operator, encoding) == pytest.approx(expected, rel=1e-4)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    found = {f"{operator} {encoding}": losses(operator, encoding) for operator, encoding in PAIRS}
+    GOLDEN.write_text(json.dumps({"machine": machine(), "losses": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
