@@ -21,7 +21,7 @@ test: lint ## style, types, then the fast test suite
 	$(BIN)/python -m pytest -n 2
 
 chaos: .venv/installed ## kills, damage, full disks: ten minutes that no run may lose anything by
-	$(BIN)/python -m pytest -m slow tests/chaos
+	$(BIN)/python -m pytest -m slow tests/system/chaos
 
 lint: .venv/installed
 	$(BIN)/ruff check
@@ -57,7 +57,7 @@ slurm-test: .venv/installed ## sweeps by a real SLURM of one node, started in a 
 	@PATH="$$PATH:/usr/sbin:/sbin"; for program in munged slurmctld slurmd sbatch; do \
 	  command -v $$program > /dev/null || { echo "make slurm-test needs SLURM's programs: apt-get install slurm-wlm munge" >&2; exit 1; }; done
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[slurm]'
-	$(BIN)/python -m pytest -m slow tests/test_slurm.py
+	$(BIN)/python -m pytest -m slow tests/system/test_slurm.py
 
 clean: ## the environment and caches; what sweeps wrote stays
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

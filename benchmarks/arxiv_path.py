@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 import results
-from posfuse import records
+from posfuse.runs import records
 
 EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
 ENCODINGS = ["sinusoidal", "rope", "alibi", "t5", "relative"]

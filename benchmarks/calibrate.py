@@ -21,9 +21,9 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import stats
 
-from posfuse.analysis import statistics as st
-from posfuse.analysis.claims import judge_claims, read_claims
-from posfuse.analysis.comparisons import Criteria
+from posfuse.analysis.claims.claims import judge_claims, read_claims
+from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics.comparisons import Criteria
 
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
 CRITERIA = Criteria()

@@ -20,11 +20,11 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from posfuse.analysis.collect import collect
-from posfuse.analysis.comparisons import Criteria, compare
-from posfuse.analysis.paired_tables import conclusion
-from posfuse.analysis.statistics import t_interval
-from posfuse.records import DIAGNOSTICS, HISTORY
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.statistics.comparisons import Criteria, compare
+from posfuse.analysis.statistics.statistics import t_interval
+from posfuse.analysis.tables.paired_tables import conclusion
+from posfuse.runs.records import DIAGNOSTICS, HISTORY
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DOCUMENT, FOLDER = DOCS / "findings.md", DOCS / "findings"

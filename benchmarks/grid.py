@@ -19,7 +19,7 @@ from typing import Any
 from joblib import cpu_count
 
 import results
-from posfuse import records
+from posfuse.runs import records
 
 AT_ONCE = (1, 2, 4, 8)
 OPERATORS = ("add", "gate_scalar")

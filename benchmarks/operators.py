@@ -25,13 +25,13 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 import results
-from posfuse.analysis.published import numbers
-from posfuse.build import build_classifier
-from posfuse.checks import checked
-from posfuse.classifier import Classifier
+from posfuse.analysis.evidence.published import numbers
 from posfuse.config import CONF_DIR, Config
-from posfuse.environment import denormals_flushed, keep_memory
-from posfuse.model import PositionClassifier
+from posfuse.model.network import PositionClassifier
+from posfuse.process.environment import denormals_flushed, keep_memory
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_classifier
+from posfuse.training.classifier import Classifier
 from results import DEVICE
 
 BASELINE = "add"

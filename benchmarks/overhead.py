@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import results
-from posfuse import records, request
+from posfuse.runs import records, request
 
 RUNS = 6  # of a sweep whose further runs are timed
 LOGGERS = ("none", "wandb")
@@ -42,7 +42,7 @@ import time
 from posfuse import train
 def import_timed(tracked, imported=train.import_run):
     run = imported(tracked)
-    from posfuse.classifier import Classifier
+    from posfuse.training.classifier import Classifier
     step = Classifier.training_step
     def timed(self, *arguments):
         print("first step", time.time(), flush=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 import results
-from posfuse import records
-from posfuse.analysis.statistics import spread, t_interval
+from posfuse.analysis.statistics.statistics import spread, t_interval
+from posfuse.runs import records
 
 PRECISIONS = ("32-true", "bf16-mixed")
 OPERATORS = ("add", "concat", "gate_scalar")

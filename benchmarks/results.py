@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from posfuse.environment import commit
+from posfuse.process.environment import commit
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SIDE, PRODUCTS = 2048, 9  # of the matrix products that tell the machine's rate

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import results
-from posfuse.attention import BlockAttention
+from posfuse.model.attention import BlockAttention
 
 SHAPES = ((40, 32), (128, 32), (200, 64))  # tokens, features of a head
 TIMES = (1, 3)  # what q and k are multiplied by

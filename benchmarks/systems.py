@@ -17,13 +17,13 @@ from lightning.pytorch.callbacks import Callback
 
 import plain
 import results
-from posfuse.build import build_classifier, build_data, build_trainer
 from posfuse.config import Config, ModelConfig
 from posfuse.data.batching import Documents, LengthBatches, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
-from posfuse.diagnostics import Diagnostics
-from posfuse.environment import denormals_flushed, keep_memory
-from posfuse.history import History
+from posfuse.process.environment import denormals_flushed, keep_memory
+from posfuse.training.build import build_classifier, build_data, build_trainer
+from posfuse.training.diagnostics import Diagnostics
+from posfuse.training.history import History
 from results import DEVICE
 
 Rates = dict[str, float]  # documents a second of "training" and of "evaluation"

@@ -29,10 +29,10 @@ from hydra import compose, initialize_config_dir
 import arxiv_path
 import plain
 import results
-from posfuse.checks import checked
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import Split, load, splits
-from posfuse.environment import do_without_broken_amx, peak_memory
+from posfuse.process.environment import do_without_broken_amx, peak_memory
+from posfuse.runs.checks import checked
 from systems import DEVICE, Plain, Posfuse, Rates, Texts, longest, product_flops
 
 SPEEDS = ("exact", "fast")  # of conf/speed

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from posfuse import environment
+from posfuse.process import environment
 from processes import HANG
 
 # Hypothesis fails a test whose examples take long, which they do on a busy machine.
@@ -33,10 +33,10 @@ Result = namedtuple("Result", "code out err")
 # its own work and not seconds of imports.
 SERVER = """
 import json, os, sys
-import torch, lightning, posfuse.build, posfuse.command, posfuse.train
-import posfuse.analysis.report, posfuse.status
+import torch, lightning, posfuse.training.build, posfuse.command, posfuse.train
+import posfuse.analysis.report, posfuse.sweeps.status
 commands = {"posfuse-train": posfuse.command.main, "posfuse-report": posfuse.analysis.report.main,
-    "posfuse-status": posfuse.status.main}
+    "posfuse-status": posfuse.sweeps.status.main}
 while line := sys.stdin.readline():
     argv, folder = json.loads(line)
     process = os.fork()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from posfuse import records
+from posfuse.runs import records
 from small_runs import small_overrides
 
 HANG = 600  # seconds after which a process is taken to hang; the only time limit of the tests

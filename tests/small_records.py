@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.records import SCHEMA
+from posfuse.runs.records import SCHEMA
 from small_runs import write_corpus
 
 N_DOCUMENTS = 40

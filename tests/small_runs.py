@@ -7,9 +7,9 @@ import pandas as pd
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from posfuse.checks import checked
-from posfuse.classifier import Classifier
 from posfuse.config import CONF_DIR, Config
+from posfuse.runs.checks import checked
+from posfuse.training.classifier import Classifier
 
 SIZES = {"train": 60, "validation": 20, "test": 20}
 SMALL = [

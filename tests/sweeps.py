@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from posfuse import records
+from posfuse.runs import records
 from processes import assert_same_files, command, ended
 
 # On a machine of one core too.

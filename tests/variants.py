@@ -6,14 +6,14 @@ import torch
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from posfuse import attention
-from posfuse.attention_encoding import AttentionEncoding
 from posfuse.config import CONF_DIR
-from posfuse.dropout import Draws, new_seed, zero_
-from posfuse.encoder import Encoder
-from posfuse.encoding import Table
-from posfuse.fusion import Fusion
-from posfuse.model import PositionClassifier, initialize
+from posfuse.model import attention
+from posfuse.model.attention_encoding import AttentionEncoding
+from posfuse.model.dropout import Draws, new_seed, zero_
+from posfuse.model.encoder import Encoder
+from posfuse.model.encoding import Table
+from posfuse.model.fusion import Fusion
+from posfuse.model.network import PositionClassifier, initialize
 
 
 def read_group(group: str) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from hydra.types import TaskFunction
 from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
 from omegaconf import DictConfig
 
-from posfuse import devices, preemption
 from posfuse.errors import InputError
-from posfuse.sweep import RunFailed, failures_in, lost
+from posfuse.process import devices, signals
+from posfuse.sweeps.failures import RunFailed, failures_in, lost
 
 KILLED = (
     "a process of the sweep was killed while this run was at work, and memory may have run out: "
@@ -39,7 +39,7 @@ class Run:
         self.begun = begun
 
     def __call__(self, config: DictConfig) -> Any:
-        preemption.end_with_parent(signal.SIGTERM)
+        signals.end_with_parent(signal.SIGTERM)
         if self.places and not devices.held:
             os.environ["CUDA_VISIBLE_DEVICES"] = devices.take(self.places, self.sweep)
         (self.begun / str(HydraConfig.get().job.num)).touch()
@@ -50,7 +50,7 @@ class UntilTold(list[Sequence[str]]):
     """The overrides of runs, no more of them once this process is told to end."""
 
     def __iter__(self) -> Iterator[Sequence[str]]:
-        return takewhile(lambda _: not preemption.told, super().__iter__())
+        return takewhile(lambda _: not signals.told, super().__iter__())
 
 
 class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
@@ -60,7 +60,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
     task_function: Any
 
     def __init__(self, runs_per_gpu: int = 1, runs_per_core: int = 1, **joblib: Any) -> None:
-        tied = partial(preemption.end_with_parent, signal.SIGKILL)
+        tied = partial(signals.end_with_parent, signal.SIGKILL)
         super().__init__(**{**joblib, "initializer": tied})
         self.runs_per_gpu, self.runs_per_core = runs_per_gpu, runs_per_core
         self.unknown = sorted(joblib.keys() - set(KEYS))
@@ -140,7 +140,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         """joblib's launch, which ends when this process is told to."""
         launch = partial(super().launch, UntilTold(job_overrides), initial_job_idx)
         is_apart = self.joblib["n_jobs"] != 1
-        returned: Sequence[JobReturn] = preemption.passed_on(launch) if is_apart else launch()
+        returned: Sequence[JobReturn] = signals.passed_on(launch) if is_apart else launch()
         return returned
 
     def places(self, job_overrides: Sequence[Sequence[str]]) -> list[str]:

@@ -13,10 +13,10 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from posfuse import preemption
 from posfuse.config import one_line
 from posfuse.errors import InputError
-from posfuse.sweep import failures_in, lost
+from posfuse.process import signals
+from posfuse.sweeps.failures import failures_in, lost
 
 SECONDS = 60  # that runs may take to keep their state when they are told to end
 
@@ -25,7 +25,7 @@ def run_there(folder: str, call: dict[str, Any]) -> JobReturn:
     """A run on whichever node it comes to, in the folder where the command was given."""
     from hydra_plugins.hydra_ray_launcher._launcher_util import _run_job
 
-    preemption.elsewhere[:] = ["ray"]  # a process may have had runs before
+    signals.elsewhere[:] = ["ray"]  # a process may have had runs before
     os.chdir(folder)
     result: JobReturn = _run_job(**call)
     return result
@@ -66,7 +66,7 @@ class RayLauncher(Launcher):
         left: dict[Any, Sequence[str]] = {}
         returns: dict[Any, JobReturn] = {}
         try:
-            handlers = {number: signal.getsignal(number) for number in preemption.SIGNALS}
+            handlers = {number: signal.getsignal(number) for number in signals.SIGNALS}
             try:
                 start_ray(self.ray.init)
             except (ConnectionError, RuntimeError, ValueError) as error:
@@ -75,12 +75,12 @@ class RayLauncher(Launcher):
             for number, handler in handlers.items():
                 signal.signal(number, handler)  # ray has put its own for SIGTERM
             task = ray.remote(run_there).options(**options)
-            with preemption.signals_later():
+            with signals.signals_later():
                 for job, overrides in enumerate(job_overrides, initial_job_idx):
                     left[task.remote(os.getcwd(), self.call(overrides, job))] = overrides
             tasks = list(left)
             while left:
-                with preemption.signals_later():  # what is raised inside ray comes out as another
+                with signals.signals_later():  # what is raised inside ray comes out as another
                     ended, _ = ray.wait(list(left), timeout=1)
                     for one in ended:
                         overrides = left.pop(one)

@@ -19,11 +19,11 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from posfuse import preemption
 from posfuse.config import one_line
 from posfuse.errors import InputError
-from posfuse.preemption import Preempted
-from posfuse.sweep import failures_in, lost
+from posfuse.process import signals
+from posfuse.process.signals import Preempted
+from posfuse.sweeps.failures import failures_in, lost
 
 
 class Job:
@@ -43,17 +43,17 @@ class Job:
     def __call__(self, *arguments: Any) -> JobReturn:
         from submitit import JobEnvironment
 
-        preemption.elsewhere.append("slurm")
-        with suppress(Preempted), preemption.ending():
+        signals.elsewhere.append("slurm")
+        with suppress(Preempted), signals.ending():
             result: JobReturn = self.launcher(*arguments)
-        if not preemption.told:
+        if not signals.told:
             return result
         asked = ["squeue", "--noheader", "--format=%T", "--jobs", JobEnvironment().job_id]
         state = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
         if state == "RUNNING":
             # submitit's handler of it is back: it requeues the job, and exits.
             signal.raise_signal(signal.Signals[f"SIG{JobEnvironment.USR_SIG}"])
-        sys.exit(preemption.STATUS)
+        sys.exit(signals.STATUS)
 
 
 class SlurmLauncher(Launcher):
@@ -103,7 +103,7 @@ class SlurmLauncher(Launcher):
         left: dict[int, Any] = {}
         returns: dict[int, JobReturn] = {}
         try:
-            with preemption.signals_later():
+            with signals.signals_later():
                 jobs = self.executor().map_array(run, *zip(*calls, strict=True))
                 left = dict(enumerate(jobs))
             while left:

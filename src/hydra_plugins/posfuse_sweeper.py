@@ -12,10 +12,10 @@ from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 from omegaconf import read_write
 
-from posfuse import request
 from posfuse.errors import InputError
-from posfuse.preemption import Preempted
-from posfuse.watch import watching
+from posfuse.process.signals import Preempted
+from posfuse.runs import request
+from posfuse.sweeps.watch import watching
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ import sys
 from itertools import pairwise
 
 import posfuse
-from posfuse import preemption
 from posfuse.errors import NO_MEMORY, lacks_memory
+from posfuse.process import signals
 from posfuse.streams import with_streams
 
 # Options of Hydra that are followed by a value. Its parser also takes the start of a long one.
@@ -44,14 +44,14 @@ def main() -> None:
         return
     sys.argv[1:] = overrides_first(sys.argv[1:])
     try:
-        with preemption.noting():
+        with signals.noting():
             from posfuse.train import main as train
 
-            preemption.fail_if_told()
+            signals.fail_if_told()
             train()
-    except preemption.Preempted as stop:
+    except signals.Preempted as stop:
         print(f"{stop}; the same command goes on", file=sys.stderr)
-        sys.exit(preemption.STATUS)
+        sys.exit(signals.STATUS)
     except (MemoryError, ImportError) as error:  # of the imports: train() words its own
         if not lacks_memory(error):
             raise

@@ -7,12 +7,12 @@ from importlib import import_module
 from pathlib import Path
 
 from posfuse.config import Config
-from posfuse.records import Record
+from posfuse.runs.records import Record
 
 
 def import_run(tracked: bool) -> Callable[[Config, Path], Record]:
-    """`posfuse.run.run`, with W&B at hand where the run is tracked."""
-    if "posfuse.run" not in sys.modules:
+    """`posfuse.training.run.run`, with W&B at hand where the run is tracked."""
+    if "posfuse.training.run" not in sys.modules:
         # What imports make stays. To look through half a million objects for garbage again and
         # again takes a quarter of their time, and no later collection need look at them.
         gc.disable()
@@ -21,9 +21,9 @@ def import_run(tracked: bool) -> Callable[[Config, Path], Record]:
                 # All that wandb.init needs. Its models look at every module that there is: before
                 # torch these are few.
                 import_module("wandb.sdk.launch")
-            import_module("posfuse.run")
+            import_module("posfuse.training.run")
         finally:
             gc.freeze()
             gc.enable()
-    run: Callable[[Config, Path], Record] = import_module("posfuse.run").run
+    run: Callable[[Config, Path], Record] = import_module("posfuse.training.run").run
     return run

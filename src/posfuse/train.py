@@ -17,15 +17,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from posfuse import preemption, records, refusals, request
-from posfuse.checks import checked
 from posfuse.config import CONF_DIR, Config, one_line
 from posfuse.data.corpora import do_without_hub
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.imports import import_run
-from posfuse.preemption import Preempted
+from posfuse.process import signals
+from posfuse.process.signals import Preempted
+from posfuse.runs import records, refusals, request
+from posfuse.runs.checks import checked
 from posfuse.streams import failure_of_stdout
-from posfuse.sweep import RunFailed, kind_of, message_of, record_failure
+from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
         for name in (records.FAILURE, records.RESULT):  # a result whose other files are damaged
             (folder / name).unlink(missing_ok=True)
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
-        with preemption.signals_later():  # raised into an import, Preempted may get lost
+        with signals.signals_later():  # raised into an import, Preempted may get lost
             run = import_run(tracked=cfg.logger.name == "wandb")  # a finished run does not need it
         record = run(cfg, folder)
         (folder / records.FAILURE).unlink(missing_ok=True)  # of a sweep that found this one at work
@@ -63,13 +64,13 @@ def _cut(share: float) -> str:
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
     """One Hydra job: a run in its folder; the test accuracy, NaN if it failed."""
-    preemption.end_with_parent(signal.SIGTERM)
+    signals.end_with_parent(signal.SIGTERM)
     hydra_cfg = HydraConfig.get()
     if hydra_cfg.mode == RunMode.RUN:
-        with preemption.ending():
+        with signals.ending():
             return attempt(config, hydra_cfg)
     accuracy = attempt(config, hydra_cfg)
-    preemption.end_with_parent(signal.SIGKILL)  # between runs there is nothing to keep
+    signals.end_with_parent(signal.SIGKILL)  # between runs there is nothing to keep
     return accuracy
 
 
@@ -81,7 +82,7 @@ def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
     overrides = list(hydra_cfg.overrides.task)
     cfg = None
     try:
-        preemption.fail_if_told()
+        signals.fail_if_told()
         cfg = checked(config)
         asked = request.digest(request.basis(hydra_cfg.runtime.config_sources), overrides)
         record = train(cfg, folder)
@@ -90,7 +91,7 @@ def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
         return accuracy
     except Preempted as stop:
         record_failure(str(stop), folder, overrides, "preempted")
-        if not preemption.is_worker():
+        if not signals.is_worker():
             raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
         message, kind = message_of(error, folder), kind_of(error) if cfg else "config"

@@ -45,7 +45,9 @@ def losses(operator: str, encoding: str) -> list[float]:
 
 def machine() -> str:
     """What the last bits of a loss depend on, beside the program."""
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} torch {torch.__version__}"
+    return (
+        f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} torch {torch.__version__}"
+    )
 
 
 @pytest.fixture(scope="module")

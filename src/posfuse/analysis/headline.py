@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.comparisons import (
+from posfuse.analysis.statistics.comparisons import (
     POWER,
     Criteria,
     seeds_for_difference,
     seeds_for_equivalence,
 )
-from posfuse.analysis.paired_tables import conclusion
-from posfuse.analysis.scales import SCALE
-from posfuse.analysis.table import interval, p_value
+from posfuse.analysis.statistics.scales import SCALE
+from posfuse.analysis.tables.paired_tables import conclusion
+from posfuse.analysis.tables.table import interval, p_value
 
 MOST_LINES = 8  # corpora and encodings with a line of their own
 MOST_UNDECIDED = 3  # undecided operators of a line with their numbers

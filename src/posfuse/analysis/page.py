@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from posfuse.analysis.claims import Verdict, not_judged
-from posfuse.analysis.formats import is_numeric
-from posfuse.analysis.table import Table, p_value
+from posfuse.analysis.claims.claims import Verdict, not_judged
+from posfuse.analysis.tables.formats import is_numeric
+from posfuse.analysis.tables.table import Table, p_value
 
 
 @dataclass(frozen=True)

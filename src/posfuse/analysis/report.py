@@ -15,18 +15,19 @@ from rich.padding import Padding
 from rich.text import Text
 
 import posfuse
-from posfuse.analysis import formats, page, paired_tables
-from posfuse.analysis.bag_of_words import bags_of_words
-from posfuse.analysis.claims import Claims, Verdict, judge_claims, not_judged, read_claims
-from posfuse.analysis.collect import collect, failures, learning_curves, missing
-from posfuse.analysis.comparisons import Criteria, cells, compare, interactions, trends
-from posfuse.analysis.documents import DocumentEvidence, document_evidence
-from posfuse.analysis.drawings import draw_all
+from posfuse.analysis import page
+from posfuse.analysis.claims.claims import Claims, Verdict, judge_claims, not_judged, read_claims
+from posfuse.analysis.evidence.bag_of_words import bags_of_words
+from posfuse.analysis.evidence.collect import collect, failures, learning_curves, missing
+from posfuse.analysis.figures.drawings import draw_all
 from posfuse.analysis.headline import headline
-from posfuse.analysis.paper_tables import paper_tables
-from posfuse.analysis.scale_tables import scale_tables
-from posfuse.analysis.scales import Scales, scales_of
-from posfuse.analysis.table import Table
+from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
+from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
+from posfuse.analysis.statistics.scales import Scales, scales_of
+from posfuse.analysis.tables import formats, paired_tables
+from posfuse.analysis.tables.paper_tables import paper_tables
+from posfuse.analysis.tables.scale_tables import scale_tables
+from posfuse.analysis.tables.table import Table
 from posfuse.errors import InputError
 from posfuse.streams import failure_of_stdout, with_streams
 

@@ -1,0 +1,239 @@
+"""Claims about the comparisons, and a verdict for each: supported, refuted or inconclusive.
+
+A claim is shown by one p-value and refuted by another. What is claimed of several comparisons
+must hold for each (the largest p, an intersection-union test); one counter-example refutes it
+(the smallest p times their number, Bonferroni). Over the claims of a file each of the two kinds
+of p-values is adjusted by Holm, so that the chance of any false "supported" is at most alpha.
+"""
+
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from posfuse.analysis.claims.evidence import KINDS, Evidence
+from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.config import one_line
+from posfuse.errors import InputError
+
+# The axes of `where`, and the column of the comparisons that each looks at.
+AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
+
+BASELINE = "needs --baseline"  # what would settle a claim about differences to another fusion
+
+MOST_NESTED = 20  # lists and maps of a claims file; yaml's time is quadratic in them
+
+
+@dataclass
+class Claim:
+    name: str = "???"
+    text: str = "???"
+    kind: str = "???"  # a key of KINDS
+    source: str = ""  # who says so, and where
+    where: dict[str, Any] = field(default_factory=dict)  # which comparisons, by axis
+    each: str | None = None  # an axis of which at least two values are needed
+    than: str | None = None  # of less_stable: the fusion it is held against
+    margin: float | None = None  # points; null: the report's for negligible, else 0
+
+
+@dataclass
+class Claims:
+    regimes: dict[str, list[str]] = field(default_factory=dict)  # corpora by regime
+    claims: list[Claim] = field(default_factory=list)
+    baseline: str | None = None  # the fusion that is subtracted; null: the report's own
+
+
+@dataclass(frozen=True)
+class Verdict:
+    claim: Claim
+    verdict: str  # supported, refuted, inconclusive
+    p_support: float  # adjusted by Holm over the claims
+    p_refute: float
+    evidence: Evidence
+    level: float  # the strictest of Holm's levels over all claims: enough for any order of them
+
+    @property
+    def tested(self) -> str:
+        """The hypothesis, in words."""
+        return self.evidence.tested
+
+    @property
+    def numbers(self) -> list[str]:
+        """A line a comparison."""
+        return self.evidence.numbers
+
+    @property
+    def judged(self) -> bool:
+        """Whether any comparison speaks for or against it."""
+        return bool(self.evidence.numbers)
+
+    @property
+    def settle(self) -> str:
+        """What would decide an inconclusive claim, else empty."""
+        return self.evidence.settle(self.level) if self.verdict == "inconclusive" else ""
+
+
+def read_claims(path: Path | None = None) -> Claims:
+    """The claims of a YAML file, or the paper's; raises InputError that names file and key."""
+    name = str(path) if path else "claims.yaml"
+    try:
+        source = path or files(__package__).joinpath("claims.yaml")
+        text = source.read_text(encoding="utf-8")
+        _check_yaml(name, text)
+        merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
+        found = OmegaConf.to_object(merged)
+    except UnicodeDecodeError as error:
+        byte = f"{error.object[error.start]:#x}"
+        raise InputError(f"{name}: not UTF-8 (byte {byte}); save it as UTF-8") from error
+    except OSError as error:
+        raise InputError(f"--claims: cannot read {name} ({error}); give a YAML file") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
+    except (OmegaConfBaseException, ValueError, RecursionError) as error:
+        raise InputError(f"{name}: {one_line(error, Claim, Claims)}") from error
+    assert isinstance(found, Claims)
+    for claim in found.claims:
+        _check(claim, found, f"{name}: claim {claim.name}")
+    names = [claim.name for claim in found.claims]
+    for name_twice in {n for n in names if names.count(n) > 1}:
+        raise InputError(f"{name}: claim {name_twice} stands there twice; rename one")
+    return found
+
+
+def _check_yaml(name: str, text: str) -> None:
+    """Refuse YAML whose values take more time or memory to read than a claim needs."""
+    depth = 0
+    for event in yaml.parse(text):
+        if isinstance(event, yaml.AliasEvent):
+            # A few lines of nested aliases stand for more values than memory holds.
+            raise InputError(f"{name}: has an alias of YAML (*name); write its value there instead")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_NESTED:
+            assert event.start_mark is not None
+            raise InputError(
+                f"{name}: line {event.start_mark.line + 1} has more than {MOST_NESTED} lists or "
+                "maps inside each other; write a name or a list of names there"
+            )
+
+
+def _check(claim: Claim, found: Claims, place: str) -> None:
+    if claim.kind not in KINDS:
+        raise InputError(f"{place}: kind {claim.kind!r}; use one of {', '.join(KINDS)}")
+    if (claim.kind == "less_stable") != (claim.than is not None):
+        raise InputError(f"{place}: `than` names a fusion for kind less_stable, and only there")
+    if claim.margin is not None and not (
+        np.isfinite(claim.margin) and (claim.kind != "negligible" or claim.margin > 0)
+    ):
+        raise InputError(f"{place}: margin {claim.margin}; use points, above 0 for negligible")
+    for axis, value in claim.where.items():
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(isinstance(v, str | int | float) for v in values):
+            raise InputError(f"{place}: where.{axis} is {value!r}; give a name or a list of names")
+    for axis in [*claim.where, *([claim.each] if claim.each else [])]:
+        if axis not in AXIS_OF:
+            raise InputError(f"{place}: unknown axis {axis!r}; use one of {', '.join(AXIS_OF)}")
+    regimes = claim.where.get("regime", [])
+    for regime in regimes if isinstance(regimes, list) else [regimes]:
+        if regime not in found.regimes:
+            known = ", ".join(found.regimes) or "none: add regimes"
+            raise InputError(f"{place}: unknown regime {regime!r}; the file has {known}")
+
+
+def judge_claims(claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) -> list[Verdict]:
+    """A verdict for every claim from the rows of `compare`."""
+    evidence = [_evidence(claim, claims, comparisons, criteria) for claim in claims.claims]
+    support = st.holm([e.p_support for e in evidence])
+    refute = st.holm([e.p_refute for e in evidence])
+    level = criteria.alpha / max(len(claims.claims), 1)
+    verdicts = []
+    for claim, e, p, q in zip(claims.claims, evidence, support, refute, strict=True):
+        verdict = "inconclusive"
+        if p <= criteria.alpha:
+            verdict = "supported"
+        elif q <= criteria.alpha:
+            verdict = "refuted"
+        verdicts.append(Verdict(claim, verdict, float(p), float(q), e, level))
+    return verdicts
+
+
+def not_judged(verdicts: list[Verdict]) -> list[str]:
+    """The paper's claims without any comparison as one line, or none."""
+    found = [v for v in verdicts if not v.judged]
+    if not found:
+        return []
+    names = ", ".join(v.claim.name for v in found)
+    claims, match = ("claim", "matches") if len(found) == 1 else ("claims", "match")
+    why = "no runs here"
+    if found[0].settle.startswith(BASELINE):  # then all of them
+        why = f"no comparison ({found[0].settle})"
+    return [f"{len(found)} {claims} of the paper {match} {why}: {names}."]
+
+
+def _evidence(
+    claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria
+) -> Evidence:
+    if claims.baseline not in (None, criteria.baseline):
+        return _untested(f"{BASELINE} {claims.baseline}")
+    wanted = _wanted(claim, claims)
+    rows = comparisons
+    for axis, choices in wanted.items():
+        rows = rows[rows[AXIS_OF[axis]].isin([v for _, values in choices for v in values])]
+    wanting = _wanting(claim, wanted, rows)
+    if rows.empty:
+        return _untested(f"needs runs with {'; '.join(wanting)}")
+    margin = claim.margin
+    if margin is None:
+        margin = criteria.margin if claim.kind == "negligible" else 0.0
+    others = comparisons[comparisons["fusion"] == claim.than]
+    found = KINDS[claim.kind](rows, margin, others)
+    if not wanting:
+        return found
+    # Some of what is claimed is not there: it can be refuted, but not shown.
+    needs = "; ".join(wanting)
+    return replace(
+        found, p_support=np.nan, settle=lambda a: f"needs runs with {needs}; {found.settle(a)}"
+    )
+
+
+def _untested(needs: str) -> Evidence:
+    return Evidence(np.nan, np.nan, "", [], lambda _: needs)
+
+
+# The values that a claim names on an axis: for each what it is called and what columns hold.
+Choices = list[tuple[str, list[Any]]]
+
+
+def _wanted(claim: Claim, claims: Claims) -> dict[str, Choices]:
+    wanted: dict[str, Choices] = {}
+    for axis, value in {"variant": "", **claim.where}.items():
+        values = value if isinstance(value, list) else [value]
+        if axis == "regime":
+            corpora = claims.regimes
+            wanted[axis] = [(f"data={' or '.join(corpora[v])} ({v})", corpora[v]) for v in values]
+        else:
+            wanted[axis] = [(f"{axis}={v}", [v]) for v in values]
+    return wanted
+
+
+def _wanting(claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame) -> list[str]:
+    """The combinations that the claim names and the rows lack; of a regime any corpus will do."""
+    wanting = []
+    for combination in product(*wanted.values()):
+        found = rows
+        for axis, (_, values) in zip(wanted, combination, strict=True):
+            found = found[found[AXIS_OF[axis]].isin(values)]
+        if found.empty:
+            wanting.append(" ".join(name for name, _ in combination if name != "variant="))
+    if claim.each and rows[AXIS_OF[claim.each]].loc[lambda v: v != "none"].nunique() < 2:
+        wanting.append(f"at least two values of {claim.each}")
+    return [line for line in wanting if line] or (["other settings"] if rows.empty else [])

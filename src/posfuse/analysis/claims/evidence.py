@@ -1,0 +1,179 @@
+"""The kinds of claims: from the rows of `compare` that a claim selects to its p-values.
+
+Each takes (rows, margin in points, rows of the fusion it is held against).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.evidence.collect import SHARED
+from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics.comparisons import (
+    interactions,
+    seeds_for_difference,
+    seeds_for_equivalence,
+)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one claim's comparisons say; p-values are NaN where there is no test."""
+
+    p_support: float
+    p_refute: float
+    tested: str  # the hypothesis, in words
+    numbers: list[str]  # a line a comparison
+    settle: Callable[[float], str]  # from alpha: what would decide it
+
+
+def _name(row: dict[Any, Any]) -> str:
+    parts = (row.get("data"), row.get("encoding"), row.get("fusion"), row.get("variant"))
+    return " ".join(str(part) for part in parts if part)
+
+
+def _line(name: str, values: Any, unit: str = "") -> str:
+    """The mean of some differences with its interval, as a line."""
+    low, high = st.t_interval(values)
+    interval = "no interval" if np.isnan(low) else f"95 % interval {low:+.2f} to {high:+.2f}"
+    return f"{name}: {np.mean(values):+.2f}{unit}, {interval}, n = {len(values)}"
+
+
+def _every(p_values: list[float]) -> float:
+    """p of a claim about every one of some tests: the largest, NaN where one is."""
+    return float(np.max(p_values))
+
+
+def _any(p_values: list[float]) -> float:
+    """p of a claim about at least one of some tests: Bonferroni; NaN where all are."""
+    known = [p for p in p_values if not np.isnan(p)]
+    return min(1.0, min(known) * len(known)) if known else np.nan
+
+
+def _says(text: str) -> Callable[[float], str]:
+    return lambda _: text
+
+
+def _seeds(n: float) -> str:
+    return f"{n:,.0f} seeds" if np.isfinite(n) else "no number of seeds"
+
+
+def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+    deltas = rows["deltas"].tolist()
+    support = [st.p_equivalence(d, margin) for d in deltas]
+    refute = [min(1.0, 2 * min(st.p_above(d, margin), st.p_below(d, -margin))) for d in deltas]
+
+    def settle(alpha: float) -> str:
+        needed = []
+        for d in deltas:
+            mean, std = abs(float(np.mean(d))), st.spread(d)
+            if mean < margin:
+                needed.append(seeds_for_equivalence(std, margin, mean, alpha))
+            else:  # the two sides and the comparisons share alpha
+                alone = alpha / 2 / len(deltas)
+                needed.append(seeds_for_difference(mean - margin, std, alone, sides=1))
+        return _settled(needed)
+
+    lines = [_line(_name(row), row["deltas"]) for row in rows.to_dict("records")]
+    tested = f"each mean difference within ±{margin:g} points"
+    return Evidence(_every(support), _any(refute), tested, lines, settle)
+
+
+def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+    lines = [_line(_name(row), row["deltas"]) for row in rows.to_dict("records")]
+    tested = f"each mean difference above {margin:+g} points" if margin else "each mean above 0"
+    return _above(rows["deltas"].tolist(), margin, tested, lines)
+
+
+def _above(samples: list[Any], margin: float, tested: str, lines: list[str]) -> Evidence:
+    support = [st.p_above(s, margin) for s in samples]
+    refute = [st.p_below(s, margin) for s in samples]
+
+    def settle(alpha: float) -> str:
+        needed = []
+        for s in samples:
+            gap = float(np.mean(s)) - margin
+            alone = alpha if gap > 0 else alpha / len(samples)
+            needed.append(seeds_for_difference(gap, st.spread(s), alone, sides=1))
+        return _settled(needed)
+
+    return Evidence(_every(support), _any(refute), tested, lines, settle)
+
+
+def _settled(needed: list[float]) -> str:
+    if any(np.isnan(n) for n in needed):
+        return "at least 2 seeds that differ in each comparison: without a spread no test"
+    seeds = _seeds(max(needed))
+    return f"about {seeds} a cell decide it at 80 % power, if means and spreads stay as they are"
+
+
+def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+    """Refuted by one counter-example; shown when so many of one sign are no chance (sign test)."""
+    lines, support, negative = [], [], 0
+    for row in rows.to_dict("records"):
+        positive = sum(d > 0 for d in row["deltas"])
+        negative += row["n"] - positive
+        support.append(0.5 ** row["n"] if positive == row["n"] else 1.0)
+        lines.append(f"{_name(row)}: {positive} of {row['n']} seeds above 0")
+
+    def settle(alpha: float) -> str:
+        return f"{np.ceil(-np.log2(alpha)):.0f} seeds a cell, all above 0, or one that is not"
+
+    tested = "no seed at 0 or below, by the sign test"
+    return Evidence(_every(support), 0.0 if negative else 1.0, tested, lines, settle)
+
+
+def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+    lines: list[str] = []
+    support, refute, pairs = [], [], []
+    for row in rows.to_dict("records"):
+        other = others[(others[SHARED] == [row[axis] for axis in SHARED]).all(axis=1)]
+        if other.empty:
+            return Evidence(np.nan, np.nan, "", [], _says(f"{_name(row)}: nothing to hold against"))
+        both = sorted(set(row["seeds"]) & set(other["seeds"].iloc[0]))
+        one, two = (
+            [dict(zip(r["seeds"], r["deltas"], strict=True))[seed] for seed in both]
+            for r in (row, other.iloc[0])
+        )
+        support.append(st.p_more_variable(one, two))
+        refute.append(st.p_more_variable(two, one))
+        pairs.append((one, two))
+        lines.append(
+            f"{_name(row)}: standard deviation {st.spread(one):.2f} against {st.spread(two):.2f} "
+            f"of {other['fusion'].iloc[0]}, n = {len(both)}"
+        )
+
+    def settle(alpha: float) -> str:
+        needed = [st.seeds_for_spreads(one, two, alpha) for one, two in pairs]
+        if any(np.isnan(n) for n in needed):
+            return "at least 3 seeds in common that differ: without them no test of spreads"
+        seeds = _seeds(max(needed))
+        return f"about {seeds} decide it at 80 % power, if the spreads stay as they are"
+
+    tested = "a larger variance of the differences"
+    return Evidence(_every(support), _any(refute), tested, lines, settle)
+
+
+def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+    found = interactions(rows).to_dict("records")
+    tested = f"a slope above {margin:g} points per doubling, over corpora that differ in more"
+    if not found:
+        settle = _says("needs two corpora of unlike length, with seeds in common")
+        return Evidence(np.nan, np.nan, tested, [], settle)
+    lines = [
+        _line(f"{_name(row)} over {row['corpora']}", row["slopes"], " points per doubling")
+        for row in found
+    ]
+    return _above([row["slopes"] for row in found], margin, tested, lines)
+
+
+KINDS: dict[str, Callable[[pd.DataFrame, float, pd.DataFrame], Evidence]] = {
+    "negligible": _negligible,
+    "gain": _gain,
+    "every_seed_positive": _every_seed_positive,
+    "less_stable": _less_stable,
+    "grows_with_length": _grows,
+}

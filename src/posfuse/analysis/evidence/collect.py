@@ -1,0 +1,271 @@
+"""Records to one tidy table: a row a run, what cannot be trusted left out and named."""
+
+import json
+import re
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from posfuse.config import NAME, VARIANT_LETTERS
+from posfuse.errors import InputError
+from posfuse.runs.records import (
+    HISTORY,
+    RESULT,
+    SUMS,
+    failures_in,
+    flatten,
+    is_whole,
+    read_result,
+)
+
+AXES = ["data", "encoding", "fusion", "seed"]
+CELL = ["data", "encoding", "fusion", "variant"]
+SHARED = [axis for axis in CELL if axis != "fusion"]  # of operators held against one another
+METRIC = "test.accuracy"
+PAPERS_SCALE = "model.token_scale=sqrt_d"  # a run that states it is the paper's all the same
+
+
+def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
+    """All runs below `folder`, and a line for each record that is left out.
+
+    Left out are: what cannot be read or has another schema, a metric that is no number, a second
+    record of one run, and every run of a cell that holds two configurations.
+
+    Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
+    `length`, the mean number of tokens of the corpus's training documents. The order is that of
+    length, data, encoding, fusion, variant, seed. Raises InputError without any run.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise InputError(f"{root}: no such folder; give a sweep's, as multirun/quickstart")
+    rows: list[dict[str, Any]] = []
+    problems = []
+    for path in sorted(root.rglob(RESULT)):
+        try:
+            rows.append(_row(path))
+        except InputError as error:
+            problems.append(str(error))
+    if not rows:
+        found = f" ({problems[0]})" if problems else ""
+        raise InputError(f"{root}: no finished runs{found}; run posfuse-train -m first")
+    runs = pd.DataFrame(rows)
+    runs["length"] = runs.groupby("data")["mean_tokens.train"].transform("mean")
+    runs = runs.sort_values(["length", *CELL, "seed", "folder"]).reset_index(drop=True)
+    copies = runs.duplicated(["sweep_id", *CELL, "seed", "fingerprint"])
+    problems += [f"{f}: a second record of one run is left out" for f in runs["folder"][copies]]
+    runs = runs[~copies]
+    mixed = _mixed(runs)
+    problems += mixed.tolist()
+    keys = ["sweep_id", *CELL]
+    kept = [key not in mixed.index for key in runs[keys].itertuples(index=False, name=None)]
+    if not any(kept):
+        raise InputError(problems[-1])
+    return runs[kept].reset_index(drop=True), problems
+
+
+def _row(path: Path) -> dict[str, Any]:
+    """A record as a row; raises InputError where what the report needs is not there."""
+    record = read_result(path)
+    row = {"fingerprint": "", **flatten(record), "folder": str(path.parent)}
+    for key in [*CELL, "sweep_id", "fingerprint"]:
+        _expect(path, key, row.get(key), "a text", isinstance(row.get(key), str))
+    for key in ["sweep_id", "data", "encoding", "fusion"]:
+        named = NAME.fullmatch(row[key]) is not None
+        _expect(path, key, row[key], "a name of letters, digits and _.-", named)
+    named = re.fullmatch(f"[{VARIANT_LETTERS}]*", row["variant"]) is not None
+    _expect(path, "variant", row["variant"], "the name of a run's folder", named)
+    _expect(path, "seed", row.get("seed"), "a whole number", type(row.get("seed")) is int)
+    for key in (METRIC, "mean_tokens.train"):
+        _expect(path, key, row.get(key), "a number", _is_number(row.get(key)))
+    _expect(path, METRIC, row[METRIC], "from 0 to 1", 0 <= row[METRIC] <= 1)
+    length = row["mean_tokens.train"]
+    _expect(path, "mean_tokens.train", length, "above 0", length > 0)
+    for key in ("latency_ms", "parameters", "fusion_parameters"):
+        known = row.get(key) is None or _is_number(row[key])
+        _expect(path, key, row.get(key), "a number", known)
+    names = row.setdefault("label_names", [])
+    listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    _expect(path, "label_names", names, "a list of texts", listed)
+    settings = record.get("settings", {})
+    _expect(path, "settings", settings, "a table of keys", isinstance(settings, dict))
+    settings = {k: v for k, v in settings.items() if k != "seed"}
+    stated = row["variant"].split("__")
+    row["variant"] = "__".join(part for part in stated if part != PAPERS_SCALE)
+    row["configuration"] = json.dumps(settings, sort_keys=True)
+    row[METRIC] = _double(row[METRIC], row.get("documents.test"))
+    return row
+
+
+def _expect(path: Path, key: str, value: Any, kind: str, met: bool) -> None:
+    if not met:
+        told = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}..."
+        raise InputError(f"{path}: {key} is {told}, not {kind}; left out, remove it to run again")
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e300  # of an int too large for a float as well
+    )
+
+
+def _double(accuracy: float, n_documents: Any) -> float:
+    """An accuracy in double precision: it is recorded in single, where the same gain in documents
+    gives unlike differences, and tests that look for ties would find none."""
+    if isinstance(n_documents, int) and n_documents > 0:
+        right = round(accuracy * n_documents)
+        if abs(accuracy - right / n_documents) < 1e-6:
+            return right / n_documents
+    return accuracy
+
+
+def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
+    """The columns of the config's settings, without the seed and those that start so."""
+    skipped = tuple(f"settings.{name}" for name in without)
+    return [
+        c
+        for c in map(str, runs)
+        if c.startswith("settings.") and c != "settings.seed" and not c.startswith(skipped)
+    ]
+
+
+def differing(one: pd.Series, other: pd.Series) -> str:
+    """The settings in which two runs differ, as "key a, b; ..."; empty if in none."""
+    keys = [k for k in one.index if str(one[k]) != str(other[k])]
+    return "; ".join(f"{k.removeprefix('settings.')} {one[k]}, {other[k]}" for k in keys[:3])
+
+
+def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
+    """A line for every cell whose runs differ in more than their seed, by (sweep_id, *CELL)."""
+    lines = {}
+    settings = settings_columns(runs)
+    for cell, group in runs.groupby(["sweep_id", *CELL], sort=False):
+        if group["configuration"].nunique() > 1:
+            kinds = group[~group["configuration"].duplicated()]
+            first, other = kinds.iloc[0], kinds.iloc[1]
+            different = differing(first[settings], other[settings])
+            cure = "give one of them a sweep_id of its own"
+            if str(first.get("settings.data.path")) != str(other.get("settings.data.path")):
+                different = f"two corpora named {first['data']!r}"
+                cure = "run one of them again with data.name=NAME"
+            lines[cell] = (
+                f"{first['folder']} and {other['folder']}: one cell with two configurations "
+                f"({different}); the cell is left out, {cure}"
+            )
+        elif group["seed"].duplicated().any():
+            twice = group[group["seed"].duplicated(keep=False)]
+            lines[cell] = (
+                f"{' and '.join(twice['folder'][:2])}: two different runs with seed "
+                f"{twice['seed'].iloc[0]}; the cell is left out, remove one of them"
+            )
+    return pd.Series(lines, dtype=str)
+
+
+def missing(folder: str | Path, runs: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The (data, encoding, fusion, seed) that belong to the grid and have no record, behind them
+    "key=value" of each other setting that a sweep varies.
+
+    The grid is what each sweep's multirun.yaml asks for, joined with what was found.
+    """
+    absent: list[tuple[Any, ...]] = []
+    for sweep_id, found in runs.groupby("sweep_id"):
+        asked: dict[str, list[Any]] = {}
+        for path in [
+            Path(folder) / "multirun.yaml",
+            Path(folder) / str(sweep_id) / "multirun.yaml",
+        ]:
+            if path.exists() and path.resolve().parent.name == sweep_id:
+                asked |= _asked(path)
+        others = [key for key in asked if key not in AXES and f"settings.{key}" in found]
+        cells = found[AXES].assign(**{k: found[f"settings.{k}"].map(_canonical) for k in others})
+        axes = {
+            key: dict.fromkeys([*cells[key].tolist(), *asked.get(key, [])])
+            for key in map(str, cells)
+        }
+        done = set(cells.itertuples(index=False, name=None))
+        absent += [
+            (*cell[:4], *(f"{k}={v}" for k, v in zip(others, cell[4:], strict=True)))
+            for cell in product(*axes.values())
+            if cell not in done
+        ]
+    return absent
+
+
+def _canonical(value: Any) -> str:
+    """1, "1" and "1.0" alike; what is no number as it is."""
+    try:
+        return f"{float(Fraction(str(value))):g}"
+    except (ValueError, ZeroDivisionError):
+        return str(value)
+
+
+def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """CELL, seed, epoch and val_accuracy in percent, a row an epoch of each run; and a line for
+    each run whose history.csv is missing or damaged."""
+    curves, problems = [], []
+    for run in runs.to_dict("records"):
+        path = Path(run["folder"]) / HISTORY
+        try:
+            if path.exists() and not is_whole(path):
+                raise ValueError(f"differs from its digest in {SUMS}")
+            history = pd.read_csv(path)[["epoch", "val_accuracy"]].astype(float)
+            if history.empty or not np.isfinite(history).all(axis=None):
+                raise ValueError("empty, or not all of it numbers")
+        except (OSError, ValueError, KeyError) as error:
+            reason = str(error).splitlines()[0]
+            problems.append(
+                f"{path}: no learning curve ({reason}); remove result.json to run again"
+            )
+            continue
+        history["val_accuracy"] *= 100
+        curves.append(history.assign(seed=run["seed"], **{axis: run[axis] for axis in CELL}))
+    columns = [*CELL, "seed", "epoch", "val_accuracy"]
+    return pd.concat(curves)[columns] if curves else pd.DataFrame(columns=columns), problems
+
+
+def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
+    """How many runs of the runs' sweep ended otherwise than done and were not run again since, by
+    kind, and a line for each."""
+    sweeps = set(runs["sweep_id"])
+    found = [(r, f) for r, f in failures_in(Path(folder)) if sweeps & set(r.resolve().parts)]
+    kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in found)
+    count = [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if found else []
+    return [*count, *(f"{run}: {failure['message']}" for run, failure in found)]
+
+
+def _asked(path: Path) -> dict[str, list[Any]]:
+    """The values of each axis, and of each other key that is swept over, that a sweep's
+    multirun.yaml asks for; InputError if damaged."""
+    try:
+        hydra = OmegaConf.load(path).hydra
+        asked = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
+        overrides = OverridesParser.create().parse_overrides([*asked, *hydra.overrides.task])
+        values = {o.key_or_group: _values(o) for o in overrides}
+        # A name given by hand, as in data=folder data.name=mine, is what records hold.
+        axes = {axis: values.get(f"{axis}.name", values.get(axis, [])) for axis in AXES}
+        swept = {k: [_canonical(v) for v in vs] for k, vs in values.items() if len(vs) > 1}
+        return {**swept, **axes, "seed": [int(seed) for seed in axes["seed"]]}
+    except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
+            HydraException) as error:  # fmt: skip
+        raise InputError(
+            f"{path}: not a sweep's settings ({' '.join(str(error).split())[:80]}), so what it "
+            "asked for and what is missing is not known; restore it"
+        ) from error
+
+
+def _values(override: Override) -> list[Any]:
+    if override.is_sweep_override():
+        return list(override.sweep_string_iterator())
+    return [override.get_value_element_as_str()]

@@ -1,0 +1,194 @@
+"""What several figures are made of: the rows of a panel, their limits, intervals and ticks."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from numpy.typing import NDArray
+
+from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.figures.figure_style import QUIET, SMALL, look, operator_name, short, wrapped
+
+PANEL = ["data", "encoding", "variant"]
+MOST_CLASSES = 12  # with more, a heatmap's cells are too small for numbers
+Row = dict[Hashable, Any]
+View = tuple[float, float]  # an axis's limits
+
+
+def panels_of(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows of each data x encoding x variant."""
+    panels: dict[tuple[Any, ...], list[Row]] = {}
+    for row in frame.to_dict("records"):
+        panels.setdefault(tuple(row[name] for name in PANEL), []).append(row)
+    return panels
+
+
+def group_sizes(panels: Iterable[tuple[Any, ...]]) -> list[int]:
+    """How many panels each corpus has."""
+    return list(Counter(key[0] for key in panels).values())
+
+
+def joined(row: Mapping[Any, Any], names: Iterable[str] = CELL) -> str:
+    return " ".join(str(row[name]) for name in names if row[name])
+
+
+def numbers(row: Row) -> str:
+    interval = "" if np.isnan(row["low"]) else f" [{row['low']:.2f}, {row['high']:.2f}]"
+    return f"{row['mean']:+.2f}{interval} n={row['n']}"
+
+
+def panel_title(axis: Axes, key: Sequence[Any]) -> None:
+    axis.set_title(wrapped([str(part) for part in key], panel_width(axis) - 0.75), loc="left")
+
+
+def panel_width(axis: Axes) -> float:
+    """Inches that a panel has, its labels included."""
+    figure, place = axis.figure, axis.get_subplotspec()
+    assert isinstance(figure, Figure)
+    assert place is not None
+    return float(figure.get_figwidth()) / place.get_gridspec().ncols
+
+
+def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
+    """The operators' names along the x axis, aslant where they would touch."""
+    names = [operator_name(fusion) for fusion in fusions]
+    axis.set_xticks(range(len(names)), names)
+    room = 72 * (panel_width(axis) - 0.7) / (len(names) + 0.2)
+    if max(map(len, names)) * 0.62 * SMALL > room:
+        for text in axis.get_xticklabels():
+            text.set(rotation=35, ha="right", rotation_mode="anchor")
+    axis.set_xlim(-0.6, len(names) - 0.4)
+
+
+def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:
+    """An artist of its own for one value, so that it can have a hover text."""
+    one = look(fusion)
+    (point,) = axis.plot(
+        [x], [y], marker=one.marker, color=one.color, linestyle="", markersize=size,
+        markeredgecolor="white", markeredgewidth=0.3,
+    )  # fmt: skip
+    return point
+
+
+def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
+    """Limits that show zero, the means (and every seed) and the intervals, unless these dwarf the
+    seeds: of two seeds an interval is 13 times as wide as they are apart."""
+    seeds = [delta for row in rows for delta in row["deltas" if "deltas" in row else "gains"]]
+    points = [0.0, *(row["mean"] for row in rows), *(seeds if with_seeds else [])]
+    low, high = min(points), max(points)
+    ends = np.array([[row["low"], row["high"]] for row in rows], dtype=float)
+    ends = ends[~np.isnan(ends).any(1)]
+    if len(ends):
+        span = float(np.ptp([0.0, *seeds]))
+        wide = max(low - ends.min(), ends.max() - high) > 2.5 * span
+        reach = span if wide else np.inf
+        low = min(low, max(ends.min(), low - reach))
+        high = max(high, min(ends.max(), high + reach))
+    margin = 0.06 * ((high - low) or 1.0)
+    return float(low - margin), float(high + margin)
+
+
+def shared_views(views: Sequence[View], groups: Sequence[Any]) -> list[View]:
+    """One view for each group of panels, unless a panel of it would use less than a quarter."""
+    shared = []
+    for view, group in zip(views, groups, strict=True):
+        same = [v for v, g in zip(views, groups, strict=True) if g == group]
+        whole = min(v[0] for v in same), max(v[1] for v in same)
+        narrowest = min(v[1] - v[0] for v in same)
+        shared.append(whole if narrowest >= (whole[1] - whole[0]) / 4 else view)
+    return shared
+
+
+def cut_note(panels: Iterable[Iterable[Row]], views: Iterable[View]) -> str:
+    """What the caption says if an interval leaves its panel."""
+    for rows, (low, high) in zip(panels, views, strict=True):
+        if any(row["low"] < low or row["high"] > high for row in rows):
+            return "; an arrow: the line goes on"
+    return ""
+
+
+def whisker(
+    axis: Axes, at: float, row: Row, view: View, upright: bool = True, color: str = "0.2"
+) -> None:
+    """The row's interval as a thin line, with an arrow where the view cuts it."""
+    if np.isnan(row["low"]):
+        return
+    ends = [float(np.clip(row[end], *view)) for end in ("low", "high")]
+    across, along = [at, at], ends
+    axis.plot(*((across, along) if upright else (along, across)), color=color, lw=0.8, zorder=1)
+    markers = "v^" if upright else "<>"
+    for end, whole, marker in zip(ends, (row["low"], row["high"]), markers, strict=True):
+        if end != whole:
+            x, y = (at, end) if upright else (end, at)
+            axis.plot(x, y, marker, color=color, markersize=3.5, clip_on=False)
+
+
+def length_ticks(axis: Axes) -> None:
+    """Lengths in round numbers; a short axis need not hold two powers of 2."""
+    low, high = axis.get_xlim()
+    powers = 2.0 ** np.arange(np.floor(np.log2(low)), np.ceil(np.log2(high)) + 1)
+    for steps in ([1.0], [1.0, 1.5], [1.0, 1.25, 1.5, 1.75]):
+        ticks = np.sort(np.outer(powers, steps).ravel())
+        ticks = ticks[(ticks >= low) & (ticks <= high)]
+        if len(ticks) > 1:
+            break
+    ticks = ticks[::2] if len(ticks) > 6 else ticks
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("tokens")
+
+
+def corpus_ticks(axis: Axes, lengths: Mapping[Any, float]) -> None:
+    """Each corpus and its mean length, in a line of its own, the shortest at the bottom: so no
+    line from a tick to its text crosses another text."""
+    axis.xaxis.set_major_locator(FixedLocator(sorted(set(lengths.values()))))
+    axis.xaxis.set_major_formatter(NullFormatter())
+    axis.xaxis.set_minor_locator(NullLocator())
+    line = {"arrowstyle": "-", "linewidth": 0.5, "color": QUIET, "shrinkA": 0, "shrinkB": 0}
+    for k, data in enumerate(sorted(lengths, key=lambda data: -lengths[data])):
+        axis.annotate(
+            f"{short(str(data), 20)}, {lengths[data]:.0f} tokens", (lengths[data], 0),
+            (2, -9 - 1.25 * SMALL * k), xycoords=axis.get_xaxis_transform(),
+            textcoords="offset points", va="center", fontsize=SMALL, annotation_clip=False,
+            arrowprops={**line, "relpos": (0, 0.5)},
+        )  # fmt: skip
+
+
+def heatmap(axis: Axes, matrix: NDArray[np.float64], largest: float, names: Sequence[str]) -> None:
+    """One matrix (C, C), the colours from -largest to +largest."""
+    n = len(matrix)
+    axis.set_facecolor("0.92")  # of classes without documents
+    image = axis.imshow(
+        matrix, cmap="PuOr_r", norm=Normalize(-largest, largest), interpolation="nearest"
+    )
+    labels = [short(str(names[i]), 14) if i < len(names) else str(i) for i in range(n)]
+    # Beyond 30 the names would touch: the numbers of some classes stand for all.
+    every = range(n) if n <= 30 else range(0, n, n // 10)
+    shown = [labels[i] if n <= 30 else str(i) for i in every]
+    axis.set_xticks(every, shown, rotation=45, ha="right", rotation_mode="anchor")
+    axis.set_yticks(every, shown)
+    axis.tick_params(length=0, labelsize=SMALL if n <= MOST_CLASSES else 6)
+    axis.spines[:].set_visible(False)
+    if n > MOST_CLASSES:
+        assert isinstance(axis.figure, Figure)
+        bar = axis.figure.colorbar(image, ax=axis, shrink=0.7)
+        bar.ax.tick_params(labelsize=6)
+        # In grey the two ends of the colours look alike.
+        rows, columns = np.nonzero(np.nan_to_num(matrix) < -largest / 10)
+        axis.plot(columns, rows, "_", color="black", markersize=90 / n, markeredgewidth=0.6)
+        return
+    for (row, column), value in np.ndenumerate(matrix):
+        if not np.isnan(value):
+            text = f"{value:+.{0 if largest >= 10 else 1}f}"
+            axis.text(
+                column, row, text if float(text) else "0", ha="center", va="center",
+                fontsize=7 if n <= 8 else 5.5,
+                color="white" if abs(value) > 0.6 * largest else "black",
+            )  # fmt: skip

@@ -1,0 +1,197 @@
+"""The token scale as an axis: every operator at every scale, and each at its own best one.
+
+A comparison at one scale measures the scale too, since each operator weighs position against
+content anew. So each operator chooses its scale, by validation accuracy: no test document has a
+part in the choice, so the test stays clean of it. The seeds that choose are those compared; what
+that costs is in docs/statistics.md.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.evidence.collect import METRIC, settings_columns
+from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics.comparisons import Criteria, judge
+
+SCALE = "model.token_scale"
+GROUP = ["data", "encoding", "variant"]  # within which the scale, operator and seed alone differ
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Empty frames where no two runs differ in scale.
+
+    cells: a row for each GROUP x fusion x scale; scale (text), number (NaN where learned), sqrt_d
+    (whether that is the paper's scale), length, n, mean, std, low, high (t interval) of the test
+    accuracy and validation, the mean validation accuracy, in percent; best: whether that is the
+    operator's highest, of equal ones the smallest scale's.
+
+    best: a row for each GROUP x fusion but the baseline; scale, baseline_scale, length, seeds,
+    deltas and the statistics of `judge` with both at their best scales; the same statistics as
+    paper_* with both at sqrt(d), NaN where that was not run; p_holm and p_equivalence_holm over
+    all rows, and paper_p_holm.
+
+    `variant` names the other settings that differ, as "model.d_model=8", not the run's folder; an
+    operator run with several options has them in `fusion`.
+    """
+
+    cells: pd.DataFrame
+    best: pd.DataFrame
+    notes: list[str]  # a line for all that a reader of `best` must know, or that is not in it
+
+
+def scales_of(runs: pd.DataFrame, criteria: Criteria) -> Scales:
+    """From the rows of `collect`."""
+    scaled = _scaled(runs)
+    cells = _cells(scaled)
+    best, notes = _at_own_best(scaled, cells, criteria)
+    return Scales(cells, best, notes)
+
+
+def _scaled(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs of each GROUP with two scales or more; GROUP, fusion, scale, number, sqrt_d,
+    validation, seed, length and METRIC. What is spelt in two ways (8, sqrt_d) counts once."""
+    if f"settings.{SCALE}" not in runs:
+        return runs.iloc[:0]
+    asked = runs[f"settings.{SCALE}"]
+    root = _numeric(runs, "settings.model.d_model") ** 0.5
+    number = _numeric(runs, f"settings.{SCALE}").where(asked != "sqrt_d", root)
+    number = number.where(number > 0)
+    options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
+    others = settings_columns(runs, "fusion.", SCALE)
+    of_fusion = _labels(runs, ["data", "encoding", "fusion"], options)
+    frame = runs[["data", "encoding", "seed", "length", METRIC]].assign(
+        variant=_labels(runs, ["data", "encoding"], others),
+        fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
+        number=number,
+        sqrt_d=np.isclose(number, root),
+        validation=_numeric(runs, "validation.accuracy"),
+    )
+    numbers = zip(asked, frame["number"], frame["sqrt_d"], strict=True)
+    frame["scale"] = [str(a) if np.isnan(x) else _text(x, paper) for a, x, paper in numbers]
+    frame = frame.drop_duplicates([*GROUP, "fusion", "scale", "seed"])
+    return frame[frame.groupby(GROUP)["scale"].transform("nunique") > 1]
+
+
+def _numeric(runs: pd.DataFrame, column: str) -> "pd.Series[float]":
+    values = runs.get(column, pd.Series(np.nan, runs.index))
+    return pd.to_numeric(values, errors="coerce").astype(float)
+
+
+def _labels(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Series[str]":
+    """For each run "key=value" of the columns in which the runs of its kind differ."""
+    labels = pd.Series("", runs.index)
+    texts = runs[columns].astype(str)
+    for _, group in texts.groupby([runs[name] for name in within], sort=False):
+        varied = [c for c in columns if group[c].nunique() > 1]
+        for i, row in zip(group.index, group[varied].to_numpy(), strict=True):
+            pairs = zip(varied, row, strict=True)
+            labels[i] = " ".join(f"{c.removeprefix('settings.')}={v}" for c, v in pairs)
+    return labels
+
+
+def _text(number: float, sqrt_d: bool) -> str:
+    part = 1 / float(number)
+    text = f"1/{part:.0f}" if part > 1 and part.is_integer() else f"{number:.6g}"
+    return f"sqrt_d = {text}" if sqrt_d else text
+
+
+def _cells(scaled: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for key, operator in scaled.groupby([*GROUP, "fusion"], sort=False) if len(scaled) else ():
+        by_scale = operator.sort_values("number", kind="stable").groupby("scale", sort=False)
+        for scale, group in by_scale:
+            accuracy, first = 100 * group[METRIC], group.iloc[0]
+            low, high = st.t_interval(accuracy)
+            rows.append(
+                {
+                    **dict(zip([*GROUP, "fusion"], key, strict=True)),
+                    "scale": scale,
+                    **{name: first[name] for name in ("number", "sqrt_d", "length")},
+                    "n": len(group),
+                    "mean": accuracy.mean(),
+                    "std": st.spread(accuracy),
+                    "low": low,
+                    "high": high,
+                    "validation": 100 * group["validation"].mean(),
+                }
+            )
+    if not rows:
+        return pd.DataFrame(columns=[*GROUP, "fusion"])
+    cells = pd.DataFrame(rows)
+    highest = cells.dropna(subset=["validation"]).groupby([*GROUP, "fusion"])["validation"].idxmax()
+    return cells.assign(best=cells.index.isin(highest))
+
+
+def _at_own_best(
+    scaled: pd.DataFrame, cells: pd.DataFrame, criteria: Criteria
+) -> tuple[pd.DataFrame, list[str]]:
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    base = criteria.baseline
+    for key, group in cells.groupby(GROUP, sort=False):
+        where = " ".join(str(part) for part in key if part)
+        runs = scaled[(scaled[GROUP] == list(key)).all(axis=1)]
+        accuracy = {
+            cell: 100 * of_cell.set_index("seed")[METRIC]
+            for cell, of_cell in runs.groupby(["fusion", "scale"])
+        }
+        tried = {str(fusion): own for fusion, own in group.groupby("fusion", sort=False)}
+        for fusion, own in tried.items():
+            notes += [f"{where} {fusion}: {doubt}" for doubt in _doubts(own)]
+        chosen = {f: own.loc[own["best"], "scale"].iloc[0] for f, own in tried.items()
+                  if own["best"].any()}  # fmt: skip
+        if base not in chosen:
+            notes.append(f"{where}: no {base} to choose a scale for")
+            continue
+        paper = next(iter(group.loc[group["sqrt_d"], "scale"]), None)
+        for fusion in (f for f in chosen if f != base):
+            delta = _paired(accuracy, (fusion, chosen[fusion]), (base, chosen[base]))
+            if delta.empty:
+                notes.append(f"{where} {fusion}: no seed in common with {base}")
+                continue
+            if set(tried[fusion]["scale"]) != set(tried[base]["scale"]):
+                notes.append(f"{where} {fusion}: chose among other scales than {base}")
+            row = {**dict(zip(GROUP, key, strict=True)), "fusion": fusion, "scale": chosen[fusion]}
+            row |= {"baseline_scale": chosen[base], "length": group["length"].iloc[0]}
+            row |= {"seeds": delta.index.tolist(), "deltas": delta.tolist()}
+            row |= judge(delta.tolist(), criteria)
+            there = _paired(accuracy, (fusion, paper), (base, paper))
+            if len(there):
+                row |= {f"paper_{k}": v for k, v in judge(there.tolist(), criteria).items()}
+            rows.append(row)
+    statistics = list(judge([0.0], criteria))
+    columns = [*GROUP, "fusion", "scale", "baseline_scale", "length", "seeds", "deltas"]
+    columns += [*statistics, *(f"paper_{name}" for name in statistics)]
+    best = pd.DataFrame(rows, columns=columns)
+    for p in ("p_t", "p_equivalence", "paper_p_t"):
+        best[f"{p.removesuffix('_t')}_holm"] = st.holm(best[p].astype(float))
+    return best, notes
+
+
+def _paired(accuracy: dict[Any, Any], one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
+    """one - other by seed, each a (fusion, scale); empty where either was not run."""
+    if one not in accuracy or other not in accuracy:
+        return pd.Series(dtype=float)
+    return (accuracy[one] - accuracy[other]).dropna().sort_index()
+
+
+def _doubts(rows: pd.DataFrame) -> list[str]:
+    """What a reader of one operator's choice must know, from its cells."""
+    found = []
+    if not rows["best"].any():
+        found.append(f"no validation accuracy to choose {SCALE} by")
+    if rows["n"].nunique() > 1:
+        found.append(f"from {rows['n'].min()} to {rows['n'].max()} seeds a scale to choose by")
+    # A learned scale that is best starts at a fixed one, so it may hide that those end too early.
+    fixed = rows.dropna(subset=["number", "validation"])
+    if fixed["number"].nunique() > 1:
+        best = fixed.sort_values("validation", ascending=False, kind="stable").iloc[0]
+        if best["number"] in (fixed["number"].min(), fixed["number"].max()):
+            which = "best" if best["best"] else "best fixed"
+            end = f"{best['scale']}, is at the end of those tried: try beyond"
+            found.append(f"its {which} {SCALE}, {end}")
+    return found

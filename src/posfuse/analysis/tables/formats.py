@@ -1,0 +1,133 @@
+"""A table written out: for the terminal, as CSV, as Markdown, as LaTeX."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from posfuse.analysis.tables.table import Table
+
+LATEX = {
+    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+    "<": "$<$", ">": "$>$", "|": r"\textbar{}", "±": r"$\pm$", "†": r"$^\dagger$",
+}  # fmt: skip
+ROWS_ON_A_PAGE = 30
+DOCUMENT = r"""% Compiles as it stands. One table alone: \usepackage{{booktabs}}, \input{{NAME.tex}}
+\documentclass{{article}}
+\usepackage[a4paper, landscape, margin=12mm]{{geometry}}
+\usepackage{{booktabs, longtable}}
+\begin{{document}}
+\footnotesize\setlength{{\tabcolsep}}{{3.5pt}}
+{tables}
+\end{{document}}
+"""
+
+
+def terminal(table: Table) -> RichTable:
+    """For a terminal; numbers to the right, a line where the first column changes."""
+    title = Text(table.title)
+    shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, column in enumerate(table.columns):
+        numeric = is_numeric([row[i] for row in table.rows])
+        shown.add_column(
+            Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric
+        )
+    for row, following in zip(table.rows, [*table.rows[1:], None], strict=True):
+        ends = following is not None and following[0] != row[0]
+        shown.add_row(*map(Text, row), end_section=ends)
+    return shown
+
+
+def markdown(table: Table) -> str:
+    """GitHub's table form, title and caption around it."""
+    lines = [_pipes(table.columns), _pipes(["---"] * len(table.columns)), *map(_pipes, table.rows)]
+    return "\n".join([f"**{table.title}**", "", *lines, "", table.caption, ""])
+
+
+def _pipes(cells: Iterable[str]) -> str:
+    lines = (" ".join(cell.split()) for cell in cells)  # a row is one line
+    escaped = (re.sub(r"([\\|<*_`\[\]&])", r"\\\1", cell) for cell in lines)
+    return f"| {' | '.join(escaped)} |"
+
+
+def latex(table: Table) -> str:
+    """A booktabs tabular, to be put in with \\input; a longtable if it may outgrow a page."""
+    kinds = "".join(
+        "r" if is_numeric([row[i] for row in table.rows]) else "l"
+        for i in range(len(table.columns))
+    )
+    long = _is_long(table)
+    environment = "longtable" if long else "tabular"
+    lines = [rf"\begin{{{environment}}}{{{kinds}}}", r"\toprule", _ampersands(table.columns)]
+    lines.append(r"\midrule\endhead" if long else r"\midrule")
+    for row, previous in zip(table.rows, [None, *table.rows], strict=False):
+        if previous is not None and previous[0] != row[0]:
+            lines.append(r"\addlinespace")
+        lines.append(_ampersands(row))
+    return "\n".join([*lines, r"\bottomrule", rf"\end{{{environment}}}", ""])
+
+
+def _is_long(table: Table) -> bool:
+    return len(table.rows) > ROWS_ON_A_PAGE
+
+
+def latex_document(tables: Iterable[Table]) -> str:
+    """All tables, each with its title and caption; it inputs their files."""
+    parts = []
+    for table in tables:
+        put = rf"\input{{{table.name}.tex}}"
+        text = rf"\textbf{{{_latex(table.title)}}} {_latex(table.caption)}"
+        if _is_long(table):
+            parts.append(rf"\clearpage\noindent {text}\par {put}")
+        else:
+            parts.append(
+                rf"\begin{{table}}[p]\centering {put}\par\medskip"
+                rf"\parbox{{0.9\linewidth}}{{{text}}}\end{{table}}"
+            )
+    return DOCUMENT.format(tables="\n\n".join(parts))
+
+
+def _ampersands(cells: Iterable[str]) -> str:
+    return " & ".join(map(_latex, cells)) + r" \\"
+
+
+def _latex(text: str) -> str:
+    escaped = "".join(LATEX.get(letter, letter) for letter in text)
+    return re.sub(r"(?<![\w.$])([+-][\d.,]+)", r"$\1$", escaped)  # a real minus sign
+
+
+def is_numeric(cells: list[str]) -> bool:
+    """Whether a column holds numbers, to be set to the right."""
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(
+        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)|none enough$", cell) for cell in filled
+    )
+
+
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """A CSV file without formulas: a spreadsheet shows a text that starts like one as text."""
+    frame.rename(columns=_no_formula).map(_no_formula).to_csv(path, index=False)
+
+
+def _no_formula(cell: Any) -> Any:
+    """A text that starts as a formula does gets an apostrophe in front; numbers such as "-1 2"
+    stay as they are."""
+    if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.e+ -]*$)", cell):
+        return f"'{cell}"
+    return cell
+
+
+def write_tables(tables: list[Table], folder: Path) -> None:
+    """NAME.csv, NAME.md and NAME.tex for each, and tables.tex with all of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        write_csv(table.numbers, folder / f"{table.name}.csv")
+        (folder / f"{table.name}.md").write_text(markdown(table))
+        (folder / f"{table.name}.tex").write_text(latex(table))
+    (folder / "tables.tex").write_text(latex_document(tables))

@@ -1,0 +1,193 @@
+"""Position encodings: the attention half, what an encoding does to queries, keys and scores.
+
+Shapes: B documents, H heads, L tokens, D = d / H features of a head; i a query, j a key.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from posfuse.model.attention import BlockAttention, attention, offsets
+from posfuse.model.encoding import rotary_angles
+
+
+class AttentionEncoding(nn.Module):
+    """No position inside attention: the scores are q . k / sqrt(D).
+
+    A subclass turns q and k, adds to the scores, or both.
+    """
+
+    per_layer = False  # whether every block has parameters of its own
+    learned = False  # whether what is added to the scores has parameters
+
+    def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
+        super().__init__()
+        self.n_heads, self.d_head = n_heads, d_model // n_heads
+
+    def turn(self, x: Tensor) -> Tensor:
+        """q or k (B, H, L, D), its row i at position i -> the same, as the scores take it."""
+        return x
+
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor | None:
+        """q (B, H, Q, D) of Q queries, divided by sqrt(D), and their offsets j - i (Q, L) -> what
+        is added to their scores, (B, H, Q, L) or (H, Q, L); None for nothing."""
+        return None
+
+    def bias(self, length: int) -> Tensor | None:
+        """`extra` of all queries where it is the same for every document and block, (H, L, L)."""
+        return None
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+    ) -> Tensor:
+        """q, k, v (B, H, L, D); mask (B, 1, 1, L), True where a key may be looked at; p the
+        dropout of the weights -> (B, H, L, D)."""
+        q, k = self.turn(q), self.turn(k)
+        # A kernel that never holds a score gives no gradient to what is added to it.
+        return (
+            self.by_blocks(q, k, v, mask, p) if self.learned else attention(q, k, v, mask, bias, p)
+        )
+
+    # Not compiled: how many blocks there are follows from the length.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def by_blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
+        """`forward` with q and k turned, and a gradient for what is added to the scores."""
+        out: Tensor = BlockAttention.apply(  # type: ignore[no-untyped-call]
+            q, k, v, mask, None, p, self.extra, *self.parameters()
+        )
+        return out
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, offset: Tensor) -> Tensor:
+        """What Q queries (B, H, Q, D), turned, give to each key: (B, H, Q, L), rows sum to 1."""
+        q = q * self.d_head**-0.5
+        scores: Tensor = q @ k.transpose(-2, -1)
+        extra = self.extra(q, offset)
+        if extra is not None:
+            scores = scores + extra
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return scores.softmax(-1)
+
+
+class Rotary(AttentionEncoding):
+    """Features (2m, 2m+1) of q and k at position i turn by the angle i / 10000^(2m/D), so their
+    product depends on i - j alone (Su et al. 2021, eq. 34)."""
+
+    angles: Tensor
+
+    def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
+        super().__init__(d_model, n_heads, max_len)
+        if self.d_head % 2:
+            raise ValueError(
+                f"a head has {self.d_head} features, rotary turns them in pairs; use an even "
+                "model.d_model / model.n_heads"
+            )
+        angles = rotary_angles(self.d_head, max_len)
+        both = torch.stack((angles.cos(), angles.sin())).float()  # (2, N, D/2)
+        self.register_buffer("angles", both, persistent=False)
+
+    def turn(self, x: Tensor) -> Tensor:
+        if x.shape[-2] > self.angles.shape[1]:
+            raise ValueError(
+                f"{x.shape[-2]} tokens, but rotary has angles for {self.angles.shape[1]}; cut the "
+                f"documents or train with data.max_len={x.shape[-2]}"
+            )
+        cos, sin = self.angles[:, : x.shape[-2]].to(x.dtype)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+
+class Alibi(AttentionEncoding):
+    """-m_h |i - j| is added to head h's scores: the symmetric form of Press et al. (2022)."""
+
+    slopes: Tensor
+
+    def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
+        super().__init__(d_model, n_heads, max_len)
+        self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
+
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
+        return (-self.slopes)[:, None, None] * offset.abs()  # one tensor (H, Q, L), not two
+
+    def bias(self, length: int) -> Tensor:
+        every = torch.arange(length, device=self.slopes.device)
+        return self.extra(self.slopes, offsets(every, length))
+
+
+def alibi_slopes(n_heads: int) -> list[float]:
+    """2^(-8h/H) for h = 1..H where H is a power of 2; else those of the power of 2 below it, then
+    every second one of the power above it (Press et al. 2022, section 3 and its code)."""
+    power = 2 ** math.floor(math.log2(n_heads))
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
+    return slopes + between[: n_heads - power]
+
+
+class T5Bias(AttentionEncoding):
+    """A learned number for each head and bucket of j - i is added to the scores, the same in
+    every block of the encoder (Raffel et al. 2020, section 2.1, bidirectional)."""
+
+    learned = True
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        max_len: int,
+        n_buckets: int = 32,
+        max_distance: int = 128,
+    ) -> None:
+        super().__init__(d_model, n_heads, max_len)
+        if n_buckets < 4 or n_buckets % 4:
+            raise ValueError(f"n_buckets is {n_buckets}; use 4 or a multiple of it")
+        if max_distance <= n_buckets // 4:
+            raise ValueError(
+                f"max_distance is {max_distance}; use more than n_buckets / 4 = {n_buckets // 4}"
+            )
+        self.n_buckets, self.max_distance = n_buckets, max_distance
+        self.by_bucket = nn.Parameter(torch.empty(n_buckets, n_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.by_bucket, std=(self.n_heads * self.d_head) ** -0.5)
+
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
+        buckets = t5_buckets(offset, self.n_buckets, self.max_distance)
+        # A gather: its gradient takes half the time of that of by_bucket[buckets].
+        values = self.by_bucket.T[:, None].expand(-1, len(offset), -1)  # (H, Q, n_buckets)
+        return values.gather(-1, buckets.expand(len(values), -1, -1)).to(q.dtype)
+
+
+def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
+    """Bucket of each offset j - i: half of them for keys behind the query, half for those ahead;
+    one an offset up to a quarter of n_buckets, then growing by a factor up to max_distance."""
+    half = n_buckets // 2
+    exact = half // 2
+    distance = offset.abs()
+    share = (distance.clamp(min=1) / exact).log() / math.log(max_distance / exact)
+    far = exact + (share * (half - exact)).long()
+    return torch.where(distance < exact, distance, far.clamp(max=half - 1)) + half * (offset > 0)
+
+
+class RelativeKeys(AttentionEncoding):
+    """e_ij = q_i . (k_j + a_clip(j - i, -K, K)) / sqrt(D) with learned a, shared by the heads
+    (Shaw et al. 2018, eq. 4, keys only)."""
+
+    per_layer = learned = True
+
+    def __init__(self, d_model: int, n_heads: int, max_len: int, clip: int = 16) -> None:
+        super().__init__(d_model, n_heads, max_len)
+        if clip < 1:
+            raise ValueError(f"clip is {clip}; use 1 or more")
+        self.clip = clip
+        self.relative_keys = nn.Parameter(torch.empty(2 * clip + 1, self.d_head))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.relative_keys)
+
+    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
+        index = offset.clamp(-self.clip, self.clip) + self.clip
+        scores = q @ self.relative_keys.T.to(q.dtype)  # (B, H, Q, 2K + 1)
+        return scores.gather(-1, index.expand(*q.shape[:2], *index.shape))

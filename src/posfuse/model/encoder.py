@@ -1,0 +1,169 @@
+"""The Transformer encoder: attention, blocks, pooling (Vaswani et al. 2017).
+
+Shapes: B documents, L tokens, d = d_model, H heads, D = d / H.
+With the same weights it computes what nn.TransformerEncoder computes (tested).
+"""
+
+import copy
+from collections.abc import Callable
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posfuse.model.attention import offsets
+from posfuse.model.attention_encoding import AttentionEncoding
+from posfuse.model.dropout import Dropout
+
+# The encoding inside attention, and its bias (H, L, L) for the batch's length, if it has one.
+Position = tuple[AttentionEncoding, Tensor | None]
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention over the valid tokens of each document; how position enters is
+    the encoding's doing."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads, self.dropout = n_heads, dropout
+        self.qkv_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
+        self.qkv_bias = nn.Parameter(torch.zeros(3 * d_model))
+        self.out_weight = nn.Parameter(torch.empty(d_model, d_model))
+        self.out_bias = nn.Parameter(torch.zeros(d_model))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.qkv_weight)  # as nn.MultiheadAttention
+        nn.init.zeros_(self.qkv_bias)
+        bound = self.out_weight.shape[1] ** -0.5  # as nn.Linear
+        nn.init.uniform_(self.out_weight, -bound, bound)
+        nn.init.zeros_(self.out_bias)
+
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (B, L, d) -> q, k, v, each (B, H, L, D)."""
+        qkv = linear(x, self.qkv_weight, self.qkv_bias)
+        split = qkv.view(*x.shape[:2], 3, self.n_heads, -1)
+        q, k, v = split.permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
+        """x (B, L, d); mask (B, 1, 1, L), True where a token may be looked at -> (B, L, d)."""
+        q, k, v = self.heads(x)
+        dropout = self.dropout if self.training else 0.0
+        encoding, bias = position
+        y = encoding(q, k, v, mask, bias, dropout)
+        return linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
+
+    def weights(
+        self, x: Tensor, mask: Tensor | None, position: Position, queries: Tensor
+    ) -> Tensor:
+        """What the queries at these positions (Q,) give to each key: (B, H, Q, L)."""
+        q, k, _ = self.heads(x)
+        encoding = position[0]
+        q, k = encoding.turn(q)[:, :, queries], encoding.turn(k)
+        return encoding.weights(q, k, mask, offsets(queries, x.shape[1]))
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each with a residual and a norm after it (or before)."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float,
+        activation: str,
+        norm_first: bool,
+        attention_dropout: float,
+    ) -> None:
+        super().__init__()
+        self.norm_first = norm_first
+        self.attention = Attention(d_model, n_heads, attention_dropout)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.linear1 = nn.Linear(d_model, d_ff)
+        self.linear2 = nn.Linear(d_ff, d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.activation: Callable[[Tensor], Tensor] = getattr(F, activation)
+        self.dropout = Dropout(dropout)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        hidden = linear(x, self.linear1.weight, self.linear1.bias)
+        hidden = self.dropout(self.activation(hidden))
+        out: Tensor = self.dropout(linear(hidden, self.linear2.weight, self.linear2.bias))
+        return out
+
+    def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
+        """x (B, L, d), mask (B, 1, 1, L) or None -> (B, L, d)."""
+        if self.norm_first:
+            x = added(self.dropout(self.attention(self.norm1(x), mask, position)), x)
+            return added(self.feed_forward(self.norm2(x)), x)
+        x = self.norm1(added(self.dropout(self.attention(x, mask, position)), x))
+        normed: Tensor = self.norm2(added(self.feed_forward(x), x))
+        return normed
+
+
+class Encoder(nn.Module):
+    """A stack of blocks; with norm_first a last norm closes it."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_layers: int,
+        d_ff: int,
+        dropout: float = 0.1,
+        activation: str = "gelu",
+        norm_first: bool = False,
+        attention_dropout: float | None = None,  # None: as dropout
+        position: AttentionEncoding | None = None,  # None: nothing inside attention
+    ) -> None:
+        super().__init__()
+        inside = dropout if attention_dropout is None else attention_dropout
+        self.blocks = nn.ModuleList(
+            Block(d_model, n_heads, d_ff, dropout, activation, norm_first, inside)
+            for _ in range(n_layers)
+        )
+        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+        position = position or AttentionEncoding(d_model, n_heads, 1)
+        copies = n_layers if position.per_layer else 1
+        self.positions = nn.ModuleList(copy.deepcopy(position) for _ in range(copies))
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x (B, L, d), lengths (B,), at least 1 each -> (B, L, d); padding positions are unused."""
+        valid = valid_positions(lengths, x.shape[1])
+        # A batch of one length needs no mask, and attention without one is the fastest; to ask a
+        # GPU would make it wait.
+        full = x.device.type == "cpu" and bool(valid.all())
+        mask = None if full else valid[:, None, None, :]
+        encodings = cast(list[AttentionEncoding], list(self.positions))
+        positions = [(encoding, encoding.bias(x.shape[1])) for encoding in encodings]
+        for i, block in enumerate(self.blocks):
+            x = block(x, mask, positions[i % len(positions)])  # its own, or the one all share
+        normed: Tensor = self.norm(x)
+        return normed
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x (..., in), weight (out, in), bias (out,) -> (..., out)."""
+    if x.device.type == "cpu":  # where the bias would be written into every row first
+        return F.linear(x, weight).add_(bias)
+    return F.linear(x, weight, bias)
+
+
+def added(new: Tensor, x: Tensor) -> Tensor:
+    """new + x, in the memory of `new` where it has the type of the sum."""
+    return new.add_(x) if new.dtype == x.dtype else new + x
+
+
+def valid_positions(lengths: Tensor, length: int) -> Tensor:
+    """lengths (B,) -> (B, L), True at a document's tokens, False at its padding."""
+    return torch.arange(length, device=lengths.device) < lengths[:, None]
+
+
+def mean_pool(x: Tensor, lengths: Tensor) -> Tensor:
+    """Mean of x (B, L, d) over each document's own positions -> (B, d)."""
+    valid = valid_positions(lengths, x.shape[1])[:, :, None]
+    # where, not a product: what stands at padding, even inf or nan, must not leak in.
+    return x.where(valid, x.new_zeros(())).sum(1) / lengths[:, None]

@@ -1,0 +1,156 @@
+"""What becomes of runs that fail: recorded in their folders, named when the sweep ends."""
+
+import logging
+import os
+import shlex
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from hydra.types import HydraContext
+from omegaconf import DictConfig, OmegaConf
+
+from posfuse.config import check_folder, one_line
+from posfuse.errors import NO_MEMORY, AtWork, InputError, TrainingError, lacks_memory
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.sweeps.watch import tell
+
+detail = logging.getLogger("posfuse.detail")
+detail.addHandler(logging.NullHandler())  # outside a run there is no train.log; not to stderr then
+
+
+Failure = tuple[Path, str]  # the folder of a run that failed, and the failure's id
+
+
+class RunFailed(Exception):
+    """A run failed and its folder cannot take the note of it."""
+
+
+class Ending(Callback):
+    """Ends a sweep when it is told to, and with status 1 if a run of it failed."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder` is the sweep's. It is resolved here since Hydra stops at an error now, and only
+        warns of errors in the methods below."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: workers get a copy, and what it holds is this process's alone."""
+        return {}
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        refuse_empty("hydra.run.dir", config)
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        refuse_empty("hydra.sweep.dir", config)
+        refuse_empty("hydra.sweep.subdir", config)
+        self.before = set(failures_in(config))
+        self.signals = ExitStack()
+        self.signals.enter_context(signals.ending())
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        self.signals.close()
+        below = records.failures_in(Path(config.hydra.sweep.dir))
+        found = [failure for run, failure in below if (run, failure["id"]) not in self.before]
+        if failed := [failure for failure in found if failure["kind"] != "preempted"]:
+            ended_by = signals.told[0] if signals.told else ""
+            if ended_by and config.sweep.fail_fast:
+                ended_by = "sweep.fail_fast"
+            sys.exit(summary(failed, ended_by))
+        if found:
+            raise signals.Preempted(f"{len(found)} run(s) were told to end")
+
+
+def refuse_empty(key: str, config: DictConfig) -> None:
+    """Exit with a line where `key` gives a run no folder of its own, so that its files would be
+    written into the working directory. Of an error Hydra would only warn."""
+    _, section, name = key.split(".")
+    unresolved: Any = OmegaConf.to_container(config.hydra[section])  # HydraConfig is not set yet
+    try:
+        check_folder(key, unresolved[name])
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+def failures_in(config: DictConfig) -> list[Failure]:
+    """The failures of a sweep's runs: that a new one is new, no clock needs to tell."""
+    below = Path(config.hydra.sweep.dir)
+    return [(run, failure["id"]) for run, failure in records.failures_in(below)]
+
+
+def kind_of(error: Exception) -> str:
+    """What failure.json says of it in a word."""
+    return error.kind if isinstance(error, AtWork | TrainingError) else TrainingError.kind
+
+
+def message_of(error: Exception, folder: Path) -> str:
+    """What went wrong, in one line; the traceback of a surprise goes to train.log."""
+    if isinstance(error, InputError | TrainingError):
+        return str(error)
+    if lacks_memory(error):
+        return NO_MEMORY
+    if isinstance(error, OSError):
+        place = error.filename or folder
+        return (
+            f"{place}: {error.strerror or error}; mend that and run again: finished runs are kept"
+        )
+    detail.error("%s", "".join(traceback.format_exception(error)))
+    return f"{type(error).__name__}: {one_line(error)}; see the traceback in {folder}/train.log"
+
+
+def record_failure(
+    message: str, folder: Path, overrides: list[str], kind: str, sweep: Path | None = None
+) -> None:
+    """Write failure.json, of a kind: "config" was refused, "preempted", or what went wrong, and
+    tell the sweep that the run belongs to; raises RunFailed where that cannot be written."""
+    detail.error("%s: %s", kind, message)
+    failure = {
+        "id": uuid.uuid4().hex, "kind": kind, "message": message, "overrides": overrides,
+        "time": time.time(),
+    }  # fmt: skip
+    try:
+        records.write_json(folder / records.FAILURE, failure)
+        if sweep is not None and kind not in ("preempted", AtWork.kind):
+            tell(sweep, {**failure, "run": os.path.relpath(folder, sweep)})
+    except OSError as error:
+        raise RunFailed(message) from error
+
+
+def summary(failures: list[records.Record], ended_by: str = "") -> str | int:
+    """Each run that failed, with the command for it; status 1 where nothing is left to say, since
+    mistakes in the config were said at once."""
+    runs = [f for f in failures if f["kind"] != "config"]
+    if not runs:
+        return 1
+    others = f"{ended_by} ended the others" if ended_by else "the others are done"
+    lines = [f"error: {len(runs)} run(s) failed; {others}. Run each again with:"]
+    for failure in runs:
+        lines.append(f"  posfuse-train {shlex.join(failure['overrides'])}")
+        lines.append(f"    {failure['message']}")
+    return "\n".join(lines)
+
+
+def lost(
+    context: HydraContext,
+    config: DictConfig,
+    overrides: Sequence[str],
+    message: str,
+    before: set[Failure],
+) -> None:
+    """Record the failure of a run whose process has ended without a word; `before` are the
+    failures that were there before it."""
+    cfg = context.config_loader.load_sweep_config(config, list(overrides))
+    HydraConfig.instance().set_config(cfg)  # its folder is a function of it
+    sweep = Path(cfg.hydra.sweep.dir)
+    folder = sweep / cfg.hydra.sweep.subdir
+    has_said = any(run == folder for run, _ in set(failures_in(config)) - before)
+    if not has_said and not (folder / records.RESULT).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        record_failure(message, folder, list(overrides), "failed", sweep)

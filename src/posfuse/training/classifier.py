@@ -1,0 +1,181 @@
+"""The LightningModule: loss, metrics, optimiser, and predictions on the test split.
+
+Shapes: B documents, C classes.
+"""
+
+import math
+import time
+from typing import Any
+
+import lightning as L
+import torch
+import torch.nn.functional as F
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+
+from posfuse.config import OptimConfig
+from posfuse.data.batching import Batch
+from posfuse.errors import Diverged
+from posfuse.model.network import PositionClassifier, seed_from
+from posfuse.training.replicas import gathered, least, summed, world_size
+
+LOOKED = 50  # steps between two looks at whether the loss is finite
+NEVER = 2**62
+
+
+class Classifier(L.LightningModule):
+    """Trains a PositionClassifier with cross-entropy; accuracy is micro, F1 is macro."""
+
+    def __init__(
+        self, model: PositionClassifier, optim: OptimConfig, n_classes: int, seed: int
+    ) -> None:
+        super().__init__()
+        self.model, self.optim, self.seed = model, optim, seed
+        metrics = MetricCollection(
+            {
+                # Labels are checked when the corpus is read; to check them here waits for a GPU.
+                "accuracy": MulticlassAccuracy(n_classes, average="micro", validate_args=False),
+                "macro_f1": MulticlassF1Score(n_classes, average="macro", validate_args=False),
+            }
+        )
+        self.val_metrics = metrics.clone(prefix="val/")
+        self.test_metrics = metrics.clone(prefix="test/")
+        self.loss_sum: Tensor | float = 0.0  # over the documents of this epoch's training
+        self.documents = 0  # of this epoch's training
+        self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
+        self.predictions: list[dict[str, Tensor]] = []  # a batch each, of the last test
+        self.seen = {"documents": 0, "tokens": 0}  # in training, by this process; kept on resume
+        self.latency_ms = 0.0  # of a document in the last test, forward pass alone
+
+    def training_step(self, batch: Batch, batch_number: int) -> Tensor:
+        # Dropout's masks follow from (seed, step) alone: equal for every variant of a seed, and
+        # after a resume the same as without one; of a run's processes each has its own.
+        rank = [self.global_rank] if self.global_rank else []
+        torch.manual_seed(seed_from(self.seed, "dropout", self.global_step, *rank))
+        loss = F.cross_entropy(self.model(batch.ids, batch.lengths), batch.labels)
+        self.seen["documents"] += len(batch.labels)
+        self.seen["tokens"] += batch.n_tokens
+        self.loss_sum = self.loss_sum + loss.detach() * len(batch.labels)
+        self.documents += len(batch.labels)
+        # Noted on the device, and read now and then: to ask it at every step would make it wait.
+        finite = loss.detach().isfinite()
+        self.diverged = torch.where(finite, NEVER, self.global_step).minimum(
+            torch.as_tensor(self.diverged, device=loss.device)
+        )
+        if (self.global_step + 1) % LOOKED == 0:
+            self.fail_if_diverged()
+        if (processes := world_size()) > 1:
+            # The gradient becomes the mean of theirs; a document counts the same in each.
+            n = len(batch.labels)
+            loss = loss * (n * processes / summed(loss.new_tensor(n)))
+        return loss
+
+    def epoch_loss(self) -> tuple[float, int]:
+        """The sum over this epoch's documents so far and their number, in all of the run's
+        processes."""
+        if world_size() == 1:
+            return float(self.loss_sum), self.documents
+        own = torch.tensor([float(self.loss_sum), self.documents], dtype=torch.float64)
+        both = summed(own.to(self.device)).tolist()
+        return both[0], round(both[1])
+
+    def seen_by_all(self) -> dict[str, int]:
+        """`seen`, summed over the run's processes."""
+        every = gathered([self.seen])
+        return {name: sum(seen[name] for seen in every) for name in self.seen}
+
+    def fail_if_diverged(self) -> None:
+        """Raises Diverged with the first step whose loss was not finite."""
+        found = torch.as_tensor(self.diverged, device=self.device)
+        step = int(least(found))
+        if step < NEVER:
+            self.fail_unless_finite(math.nan, step)
+
+    def fail_unless_finite(self, loss: float, step: int) -> None:
+        """Raises Diverged where the loss of a step, or after it, is not finite."""
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
+            )
+
+    def on_train_epoch_start(self) -> None:
+        self.loss_sum, self.documents = 0.0, 0
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.fail_if_diverged()
+        checkpoint["epoch_loss"], checkpoint["seen"] = self.epoch_loss(), self.seen_by_all()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.global_rank == 0:  # the sums over all processes
+            self.loss_sum, self.documents = checkpoint["epoch_loss"]
+            self.seen = dict(checkpoint["seen"])
+
+    def on_validation_epoch_start(self) -> None:
+        self.fail_if_diverged()
+
+    def validation_step(self, batch: Batch, batch_number: int) -> None:
+        logits = self.model(batch.ids, batch.lengths).float()
+        self.val_metrics.update(logits, batch.labels)
+        loss = F.cross_entropy(logits, batch.labels)
+        self.log("val/loss", loss, batch_size=len(batch.labels), sync_dist=True)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_dict(self.val_metrics.compute())
+        self.val_metrics.reset()
+        if self.trainer.state.fn == TrainerFn.FITTING:  # else there is no training to tell of
+            loss_sum, documents = self.epoch_loss()
+            self.log("train/loss", loss_sum / documents)
+
+    def on_test_epoch_start(self) -> None:
+        self.predictions = []
+        self.latency_ms = 0.0
+
+    def test_step(self, batch: Batch, batch_number: int) -> None:
+        _wait_for(self.device)
+        start = time.perf_counter()
+        logits = self.model(batch.ids, batch.lengths).float()
+        _wait_for(self.device)
+        self.latency_ms += 1000 * (time.perf_counter() - start)
+        log_probabilities = logits.log_softmax(-1)
+        self.test_metrics.update(logits, batch.labels)
+        loss = F.nll_loss(log_probabilities, batch.labels)
+        self.log("test/loss", loss, batch_size=len(batch.labels), sync_dist=True)
+        self.predictions.append(
+            {
+                "index": batch.index.cpu(),
+                "label": batch.labels.cpu(),
+                "predicted": log_probabilities.argmax(-1).cpu(),
+                "log_probabilities": log_probabilities.cpu(),
+            }
+        )
+
+    def on_test_epoch_end(self) -> None:
+        self.latency_ms /= sum(len(batch["index"]) for batch in self.predictions)
+        self.log_dict(self.test_metrics.compute())
+        self.test_metrics.reset()
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """By norm. Lightning refuses it beside a fused optimiser in mixed precision, whose own
+        unscaling would come after it; bfloat16 has nothing to unscale."""
+        if gradient_clip_val:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        kind: Any = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.optim.name]
+        optimizer: torch.optim.Optimizer = kind(
+            self.parameters(), lr=self.optim.lr, weight_decay=self.optim.weight_decay, fused=True
+        )
+        return optimizer
+
+
+def _wait_for(device: torch.device) -> None:
+    """Let a GPU end its queued work, so that a clock read next is right."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,252 @@
+"""What position does inside a model: an epoch at a time on a few validation documents, and at the
+end what it is worth to the trained model on test documents.
+
+Shapes: B documents, L tokens, T of them valid, V words, H heads, k gates a position (1 or d).
+Documents are so few that all of it stays within 3 % of a run's time.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from posfuse.data.batching import Batch, SortedBatches
+from posfuse.data.datamodule import TextDataModule
+from posfuse.model.encoder import Attention, valid_positions
+from posfuse.model.fusion import Gated
+from posfuse.model.network import PositionClassifier
+from posfuse.runs.records import Diagnostic
+
+SHARE = 0.01  # of the documents that training passes through
+EPOCH_DOCUMENTS = (8, 64)  # at least and at most
+TEST_DOCUMENTS = (32, 1000)
+BATCH = 16  # documents at a time
+GRADIENT_STEPS = 4  # of so many steps of an epoch, the gradients of the first are looked at
+QUERIES = 128  # of a document whose attention is looked at
+SHUFFLE_SEED = 0  # the same for every run, so that runs are shuffled alike
+
+
+def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tensor]:
+    """How each valid token (T,) is fused: `position`, `id`; the norms of the fused vector's two
+    parts, `token_norm` and `position_norm`, where the operator has them; the mean over its gates
+    of `gate`, `gate_square` and `gate_entropy` (bits), where it has gates."""
+    length = batch.ids.shape[1]
+    valid = valid_positions(batch.lengths, length)
+    tokens = model.tokens(batch.ids)
+    parts = model.fusion.parts(tokens, model.table())
+    positions = torch.arange(length, device=batch.ids.device)
+    found = {"position": positions.expand_as(batch.ids)[valid], "id": batch.ids[valid]}
+    part = model.fusion.token_part(*parts)
+    if part is not None:
+        found["token_norm"] = part.norm(dim=-1)[valid]
+        found["position_norm"] = (model.fusion.merge(*parts) - part).norm(dim=-1)[valid]
+    if isinstance(model.fusion, Gated):
+        gate = model.fusion.gate(*parts)
+        # In double precision: the spread is the difference of two means.
+        gate = gate.expand(*batch.ids.shape, gate.shape[-1])[valid].double()  # (T, k)
+        found["gate"], found["gate_square"] = gate.mean(-1), gate.square().mean(-1)
+        nats = torch.special.entr(gate) + torch.special.entr(1 - gate)
+        found["gate_entropy"] = nats.mean(-1) / np.log(2)
+    return found
+
+
+def fusion_values(found: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, float]:
+    """Means of what `fusion_of_tokens` found over the chosen tokens; norm_ratio is that of the
+    mean norms, token to position, left out where position has none; gate_std the gates' spread."""
+    mean = {name: float(column[chosen].mean()) for name, column in found.items()}
+    values: dict[str, float] = {}
+    if "token_norm" in mean:
+        values |= {name: mean[name] for name in ("token_norm", "position_norm")}
+        if mean["position_norm"] > 0:
+            values["norm_ratio"] = mean["token_norm"] / mean["position_norm"]
+    if "gate" in mean:
+        variance = mean["gate_square"] - mean["gate"] ** 2
+        values |= {"gate_mean": mean["gate"], "gate_std": max(variance, 0.0) ** 0.5}
+        values["gate_entropy"] = mean["gate_entropy"]
+    return values
+
+
+def bins(counts: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
+    """The bin of each count, low to high inclusive: 0, then 1 to factor - 1, factor to
+    factor^2 - 1 and so on."""
+    edges = factor ** np.arange(63 // int(np.log2(factor)), dtype=np.int64)
+    bin_of = np.searchsorted(edges, counts, side="right")
+    ends = np.concatenate(([0], edges))
+    return ends[bin_of], np.where(counts > 0, ends[bin_of] * factor - 1, 0)
+
+
+def fusion_rows(
+    epoch: int, found: dict[str, np.ndarray], counts: np.ndarray
+) -> Iterator[Diagnostic]:
+    """Over all tokens, by position and by frequency; counts (V,) are the words' in training."""
+    by = {
+        "": (np.zeros_like(found["position"]),) * 2,
+        "position": bins(found["position"], 2),
+        "frequency": bins(counts[found["id"]], 10),
+    }
+    for kind, (lows, highs) in by.items():
+        for low in np.unique(lows):
+            chosen = lows == low
+            for name, value in fusion_values(found, chosen).items():
+                high = int(highs[chosen][0])
+                yield Diagnostic(epoch, name, kind, int(low), high, int(chosen.sum()), value)
+
+
+def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
+    """Entropy in bits of the attention weights in each layer, the mean over heads: (queries,)."""
+    found: list[Tensor] = []
+    length = batch.ids.shape[1]
+    every = torch.linspace(0, length - 1, min(length, QUERIES), device=batch.ids.device)
+    queries = every.round().long()
+    valid = queries < batch.lengths[:, None]
+
+    def look(module: Any, arguments: tuple[Any, ...]) -> None:
+        weights = module.weights(*arguments, queries).float()  # (B, H, Q, L)
+        found.append(torch.special.entr(weights).sum(-1).mean(1)[valid] / np.log(2))
+
+    attentions = [module for module in model.encoder.modules() if isinstance(module, Attention)]
+    hooks = [module.register_forward_pre_hook(look) for module in attentions]
+    try:
+        model.forward(batch.ids, batch.lengths)  # past a compiled graph, which has no hooks
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def shuffled(batch: Batch, generator: torch.Generator) -> Batch:
+    """The batch with each document's own tokens in random order."""
+    draws = torch.rand(batch.ids.shape, generator=generator).to(batch.ids.device)
+    draws[~valid_positions(batch.lengths, batch.ids.shape[1])] = 2.0  # padding stays behind
+    return replace(batch, ids=batch.ids.gather(1, draws.argsort(1)))
+
+
+def worth_of_position(
+    model: PositionClassifier, batches: Iterable[Batch], longest: int, offset: int
+) -> dict[str, float]:
+    """Shares of documents classified rightly: `accuracy` as they are, `shuffled` after each one's
+    tokens are put in random order. And of the documents cut to `longest` tokens, so that the rows
+    do not run out: `unshifted`, and `shifted` with the table's rows taken `offset` further on."""
+    generator = torch.Generator().manual_seed(SHUFFLE_SEED)
+    right, documents = dict.fromkeys(("accuracy", "shuffled", "unshifted", "shifted"), 0), 0
+    for batch in batches:
+        short = replace(batch, ids=batch.ids[:, :longest], lengths=batch.lengths.clamp(max=longest))
+        logits = {
+            "accuracy": model(batch.ids, batch.lengths),
+            "shuffled": model(shuffled(batch, generator).ids, batch.lengths),
+            "shifted": model(short.ids, short.lengths, offset),
+        }
+        is_cut = batch.ids.shape[1] > longest
+        logits["unshifted"] = model(short.ids, short.lengths) if is_cut else logits["accuracy"]
+        for name, scores in logits.items():
+            right[name] += int((scores.argmax(-1) == batch.labels).sum())
+        documents += len(batch.labels)
+    return {name: count / documents for name, count in right.items()}
+
+
+class Diagnostics(Callback):
+    """Collects `rows` in training, kept in checkpoints, and `worth` in the test."""
+
+    def __init__(self, data: TextDataModule) -> None:
+        self.data = data
+        self.rows: list[Diagnostic] = []
+        self.worth: dict[str, float] = {}
+        self.gradients: list[Tensor] = []  # of steps of this epoch, before any clipping
+        self.steps = 0  # of this epoch
+        self.counts = data.documents["train"].counts(data.store.vocabulary_size)  # (V,)
+
+    def batches(self, split: str, n: int, device: torch.device) -> Iterator[Batch]:
+        """Every so-manieth document of a split, n in all."""
+        documents = self.data.documents[split]
+        chosen = np.linspace(0, len(documents) - 1, min(n, len(documents))).astype(int)
+        for members in SortedBatches(documents.lengths[chosen], BATCH):
+            yield documents[chosen[members]].to(device)
+
+    def on_before_optimizer_step(self, trainer: L.Trainer, module: Any, optimizer: Any) -> None:
+        if self.steps % GRADIENT_STEPS == 0:
+            found = [p.grad for p in module.model.fusion.parameters() if p.grad is not None]
+            if found:
+                self.gradients.append(torch.nn.utils.get_total_norm(found))
+        self.steps += 1
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
+        model, epoch = module.model, trainer.current_epoch + 1
+        least, most = EPOCH_DOCUMENTS
+        n = max(least, min(most, int(SHARE * len(self.data.documents["train"]))))
+        tokens, entropies = [], []
+        with evaluating(trainer, model):
+            for batch in self.batches("validation", n, module.device):
+                found = fusion_of_tokens(model, batch)
+                tokens.append({name: x.double().cpu().numpy() for name, x in found.items()})
+                entropies.append(attention_entropy(model, batch))
+        joined = {name: np.concatenate([t[name] for t in tokens]) for name in tokens[0]}
+        joined |= {name: joined[name].astype(int) for name in ("position", "id")}
+        rows = [*fusion_rows(epoch, joined, self.counts)]
+        for layer, values in enumerate(zip(*entropies, strict=True), 1):
+            of_layer = torch.cat(values)
+            mean = float(of_layer.mean())
+            rows.append(
+                Diagnostic(epoch, "attention_entropy", "layer", layer, layer, len(of_layer), mean)
+            )
+        if self.gradients:
+            norms = torch.stack([norm.cpu() for norm in self.gradients])
+            mean = float(norms.mean())
+            rows.append(Diagnostic(epoch, "fusion_gradient_norm", "", 0, 0, len(norms), mean))
+        self.gradients, self.steps = [], 0
+        rows.append(
+            Diagnostic(
+                epoch, "token_scale", "", 0, 0, 1, torch.as_tensor(model.token_scale.value()).item()
+            )
+        )
+        self.rows += rows
+
+    def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
+        least, most = TEST_DOCUMENTS
+        passes = len(self.data.documents["train"]) * max(trainer.current_epoch, 1)
+        n = min(max(least, int(SHARE * passes)), most, len(self.data.documents["test"]))
+        max_len = self.data.cfg.max_len
+        offset = min(max(max_len // 8, 1), max_len - 1)
+        batches = self.batches("test", n, module.device)
+        with evaluating(trainer, module.model):
+            found = worth_of_position(module.model, batches, max_len - offset, offset)
+        self.worth = {"documents": n, "offset": offset, **found}
+
+    def worth_rows(self, epoch: int) -> list[Diagnostic]:
+        """`worth` as rows of the epoch whose weights were tested."""
+        n, offset = int(self.worth["documents"]), int(self.worth["offset"])
+        places = {
+            "accuracy": ("", 0),
+            "accuracy_shuffled": ("", 0),
+            "accuracy_unshifted": ("offset", 0),
+            "accuracy_shifted": ("offset", offset),
+        }
+        return [
+            Diagnostic(epoch, name, by, at, at, n, self.worth[name.removeprefix("accuracy_")])
+            for name, (by, at) in places.items()
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        rows = [vars(row) for row in self.rows]
+        return {"rows": rows, "gradients": self.gradients, "steps": self.steps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.rows = [Diagnostic(**row) for row in state_dict["rows"]]
+        self.gradients, self.steps = list(state_dict["gradients"]), state_dict["steps"]
+
+
+@contextmanager
+def evaluating(trainer: L.Trainer, model: PositionClassifier) -> Iterator[None]:
+    """No gradients, no dropout, the run's precision."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), trainer.precision_plugin.forward_context():
+            yield
+    finally:
+        model.train(training)

@@ -1,0 +1,167 @@
+"""A trained classifier as one file for inference: its folded weights as safetensors, in whose
+header stand the run's config, the names of the classes and the vocabulary.
+
+Such a file holds numbers and text alone; to load one runs no code of it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save, save_file
+from tokenizers import Tokenizer
+from torch import Tensor
+from yaml import YAMLError
+
+from posfuse.config import Config, one_line
+from posfuse.data.token_store import VOCABULARY
+from posfuse.data.vocabulary import encode_bytes, word_encoder
+from posfuse.errors import InputError
+from posfuse.model.folding import FoldedClassifier
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_network
+from posfuse.training.trained import load_run
+
+CHECKSUM = "sha256"  # the header's key
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What classifies texts: `model` of ids, `vocabulary` to make them, the classes' names."""
+
+    cfg: Config
+    label_names: list[str]
+    vocabulary: Tokenizer
+    model: FoldedClassifier
+
+    @torch.no_grad()
+    def probabilities(self, texts: Iterable[str]) -> Tensor:
+        """B texts -> (B, C), each row the text's probabilities of the classes; no texts -> (0, C).
+
+        `texts` is a list, a column of a frame or anything else that has an order. Raises
+        InputError for a single string, for a frame, a mapping or a set, and for an item that is
+        not a string.
+        """
+        found = _texts(texts)
+        if not found:
+            return torch.empty(0, len(self.label_names))
+        data = self.cfg.data
+        words = data.vocabulary.unit == "words"
+        flat, offsets = (word_encoder(self.vocabulary) if words else encode_bytes)(found)
+        cut = [
+            torch.from_numpy(flat[start:end][: data.max_len].astype("int64"))
+            for start, end in pairwise(offsets)
+        ]
+        lengths = torch.tensor([len(ids) for ids in cut])
+        width = max(1, int(lengths.max()))
+        ids = torch.stack([F.pad(ids, (0, width - len(ids))) for ids in cut])
+        logits: Tensor = self.model(ids, lengths)
+        return logits.softmax(-1)
+
+
+def export(run: str | Path, path: str | Path) -> None:
+    """Write a finished run's folded model to `path`, whose folder is created where it is missing.
+
+    Raises InputError as `load_run` does, and where `path` cannot be written.
+    """
+    if not Path(path).name or "\0" in str(path):
+        raise InputError(f"path: {str(path)!r} is not the name of a file; give another path")
+    path = Path(path)
+    cfg, data, classifier = load_run(run)
+    header = {
+        "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
+        "label_names": json.dumps(data.store.label_names),
+        "vocabulary": (data.store.folder / VOCABULARY).read_text(encoding="utf-8"),
+    }
+    weights = {k: v.contiguous() for k, v in classifier.model.fold().state_dict().items()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with records.replacing(path) as part:
+            save_file(weights, part, {**header, CHECKSUM: _checksum(weights, header)})
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be written ({reason}); give another path") from error
+
+
+def load_export(path: str | Path) -> Exported:
+    """What `export` wrote, on the CPU; raises InputError where it is no such file."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
+        raise _no_export(path, error) from error
+    if "config" not in header:
+        raise _no_export(path, ValueError("its header has no config"))
+    if CHECKSUM not in header:
+        raise InputError(f"{path}: has no checksum; export its run again")
+    try:
+        if header.pop(CHECKSUM) != _checksum(weights, header):
+            raise ValueError("damaged: it differs from its checksum")
+        cfg = checked(OmegaConf.structured(records.config_of(OmegaConf.create(header["config"]))))
+        names, vocabulary = json.loads(header["label_names"]), header["vocabulary"]
+        tokenizer = _tokenizer(vocabulary)
+        network = build_network(cfg, tokenizer.get_vocab_size(), len(names))
+        folded = network.fold()
+        folded.load_state_dict(weights)
+    except (KeyError, ValueError, RuntimeError,
+            OmegaConfBaseException, YAMLError, InputError) as error:  # fmt: skip
+        raise _no_export(path, error) from error
+    return Exported(cfg, names, tokenizer, folded)
+
+
+def _no_export(path: str | Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path}: not a model that posfuse exported ({one_line(error)}); export its run again"
+    )
+
+
+def _checksum(weights: dict[str, Tensor], header: dict[str, str]) -> str:
+    """sha256 over the weights, their names, types and shapes, and the rest of the header."""
+    text = json.dumps(header, sort_keys=True)
+    return hashlib.sha256(save(weights) + text.encode()).hexdigest()
+
+
+def _texts(texts: Iterable[str]) -> list[str]:
+    """The texts as a list; raises InputError unless each of them is one."""
+    if isinstance(texts, str):
+        raise InputError("texts: a single string; give a list, as [text]")
+    if isinstance(texts, bytes | bytearray):
+        kind = type(texts).__name__
+        raise InputError(f"texts: {kind}; decode them and give a list of strings")
+    if isinstance(texts, pd.DataFrame | Mapping | set | frozenset):
+        # The names of columns or keys come from the first two, and sets have no order.
+        raise InputError(
+            f"texts: {type(texts).__name__}; give a list of strings, or a column as frame['text']"
+        )
+    if not isinstance(texts, Iterable):
+        raise InputError(f"texts: {type(texts).__name__}; give a list of strings")
+    found = list(texts)
+    for i, text in enumerate(found):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{i}]: {type(text).__name__}; give a string")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"texts[{i}]: {error.object[error.start]!a} at {error.start} is half of a "
+                "character; decode the text again, with errors='replace' if need be"
+            ) from error
+    return found
+
+
+def _tokenizer(text: str) -> Tokenizer:
+    try:
+        return Tokenizer.from_str(text)
+    except Exception as error:  # the library knows no narrower one
+        raise ValueError(f"its vocabulary is none: {error}") from error

@@ -1,0 +1,94 @@
+"""One run from its config to its record: build, fit, test, record.
+
+Apart from the entry, since torch and Lightning take seconds to import and what is done needs
+neither.
+"""
+
+import logging
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from posfuse.config import Config
+from posfuse.errors import OutOfMemory
+from posfuse.process import environment
+from posfuse.process.signals import listening
+from posfuse.runs import records
+from posfuse.tracking.callback import tracker
+from posfuse.training.build import build_classifier, build_data, build_trainer
+from posfuse.training.checkpoints import Checkpoints, read_checkpoint
+from posfuse.training.diagnostics import Diagnostics
+from posfuse.training.history import History
+from posfuse.training.memory_limit import BatchThatFits
+from posfuse.training.progress import Stopwatch
+from posfuse.training.replicas import gathered, rank, replicas
+
+_warn = cache(logging.getLogger(__name__).warning)  # once in a process
+
+
+@environment.denormals_flushed()
+def run(cfg: Config, folder: Path) -> records.Record:
+    """Train, or go on from the last checkpoint, test, and write all of the run's files."""
+    stopwatch = Stopwatch()
+    if cfg.trainer.threads is not None:
+        torch.set_num_threads(cfg.trainer.threads)
+    if environment.do_without_broken_amx() and cfg.trainer.precision.startswith("bf16"):
+        _warn("bfloat16 is slower than float32 here: this machine's matrix units do not work")
+    environment.keep_memory()
+    environment.reset_peak_memory()
+
+    data = build_data(cfg)
+    classifier = build_classifier(cfg, data)
+    history, diagnostics = History(), Diagnostics(data)
+    last = folder / records.LAST
+    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
+    limit = BatchThatFits(data)
+    with listening(), tracker(cfg, folder, history, diagnostics) as tracked:
+        with replicas(cfg, folder):
+            observers = [history, diagnostics, state, limit, stopwatch]
+            observers += [tracked] if tracked else []
+            trainer = build_trainer(cfg, folder, observers)
+            start = last if last.exists() else None
+            stopwatch.begin("fit")
+            try:
+                trainer.fit(classifier, data, ckpt_path=start, weights_only=True)
+                stopwatch.begin("test")
+                best = read_checkpoint(folder / records.BEST)
+                classifier.load_state_dict(best["state_dict"])
+                validation = trainer.validate(classifier, data, verbose=False)[0]
+                classifier.fail_unless_finite(validation["val/loss"], best["global_step"])
+                test = trainer.test(classifier, data, verbose=False)[0]
+            except (RuntimeError, MemoryError) as error:
+                if limit.found is None:
+                    raise
+                raise OutOfMemory(limit.found) from error
+            seconds = stopwatch.seconds()
+            predictions = gathered(classifier.predictions)
+            seen = classifier.seen_by_all()
+        if rank() > 0:
+            return {}  # the first process of the run writes
+
+        record = {
+            **records.identity(cfg, folder),
+            "test": {name.removeprefix("test/"): value for name, value in test.items()},
+            "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
+            "best_epoch": best["epoch"] + 1,  # counted from 1, as `epochs` is
+            "epochs": trainer.current_epoch,
+            "parameters": sum(p.numel() for p in classifier.parameters()),
+            "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
+            **data.facts(),
+            "latency_ms": classifier.latency_ms,
+            "position": diagnostics.worth,
+            **environment.facts(seconds, seen),
+        }
+        records.write_history(folder, history.rows)
+        rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
+        records.write_diagnostics(folder, rows)
+        records.write_predictions(folder, predictions, data.store.splits["test"].lengths)
+        if tracked:
+            tracked.log_result(record, predictions, int(trainer.num_training_batches))
+    state.end_if_told(trainer)  # since its last step
+    records.write_result(folder, record)
+    last.unlink(missing_ok=True)  # only a resume needs it
+    return record

@@ -1,0 +1,167 @@
+"""An exported model: the run's own probabilities from texts alone, and files that are refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from posfuse.errors import InputError
+from posfuse.train import train
+from posfuse.training.export import _checksum, export, load_export
+from small_runs import small_config, write_corpus
+from variants import ENCODINGS, OPERATORS
+
+
+def trained(folder, *overrides):
+    corpus = write_corpus(folder / "corpus")
+    run = folder / "sweep" / "run"
+    run.mkdir(parents=True)
+    train(small_config(corpus, "trainer.max_epochs=1", *overrides), run)
+    return corpus, run
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [*([f"fusion={name}"] for name in OPERATORS if name != "none"),
+     *([f"encoding={name}"] for name in ENCODINGS if name != "none"),
+     ["data.vocabulary.unit=bytes", "data.max_len=40"], ["model.token_scale=learned"]],
+)  # fmt: skip
+def test_it_gives_the_runs_own_predictions(overrides, tmp_path):
+    corpus, run = trained(tmp_path, *overrides)
+    export(run, tmp_path / "model.safetensors")
+    texts = pd.read_parquet(corpus / "test.parquet")["text"].tolist()
+    shutil.rmtree(corpus)  # an export needs nothing else
+    exported = load_export(tmp_path / "model.safetensors")
+    found = pd.read_parquet(run / "predictions.parquet").filter(like="log_p_").to_numpy()
+    mine = exported.probabilities(texts).log().numpy()
+    np.testing.assert_allclose(mine, found, atol=1e-5)
+    assert exported.label_names == ["0", "1", "2"]
+    longest = exported.probabilities([texts[0], "", "words that nobody knows"])
+    torch.testing.assert_close(longest[0].log(), torch.tensor(mine[0]), atol=1e-5, rtol=0)
+    assert longest.isfinite().all()
+
+
+def signed(weights, header):
+    """Both with the checksum of their own."""
+    rest = {k: v for k, v in header.items() if k != "sha256"}
+    return weights, {**rest, "sha256": _checksum(weights, rest)}
+
+
+@pytest.fixture(scope="module")
+def exported_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    _, run = trained(folder)
+    export(run, folder / "not" / "there yet" / "model.safetensors")
+    return folder / "not" / "there yet" / "model.safetensors"
+
+
+def test_any_bit_that_differs_is_refused(exported_file, tmp_path):
+    content = exported_file.read_bytes()
+    n_header = int.from_bytes(content[:8], "little")
+    end = len(content) - 1
+    places = [8 + n_header, (8 + n_header + end) // 2, end, 8 + content[8:].index(b"label_names")]
+    places.append(content.index(b"lr: ") + 6)  # a digit of the config
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        (tmp_path / "model").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"model: not a model that posfuse exported"):
+            load_export(tmp_path / "model")
+    assert load_export(exported_file).probabilities(["w0x1"]).shape == (1, 3)
+    assert [path.name for path in exported_file.parent.iterdir()] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("one string", r"texts: a single string; give a list, as \[text\]"),
+        (None, r"texts: NoneType; give a list of strings"),
+        (["a", None], r"texts\[1\]: NoneType; give a string"),
+        ([1.5], r"texts\[0\]: float; give a string"),
+        (b"bytes", r"texts: bytes; decode them and give a list of strings"),
+        (bytearray(b"bytes"), r"texts: bytearray; decode them and give"),
+        (pd.DataFrame({"text": ["a"]}), r"texts: DataFrame; give a list of strings, or a column"),
+        ({"text": "a"}, r"texts: dict; give a list of strings"),
+        ({"a", "b"}, r"texts: set; give a list of strings"),
+        (frozenset("a"), r"texts: frozenset; give a list of strings"),
+        ([b"bytes"], r"texts\[0\]: bytes; give a string"),
+        (["a", "b\ud800"], r"texts\[1\]: '\\ud800' at 1 is half of a character; decode"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused_in_one_line(texts, message, exported_file):
+    with pytest.raises(InputError, match=message) as caught:
+        load_export(exported_file).probabilities(texts)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_texts_have_no_rows(exported_file):
+    assert load_export(exported_file).probabilities([]).shape == (0, 3)
+    assert load_export(exported_file).probabilities(iter(["w0x1", ""])).shape == (2, 3)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, pd.Series, np.array])
+def test_texts_may_come_in_any_ordered_form(kind, exported_file):
+    model = load_export(exported_file)
+    expected = model.probabilities(["w0x1", "w1x2"])
+    assert model.probabilities(kind(["w0x1", "w1x2"])).equal(expected)
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", "a\0b"])
+def test_a_path_that_names_no_file_is_refused(path, exported_file):
+    run = exported_file.parents[2] / "sweep" / "run"
+    with pytest.raises(InputError, match="give another path") as caught:
+        export(run, path)
+    assert str(caught.value) == f"path: {path!r} is not the name of a file; give another path"
+
+
+def test_an_export_without_a_checksum_is_to_be_made_again(exported_file, tmp_path):
+    with safe_open(exported_file, "pt") as file:
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = {k: v for k, v in file.metadata().items() if k != "sha256"}
+    save_file(weights, tmp_path / "old", header)
+    with pytest.raises(InputError) as caught:
+        load_export(tmp_path / "old")
+    assert str(caught.value) == f"{tmp_path}/old: has no checksum; export its run again"
+
+
+def test_a_path_that_cannot_be_written_is_refused(exported_file, tmp_path):
+    run = exported_file.parents[2] / "sweep" / "run"
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "model.safetensors"):
+        with pytest.raises(InputError, match="cannot be written") as caught:
+            export(run, path)
+        assert str(path) in str(caught.value)
+
+
+def test_what_is_no_export_is_refused_in_one_line(tmp_path):
+    _, run = trained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    export(run, path)
+    with safe_open(path, "pt") as file:
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = file.metadata()
+    assert json.loads(header["label_names"]) == ["0", "1", "2"]
+    bad = {
+        "absent": None,
+        "cut": path.read_bytes()[:-10],
+        "text": b"text",
+        "no header": (weights, {}),
+        "no config": signed(weights, {**header, "config": "optim: {lrr: 1}"}),
+        "other weights": signed({**weights, "more": torch.zeros(1)}, header),
+        "no vocabulary": signed(weights, {**header, "vocabulary": "{}"}),
+    }
+    for name, content in bad.items():
+        path = tmp_path / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif content is not None:
+            save_file(content[0], path, content[1])
+        with pytest.raises(InputError, match=r"not a model .* export its run again") as caught:
+            load_export(path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,135 @@
+"""speed=fast: which precision it stands for, and that a sweep has one answer."""
+
+import itertools
+import os
+import platform
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from posfuse.errors import InputError
+from posfuse.process import precision
+from posfuse.process.precision import fastest
+from posfuse.runs import records
+from small_runs import small_config, small_overrides, write_corpus
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write_corpus(tmp_path / "corpus")
+
+
+def measuring(monkeypatch, *ratios):
+    """The measurement gives these numbers in turn, then none."""
+    found = iter(ratios)
+    monkeypatch.setattr(precision, "_measured_apart", lambda: next(found))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "chosen", "line"),
+    [
+        (0.41, "32-true", "float32, because bfloat16 products are slower on this CPU (0.4x)"),
+        (1.1, "32-true", "float32, because bfloat16 products are hardly faster on this CPU (1.1x)"),
+        (2.4, "bf16-mixed", "bfloat16, because bfloat16 products are faster on this CPU (2.4x)"),
+    ],
+)
+def test_it_is_bfloat16_only_where_that_is_clearly_faster(
+    ratio, chosen, line, corpus, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    measuring(monkeypatch, ratio)
+    fast = ["speed=fast", "model.d_model=128", f"output_dir={corpus / 'out'}"]
+    precision._log_once.cache_clear()
+    cfg, again = (small_config(corpus, *fast) for _ in range(2))
+    assert cfg.trainer.precision == again.trainer.precision == chosen
+    assert caplog.messages == [f"trainer.precision=fastest: {line}"]
+    explicit = small_config(corpus, *fast, f"trainer.precision={chosen}")  # not measured
+    assert records.fingerprint(cfg) == records.fingerprint(explicit)
+    assert len(caplog.messages) == 1
+
+
+def test_a_small_model_is_float32_and_not_measured(tmp_path, monkeypatch):
+    measuring(monkeypatch)
+    assert fastest("cpu", 127, tmp_path) == "32-true"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_is_measured_once(tmp_path, monkeypatch):
+    measuring(monkeypatch, 0.5, 3.0)
+    assert [fastest("cpu", 128, tmp_path / "one") for _ in range(3)] == ["32-true"] * 3
+    assert fastest("cpu", 128, tmp_path / "other") == "bf16-mixed"
+    assert fastest("cpu", 128, tmp_path / "one") == "32-true"
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"ratio": "NaN"}', '{"ratio": 0}'])
+def test_a_damaged_ratio_is_named(content, tmp_path):
+    path = tmp_path / precision.RATIO
+    path.write_text(content)
+    with pytest.raises(InputError, match="damaged; remove it") as caught:
+        fastest("cpu", 128, tmp_path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_processes_that_ask_at_once_get_one_answer(tmp_path, monkeypatch):
+    waiting = itertools.cycle((0.5, 3.0))
+    monkeypatch.setattr(precision, "_measured_apart", lambda: next(waiting))
+    with ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(fastest, "cpu", 128, tmp_path) for _ in range(8)]
+    assert {one.result() for one in asked} == {"32-true"}
+
+
+@pytest.mark.parametrize(("has_units", "chosen"), [(True, "bf16-mixed"), (False, "32-true")])
+def test_a_gpu_is_asked(has_units, chosen, tmp_path, monkeypatch):
+    def is_supported(including_emulation=True):
+        return has_units or including_emulation
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
+    measuring(monkeypatch, 0.5)
+    assert fastest("auto", 64, tmp_path) == chosen
+    assert fastest("cpu", 128, tmp_path) == "32-true"
+
+
+def test_the_record_says_what_ran_and_no_later_choice_runs_it_again(run, corpus, tmp_path):
+    small = [key for key in small_overrides(corpus) if not key.startswith("model.d_model")]
+    small += ["speed=fast", "model.d_model=128", "output_dir=out"]
+    first = run("posfuse-train", *small)
+    assert first.code == 0, first.err
+    (kept,) = tmp_path.rglob(precision.RATIO)
+    measured = kept.read_text()
+    folder = next(kept.parent.rglob(records.RESULT)).parent
+    chosen = records.read_result(folder / records.RESULT)["settings"]["trainer.precision"]
+    assert chosen in ("32-true", "bf16-mixed")
+    assert OmegaConf.load(folder / "config.yaml").trainer.precision == chosen
+    shown = "float32" if chosen == "32-true" else "bfloat16"
+    assert f"trainer.precision=fastest: {shown}, because" in first.out
+    assert "done already" in run("posfuse-train", *small).out
+    assert kept.read_text() == measured
+    kept.unlink()  # a sweep skips finished runs before it asks for the precision
+    again = run("posfuse-train", "-m", *small)
+    assert (again.code, "done already" in again.out, kept.exists()) == (0, True, False)
+
+
+def test_a_measurement_that_fails_is_one_line(tmp_path, monkeypatch):
+    failed = SimpleNamespace(stdout="", stderr="Traceback\nMemoryError: none", returncode=1)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(InputError, match=r"\(MemoryError: none\); give trainer.precision=32-true"):
+        fastest("cpu", 128, tmp_path)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's name for x86")
+def test_without_bfloat16_units_it_is_float32():
+    """oneDNN kept off such units: what is left takes more than twice float32's time."""
+    done = subprocess.run(
+        [sys.executable, "-m", "posfuse.process.precision"],
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0 < float(done.stdout) < 1

@@ -1,0 +1,264 @@
+"""Files that are damaged, disks that are full or read-only, two sweeps at once, clocks that jump:
+either the numbers of an undisturbed run, or one line that names the file and the cure."""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+from posfuse.analysis import report
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.process.signals import Preempted
+from posfuse.runs import records
+from posfuse.train import train
+from posfuse.training.classifier import Classifier
+from processes import HANG, assert_same_files, command
+from small_runs import small_config, write_corpus
+
+pytestmark = pytest.mark.slow
+TRIALS = 25  # a file and a kind of damage
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder with a corpus, a finished run, and one that was ended in its third epoch."""
+    root = tmp_path_factory.mktemp("damage")
+    corpus = write_corpus(root / "corpus")
+    cfg = small_config(corpus)
+    done, ended = (root / "sweep" / "tiny" / "none" / "add" / f"seed={n}" for n in (0, 1))
+    done.mkdir(parents=True)
+    train(cfg, done)
+    original = Classifier.training_step
+
+    def told(self, *arguments):
+        if self.global_step == 9:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *arguments)
+
+    ended.mkdir(parents=True)
+    Classifier.training_step = told
+    try:
+        with pytest.raises(Preempted):
+            train(cfg, ended)
+    finally:
+        Classifier.training_step = original
+        signals.told.clear()
+    return root, cfg
+
+
+def truncated(content, draw):
+    return content[: draw.integers(len(content))]
+
+
+def flipped(content, draw):
+    """One bit."""
+    damaged = bytearray(content)
+    damaged[draw.integers(len(content))] ^= 1 << draw.integers(8)
+    return bytes(damaged)
+
+
+IN_ENDED = ["checkpoints/last.ckpt", "checkpoints/best.ckpt", "config.yaml"]
+IN_DONE = ["result.json", "predictions.parquet", "diagnostics.parquet", "history.csv"]
+IN_DONE += ["SHA256SUMS", "checkpoints/best.ckpt", "config.yaml"]
+
+
+def assert_goes_on(cfg, folder, reference):
+    """The run done to the end, the same as the reference; or a line that says what to do."""
+    said = error_of(train, cfg, folder)
+    if said is None:
+        assert_same_files(reference, folder)
+    else:
+        assert isinstance(said, InputError)
+        assert str(folder) in str(said)
+        assert "remove" in str(said)
+        assert "\n" not in str(said)
+
+
+def error_of(call, *arguments):
+    """What a call raises, or None."""
+    try:
+        call(*arguments)
+    except (InputError, OSError, SystemExit) as error:
+        return error
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+@pytest.mark.parametrize(
+    ("seed", "name"), [*((1, name) for name in IN_ENDED), *((0, name) for name in IN_DONE)]
+)
+def test_a_damaged_file_of_a_run_is_named_or_does_not_matter(seed, name, damage, world, tmp_path):
+    root, cfg = world
+    draw = np.random.default_rng(0)
+    source = root / "sweep" / "tiny" / "none" / "add"
+    for _ in range(TRIALS):
+        folder = tmp_path / "run"
+        shutil.copytree(source / f"seed={seed}", folder)
+        if not (folder / name).exists():
+            pytest.skip("no such file in this state")
+        (folder / name).write_bytes(damage((folder / name).read_bytes(), draw))
+        assert_goes_on(cfg, folder, source / "seed=0")
+        shutil.rmtree(folder)
+
+
+def report_of(sweep, out):
+    """posfuse-report's exit, if it is not a success, comes as SystemExit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["posfuse-report", str(sweep), "--out", str(out)])
+        report.main()
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+@pytest.mark.parametrize("name", IN_DONE)
+def test_a_report_leaves_a_damaged_file_out_and_names_it(name, damage, world, tmp_path, capsys):
+    root, _ = world
+    draw = np.random.default_rng(0)
+    shutil.copytree(root / "sweep", tmp_path / "good", ignore=shutil.ignore_patterns("seed=1"))
+    report_of(tmp_path / "good", tmp_path / "expected")
+    expected = (tmp_path / "expected" / "tables" / "table1.csv").read_bytes()
+    for _ in range(5):
+        sweep = tmp_path / "sweep"
+        shutil.copytree(tmp_path / "good", sweep)
+        path = sweep / "tiny" / "none" / "add" / "seed=0" / name
+        path.write_bytes(damage(path.read_bytes(), draw))
+        ended = error_of(report_of, sweep, sweep / "report")
+        said = capsys.readouterr().out + (str(ended.code) if ended else "")
+        table = sweep / "report" / "tables" / "table1.csv"
+        if ended or table.read_bytes() != expected:
+            # Of damaged digests it is a file that they no longer fit.
+            assert str(path.parent if name == records.SUMS else path) in "".join(said.split("\n"))
+        shutil.rmtree(sweep)
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+def test_a_damaged_cache_is_built_again(damage, world, tmp_path):
+    root, cfg = world
+    draw = np.random.default_rng(0)
+    stores = [p for p in (root / "cache").rglob("*") if p.is_file() and p.stat().st_size]
+    assert len(stores) > 8
+    for path in stores:
+        before = path.read_bytes()
+        path.write_bytes(damage(before, draw))
+        folder = tmp_path / "run"
+        folder.mkdir()
+        assert_goes_on(cfg, folder, root / "sweep" / "tiny" / "none" / "add" / "seed=0")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mounts a file system of so many bytes, or read-only; unmounted in the end."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(options):
+        argv = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if subprocess.run(argv, capture_output=True, check=False).returncode:
+            pytest.skip("mounting a file system needs root")
+        return folder
+
+    yield mount
+    subprocess.run(["umount", str(folder)], capture_output=True, check=False)
+
+
+def test_a_disk_that_is_full_at_any_byte_costs_nothing_once_there_is_room(
+    small_disk, world, tmp_path
+):
+    _, cfg = world
+    reference = world[0] / "sweep" / "tiny" / "none" / "add" / "seed=0"
+    draw = np.random.default_rng(0)
+    disk = small_disk("size=4m")
+    full = 0
+    for _ in range(TRIALS):
+        folder = disk / "run"
+        folder.mkdir()
+        left = int(draw.integers(4, 120)) * 1024
+        free = os.statvfs(disk)
+        (disk / "filler").write_bytes(bytes(max(0, free.f_bavail * free.f_bsize - left)))
+        error = error_of(train, cfg, folder)
+        assert error is None or error.strerror == "No space left on device"
+        full += error is not None
+        (disk / "filler").unlink()
+        train(cfg, folder)
+        assert_same_files(reference, folder)
+        shutil.rmtree(folder)
+    assert 0 < full < TRIALS
+
+
+@pytest.mark.parametrize("key", ["output_dir", "cache_dir"])
+def test_a_read_only_folder_is_one_line(key, small_disk, tmp_path):
+    corpus = write_corpus(tmp_path / "corpus")
+    disk = small_disk("ro")
+    argv = [a for a in command(corpus) if not a.startswith(key)]
+    ended = subprocess.run(
+        [*argv, f"{key}={disk / 'here'}"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert str(disk) in ended.stderr
+    assert "Read-only file system" in ended.stderr
+
+
+def test_two_sweeps_on_one_folder_at_once_share_the_work_or_say_so(tmp_path):
+    corpus = write_corpus(tmp_path / "corpus")
+    argv = [*command(corpus, "-m"), "seed=range(4)"]
+    both = [
+        subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for process in both:
+        _, err = process.communicate(timeout=HANG)
+        assert process.returncode in (0, 1)
+        assert b"Traceback" not in err
+        assert (process.returncode == 1) == (b"another process is at work" in err)
+    subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    subprocess.run(argv, cwd=alone, check=True, capture_output=True)
+    found = sorted(p.parent for p in (alone / "multirun").rglob(records.RESULT))
+    assert len(found) == 4
+    for folder in found:
+        assert_same_files(folder, tmp_path / folder.relative_to(alone))
+
+
+JUMPS = """
+import random, time
+real, draw = time.time, random.Random(0)
+time.time = lambda: real() + draw.choice([-1, 1]) * draw.random() * 10**8
+"""
+
+
+def test_a_clock_that_jumps_changes_nothing(world, tmp_path):
+    """By years, back and forth, at every look at it: the numbers, and what a sweep says of a run
+    that fails."""
+    corpus = write_corpus(tmp_path / "corpus")
+    (tmp_path / "sitecustomize.py").write_text(JUMPS)
+    argv = [*command(corpus, "-m"), "seed=0,1"]
+    for _ in range(3):
+        for folder in (tmp_path / "multirun").rglob("seed=1"):
+            shutil.rmtree(folder)
+        ended = subprocess.run(
+            argv,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        reference = world[0] / "sweep" / "tiny" / "none" / "add" / "seed=0"
+        (done,) = (tmp_path / "multirun").rglob("seed=0")
+        assert_same_files(reference, done)
+    failing = subprocess.run(
+        [*argv, "optim.lr=1e30", "sweep_id=diverging"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert failing.returncode == 1
+    assert failing.stderr.count("diverged at step") == 2 * 2  # as it happens, and in the end

@@ -1,0 +1,113 @@
+"""A sweep that is killed again and again at random moments ends as one that never was."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posfuse.runs import records
+from processes import HANG, alive, assert_same_files, command, descendants, started, wait_for
+from small_runs import write_corpus
+from sweeps import PARALLEL
+
+KILLS = 50
+GRID = ["fusion=add,gate_cnn", "seed=0,1", "trainer.checkpoint_minutes=1e-9"]
+
+
+def sweep(corpus, *more):
+    return command(corpus, "-m", *GRID, "trainer.max_epochs=6", *more)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The folder of a sweep that nothing disturbs, its corpus, and its seconds."""
+    folder = tmp_path_factory.mktemp("reference")
+    corpus = write_corpus(folder / "corpus")
+    start = time.monotonic()
+    subprocess.run(sweep(corpus), cwd=folder, check=True, capture_output=True)
+    return folder, corpus, time.monotonic() - start
+
+
+def parts(folder):
+    """What is being written: files and folders that wait for their names."""
+    return {p for p in folder.rglob("*") if p.suffix == ".part" or p.name.startswith("tiny-")}
+
+
+def wait_for_writing(folder, process, seconds):
+    """Until something new is being written, or the time is over."""
+    before, end = parts(folder), time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < end:
+        if parts(folder) - before:
+            return
+
+
+def kill(process, name, alone):
+    """The process, and by SIGKILL all that it has started unless it is to go alone; what it said
+    on the way. Nothing of it is left."""
+    pids = [process.pid, *descendants(process.pid)]
+    for pid in pids if name == "SIGKILL" and not alone else pids[:1]:
+        os.kill(pid, signal.Signals[name])
+    try:
+        _, err = process.communicate(timeout=HANG)
+        wait_for(lambda: not alive(pids))
+    except (subprocess.TimeoutExpired, AssertionError):
+        states = [
+            Path(f"/proc/{p}/{n}").read_text() for p in alive(pids) for n in ("stat", "status")
+        ]
+        raise AssertionError(f"{name} leaves {alive(pids)} of {pids}: {states}") from None
+    return err
+
+
+def same_as(reference, folder):
+    """Every run of the sweep, bit for bit."""
+    found = sorted(p.parent for p in (folder / "multirun").rglob(records.RESULT))
+    assert len(found) == 4
+    for run in found:
+        assert_same_files(reference / run.relative_to(folder), run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
+def test_a_sweep_killed_fifty_times_ends_as_one_that_never_was(launcher, reference, tmp_path):
+    whole, corpus, seconds = reference
+    corpus = Path(shutil.copytree(corpus, tmp_path / "corpus"))  # with a cache of its own
+    argv = sweep(corpus, *launcher)
+    draw = np.random.default_rng(0)
+    kills, sweeps = 0, 0
+    while kills < KILLS // 2:
+        process = started(argv, tmp_path)
+        name = draw.choice(["SIGKILL"] * 6 + ["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"])
+        if draw.random() < 0.5:
+            time.sleep(draw.uniform(0, seconds))
+        else:
+            time.sleep(draw.uniform(0.3, 0.6) * seconds)
+            wait_for_writing(tmp_path, process, seconds)
+        if process.poll() is None:
+            err = kill(process, name, alone=draw.random() < 0.5)
+            kills += name == "SIGKILL"
+            # Until Hydra has it, the command is a Python that does what any does at a signal.
+            is_early = "kept at step" not in err and process.returncode in (
+                -signal.Signals[name],
+                1,
+                130,
+            )
+            assert process.returncode in (75, 0) or is_early, err
+            assert "Traceback" not in err or "KeyboardInterrupt" in err, err
+        else:
+            err = process.stderr.read()
+            process.communicate()
+            assert process.returncode == 0, err
+            same_as(whole, tmp_path)
+            sweeps += 1
+            shutil.rmtree(tmp_path / "multirun")
+            shutil.rmtree(tmp_path / "cache")
+        for path in tmp_path.rglob(records.RESULT):
+            records.read_result(path)
+    ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    same_as(whole, tmp_path)

@@ -1,0 +1,262 @@
+"""What the benchmarks count, compare and write; nothing that is timed. Shapes: B documents, C
+classes."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+import arxiv_path
+import performance
+import plain
+import precision
+import results
+import systems
+import training
+from posfuse.config import ModelConfig
+from posfuse.data.corpora import load, splits
+from posfuse.training.build import build_classifier, build_data
+from small_runs import small_config, write_corpus
+
+ROOT = Path(__file__).parents[2]
+OF_BLOCK = {  # torch's names: ours
+    "self_attn.in_proj_weight": "attention.qkv_weight",
+    "self_attn.in_proj_bias": "attention.qkv_bias",
+    "self_attn.out_proj.weight": "attention.out_weight",
+    "self_attn.out_proj.bias": "attention.out_bias",
+}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write_corpus(tmp_path / "corpus")
+
+
+def twins(corpus, *overrides):
+    """posfuse's classifier, and the baseline with its weights, for the same documents."""
+    cfg = small_config(corpus, "model.n_layers=2", "data.max_len=16", *overrides)
+    data = build_data(cfg)
+    ours = build_classifier(cfg, data)
+    texts = pd.read_parquet(corpus / "train.parquet")["text"]
+    words = plain.vocabulary(texts, 50_000, 2)
+    n_classes = len(data.store.label_names)
+    m = cfg.model
+    theirs = plain.PlainClassifier(
+        len(words) + 2, n_classes, 16, m.d_model, m.n_heads, m.n_layers, m.d_ff, m.dropout,
+        m.activation,
+    )  # fmt: skip
+    weights = ours.model.state_dict()
+    found = {}
+    for name in theirs.state_dict():
+        mine = re.sub(r"encoder\.layers\.(\d+)\.", r"encoder.blocks.\1.", name)
+        for torchs, of_ours in OF_BLOCK.items():
+            mine = mine.replace(torchs, of_ours)
+        found[name] = theirs.table if name == "table" else weights[mine]
+    theirs.load_state_dict(found)
+    return cfg, data, ours, theirs, words
+
+
+def test_plain_has_the_ids_and_the_logits_of_posfuse(corpus):
+    _, data, ours, theirs, words = twins(corpus)
+    frame = pd.read_parquet(corpus / "train.parquet")
+    documents = data.documents["train"]
+    batch = documents[np.arange(len(documents))]
+    ids = plain.encode(frame["text"].tolist(), words, 16)
+    assert torch.equal(ids[:, : batch.ids.shape[1]], batch.ids)
+    assert not ids[:, batch.ids.shape[1] :].any()
+    with torch.no_grad():  # as the benchmark evaluates: torch's fast path is on
+        logits = theirs.eval()(ids)
+        torch.testing.assert_close(logits, ours.model.eval()(batch.ids, batch.lengths))
+
+
+def test_plain_trains_as_posfuse_does(corpus):
+    overrides = ["model.dropout=0", "optim.weight_decay=0.5", "trainer.clip_norm=0.01"]
+    cfg, data, ours, theirs, words = twins(corpus, *overrides)
+    frame = pd.read_parquet(corpus / "train.parquet")
+    batch = data.documents["train"][np.arange(len(frame))]
+    optimizer = ours.configure_optimizers()
+    same = torch.optim.AdamW(theirs.parameters(), lr=0.01, weight_decay=0.5)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(ours.model(batch.ids, batch.lengths), batch.labels).backward()
+        ours.configure_gradient_clipping(optimizer, cfg.trainer.clip_norm)
+        optimizer.step()
+        texts, labels = frame["text"].tolist(), frame["label"].tolist()
+        plain.train(theirs, same, texts, labels, words, len(texts), cfg.trainer.clip_norm)
+    mine = ours.model(batch.ids, batch.lengths)
+    torch.testing.assert_close(theirs(plain.encode(texts, words, 16)), mine, rtol=1e-3, atol=1e-4)
+    right = (mine.argmax(-1) == batch.labels).float().mean().item()
+    assert plain.evaluate(theirs, texts, labels, words, 7) == pytest.approx(right)
+
+
+def test_vocabulary_keeps_the_most_frequent_words():
+    texts = ["B b a A c", "c c d\u00a0e f"]
+    assert plain.vocabulary(texts, 50, 2) == {"c": 2, "a": 3, "b": 4}
+    assert plain.vocabulary(texts, 4, 1) == {"c": 2, "a": 3}
+
+
+def test_products_counted_by_hand():
+    model = ModelConfig(d_model=4, n_layers=2, d_ff=8)
+    tokens, pairs = 2 + 3, 4 + 9
+    of_layer = 2 * tokens * (3 * 16 + 16 + 32 + 32) + 2 * 2 * pairs * 4
+    assert systems.product_flops(np.array([2, 3]), model, 3) == 2 * of_layer + 2 * 2 * 4 * 3
+
+
+def test_products_counted_by_torch(corpus):
+    cfg, _, _, theirs, _ = twins(corpus)
+    ids = torch.randint(2, 10, (3, 16))  # no padding: every product is one of valid tokens
+    counter = FlopCounterMode(display=False)
+    with counter:
+        theirs.train()(ids).sum().backward()
+    forward = systems.product_flops(np.full(3, 16), cfg.model, theirs.head.out_features)
+    assert counter.get_total_flops() == 3 * forward
+
+
+def test_chosen_batches_are_those_of_the_epoch(corpus):
+    cfg = small_config(corpus, "data.batch_size=8", "data.eval_batch_size=4")
+    run = systems.Posfuse(cfg, 3, 2)
+    real = [frozenset(b.index.tolist()) for b in build_data(cfg).train_dataloader()]
+    mine = [run.members["train"][b.index.numpy()] for b in run.data.train_dataloader()]
+    assert len(mine) == 3
+    assert {frozenset(b.tolist()) for b in mine} < set(real)
+    texts = pd.read_parquet(corpus / "test.parquet")["text"].iloc[run.members["test"]]
+    lengths = [len(text.split()) for text in texts]
+    assert run.data.documents["validation"].lengths.tolist() == lengths
+
+
+def test_the_baseline_gets_the_documents_with_their_labels(corpus):
+    cfg = small_config(corpus)
+    parts, _ = splits(load(cfg.data), cfg.data)
+    numbers = np.array([7, 2, 11, 40])
+    rows = pd.read_parquet(corpus / "train.parquet").iloc[numbers]
+    found = training.shuffled(parts["train"], numbers)
+    expected = zip(rows["text"], rows["label"], strict=True)
+    assert sorted(zip(*found, strict=True)) == sorted(expected)
+
+
+def test_spread_takes_the_middles():
+    assert systems.spread(list(range(50)), 5) == [5, 15, 25, 35, 45]
+    assert systems.spread(list(range(3)), 3) == [0, 1, 2]
+    assert systems.longest([1, 2, 3], 2) == [2, 3]
+
+
+@pytest.fixture
+def benchmarked(corpus, tmp_path, monkeypatch, capsys):
+    """The results file of a benchmark of the tiny corpus under the name agnews."""
+    monkeypatch.setattr(training, "config", lambda *_: small_config(corpus, "data.max_len=16"))
+    monkeypatch.setitem(training.SETTINGS, "agnews", training.Settings(16, 2, 1, 1, (32,)))
+    monkeypatch.setattr(training, "peak", lambda threads, work: work() if work else 10**9)
+    monkeypatch.setattr(training, "train_plain", lambda *_: 4 * 10**9)
+    monkeypatch.setattr(training, "train_posfuse", lambda cfg: 10**8 * cfg.data.batch_size)
+    monkeypatch.setattr(results, "product_rate", lambda kind, device: 2e12)
+    out = tmp_path / "training.json"
+    argv = ["training.py", "--agnews", str(corpus), "--settings", "agnews", "imdb", "--repeats"]
+    monkeypatch.setattr("sys.argv", [*argv, "2", "--out", str(out)])
+    training.main()
+    return out
+
+
+def test_a_benchmark_from_its_command_to_the_page(benchmarked, tmp_path):
+    found = json.loads(benchmarked.read_text())
+    assert found["command"].startswith("python benchmarks/training.py --agnews FOLDER --settings")
+    assert str(tmp_path) not in benchmarked.read_text()
+    assert found["machine"]["torch"] == torch.__version__
+    speeds, shares, memory = (table["rows"] for table in found["tables"])
+    assert [row[:2] for row in speeds] == [["agnews", s] for s in ("plain", "exact", "fast")]
+    assert speeds[0][3] == speeds[0][5] == "1×"
+    assert [row[6:] for row in speeds] == [[4.0, "1.00×"], [1.6, "0.40×"], [1.6, "0.40×"]]
+    assert memory[3:] == [["agnews", 32, "exact", 3.2], ["agnews", 32, "fast", 3.2]]
+    raw = found["raw"]["settings"]["agnews"]
+    assert raw["vocabulary_size"]["plain"] == raw["vocabulary_size"]["posfuse"]
+    for row, speed in zip(shares, speeds, strict=True):
+        assert row[5] == pytest.approx(speed[2] * row[4])
+        assert row[7] == f"{row[5] / 2000:.1%}"
+    assert "\n| agnews | 16 | plain | 4.00 |\n" in performance.section(benchmarked)
+
+
+def test_a_setting_without_its_folder_is_skipped(benchmarked, capsys):
+    assert "imdb: skipped, no folder; give --imdb FOLDER" in capsys.readouterr().out
+    assert list(json.loads(benchmarked.read_text())["raw"]["settings"]) == ["agnews"]
+
+
+def test_the_ratio_is_the_median_of_the_repeats_own():
+    rates = {"plain": [{"training": t} for t in (1, 2, 4)],
+             "exact": [{"training": t} for t in (10, 10, 10)]}  # fmt: skip
+    assert training.times_plain(rates, "exact", "training") == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.01234, "0.0123"), (2.0, "2.00"), (99.96, "100"), (123.4, "123"), (54321, "54,321"),
+     (7, "7"), ("3.1×", "3.1×"), (0.0, "0.00")],
+)  # fmt: skip
+def test_numbers_as_shown(value, text):
+    assert performance.shown(value) == text
+
+
+def test_results_take_their_place_in_the_document(benchmarked):
+    first = "# Title\n\nBefore.\n\n<!-- training -->\nold\n<!-- end -->\n\nAfter.\n"
+    filled = performance.with_results(first, [benchmarked])
+    assert "old" not in filled
+    assert filled.startswith("# Title\n\nBefore.\n\n<!-- training -->\n`python ")
+    assert filled.endswith("\n<!-- end -->\n\nAfter.\n")
+    assert performance.with_results(filled, [benchmarked]) == filled
+    other = benchmarked.rename(benchmarked.with_name("other.json"))
+    both = performance.with_results(filled, [other])
+    assert both.startswith(filled)
+    assert "<!-- other -->\n`python " in both
+
+
+def test_the_document_holds_the_kept_results():
+    text = performance.DOCUMENT.read_text()
+    assert performance.with_results(text, list(performance.RESULTS.glob("*.json"))) == text
+
+
+def test_commands_of_the_documents_are_there():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    (first,) = re.findall(r"^# make (.*)$", makefile, re.MULTILINE)
+    assert set(first.split(" | ")) == targets
+    for name in ("README.md", "CONTRIBUTING.md", "docs/performance.md", "docs/scaling.md"):
+        text = (ROOT / name).read_text()
+        assert set(re.findall(r"(?:^ {4}|`)make ([\w-]+)", text, re.MULTILINE)) <= targets
+    for script in re.findall(r"benchmarks/(\w+)\.py", makefile):
+        assert (ROOT / "benchmarks" / f"{script}.py").exists()
+
+
+def test_precisions_are_compared_seed_by_seed():
+    by_seed = {"32-true": {0: 50.0, 1: 60.0, 2: 70.0}, "bf16-mixed": {2: 72.0, 0: 51.0, 1: 60.0}}
+    found = {(fusion, p): by_seed[p] for fusion in precision.OPERATORS for p in by_seed}
+    row = precision.rows(found)[0]
+    # Differences 1, 0, 2: mean 1, deviation 1, t(2) at 97.5 % = 4.3027, divided by sqrt(3).
+    assert row == ["add", "60.00 ± 10.00", "61.00 ± 10.54", "+1.00", "-1.48..+3.48"]
+
+
+def test_the_arxiv_path_reads_the_hubs_form_and_keeps_its_records(tmp_path, monkeypatch):
+    out = tmp_path / "arxiv.json"
+    small = ["data.max_len=32", "model.d_model=8", "model.n_heads=2", "trainer.accelerator=cpu"]
+    argv = [
+        "arxiv_path.py",
+        "--documents",
+        "11",
+        "--encodings",
+        "alibi",
+        "--out",
+        out,
+        "--",
+        *small,
+    ]
+    monkeypatch.setattr("sys.argv", list(map(str, argv)))
+    monkeypatch.chdir(tmp_path)
+    arxiv_path.main()
+    found = json.loads(out.read_text())
+    (row,) = found["tables"][0]["rows"]
+    assert row[:3] == ["alibi", 11, 32.0]
+    assert found["raw"]["records"][0]["label_names"] == arxiv_path.CLASSES
+    assert "11 classes, 100% of the documents cut" in found["tables"][0]["note"]

@@ -1,0 +1,190 @@
+"""posfuse-status: what of a sweep is done, at work, failed, missing, and the time that is left."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from posfuse.errors import InputError
+from posfuse.runs import records
+from posfuse.sweeps import status
+from posfuse.sweeps.status import Run, left, look, page, runs_of, spelt
+from processes import HANG, wait_for
+from small_runs import small_overrides, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("status") / "corpus")
+
+
+def shown(sweep):
+    """The page as its lines of words."""
+    from rich.console import Console
+
+    console = Console(width=status.WIDE, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
+    console.print(page(sweep, runs_of(sweep)), soft_wrap=True)
+    return [line.split() for line in console.export_text().splitlines()]
+
+
+def test_a_sweep_with_a_run_of_each_state(run, corpus, tmp_path):
+    small = [*small_overrides(corpus), "trainer.max_epochs=1"]
+    grid = ["fusion=add,concat", "seed=0,1,2"]
+    result = run("posfuse-train", "-m", *small, *grid)
+    assert result.code == 0, result.err
+    sweep = tmp_path / "work" / "multirun" / "default"
+    assert shown(sweep)[-1] == ["6", "of", "6", "runs", "are", "done"]
+
+    def folder(fusion, seed):
+        (found,) = sweep.glob(f"*/*/{fusion}/*/seed={seed}")
+        return found
+
+    damaged = folder("concat", 2) / records.RESULT
+    content = damaged.read_bytes()
+    damaged.write_text("{}")  # it is run again
+    out = run("posfuse-status", "multirun/default").out
+    assert "5 of 6 runs are done" in out
+    assert f"{damaged.relative_to(tmp_path / 'work')}: " in " ".join(out.split())
+    damaged.write_bytes(content)
+    (folder("add", 0) / records.RESULT).unlink()  # "stopped": it was begun
+    for seed, kind in ((1, "preempted"), (2, "diverged")):
+        (folder("add", seed) / records.RESULT).unlink()
+        failure = {"id": "1", "time": 1.0, "kind": kind, "message": f"so {kind}", "overrides": []}
+        records.write_json(folder("add", seed) / records.FAILURE, failure)
+    gone = folder("concat", 0)
+    for path in sorted(gone.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    gone.rmdir()
+    at_work = folder("concat", 1)
+    (at_work / records.RESULT).unlink()
+    (at_work / "train.log").write_text("epoch 1/4: loss 1, 10.0 s\nepoch 2/4: loss 1, 30.0 s\n")
+    with records.sole_use(at_work):
+        lines = shown(sweep)
+        result = run("posfuse-status", "multirun/default")
+    assert " ".join(lines[0][1:]) == "done at work preempted stopped failed missing"
+    cells = {line[0]: line[1:] for line in lines[1:3]}
+    assert [v for k, v in cells.items() if "/add/" in k] == [["1", "1", "1"]]
+    assert [v for k, v in cells.items() if "/concat/" in k] == [["1", "1", "1"]]
+    told = [" ".join(line) for line in lines[3:-1]]
+    assert any(line.startswith("at work:") and line.endswith("epoch 2/4") for line in told)
+    assert any(line.endswith("seed=1: so preempted") for line in told)
+    assert any(line.startswith("failed:") and line.endswith("so diverged") for line in told)
+    assert " ".join(lines[-1]).startswith("1 of 6 runs are done, about ")
+    assert result.code == 0
+    assert [line.split() for line in result.out.splitlines()][1:] == lines[1:]
+
+
+def test_time_left_is_that_of_like_runs_over_those_at_work():
+    done = [Run("a", str(i), "done", seconds=s) for i, s in enumerate((10.0, 20.0, 90.0))]
+    other = Run("b", "0", "done", seconds=100.0)
+    assert left(done) == 0
+    assert left([*done, Run("a", "3", "missing")]) == 20
+    assert left([*done, other, Run("b", "1", "failed")]) == 100
+    assert left([*done, Run("c", "1", "missing")]) == 20  # none of its cell: any
+    two = [Run("a", str(i), "at work", "", 30.0) for i in (4, 5)]
+    assert left([*done, *two]) == 30  # side by side
+    assert left([Run("a", "0", "missing")]) is None
+
+
+def test_time_is_spelt_as_people_do():
+    assert [spelt(s) for s in (4.4, 59, 90, 3600, 11_000)] == [
+        "4 s", "59 s", "2 min", "1 h 0 min", "3 h 3 min",
+    ]  # fmt: skip
+
+
+def test_what_is_no_sweep_is_one_line(run, tmp_path):
+    (tmp_path / "work" / "empty").mkdir()
+    damaged = tmp_path / "work" / "damaged"
+    damaged.mkdir()
+    (damaged / "multirun.yaml").write_text("hydra: [")
+    (tmp_path / "work" / "run").mkdir()
+    (tmp_path / "work" / "run" / "config.yaml").touch()
+    (tmp_path / "work" / "run" / records.RESULT).mkdir()
+    for folder, why in (
+        ("absent", "no such folder"),
+        ("empty", "no runs here"),
+        ("damaged", "not a sweep's settings"),
+        ("run", "a run's folder"),
+    ):
+        result = run("posfuse-status", folder)
+        assert result.code == 1
+        assert result.err.count("\n") == 1
+        assert folder in result.err
+        assert why in result.err
+
+
+def test_a_result_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / records.RESULT).mkdir()
+    with pytest.raises(InputError, match="not a readable record"):
+        records.read_result(tmp_path / records.RESULT)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"schema": records.SCHEMA}, "no fingerprint"),
+        ({"schema": records.SCHEMA, "fingerprint": "f"}, "tells no seconds"),
+        ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": 3}, "tells no seconds"),
+    ],
+)
+def test_a_result_that_lacks_what_is_looked_for_is_a_failure(content, told, tmp_path):
+    folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
+    folder.mkdir(parents=True)
+    (folder / records.RESULT).write_text(json.dumps(content))
+    found = look(folder, tmp_path)
+    assert found.state == "failed"
+    assert told in found.detail
+
+
+def test_a_damaged_note_of_a_failure_is_a_failure(tmp_path):
+    folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
+    folder.mkdir(parents=True)
+    for text in ("", "[]", json.dumps({"kind": 1})):
+        (folder / records.FAILURE).write_text(text)
+        found = look(folder, tmp_path)
+        assert (found.state, found.detail) == ("failed", "it failed, and failure.json is damaged")
+
+
+def test_in_a_terminal_it_goes_on_until_all_is_done(corpus, tmp_path, monkeypatch):
+    """A pseudo-terminal: the page comes again, and the command ends with the last run."""
+    import pty
+
+    small = [*small_overrides(corpus), "trainer.max_epochs=1"]
+    argv = [sys.executable, "-m", "posfuse.command", "-m", *small, "seed=0,1"]
+    subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    (result,) = tmp_path.glob("multirun/*/*/*/*/*/seed=1/result.json")
+    kept = result.rename(result.with_name("away"))
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "posfuse.sweeps.status", "multirun/default"],
+        cwd=tmp_path, stdout=theirs, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    os.close(theirs)
+    said = []
+
+    def listen():
+        try:
+            while part := os.read(ours, 4096):
+                said.append(part)
+        except OSError:  # the other end has gone
+            return
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    wait_for(lambda: b"".join(said).count(b"1 of 2 runs are done") > 1)
+    kept.rename(result)
+    assert process.wait(timeout=HANG) == 0
+    listener.join(timeout=HANG)
+    os.close(ours)
+    text = b"".join(said).decode()
+    assert "1 of 2 runs are done" in text
+    assert "2 of 2 runs are done" in text
+
+
+def test_settings_that_cannot_be_read_are_refused(tmp_path):
+    (tmp_path / "multirun.yaml").write_text("hydra: {sweeper: 1}")
+    with pytest.raises(InputError, match="not a sweep's settings"):
+        runs_of(tmp_path)

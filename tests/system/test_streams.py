@@ -1,0 +1,97 @@
+"""Commands whose standard streams are closed, or lose their reader."""
+
+import errno
+import os
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from posfuse.analysis import report
+from small_runs import small_overrides, write_corpus
+
+CLOSED = "error: stdout is closed; give a file or /dev/null\n"
+NOTHING = ["-c", "from posfuse.streams import with_streams; with_streams(lambda: print('ran'))()"]
+# The reader of the pipe has ended before the command prints.
+NO_READER = (
+    'mkfifo pipe; true < pipe & exec 3> pipe; wait; "$@" >&3; status=$?; rm pipe; exit $status'
+)
+
+
+def shell(line, folder, *argv):
+    """The line of a shell, in which "$@" is Python with the arguments."""
+    return subprocess.run(
+        ["bash", "-c", line, "-", sys.executable, *map(str, argv)],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_every_command_looks_at_its_streams():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    for command in project["scripts"].values():
+        main = pkgutil.resolve_name(command)
+        assert main.__code__.co_filename.endswith("streams.py"), command
+
+
+@pytest.mark.parametrize("module", ["posfuse.command", "posfuse.analysis.report"])
+def test_a_closed_stdout_is_refused_in_one_line(module, tmp_path):
+    refused = shell('"$@" >&-', tmp_path, "-m", module, tmp_path)
+    assert (refused.returncode, refused.stderr) == (1, CLOSED)
+
+
+def test_every_closed_stream_is_refused_but_stdin(tmp_path):
+    refused = shell('"$@" 2>&-', tmp_path, *NOTHING)
+    assert (refused.returncode, refused.stdout) == (1, CLOSED.replace("stdout", "stderr"))
+    refused = shell('"$@" >&- 2>&-', tmp_path, *NOTHING)
+    assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", "")
+    used = shell('"$@" <&-', tmp_path, *NOTHING)
+    assert (used.returncode, used.stdout, used.stderr) == (0, "ran\n", "")
+
+
+@pytest.mark.parametrize("argv", [["--cfg", "all"], ["--version"]])
+def test_a_pipe_without_a_reader_gives_no_message(argv, tmp_path):
+    ended = shell(NO_READER, tmp_path, "-m", "posfuse.command", *argv)
+    assert ended.stderr == ""
+    assert ended.returncode in (0, 1)
+
+
+def test_a_run_without_a_reader_is_done(tmp_path):
+    overrides = [*small_overrides(write_corpus(tmp_path / "corpus")), "trainer.max_epochs=1"]
+    ended = shell(NO_READER, tmp_path, "-m", "posfuse.command", *overrides)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert list(tmp_path.rglob("result.json"))
+    shown = shell(NO_READER, tmp_path, "-m", "posfuse.sweeps.status", "multirun/default")
+    assert (shown.returncode, shown.stderr) == (1, "")
+
+
+FULL = "error: stdout: No space left on device; free it or print elsewhere\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("unbuffered", "module", "argv"),
+    [
+        ("", "posfuse.command", ["--version"]),
+        ("1", "posfuse.command", ["--version"]),
+        ("1", "posfuse.command", ["--cfg", "all"]),
+        ("", "posfuse.analysis.report", ["--help"]),
+    ],
+)
+def test_a_full_stdout_is_one_line(unbuffered, module, argv, tmp_path):
+    line = f'PYTHONUNBUFFERED={unbuffered} "$@" > /dev/full'
+    ended = shell(line, tmp_path, "-m", module, *argv)
+    assert (ended.returncode, ended.stderr) == (1, FULL)
+
+
+def test_a_report_that_finds_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(tmp_path)])
+    monkeypatch.setattr(report, "collect", full)
+    # stdout itself takes the line's end.
+    with pytest.raises(SystemExit, match=f"error: {tmp_path}: No space left on device; free it"):
+        report.main()

@@ -1,0 +1,149 @@
+"""The sweeper's jobs are those of Hydra's basic sweeper, for all syntax of a sweep."""
+
+import random
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext
+from omegaconf import OmegaConf
+
+from posfuse.config import CONF_DIR
+from posfuse.errors import InputError
+from posfuse.sweeps.status import asked
+
+
+class Recorder:
+    """A launcher that runs nothing."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def launch(self, batch, initial_job_idx):
+        self.jobs += [list(overrides) for overrides in batch]
+        return []
+
+
+@pytest.fixture(scope="module")
+def composed():
+    """A config, and what has composed it."""
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        config = compose("train", return_hydra_config=True)
+        OmegaConf.set_readonly(config.hydra, False)
+        yield config, GlobalHydra.instance().config_loader()
+
+
+@pytest.fixture
+def jobs(composed, tmp_path, monkeypatch):
+    """The jobs of a sweeper; its multirun.yaml lies in the folder of the sweeper's name."""
+    # Hydra imports its plugins again when it looks for them, so the classes come from there.
+    kinds = {kind.__name__: kind for kind in Plugins.instance().discover(Sweeper)}
+    for kind in kinds.values():
+        monkeypatch.setattr(kind, "validate_batch_is_legal", lambda *_: None)
+
+    def call(name, arguments, params=None, max_batch_size=None):
+        config, loader = composed[0].copy(), composed[1]
+        sweep_dir = tmp_path / name
+        config.hydra.sweep.dir = str(sweep_dir)
+        config.hydra.overrides.task = list(arguments)
+        config.hydra.sweeper.params = params
+        OmegaConf.set_readonly(config.hydra, True)
+        sweeper = kinds[name](max_batch_size, params)
+        sweeper.config, sweeper.launcher = config, Recorder()
+        sweeper.hydra_context = HydraContext(config_loader=loader, callbacks=Callbacks())
+        random.seed(0)
+        sweeper.sweep(list(arguments))
+        return sweeper.launcher.jobs
+
+    return call
+
+
+SYNTAX = {
+    "no sweep": ["seed=1"],
+    "commas": ["fusion=add,concat", "seed=0,1"],
+    "one value": ["fusion=choice(add)"],
+    "quoted commas": ["data.path='a,b','c d'", 'optim.name="adam","adamw"'],
+    "lists": ["logger.tags=[a,b],[c]", "logger.tags=[],[x]"],
+    "dictionaries": ["fusion={name: a},{name: b}"],
+    "null": ["data.limit=null,2"],
+    "choice": ["fusion=choice(add, concat)"],
+    "range": ["seed=range(3)"],
+    "range from a start": ["seed=range(1,7,2)"],
+    "range of fractions": ["optim.lr=range(0,1,0.25)"],
+    "range down": ["seed=range(start=3,stop=0,step=-1)"],
+    "glob": ["fusion=glob(gate_*)"],
+    "glob of several": ["fusion=glob([gate_*, add*])"],
+    "glob with exclude": ["fusion=glob(*, exclude=[gate_*, mlp])", "seed=0,1"],
+    "glob of one name": ["fusion=glob(gate_cnn)"],
+    "glob of a dotted group": ["hydra/launcher=glob(par*)"],
+    "sort": ["seed=sort(3,1,2)", "fusion=sort(concat, add, reverse=true)"],
+    "sort of a range": ["seed=sort(range(4), reverse=true)"],
+    "tag": ["seed=tag(t, choice(1,2))", "fusion=tag(a, b, choice(add, mlp))"],
+    "casts": ["model.d_model=int(8.0,16.0)", "data.limit=str(2,3)"],
+    "key twice": ["seed=0,1", "seed=2,3"],
+    "added and removed": ["+model.depth=1,2", "++seed=1,2", "~logger.tags"],
+    "package": ["fusion@fusion=add,concat"],
+    "one experiment": ["experiment=table1", "seed=0,1"],
+}
+SHUFFLED = {
+    "shuffle": ["seed=shuffle(0,1,2,3)"],
+    "shuffle of a range": ["seed=shuffle(range(4))"],
+}
+
+
+@pytest.mark.parametrize("name", SYNTAX)
+def test_jobs_equal_the_basic_sweepers(name, jobs):
+    expected = jobs("BasicSweeper", SYNTAX[name])
+    assert expected
+    assert jobs("SkippingSweeper", SYNTAX[name]) == expected
+
+
+@pytest.mark.parametrize("name", SHUFFLED)
+def test_shuffled_jobs_are_those_of_the_basic_sweeper_in_any_order(name, jobs):
+    expected = sorted(jobs("BasicSweeper", SHUFFLED[name]))
+    assert len(expected) == 4
+    assert sorted(jobs("SkippingSweeper", SHUFFLED[name])) == expected
+
+
+@pytest.mark.parametrize("size", [None, 1, 3])
+def test_params_of_a_config_are_swept_as_by_the_basic_sweeper(size, jobs):
+    params = {"fusion": "glob(gate_*)", "seed": "range(2)", "encoding": "none,rope"}
+    expected = jobs("BasicSweeper", ["encoding=sinusoidal"], params, size)
+    assert len(expected) > 2
+    assert jobs("SkippingSweeper", ["encoding=sinusoidal"], params, size) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("seed=interval(0,1)", "seed=interval(0,1): an interval has no list of values; use range"),
+        ("seed=range(0,0)", "seed=range(0,0): no values, so no runs; give at least one"),
+        ("seed=range(0,5,0)", "seed=range(0,5,0): a step of 0 has no end; give another step"),
+        ("optim.lr=range(0,1,0.0)", "optim.lr=range(0,1,0.0): a step of 0 has no end; give"),
+        ("fusion=glob(nothing*)", "fusion=glob(nothing*): no values, so no runs"),
+        ("sweep_id=a,b", "sweep_id: a sweep lies in one folder"),
+        ("output_dir=choice(a,b)", "output_dir: a sweep lies in one folder"),
+        ("experiment=table1,table2", "experiment: each has a sweep of its own; give a command for"),
+        ("experiment=glob(t*)", "experiment: each has a sweep of its own; give a command for"),
+    ],
+)
+def test_a_sweep_without_jobs_is_refused_before_anything_is_written(argument, told, jobs, tmp_path):
+    key, value = argument.split("=", 1)
+    for arguments, params in (([argument], None), ([], {key: value})):
+        with pytest.raises(InputError) as refused:
+            jobs("SkippingSweeper", arguments, params)
+        assert str(refused.value).startswith(told)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("params", [None, {"fusion": "glob(gate_*)"}])
+def test_status_knows_the_jobs_of_a_glob(params, jobs, tmp_path):
+    arguments = ["data.name=tiny", "seed=0,1", *([] if params else ["fusion=glob(gate_*)"])]
+    n_jobs = len(jobs("SkippingSweeper", arguments, params))
+    assert n_jobs > 2
+    folders = asked(tmp_path / "SkippingSweeper")
+    assert len(folders) == n_jobs
+    assert any("gate_cnn" in folder.parts for folder in folders)

@@ -1,0 +1,321 @@
+"""The attention half of the encodings: each against what defines it, and against a second route."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from omegaconf import OmegaConf
+
+from posfuse.errors import InputError
+from posfuse.model import attention
+from posfuse.model.attention_encoding import (
+    Alibi,
+    AttentionEncoding,
+    RelativeKeys,
+    Rotary,
+    T5Bias,
+    alibi_slopes,
+    t5_buckets,
+)
+from posfuse.runs.checks import checked
+from small_runs import composed
+from variants import ENCODINGS, OPERATORS, drawn_masks, make_network, random_tensor
+
+D_MODEL, N_HEADS, MAX_LEN = 16, 2, 40
+KINDS = {"rope": Rotary, "alibi": Alibi, "t5": T5Bias, "relative": RelativeKeys}
+
+
+def make(name: str, seed: int = 0, **options) -> AttentionEncoding:
+    torch.manual_seed(seed)
+    made = KINDS[name](D_MODEL, N_HEADS, MAX_LEN, **options).double()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter)  # no position alike, whatever the initial values
+    return made
+
+
+def qkv(length=9, batch=3, seed=0):
+    return random_tensor(3, batch, N_HEADS, length, D_MODEL // N_HEADS, seed=seed).unbind()
+
+
+def run(encoding, q, k, v, mask=None):
+    return encoding(q, k, v, mask, encoding.bias(q.shape[-2]), 0.0)
+
+
+def by_scores(scores, v, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+def literal_scores(name, encoding, q, k):
+    """Every score of its own, by the formula of the paper that has it."""
+    batch, heads, length, _ = q.shape
+    scores = torch.zeros(batch, heads, length, length, dtype=torch.float64)
+    for b, h, i, j in product(range(batch), range(heads), range(length), range(length)):
+        scores[b, h, i, j] = literal_score(name, encoding, q[b, h, i], k[b, h, j], h, i, j)
+    return scores
+
+
+def literal_score(name, encoding, q, k, h, i, j):
+    d_head = len(q)
+    if name == "rope":
+        q, k = (turned(x, place) for x, place in ((q, i), (k, j)))
+        return (q @ k) / math.sqrt(d_head)
+    if name == "alibi":
+        slope = 2 ** (-8 * (h + 1) / N_HEADS)
+        return (q @ k) / math.sqrt(d_head) - slope * abs(i - j)
+    if name == "t5":
+        return (q @ k) / math.sqrt(d_head) + encoding.by_bucket[literal_bucket(j - i), h]
+    clipped = min(max(j - i, -encoding.clip), encoding.clip)
+    return (q @ (k + encoding.relative_keys[clipped + encoding.clip])) / math.sqrt(d_head)
+
+
+def turned(x, place):
+    out = x.clone()
+    for m in range(len(x) // 2):
+        angle = place / 10000 ** (2 * m / len(x))
+        a, b = x[2 * m], x[2 * m + 1]
+        out[2 * m] = a * math.cos(angle) - b * math.sin(angle)
+        out[2 * m + 1] = a * math.sin(angle) + b * math.cos(angle)
+    return out
+
+
+def literal_bucket(offset, n_buckets=32, max_distance=128):
+    """Raffel et al.: half the buckets a direction; half of those exact, the rest logarithmic."""
+    half, exact = n_buckets // 2, n_buckets // 4
+    ahead = half if offset > 0 else 0
+    distance = abs(offset)
+    if distance < exact:
+        return ahead + distance
+    far = exact + int(math.log(distance / exact) / math.log(max_distance / exact) * (half - exact))
+    return ahead + min(far, half - 1)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", KINDS)
+def test_it_is_the_papers_formula_score_by_score(name, padded):
+    q, k, v = qkv(length=21)
+    encoding = make(name, **({"clip": 4} if name == "relative" else {}))
+    mask = (torch.arange(21) < torch.tensor([[21], [5], [1]]))[:, None, None] if padded else None
+    with torch.no_grad():
+        expected = by_scores(literal_scores(name, encoding, q, k), v, mask)
+        # The angles, slopes and masks are of single precision.
+        torch.testing.assert_close(run(encoding, q, k, v, mask), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rotary_scores_depend_on_the_offset_alone():
+    encoding = make("rope")
+    q, k = random_tensor(2, 1, N_HEADS, 1, D_MODEL // N_HEADS).unbind()
+    q, k = (encoding.turn(x.expand(-1, -1, MAX_LEN, -1)) for x in (q, k))
+    scores = q @ k.transpose(-2, -1)
+    for offset in range(-10, 11):
+        diagonal = scores.diagonal(offset, -2, -1)
+        torch.testing.assert_close(
+            diagonal, diagonal[..., :1].expand_as(diagonal), rtol=0, atol=1e-5
+        )
+    first = scores[0, 0, 0]
+    assert (first - first[0]).abs()[1:].min() > 1e-4
+
+
+def test_rotary_keeps_norms_and_leaves_position_0():
+    x = random_tensor(2, N_HEADS, 30, 8)
+    turned = make("rope").turn(x)
+    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), rtol=1e-6, atol=1e-6)
+    assert torch.equal(turned[:, :, 0], x[:, :, 0])
+
+
+def test_alibi_slopes_are_the_published_ones():
+    assert alibi_slopes(8) == [2**-h for h in range(1, 9)]
+    assert alibi_slopes(4) == [1 / 4, 1 / 16, 1 / 64, 1 / 256]
+    assert alibi_slopes(16)[:2] == [2**-0.5, 2**-1]
+    assert alibi_slopes(1) == [2**-8]
+    assert alibi_slopes(6) == [1 / 4, 1 / 16, 1 / 64, 1 / 256, 2**-1, 2**-3]
+    assert len(alibi_slopes(12)) == 12
+
+
+def test_alibi_is_symmetric_and_zero_at_the_query():
+    bias = make("alibi").bias(7)
+    assert torch.equal(bias, bias.transpose(-2, -1))
+    assert not bias.diagonal(0, -2, -1).any()
+    assert (bias[:, 0].diff() < 0).all()
+
+
+def test_t5_buckets_are_the_published_ones():
+    offsets = torch.arange(-300, 301)
+    expected = [literal_bucket(int(offset)) for offset in offsets]
+    assert t5_buckets(offsets, 32, 128).tolist() == expected
+    # By hand: 8 exact buckets, 8 logarithmic ones up to 128, the other direction 16 on.
+    by_hand = {0: 0, -1: 1, -7: 7, -8: 8, -15: 9, -16: 10, -127: 15, -1000: 15, 1: 17, 8: 24}
+    found = t5_buckets(torch.tensor(list(by_hand)), 32, 128).tolist()
+    assert found == list(by_hand.values())
+
+
+def test_t5s_bias_is_one_for_all_blocks_and_shaws_keys_are_each_blocks_own():
+    t5, relative = make_network(encoding="t5"), make_network(encoding="relative")
+    assert len(t5.encoder.positions) == 1
+    first, second = relative.encoder.positions
+    assert not torch.equal(first.relative_keys, second.relative_keys)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 20])
+@pytest.mark.parametrize("block", ["4 queries", "2 documents", "1 score"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", ["relative", "t5"])
+def test_blocks_change_nothing(name, masked, block, length, monkeypatch):
+    encoding, (q, k, v) = make(name), qkv(length)
+    lengths = torch.tensor([[length], [max(1, length // 2)], [1]])
+    mask = (torch.arange(length) < lengths)[:, None, None] if masked else None
+    whole = run(encoding, q, k, v, mask)
+    most = {"4 queries": 4 * length, "2 documents": 2 * length**2, "1 score": 0}[block] * N_HEADS
+    monkeypatch.setitem(attention.SCORES, "cpu", most)
+    torch.testing.assert_close(run(encoding, q, k, v, mask), whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [None, *KINDS])
+def test_dropout_of_the_weights_keeps_their_mean(name):
+    encoding = make(name) if name else AttentionEncoding(D_MODEL, N_HEADS, MAX_LEN)
+    q, k, v = qkv(batch=1)
+    torch.manual_seed(0)
+    draws = 20_000
+    many = (x.expand(draws, -1, -1, -1) for x in (q, k, v))
+    dropped = encoding(*many, None, encoding.bias(9), 0.5)
+    sure = run(encoding, q, k, v)
+    error = (dropped.std(0) / draws**0.5).clamp(min=1e-9)
+    assert ((dropped.mean(0) - sure[0]).abs() / error).max() < 5
+    assert dropped.std(0).min() > 0
+
+
+@pytest.mark.parametrize("scores", [10**6, 3 * 9 * N_HEADS, 0])
+@pytest.mark.parametrize("p", [0.0, 0.5])
+@pytest.mark.parametrize("name", ["relative", "t5"])
+def test_gradients_are_those_of_plain_autograd_with_the_masks_drawn(name, p, scores, monkeypatch):
+    """Of q, k, v and what is learned: blocks against all scores at once, by torch's own graph."""
+    monkeypatch.setitem(attention.SCORES, "cpu", scores)
+    encoding, at = make(name), qkv()
+    inputs = [*(x.requires_grad_() for x in at), *encoding.parameters()]
+    mask = (torch.arange(9) < torch.tensor([[9], [4], [1]]))[:, None, None]
+    torch.manual_seed(5)
+    y = encoding(*at, mask, None, p)
+    torch.manual_seed(5)
+    masks = drawn_masks(at[0].shape, p)
+    weights = encoding.weights(*at[:2], mask, attention.offsets(torch.arange(9), 9))
+    expected = weights * masks @ at[2]
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
+    seen = random_tensor(*y.shape, seed=7)
+    for mine, plain in zip(
+        *(torch.autograd.grad((out * seen).sum(), inputs) for out in (y, expected)), strict=True
+    ):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["relative", "t5"])
+def test_mixed_precision_gives_nearly_the_same_gradients(name, monkeypatch):
+    """Of many keys too, whose scores' gradients sum up in one parameter."""
+    monkeypatch.setitem(attention.SCORES, "cpu", 64 * 1000 * N_HEADS)
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        encoding = make(name).float()
+        at = [(x + i // 2).to(dtype).requires_grad_() for i, x in enumerate(qkv(1000, batch=1))]
+        inputs = [*at, *encoding.parameters()]
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            y = encoding(*at, None, None, 0.0)
+        gradients = torch.autograd.grad((y * random_tensor(*y.shape, seed=7)).sum(), inputs)
+        assert [g.dtype for g in gradients] == [x.dtype for x in inputs]
+        found.append([y, *gradients])
+    for wide, half in zip(*found, strict=True):
+        assert (wide - half).norm() < 0.02 * wide.norm()
+
+
+@pytest.mark.parametrize("name", ["relative", "t5"])
+def test_what_is_frozen_gets_no_gradient(name):
+    encoding, at = make(name), [x.requires_grad_() for x in qkv()]
+    expected = torch.autograd.grad(encoding(*at, None, None, 0.0).square().sum(), at)
+    encoding.requires_grad_(False)
+    encoding(*at, None, None, 0.0).square().sum().backward()
+    assert all(parameter.grad is None for parameter in encoding.parameters())
+    for x, of_x in zip(at, expected, strict=True):
+        torch.testing.assert_close(x.grad, of_x, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [None, "relative", "t5"])
+def test_a_second_derivative_is_refused(name):
+    encoding = make(name) if name else AttentionEncoding(D_MODEL, N_HEADS, MAX_LEN)
+    at = [x.requires_grad_() for x in qkv()]
+    y = encoding(*at, None, None, 0.1)
+    (first,) = torch.autograd.grad(y.square().sum(), at[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
+def test_without_an_encoding_attention_is_plain_attention():
+    q, k, v = qkv()
+    mask = (torch.arange(9) < torch.tensor([[9], [4], [1]]))[:, None, None]
+    expected = F.scaled_dot_product_attention(q, k, v, mask)
+    plain = run(AttentionEncoding(D_MODEL, N_HEADS, 1), q, k, v, mask)
+    torch.testing.assert_close(plain, expected, rtol=0, atol=1e-12)
+
+
+IDS = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4, 0, 0]])
+LENGTHS = torch.tensor([8, 6])
+SHUFFLED = torch.tensor([[5, 9, 3, 8, 2, 7, 4, 6], [4, 9, 5, 8, 6, 7, 0, 0]])
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("fusion", ["none", "add"])
+def test_shuffling_the_tokens_changes_the_output_exactly_when_there_is_an_encoding(
+    encoding, fusion
+):
+    network = make_network(fusion, encoding).eval().double()
+    with torch.no_grad():
+        change = (network(IDS, LENGTHS) - network(SHUFFLED, LENGTHS)).abs().max()
+    knows = bool(ENCODINGS[encoding].get("attention")) or (fusion == "add" and encoding != "none")
+    assert (change > 1e-6) == knows
+
+
+@pytest.mark.parametrize("encoding", KINDS)
+@pytest.mark.parametrize("fusion", OPERATORS)
+def test_every_fusion_goes_with_it_and_padding_never_matters(encoding, fusion):
+    network = make_network(fusion, encoding).double()
+    network(IDS, LENGTHS).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+    network.eval()
+    with torch.no_grad():
+        batch = network(IDS, LENGTHS)
+        alone = network(IDS[1:, :6], LENGTHS[1:])
+    torch.testing.assert_close(batch[1:], alone, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("encoding", KINDS)
+def test_what_variants_share_starts_equal(encoding):
+    plain, own = (
+        dict(make_network(encoding=e).named_parameters()) for e in ("sinusoidal", encoding)
+    )
+    assert plain.keys() <= own.keys()
+    assert all(torch.equal(plain[name], own[name]) for name in plain)
+
+
+BAD = {
+    "odd head": (["encoding=rope", "model.d_model=6", "model.n_heads=2"], "a head has 3 features"),
+    "few buckets": (["encoding=t5", "encoding.attention.n_buckets=6"], "n_buckets is 6"),
+    "short reach": (["encoding=t5", "encoding.attention.max_distance=8"], "max_distance is 8"),
+    "no clip": (["encoding=relative", "encoding.attention.clip=0"], "clip is 0"),
+    "unknown option": (["encoding=alibi", "+encoding.attention.clip=2"], "encoding.attention.clip"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_is_refused_before_any_data(name):
+    overrides, message = BAD[name]
+    with pytest.raises(InputError, match=message):
+        checked(composed(*overrides))
+
+
+def test_an_encoding_without_an_attention_half_keeps_its_fingerprint_keys():
+    from posfuse.runs.records import settings
+
+    assert not [k for k in settings(checked(composed())) if k.startswith("encoding.attention")]
+    rope = settings(checked(composed("encoding=rope")))
+    assert rope["encoding.attention._target_"] == "posfuse.model.attention_encoding.Rotary"
+    assert OmegaConf.is_config(ENCODINGS["rope"])

@@ -1,0 +1,373 @@
+"""Claims: what a file may say, which comparisons a claim selects, and each verdict."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posfuse.analysis.claims.claims import Claim, Claims, judge_claims, read_claims
+from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.errors import InputError
+
+REGIMES = {"short": ["tiny"], "long": ["wordy", "wordier"]}
+GAIN = [3.0, 3.5, 4.0, 3.2, 3.8]
+NOTHING = [0.05, -0.05, 0.02, -0.04, 0.01]
+LOSS = [-d for d in GAIN]
+UNCLEAR = [3.0, -2.5, 1.0, -4.0, 2.0]
+CRITERIA = Criteria()
+
+
+def frame(*rows):
+    """Comparisons from (data, fusion, deltas[, encoding])."""
+    lengths = {"tiny": 16.0, "wordy": 64.0, "wordier": 256.0}
+    records = [
+        {
+            "data": data,
+            "encoding": rest[0] if rest else "sinusoidal",
+            "fusion": fusion,
+            "variant": "",
+            "length": lengths[data],
+            "seeds": list(range(len(deltas))),
+            "deltas": list(deltas),
+            "n": len(deltas),
+        }
+        for data, fusion, deltas, *rest in rows
+    ]
+    columns = ["data", "encoding", "fusion", "variant", "length", "seeds", "deltas", "n"]
+    return pd.DataFrame(records, columns=columns)
+
+
+def judge(comparisons, *claims, criteria=CRITERIA):
+    return judge_claims(Claims(REGIMES, list(claims)), comparisons, criteria)
+
+
+def one(comparisons, kind, where=None, criteria=CRITERIA, **more):
+    claim = Claim("c", "text", kind, where=where or {}, **more)
+    (verdict,) = judge(comparisons, claim, criteria=criteria)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "deltas", "verdict"),
+    [
+        ("gain", GAIN, "supported"),
+        ("gain", NOTHING, "inconclusive"),
+        ("gain", [0.2, 0.25, 0.3, 0.22, 0.28], "supported"),  # above 0, whatever the margin
+        ("gain", [-d for d in GAIN], "refuted"),
+        ("gain", UNCLEAR, "inconclusive"),
+        ("negligible", NOTHING, "supported"),
+        ("negligible", GAIN, "refuted"),
+        ("negligible", [-d for d in GAIN], "refuted"),
+        ("negligible", UNCLEAR, "inconclusive"),
+        ("every_seed_positive", GAIN, "supported"),  # 0.5^5 = 0.03125
+        ("every_seed_positive", GAIN[:4], "inconclusive"),  # 0.0625
+        ("every_seed_positive", [*GAIN, -0.1], "refuted"),
+        ("every_seed_positive", [*GAIN, 0.0], "refuted"),
+    ],
+)
+def test_a_verdict_follows_the_differences(kind, deltas, verdict):
+    found = one(frame(("tiny", "concat", deltas)), kind)
+    assert found.verdict == verdict
+    assert bool(found.settle) == (verdict == "inconclusive")
+    assert len(found.numbers) == 1
+    assert f"n = {len(deltas)}" in found.numbers[0] or f"of {len(deltas)} seeds" in found.numbers[0]
+
+
+def test_p_values_are_those_of_the_tests():
+    comparisons = frame(("tiny", "concat", UNCLEAR))
+    gain, negligible = one(comparisons, "gain"), one(comparisons, "negligible")
+    assert gain.p_support == pytest.approx(st.p_above(UNCLEAR))
+    assert gain.p_refute == pytest.approx(st.p_below(UNCLEAR))
+    beyond = one(frame(("tiny", "concat", GAIN)), "negligible")
+    assert beyond.p_refute == pytest.approx(2 * st.p_above(GAIN, 0.5))
+    assert negligible.p_support == pytest.approx(st.p_equivalence(UNCLEAR, 0.5))
+
+
+def test_what_is_claimed_of_several_must_hold_for_each():
+    both = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", UNCLEAR))
+    assert one(both, "gain").verdict == "inconclusive"
+    assert one(both, "gain").p_support == pytest.approx(st.p_above(UNCLEAR))
+    against = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", LOSS))
+    assert one(against, "gain").verdict == "refuted"
+    assert one(against, "gain").p_refute == pytest.approx(2 * st.p_below(LOSS))
+
+
+def test_refutations_are_adjusted_by_holm_too():
+    """Alone the loss is refuted at p = 0.03, beside another claim it is not."""
+    loss = [-1.2, -0.4, -2.0, -0.3]
+    assert 0.025 < st.p_below(loss) < 0.05
+    where = [{"regime": "short"}, {"regime": "long"}]
+    claims = [Claim(n, "t", "gain", where=w) for n, w in zip("ab", where, strict=True)]
+    comparisons = frame(("tiny", "concat", loss), ("wordy", "concat", UNCLEAR))
+    assert judge(comparisons, claims[0])[0].verdict == "refuted"
+    first, _ = judge(comparisons, *claims)
+    assert first.verdict == "inconclusive"
+    assert first.p_refute == pytest.approx(2 * st.p_below(loss))
+
+
+def test_seeds_are_planned_at_the_strictest_level_of_all_claims():
+    claims = [Claim(n, "t", "every_seed_positive") for n in "abcdefg"]
+    found = judge(frame(("tiny", "concat", GAIN[:3])), *claims)
+    assert found[0].settle.startswith("8 seeds")  # 2^-8 <= 0.05 / 7 < 2^-7
+
+
+def test_claims_on_another_baseline_are_not_judged():
+    claims = Claims(REGIMES, [Claim("c", "t", "gain")], baseline="add")
+    comparisons = frame(("tiny", "concat", GAIN))
+    (judged,) = judge_claims(claims, comparisons, CRITERIA)
+    assert judged.verdict == "supported"
+    (other,) = judge_claims(claims, comparisons, Criteria(baseline="mlp"))
+    assert other.verdict == "inconclusive"
+    assert other.settle == "needs --baseline add"
+    assert read_claims().baseline == "add"
+
+
+def test_runs_with_other_settings_count_only_where_a_claim_names_them():
+    comparisons = frame(("tiny", "concat", GAIN), ("tiny", "concat", LOSS))
+    comparisons.loc[1, "variant"] = "model.d_model=4"
+    assert one(comparisons, "gain").verdict == "supported"
+    named = one(comparisons, "gain", {"variant": "model.d_model=4"})
+    assert named.verdict == "refuted"
+    assert len(named.numbers) == 1
+
+
+def test_every_combination_that_a_claim_names_must_be_there():
+    where = {"data": ["tiny", "wordy"], "fusion": ["concat", "mlp"]}
+    diagonal = frame(("tiny", "concat", GAIN), ("wordy", "mlp", GAIN))
+    found = one(diagonal, "gain", where)
+    assert found.verdict == "inconclusive"
+    assert "data=tiny fusion=mlp; data=wordy fusion=concat" in found.settle
+    short = one(frame(("tiny", "concat", GAIN)), "gain", {"regime": ["short", "long"]})
+    assert short.verdict == "inconclusive"
+    assert "data=wordy or wordier (long)" in short.settle
+
+
+def test_no_encoding_is_no_second_encoding():
+    two = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "none"))
+    assert "at least two values of encoding" in one(two, "gain", each="encoding").settle
+
+
+def test_the_margin_is_the_reports_unless_the_claim_has_its_own():
+    comparisons = frame(("tiny", "concat", GAIN))
+    assert one(comparisons, "gain", margin=3.5).verdict == "inconclusive"
+    assert one(comparisons, "negligible", margin=5.0).verdict == "supported"
+    assert one(comparisons, "negligible", criteria=Criteria(margin=5.0)).verdict == "supported"
+
+
+def test_holm_runs_over_the_claims_of_the_file():
+    comparisons = frame(("tiny", "concat", GAIN), ("wordy", "concat", UNCLEAR))
+    claims = [
+        Claim("a", "t", "every_seed_positive", where={"regime": "short"}),
+        Claim("b", "t", "gain", where={"regime": "long"}),
+    ]
+    first, second = judge(comparisons, *claims)
+    alone = 0.5**5
+    assert first.p_support == pytest.approx(2 * alone)
+    assert first.verdict == "inconclusive"  # alone it is supported
+    assert second.p_support == pytest.approx(max(2 * alone, st.p_above(UNCLEAR)))
+
+
+def test_a_claim_without_a_test_does_not_count_in_the_family():
+    comparisons = frame(("tiny", "concat", GAIN))
+    claims = [
+        Claim("a", "t", "every_seed_positive"),
+        Claim("b", "t", "gain", where={"fusion": "mlp"}),
+    ]
+    first, second = judge(comparisons, *claims)
+    assert first.verdict == "supported"
+    assert math.isnan(second.p_support)
+    assert second.settle == "needs runs with fusion=mlp"
+
+
+def test_where_selects_by_regime_data_encoding_and_fusion():
+    comparisons = frame(
+        ("tiny", "concat", GAIN),
+        ("wordy", "concat", GAIN),
+        ("wordy", "mlp", GAIN),
+        ("wordier", "concat", GAIN, "learned"),
+    )
+    assert len(one(comparisons, "gain").numbers) == 4
+    assert len(one(comparisons, "gain", {"regime": "long"}).numbers) == 3
+    assert len(one(comparisons, "gain", {"regime": ["short", "long"]}).numbers) == 4
+    assert len(one(comparisons, "gain", {"data": "wordy"}).numbers) == 2
+    assert len(one(comparisons, "gain", {"encoding": "learned"}).numbers) == 1
+    picked = one(comparisons, "gain", {"regime": "long", "fusion": ["concat", "mlp"]})
+    assert [line.split(":")[0] for line in picked.numbers] == [
+        "wordy sinusoidal concat",
+        "wordy sinusoidal mlp",
+        "wordier learned concat",
+    ]
+
+
+def test_what_a_claim_names_and_the_grid_lacks_keeps_it_from_being_shown():
+    comparisons = frame(("tiny", "concat", GAIN))
+    found = one(comparisons, "gain", {"fusion": ["concat", "gate_scalar"]})
+    assert found.verdict == "inconclusive"
+    assert "needs runs with fusion=gate_scalar" in found.settle
+    refuted = one(frame(("tiny", "concat", LOSS)), "gain", {"fusion": ["concat", "mlp"]})
+    assert refuted.verdict == "refuted"
+
+
+def test_a_regime_without_runs_names_its_corpora():
+    found = one(frame(("tiny", "concat", GAIN)), "gain", {"regime": "long"})
+    assert found.settle == "needs runs with data=wordy or wordier (long)"
+
+
+def test_each_needs_two_values_and_all_of_them_to_hold():
+    where = {"fusion": "gate_scalar"}
+    alone = frame(("wordy", "gate_scalar", GAIN))
+    assert "at least two values of encoding" in one(alone, "gain", where, each="encoding").settle
+    two = frame(("wordy", "gate_scalar", GAIN), ("wordy", "gate_scalar", GAIN, "learned"))
+    assert one(two, "gain", where, each="encoding").verdict == "supported"
+
+
+def test_less_stable_is_pitman_and_morgans_test_of_the_seeds_in_common():
+    rng = np.random.default_rng(0)
+    wild, calm = 5 * rng.normal(size=12), 0.5 * rng.normal(size=12)
+    comparisons = frame(("wordy", "gate_cnn", wild), ("wordy", "gate_scalar", calm))
+    found = one(comparisons, "less_stable", {"fusion": "gate_cnn"}, than="gate_scalar")
+    assert found.verdict == "supported"
+    assert found.p_support == pytest.approx(st.p_more_variable(wild, calm))
+    reverse = one(comparisons, "less_stable", {"fusion": "gate_scalar"}, than="gate_cnn")
+    assert reverse.verdict == "refuted"
+    comparisons.at[1, "seeds"] = [0, 1, *range(50, 60)]
+    few = one(comparisons, "less_stable", {"fusion": "gate_cnn"}, than="gate_scalar")
+    assert "n = 2" in few.numbers[0]
+    assert "at least 3 seeds in common" in few.settle
+
+
+def test_grows_with_length_is_a_test_of_each_seeds_slope():
+    per_doubling = np.array([1.0, 1.2, 0.9, 1.1, 1.05])
+    comparisons = frame(
+        ("tiny", "concat", 2 + 0 * per_doubling),
+        ("wordy", "concat", 2 + 2 * per_doubling),
+        ("wordier", "concat", 2 + 4 * per_doubling),
+    )
+    found = one(comparisons, "grows_with_length")
+    assert found.verdict == "supported"
+    assert "+1.05 points per doubling" in found.numbers[0]
+    assert found.p_support == pytest.approx(st.p_above(per_doubling))
+    alone = one(frame(("tiny", "concat", GAIN)), "grows_with_length")
+    assert "two corpora of unlike length" in alone.settle
+
+
+@pytest.mark.parametrize("kind", ["gain", "negligible", "grows_with_length"])
+def test_one_seed_settles_nothing(kind):
+    comparisons = frame(("tiny", "concat", [3.0]), ("wordy", "concat", [5.0]))
+    found = one(comparisons, kind)
+    assert found.verdict == "inconclusive"
+    assert "at least 2 seeds" in found.settle
+
+
+def test_seeds_needed_to_settle_it_do_settle_it():
+    """Repeat the spread of the sample at the size that is named: the verdict is then reached in
+    four of five draws."""
+    rng = np.random.default_rng(3)
+    found = one(frame(("tiny", "concat", [0.4, 2.6, 1.5, -0.5])), "gain")
+    n = int(found.settle.split()[1])
+    mean, std = 1.0, st.spread([0.4, 2.6, 1.5, -0.5])
+    hits = [st.p_above(rng.normal(mean, std, n)) <= 0.05 for _ in range(1000)]
+    assert 0.76 < np.mean(hits) < 0.86
+
+
+def test_no_comparisons_leave_every_claim_of_the_paper_open():
+    verdicts = judge_claims(read_claims(), frame(), CRITERIA)
+    assert len(verdicts) == 7
+    assert {v.verdict for v in verdicts} == {"inconclusive"}
+    assert all("needs" in v.settle for v in verdicts)
+
+
+def test_a_file_of_ones_own_is_read(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "regimes: {short: [tiny]}\n"
+        "claims:\n- {name: a, text: t, kind: gain, where: {regime: short}, margin: 1}\n"
+    )
+    claims = read_claims(path)
+    assert claims.claims[0].margin == 1.0
+    assert claims.regimes == {"short": ["tiny"]}
+
+
+BASE = "{name: a, text: t, kind: gain"
+BAD = {
+    "unknown kind": (BASE.replace("gain", "win") + "}", "kind 'win'; use one of negligible"),
+    "unknown key": (BASE + ", wher: {}}", "wher: unknown key; use one of name, text, kind, source"),
+    "unknown axis": (BASE + ", where: {fuson: add}}", "unknown axis 'fuson'; use one of regime"),
+    "unknown regime": (BASE + ", where: {regime: huge}}", "unknown regime 'huge'; the file has"),
+    "no text": ("{name: a, kind: gain}", "text"),
+    "than without need": (BASE + ", than: add}", "`than` names a fusion for kind less_stable"),
+    "less_stable without than": (BASE.replace("gain", "less_stable") + "}", "`than` names"),
+    "each of nothing": (BASE + ", each: seeds}", "unknown axis 'seeds'"),
+    "margin of words": (BASE + ", margin: wide}", "margin"),
+    "margin of none": (
+        BASE.replace("gain", "negligible") + ", margin: -1}",
+        "margin -1.0; use points",
+    ),
+    "margin that is no number": (BASE + ", margin: .nan}", "margin nan; use points"),
+    "where of a table": (BASE + ", where: {fusion: {a: b}}}", "where.fusion is {'a': 'b'}"),
+    "where of lists": (BASE + ", where: {fusion: [[a]]}}", "where.fusion is [['a']]"),
+    "where of nothing": (BASE + ", where: {fusion: []}}", "where.fusion is []"),
+    "twice": (BASE + "}\n- " + BASE + "}", "a stands there twice"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_mistake_in_a_file_is_one_line_that_names_it(name, tmp_path):
+    text, message = BAD[name]
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"regimes: {{short: [tiny]}}\nclaims:\n- {text}\n")
+    with pytest.raises(InputError) as error:
+        read_claims(path)
+    assert str(error.value).startswith(str(path))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["claims: [", "- a\n- b\n", "claims: 3", "just words", "\x00"])
+def test_what_is_no_claims_file_is_one_line(text, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_claims(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="--claims: cannot read"):
+        read_claims(tmp_path / "none.yaml")
+
+
+def test_the_readmes_claim_is_one(tmp_path):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (block,) = re.findall(r"```yaml\n(regimes:.*?)```", readme, re.DOTALL)
+    path = tmp_path / "mine.yaml"
+    path.write_text(block)
+    (claim,) = read_claims(path).claims
+    assert claim.margin == -0.5
+
+
+def test_a_file_of_nested_aliases_is_refused_and_not_expanded(tmp_path):
+    path = tmp_path / "claims.yaml"
+    lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]" for i in range(1, 40))]
+    path.write_text("\n".join([*lines, "claims: *a39"]))
+    with pytest.raises(InputError, match=r"claims.yaml: has an alias of YAML .* value there"):
+        read_claims(path)
+
+
+def test_a_file_of_many_lists_inside_each_other_is_refused_at_once(tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text("claims:\n- where: {fusion: [add, concat]}\n  text: " + "[" * 20_000)
+    with pytest.raises(InputError, match=r"claims.yaml: line 3 has more than 20 lists or maps"):
+        read_claims(path)
+
+
+def test_a_file_in_another_encoding_is_one_line(tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_bytes(b"# \xff\nclaims: []\n")
+    with pytest.raises(InputError, match=r"claims.yaml: not UTF-8 \(byte 0xff\); save it as UTF-8"):
+        read_claims(path)

@@ -1,0 +1,579 @@
+"""Cells and paired comparisons from records written by hand; what cannot be trusted is told."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from posfuse.analysis.evidence.collect import collect, learning_curves
+from posfuse.analysis.statistics.comparisons import (
+    Criteria,
+    cells,
+    compare,
+    interactions,
+    judge,
+    seeds_for_difference,
+    seeds_for_equivalence,
+    trends,
+)
+from posfuse.errors import InputError
+from posfuse.runs.records import SCHEMA
+
+
+def write(
+    root, fusion, seed, accuracy, *, data="tiny", encoding="sinusoidal", variant="", tokens=10.0,
+    folder=None, settings=None, **more,
+):  # fmt: skip
+    """One result.json; `settings` are added to the record's, `more` to its keys."""
+    folder = root / (folder or f"{data}/{encoding}/{fusion}/{variant}/seed={seed}")
+    folder.mkdir(parents=True)
+    named = {"seed": seed, "model.d_model": 8, "fusion.name": fusion, "fusion.bias": fusion != "a"}
+    record = {
+        "schema": SCHEMA,
+        "fingerprint": str(folder),
+        "sweep_id": "mine",
+        "data": data,
+        "encoding": encoding,
+        "fusion": fusion,
+        "variant": variant,
+        "seed": seed,
+        "settings": named | (settings or {}),
+        "test": {"accuracy": accuracy},
+        "mean_tokens": {"train": tokens},
+        **more,
+    }
+    (folder / "result.json").write_text(json.dumps(record))
+    return folder
+
+
+def write_cells(root, accuracies, **more):
+    """A run for each seed of each fusion: {"add": {0: 0.5, 1: 0.6}, ...}."""
+    for fusion, by_seed in accuracies.items():
+        for seed, accuracy in by_seed.items():
+            write(root, fusion, seed, accuracy, **more)
+
+
+def compared(root, **criteria):
+    runs, problems = collect(root)
+    assert problems == []
+    return compare(runs, Criteria(**criteria))
+
+
+def row_of(frame, **labels):
+    found = frame[(frame[list(labels)] == list(labels.values())).all(axis=1)]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+# --- cells -------------------------------------------------------------------------------------
+
+
+def test_cells_are_means_and_standard_deviations_by_hand(tmp_path):
+    for seed, accuracy, latency in ((0, 0.5, 1.0), (1, 0.6, 2.0), (2, 0.7, 6.0)):
+        write(tmp_path, "add", seed, accuracy, latency_ms=latency, parameters=100)
+    write(tmp_path, "concat", 0, 0.9, latency_ms=4.0, parameters=120, fusion_parameters=20)
+    table = cells(collect(tmp_path)[0])
+    assert len(table) == 2
+    add, concat = row_of(table, fusion="add"), row_of(table, fusion="concat")
+    assert (add["n"], concat["n"]) == (3, 1)
+    assert (add["mean"], add["std"]) == (pytest.approx(60), pytest.approx(10))
+    assert (add["latency_mean"], add["latency_std"]) == (3.0, pytest.approx(math.sqrt(7)))
+    assert concat["mean"] == pytest.approx(90)
+    assert np.isnan(concat["std"])
+    assert np.isnan(concat["latency_std"])
+    assert (add["parameters"], concat["parameters"]) == (100, 120)
+    assert np.isnan(add["fusion_parameters"])
+    assert concat["fusion_parameters"] == 20
+    assert set(table["length"]) == {10.0}
+
+
+def test_cells_need_no_latency_and_no_parameters(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.7}})
+    row = cells(collect(tmp_path)[0]).iloc[0]
+    assert row["std"] == pytest.approx(math.sqrt(200))
+    unknown = ["latency_mean", "latency_std", "parameters", "fusion_parameters"]
+    assert row[unknown].isna().all()
+
+
+def test_encodings_and_variants_are_cells_of_their_own(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5}})
+    write_cells(tmp_path, {"add": {0: 0.6}}, encoding="learned")
+    write_cells(tmp_path, {"add": {0: 0.7}}, variant="trainer.lr=1")
+    write_cells(tmp_path, {"add": {0: 0.8}}, data="wordy", tokens=99.0)
+    assert sorted(cells(collect(tmp_path)[0])["mean"]) == pytest.approx([50, 60, 70, 80])
+
+
+# --- pairing -----------------------------------------------------------------------------------
+
+
+def test_differences_are_paired_by_seed_whatever_the_order(tmp_path):
+    write_cells(tmp_path, {"concat": {2: 0.8, 0: 0.6, 1: 0.65}, "add": {1: 0.6, 0: 0.5, 2: 0.7}})
+    frame, notes = compared(tmp_path)
+    assert notes == []
+    row = row_of(frame, fusion="concat")
+    assert len(frame) == 1
+    assert row["seeds"] == [0, 1, 2]
+    assert row["deltas"] == pytest.approx([10, 5, 10])
+    assert row["n"] == 3
+    assert row["mean"] == pytest.approx(25 / 3)
+    assert row["std"] == pytest.approx(5 / math.sqrt(3))
+    assert row["d_z"] == pytest.approx(5 / math.sqrt(3))
+    t = 25 / 3 / (5 / 3)
+    assert row["p_t"] == pytest.approx(2 * stats.t.sf(t, 2))
+    reach = stats.t.ppf(0.975, 2) * 5 / 3
+    assert (row["low"], row["high"]) == pytest.approx((25 / 3 - reach, 25 / 3 + reach))
+    assert row["p_sign_flip"] == row["smallest_p"] == 0.25
+    assert row["p_equivalence"] == pytest.approx(stats.t.cdf((25 / 3 - 0.5) / (5 / 3), 2))
+
+
+def test_shuffled_records_give_the_same_comparison(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6, 2: 0.7}, "mlp": {0: 0.6, 1: 0.61, 2: 0.9}})
+    runs, _ = collect(tmp_path)
+    first, _ = compare(runs, Criteria())
+    other, _ = compare(runs.iloc[::-1], Criteria())
+    pd.testing.assert_frame_equal(first, other)
+
+
+def test_seeds_without_a_partner_are_left_out_and_named(tmp_path):
+    write_cells(
+        tmp_path,
+        {"add": {0: 0.5, 1: 0.6, 2: 0.1, 11: 0.1}, "concat": {7: 0.99, 1: 0.66, 0: 0.52}},
+    )
+    frame, notes = compared(tmp_path)
+    assert notes == ["tiny sinusoidal concat: unpaired, left out of the comparison: seed 2, 7, 11"]
+    assert frame["seeds"][0] == [0, 1]
+    assert frame["deltas"][0] == pytest.approx([2, 6])
+
+
+def test_without_a_common_seed_there_is_no_row_but_a_line(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5}, "concat": {1: 0.6}})
+    frame, notes = compared(tmp_path)
+    assert frame.empty
+    assert {"seeds", "deltas", "p_t", "p_holm", "mean"} <= set(frame.columns)
+    assert any("no seed in common with add" in line for line in notes)
+
+
+def test_one_common_seed_has_a_mean_and_nothing_else(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5}, "concat": {0: 0.6}})
+    frame, notes = compared(tmp_path)
+    assert notes == ["tiny sinusoidal concat: one seed only, so no spread and no test"]
+    row = frame.iloc[0]
+    assert row["mean"] == pytest.approx(10)
+    unknown = ["std", "low", "high", "bca_low", "bca_high", "d_z", "p_t", "p_wilcoxon",
+               "p_sign_flip", "p_equivalence", "p_holm", "seeds_observed", "seeds_effect",
+               "seeds_equivalence"]  # fmt: skip
+    assert row[unknown].isna().all()
+    assert row["smallest_p"] == 1
+
+
+def test_a_cell_without_its_baseline_is_named_and_the_others_compared(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}})
+    write_cells(tmp_path, {"concat": {0: 0.6}}, encoding="learned")
+    frame, notes = compared(tmp_path)
+    assert frame["encoding"].tolist() == ["sinusoidal"]
+    assert notes == ["tiny learned concat: no add to compare with"]
+
+
+def test_equal_differences_are_no_test_and_a_line(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6, 2: 0.7}, "concat": {0: 0.6, 1: 0.7, 2: 0.8}})
+    frame, notes = compared(tmp_path)
+    assert notes == ["tiny sinusoidal concat: equal differences in all 3 seeds, so no test"]
+    assert frame["mean"][0] == pytest.approx(10)
+    assert np.isnan(frame["p_t"][0])
+    assert np.isnan(frame["low"][0])
+
+
+def test_the_same_accuracies_are_a_difference_of_0(tmp_path):
+    same = {0: 0.5, 1: 0.6, 2: 0.7}
+    write_cells(tmp_path, {"add": same, "concat": same})
+    frame, notes = compared(tmp_path)
+    assert notes == ["tiny sinusoidal concat: equal differences in all 3 seeds, so no test"]
+    assert frame["deltas"][0] == [0, 0, 0]
+    assert frame[["p_t", "p_wilcoxon", "d_z", "p_equivalence"]].isna().all(axis=None)
+    assert frame["p_sign_flip"][0] == 1
+
+
+def write_counts(root, base, gains, n_documents):
+    """Accuracies as torchmetrics gives them and result.json holds them, in single precision."""
+    for fusion, counts in (("add", base), ("concat", np.add(base, gains))):
+        by_seed = np.float32(counts) / np.float32(n_documents)
+        write_cells(
+            root, {fusion: dict(enumerate(by_seed.tolist()))}, documents={"test": n_documents}
+        )
+
+
+@pytest.mark.parametrize(
+    ("n_documents", "base", "gain"),
+    [(600, (122, 351, 298), 7), (425, (349, 344, 351), 5), (7600, (3795, 6001), 11)],
+)
+def test_equally_many_documents_more_in_each_seed_are_equal_differences(
+    tmp_path, n_documents, base, gain
+):
+    """Their accuracies are equal to 1e-5 points only."""
+    write_counts(tmp_path, base, [gain] * len(base), n_documents)
+    frame, notes = compared(tmp_path)
+    assert notes == [
+        f"tiny sinusoidal concat: equal differences in all {len(base)} seeds, so no test"
+    ]
+    assert frame["mean"][0] == pytest.approx(100 * gain / n_documents, abs=1e-4)
+    assert frame[["p_t", "d_z", "low", "high", "p_equivalence"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("n_documents", "base", "gains"),
+    [
+        (425, (250, 253, 215, 215, 233, 233, 235), (3, -1, -2, 3, 2, 5, -3)),
+        (600, (301, 355, 122, 351, 298, 410), (-3, 4, 7, -2, 4, 0)),
+    ],
+)
+def test_rank_and_sign_tests_see_the_ties_of_single_precision(tmp_path, n_documents, base, gains):
+    write_counts(tmp_path, base, gains, n_documents)
+    row = compared(tmp_path)[0].iloc[0]
+    exact = judge([float(gain) for gain in gains], Criteria())
+    assert row["p_t"] == pytest.approx(exact["p_t"], rel=1e-4)
+    assert row["p_wilcoxon"] == pytest.approx(exact["p_wilcoxon"])
+    assert row["p_sign_flip"] == pytest.approx(exact["p_sign_flip"])
+
+
+@pytest.mark.parametrize("documents", [{}, {"test": 0}, {"test": None}, {"test": 7}])
+def test_an_accuracy_that_is_no_share_of_the_recorded_documents_stays_as_it_is(tmp_path, documents):
+    write(tmp_path, "add", 0, 0.123456789, documents=documents)
+    assert collect(tmp_path)[0]["test.accuracy"].tolist() == [0.123456789]
+
+
+# --- other settings ----------------------------------------------------------------------------
+
+
+def test_a_cell_of_other_settings_is_not_compared_and_the_key_is_named(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}, "mlp": {0: 0.6, 1: 0.8}})
+    write_cells(tmp_path, {"concat": {0: 0.6, 1: 0.8}}, settings={"model.d_model": 16})
+    frame, notes = compared(tmp_path)
+    assert frame["fusion"].tolist() == ["mlp"]
+    assert notes == [
+        "tiny sinusoidal concat: not compared, other settings than add: model.d_model 16, 8"
+    ]
+
+
+def test_a_setting_that_only_one_of_them_has_is_another_setting(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}})
+    write_cells(tmp_path, {"concat": {0: 0.6, 1: 0.8}}, settings={"optim.lr": 0.1})
+    frame, notes = compared(tmp_path)
+    assert frame.empty
+    assert len(notes) == 1
+    assert "optim.lr 0.1" in notes[0]
+
+
+def test_settings_of_the_fusion_and_the_seed_may_differ(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}}, settings={"fusion.width": None})
+    write_cells(tmp_path, {"concat": {0: 0.6, 1: 0.8}}, settings={"fusion.width": 3})
+    frame, notes = compared(tmp_path)
+    assert notes == []
+    assert frame["n"].tolist() == [2]
+
+
+def test_a_variant_and_an_encoding_pair_with_their_own_baseline(tmp_path):
+    scale = {"settings": {"model.token_scale": 1.0}, "variant": "model.token_scale=1"}
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.51, 1: 0.63}})
+    write_cells(tmp_path, {"add": {0: 0.1, 1: 0.2}, "concat": {0: 0.3, 1: 0.5}}, **scale)
+    learned = {"encoding": "learned", "settings": {"encoding.std": 0.02}}
+    write_cells(tmp_path, {"add": {0: 0.4, 1: 0.4}, "concat": {0: 0.3, 1: 0.2}}, **learned)
+    wordy = {"data": "wordy", "tokens": 80.0, "settings": {"data.max_len": 9}}
+    write_cells(tmp_path, {"add": {0: 0.9, 1: 0.8}, "concat": {0: 0.9, 1: 0.85}}, **wordy)
+    frame, notes = compared(tmp_path)
+    assert notes == []
+    assert len(frame) == 4
+    for labels, deltas in (
+        ({"data": "tiny", "encoding": "sinusoidal", "variant": ""}, [1, 3]),
+        ({"variant": "model.token_scale=1"}, [20, 30]),
+        ({"encoding": "learned"}, [-10, -20]),
+        ({"data": "wordy"}, [0, 5]),
+    ):
+        assert row_of(frame, **labels)["deltas"] == pytest.approx(deltas)
+
+
+def test_a_variant_does_not_pair_with_the_plain_baseline(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}}, settings={"optim.lr": 2})
+    write_cells(
+        tmp_path, {"concat": {0: 0.51, 1: 0.63}}, variant="optim.lr=1", settings={"optim.lr": 1}
+    )
+    frame, notes = compared(tmp_path)
+    assert frame.empty
+    assert notes == [
+        "tiny sinusoidal concat optim.lr=1: not compared, other settings than add: optim.lr 1, 2"
+    ]
+
+
+def test_an_option_of_the_fusion_pairs_with_the_plain_baseline(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}}, settings={"optim.lr": 1})
+    write_cells(
+        tmp_path,
+        {"gate_cnn": {0: 0.51, 1: 0.63}},
+        variant="fusion.half_width=4",
+        settings={"optim.lr": 1, "fusion.half_width": 4},
+    )
+    frame, notes = compared(tmp_path)
+    assert notes == []
+    assert frame["deltas"][0] == pytest.approx([1, 3])
+    assert frame[["variant", "baseline_variant"]].values.tolist() == [["fusion.half_width=4", ""]]
+
+
+# --- statistics of the frame -------------------------------------------------------------------
+
+
+def test_p_holm_is_holms_over_all_rows(tmp_path):
+    add = {0: 0.5, 1: 0.6, 2: 0.7}
+    write_cells(
+        tmp_path,
+        {
+            "add": add,
+            "concat": {0: 0.60, 1: 0.71, 2: 0.80},
+            "gate": {0: 0.52, 1: 0.66, 2: 0.71},
+            "mlp": {0: 0.60, 1: 0.70, 2: 0.80},  # equal differences: no test, not in the family
+        },
+    )
+    write_cells(tmp_path, {"add": add, "concat": {0: 0.4, 1: 0.4, 2: 0.71}}, encoding="learned")
+    frame, _ = compared(tmp_path)
+    p = frame["p_t"].to_numpy()
+    assert np.isnan(p).sum() == 1
+    known = np.sort(p[~np.isnan(p)])
+    by_hand = np.minimum(1, np.maximum.accumulate(known * [3, 2, 1]))
+    for value, adjusted in zip(known, by_hand, strict=True):
+        assert frame["p_holm"][frame["p_t"] == value].iloc[0] == pytest.approx(adjusted)
+    assert np.isnan(row_of(frame, fusion="mlp")["p_holm"])
+
+
+def test_another_baseline_turns_the_signs(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6, 2: 0.65}, "concat": {0: 0.6, 1: 0.8, 2: 0.64}})
+    one = compared(tmp_path)[0].iloc[0]
+    other = compared(tmp_path, baseline="concat")[0].iloc[0]
+    assert (one["fusion"], other["fusion"]) == ("concat", "add")
+    assert other["deltas"] == pytest.approx([-d for d in one["deltas"]])
+    for name in ("mean", "d_z"):
+        assert other[name] == pytest.approx(-one[name])
+    assert (other["low"], other["high"]) == pytest.approx((-one["high"], -one["low"]))
+    for name in ("std", "p_t", "p_wilcoxon", "p_sign_flip", "p_equivalence", "seeds_observed"):
+        assert other[name] == pytest.approx(one[name])
+
+
+def test_an_unknown_baseline_leaves_an_empty_frame_and_a_line_a_cell(tmp_path):
+    write_cells(tmp_path, {"add": {0: 0.5}, "concat": {0: 0.6}})
+    frame, notes = compared(tmp_path, baseline="nothing")
+    assert frame.empty
+    assert len(notes) == 2
+
+
+def test_the_criteria_reach_the_statistics(tmp_path):
+    deltas = [0.3, -0.2, 0.4, 0.1]
+    std, mean = np.std(deltas, ddof=1), np.mean(deltas)
+    for margin, effect, alpha in ((0.5, 1.0, 0.05), (1.0, 0.25, 0.01)):
+        found = judge(deltas, Criteria(margin=margin, effect=effect, alpha=alpha))
+        assert found["seeds_observed"] == seeds_for_difference(mean, std, alpha)
+        assert found["seeds_effect"] == seeds_for_difference(effect, std, alpha)
+        assert found["seeds_equivalence"] == seeds_for_equivalence(std, margin, 0.0, alpha)
+        error = std / 2
+        edges = (stats.t.sf((mean + margin) / error, 3), stats.t.cdf((mean - margin) / error, 3))
+        assert found["p_equivalence"] == pytest.approx(max(edges))
+
+
+# --- growth with length ------------------------------------------------------------------------
+
+
+def two_corpora(tmp_path, wordy_seeds=(0, 1, 2)):
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.5, 2: 0.5}, "concat": {0: 0.52, 1: 0.51, 2: 0.54}})
+    gains = {0: 0.60, 1: 0.59, 2: 0.56}
+    write_cells(
+        tmp_path,
+        {"add": dict.fromkeys(gains, 0.5), "concat": {s: gains[s] for s in wordy_seeds}},
+        data="wordy", tokens=40.0, settings={"data.name": "wordy"},
+    )  # fmt: skip
+    return collect(tmp_path)[0]
+
+
+def test_interactions_are_each_seeds_slope_by_hand(tmp_path):
+    comparisons, _ = compare(two_corpora(tmp_path), Criteria())
+    found = interactions(comparisons)
+    assert len(found) == 1
+    row = found.iloc[0]
+    # 10 to 40 tokens are two doublings; gains go 2 -> 10, 1 -> 9, 4 -> 6
+    assert row["slopes"] == pytest.approx([4, 4, 1])
+    assert (row["n"], row["mean"]) == (3, pytest.approx(3))
+    t = 3 / (math.sqrt(3) / math.sqrt(3))
+    assert row["p_t"] == pytest.approx(2 * stats.t.sf(t, 2))
+    assert row["p_sign_flip"] == pytest.approx(0.25)
+    assert row["corpora"] == "tiny (10 tokens, +2.33), wordy (40 tokens, +8.33)"
+
+
+def test_interactions_take_the_seeds_that_all_corpora_have(tmp_path):
+    comparisons, _ = compare(two_corpora(tmp_path, wordy_seeds=(0, 2)), Criteria())
+    row = interactions(comparisons).iloc[0]
+    assert row["n"] == 2
+    assert row["slopes"] == pytest.approx([4, 1])
+
+
+def test_one_corpus_and_corpora_of_one_length_have_no_interaction(tmp_path):
+    accuracies = {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}}
+    write_cells(tmp_path, accuracies)
+    assert interactions(compared(tmp_path)[0]).empty
+    write_cells(tmp_path, accuracies, data="like")
+    found = interactions(compared(tmp_path)[0])
+    assert found.empty
+    assert {"slopes", "mean", "low", "high", "p_t", "p_sign_flip"} <= set(found.columns)
+
+
+def test_trends_are_slopes_over_the_bins_of_one_cell():
+    cell = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": ""}
+    bins = pd.DataFrame(
+        [
+            {**cell, "mean_length": 8.0, "gains": [1.0, 0.0]},
+            {**cell, "mean_length": 16.0, "gains": [2.0, 3.0]},
+            {**cell, "mean_length": 32.0, "gains": [3.0, 6.0]},
+            {**cell, "fusion": "one bin", "mean_length": 32.0, "gains": [3.0, 6.0]},
+        ]
+    )
+    found = trends(bins)
+    assert found["fusion"].tolist() == ["concat"]
+    assert found["slopes"][0] == pytest.approx([1, 3])
+    assert (found["n"][0], found["mean"][0]) == (2, pytest.approx(2))
+
+
+# --- what collect leaves out -------------------------------------------------------------------
+
+
+def sound(root):
+    write_cells(root, {"add": {0: 0.5, 1: 0.6}})
+
+
+def test_a_cell_of_two_configurations_is_left_out_and_both_folders_named(tmp_path):
+    sound(tmp_path)
+    one = write(tmp_path, "concat", 0, 0.6)
+    other = write(tmp_path, "concat", 1, 0.6, settings={"model.d_model": 16})
+    runs, problems = collect(tmp_path)
+    assert runs["fusion"].tolist() == ["add", "add"]
+    assert len(problems) == 1
+    assert "\n" not in problems[0]
+    for part in (str(one), str(other), "model.d_model 8, 16", "two configurations"):
+        assert part in problems[0]
+
+
+def test_two_corpora_of_one_name_are_left_out_with_the_name_as_the_cure(tmp_path):
+    sound(tmp_path)
+    write(tmp_path, "concat", 0, 0.6, settings={"data.path": "a1"})
+    write(tmp_path, "concat", 1, 0.6, settings={"data.path": "b2", "data.limit": 9})
+    _, (problem,) = collect(tmp_path)
+    assert "two configurations (two corpora named " in problem
+    assert problem.endswith("; the cell is left out, run one of them again with data.name=NAME")
+
+
+def test_a_setting_that_only_some_runs_of_a_cell_have_is_a_second_configuration(tmp_path):
+    sound(tmp_path)
+    write(tmp_path, "concat", 0, 0.6)
+    write(tmp_path, "concat", 1, 0.6, settings={"optim.lr": 0.1})
+    runs, problems = collect(tmp_path)
+    assert set(runs["fusion"]) == {"add"}
+    assert len(problems) == 1
+    assert "optim.lr" in problems[0]
+
+
+def test_two_different_runs_with_one_seed_leave_the_cell_out(tmp_path):
+    sound(tmp_path)
+    one = write(tmp_path, "concat", 1, 0.6)
+    other = write(tmp_path, "concat", 1, 0.8, folder="elsewhere")
+    runs, problems = collect(tmp_path)
+    assert set(runs["fusion"]) == {"add"}
+    assert len(problems) == 1
+    assert str(one) in problems[0]
+    assert str(other) in problems[0]
+    assert "two different runs with seed 1" in problems[0]
+
+
+def test_sweeps_of_their_own_may_hold_the_same_cell(tmp_path):
+    write(tmp_path, "add", 0, 0.5, folder="a", sweep_id="a")
+    write(tmp_path, "add", 0, 0.6, folder="b", sweep_id="b", settings={"model.d_model": 16})
+    runs, problems = collect(tmp_path)
+    assert problems == []
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("accuracy", [math.nan, math.inf, None, "0.5", [0.5]])
+def test_an_accuracy_that_is_no_number_is_left_out_with_a_line(tmp_path, accuracy):
+    sound(tmp_path)
+    folder = write(tmp_path, "concat", 0, accuracy)
+    runs, problems = collect(tmp_path)
+    assert set(runs["fusion"]) == {"add"}
+    assert len(problems) == 1
+    assert problems[0].startswith(f"{folder / 'result.json'}: test.accuracy is ")
+    assert "left out" in problems[0]
+
+
+def test_a_record_without_a_test_result_is_left_out_with_a_line(tmp_path):
+    sound(tmp_path)
+    folder = write(tmp_path, "concat", 0, 0.5, test=None)
+    runs, problems = collect(tmp_path)
+    assert set(runs["fusion"]) == {"add"}
+    assert len(problems) == 1
+    assert str(folder) in problems[0]
+
+
+@pytest.mark.parametrize("key", ["data", "encoding", "fusion", "seed", "variant", "sweep_id"])
+@pytest.mark.parametrize("how", ["absent", "null"])
+def test_a_record_without_one_of_its_names_is_left_out_with_a_line(tmp_path, key, how):
+    sound(tmp_path)
+    folder = write(tmp_path, "concat", 0, 0.5)
+    path = folder / "result.json"
+    record = json.loads(path.read_text())
+    path.write_text(
+        json.dumps(record | {key: None})
+        if how == "null"
+        else json.dumps({k: v for k, v in record.items() if k != key})
+    )
+    runs, problems = collect(tmp_path)
+    assert set(runs["fusion"]) == {"add"}
+    assert len(problems) == 1
+    assert str(path) in problems[0]
+    assert key in problems[0]
+
+
+@pytest.mark.parametrize("settings", [None, [], "text"])
+def test_settings_that_are_no_table_are_left_out_with_a_line(tmp_path, settings):
+    sound(tmp_path)
+    path = write(tmp_path, "concat", 0, 0.5) / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": settings}))
+    runs, problems = collect(tmp_path)
+    assert set(runs["fusion"]) == {"add"}
+    assert len(problems) == 1
+    assert str(path) in problems[0]
+
+
+@pytest.mark.parametrize("kind", ["accuracy", "seed", "configuration"])
+def test_when_everything_is_left_out_it_is_an_error_of_one_line(tmp_path, kind):
+    if kind == "accuracy":
+        write(tmp_path, "add", 0, None)
+    elif kind == "seed":
+        write(tmp_path, "add", 0, 0.5)
+        write(tmp_path, "add", 0, 0.6, folder="elsewhere")
+    else:
+        write(tmp_path, "add", 0, 0.5)
+        write(tmp_path, "add", 1, 0.6, settings={"model.d_model": 16})
+    with pytest.raises(InputError) as error:
+        collect(tmp_path)
+    assert "\n" not in str(error.value)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_learning_curves_are_in_percent_and_a_damaged_one_is_named(tmp_path):
+    sound(tmp_path)
+    runs, _ = collect(tmp_path)
+    good, bad = runs["folder"]
+    history = pd.DataFrame({"epoch": [1, 2], "val_accuracy": [0.25, 0.5]})
+    history.to_csv(f"{good}/history.csv", index=False)
+    with open(f"{bad}/history.csv", "w") as file:
+        file.write("epoch,val_accuracy\n1,much\n")
+    curves, problems = learning_curves(runs)
+    assert curves["val_accuracy"].tolist() == [25, 50]
+    assert curves["epoch"].tolist() == [1, 2]
+    assert set(curves["seed"]) == {0}
+    assert len(problems) == 1
+    assert problems[0].startswith(f"{bad}/history.csv: no learning curve")

@@ -1,0 +1,453 @@
+"""Saved predictions: read, paired, judged by document, by length and by class; by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from posfuse.analysis.statistics.documents import (
+    Paired,
+    by_length,
+    confusion_difference,
+    document_evidence,
+    judge_documents,
+    pair,
+    read_all,
+    read_predictions,
+)
+from posfuse.errors import InputError
+
+LABEL = [0, 1, 1, 0, 1, 0]
+LENGTH = [3, 9, 5, 7, 4, 8]
+CELL = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": ""}
+
+
+def write(folder, predicted, label=LABEL, length=LENGTH, index=None, without=()):
+    """predictions.parquet as a run writes it, C = 3 log-probabilities among its columns."""
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = {
+        "index": np.arange(len(label)) if index is None else index,
+        "length": length,
+        "label": label,
+        "predicted": predicted,
+        **{f"log_p_{c}": np.full(len(label), -1.0986) for c in range(3)},
+    }
+    table = pd.DataFrame({k: v for k, v in columns.items() if k not in without})
+    table.to_parquet(folder / "predictions.parquet", index=False)
+    return str(folder)
+
+
+def turned(places, label=LABEL):
+    """The labels, wrong at these places."""
+    return [1 - y if i in places else y for i, y in enumerate(label)]
+
+
+def runs_of(tmp_path, predictions, cell=CELL):
+    """Runs and the comparison of concat with add; predictions[fusion][seed] is a column."""
+    rows = [
+        {**cell, "fusion": fusion, "seed": seed,
+         "folder": write(tmp_path / fusion / f"seed={seed}", predicted)}
+        for fusion, by_seed in predictions.items()
+        for seed, predicted in by_seed.items()
+    ]  # fmt: skip
+    comparison = {
+        **cell,
+        "fusion": "concat",
+        "baseline_variant": "",
+        "seeds": sorted(predictions["concat"]),
+    }
+    return pd.DataFrame(rows), comparison
+
+
+@pytest.fixture
+def two_seeds(tmp_path):
+    """Seed 0: concat 5 of 6 right, add 3; seed 1: concat 4, add 5."""
+    return runs_of(
+        tmp_path,
+        {
+            "add": {0: turned([0, 1, 2]), 1: turned([5])},
+            "concat": {0: turned([0]), 1: turned([1, 2])},
+        },
+    )
+
+
+def paired_of(correct, base_correct, length=None, label=None):
+    """A Paired of two classes from rows of right (1) and wrong (0)."""
+    correct, base_correct = np.array(correct), np.array(base_correct)
+    n = correct.shape[1]
+    label = np.zeros(n, int) if label is None else np.array(label)
+    length = np.arange(1, n + 1) if length is None else np.array(length)
+    return Paired(
+        list(range(len(correct))), length, label,
+        np.where(correct == 1, label, 1 - label), np.where(base_correct == 1, label, 1 - label),
+    )  # fmt: skip
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def test_predictions_are_read_as_written(tmp_path):
+    found = read_predictions(write(tmp_path / "run", turned([0, 4])))
+    assert found.index.tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.length.tolist() == LENGTH
+    assert found.label.tolist() == LABEL
+    assert found.predicted.tolist() == turned([0, 4])
+    assert found.correct.tolist() == [False, True, True, True, False, True]
+
+
+def spoil(folder, kind):
+    path = folder / "predictions.parquet"
+    if kind == "missing":
+        path.unlink()
+    elif kind == "truncated":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif kind == "short":
+        path.write_bytes(path.read_bytes()[:10])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "text":
+        path.write_text("index,length,label,predicted\n0,1,0,0\n")
+    else:
+        write(folder, LABEL, without=[kind])
+
+
+SPOILT = ["missing", "truncated", "short", "empty", "text"]
+COLUMNS = ["index", "length", "label", "predicted"]
+
+
+@pytest.mark.parametrize("kind", [*SPOILT, *COLUMNS])
+def test_a_damaged_file_is_an_error_of_one_line_that_names_it(tmp_path, kind):
+    folder = tmp_path / "run"
+    write(folder, LABEL)
+    spoil(folder, kind)
+    with pytest.raises(InputError) as error:
+        read_predictions(folder)
+    text = str(error.value)
+    assert text.startswith(f"{folder / 'predictions.parquet'}: not readable")
+    assert text.endswith("remove it to run again")
+    assert "\n" not in text
+    if kind in COLUMNS:
+        assert kind in text.replace(str(folder), "")
+
+
+BAD_COLUMNS = {
+    "text": {"label": list("abcdef")},
+    "no number": {"predicted": [0.0, 1.0, float("nan"), 0.0, 1.0, 0.0]},
+    "below 0": {"predicted": [-1, 0, 0, 0, 0, 0]},
+    "lists": {"predicted": [[0]] * 6},
+    "no documents": {"predicted": [], "label": [], "length": []},
+}
+
+
+@pytest.mark.parametrize("kind", BAD_COLUMNS)
+def test_what_is_no_whole_number_for_each_document_is_one_line(tmp_path, kind):
+    folder = write(tmp_path / "run", **{"predicted": LABEL, **BAD_COLUMNS[kind]})
+    with pytest.raises(InputError, match="predictions") as error:
+        read_predictions(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_predictions_that_contradict_the_record_are_left_out(tmp_path):
+    folder = write(tmp_path / "run", turned([3]))
+    runs = listed(folder).assign(**{"test.accuracy": 4 / 6})
+    read, (line,) = read_all(runs)
+    assert read == {}
+    assert "83.33 % are right, result.json says 66.67 %" in line
+    runs["test.accuracy"] = 5 / 6
+    assert list(read_all(runs)[0]) == [folder]
+    runs["label_names"] = [["one"]]
+    assert "more classes than result.json names" in read_all(runs)[1][0]
+
+
+def test_lengths_end_where_the_model_stops_to_read(tmp_path):
+    folder = write(tmp_path / "run", LABEL)
+    runs = listed(folder).assign(**{"settings.data.max_len": 7})
+    assert read_all(runs)[0][folder].length.tolist() == [min(n, 7) for n in LENGTH]
+
+
+def listed(*folders):
+    """Runs of one cell, as far as `read_all` looks at them."""
+    labels = {"data": "tiny", "encoding": "sinusoidal", "variant": ""}
+    return pd.DataFrame([{**labels, "folder": str(folder)} for folder in folders])
+
+
+def test_a_flipped_byte_in_the_data_is_an_error_or_read_but_no_crash(tmp_path):
+    folder = tmp_path / "run"
+    write(folder, LABEL)
+    path = folder / "predictions.parquet"
+    whole = path.read_bytes()
+    for place in range(4, len(whole), max(1, len(whole) // 60)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        read, problems = read_all(listed(folder))
+        assert len(read) + len(problems) == 1
+        assert all(str(path) in line and "\n" not in line for line in problems)
+
+
+def test_read_all_goes_on_after_a_damaged_file(tmp_path):
+    good, bad = write(tmp_path / "good", LABEL), write(tmp_path / "bad", LABEL)
+    spoil(tmp_path / "bad", "truncated")
+    read, problems = read_all(listed(bad, good))
+    assert list(read) == [good]
+    assert len(problems) == 1
+    assert f"{bad}/predictions.parquet" in problems[0]
+
+
+# --- pairing -----------------------------------------------------------------------------------
+
+
+def test_the_mean_difference_is_the_difference_in_accuracy(two_seeds):
+    runs, comparison = two_seeds
+    read, notes = read_all(runs)
+    paired = pair(comparison, runs, "add", read)
+    assert notes == []
+    assert paired.seeds == [0, 1]
+    assert paired.difference.shape == (2, 6)
+    assert paired.difference[0].tolist() == [0, 100, 100, 0, 0, 0]
+    assert paired.difference[1].tolist() == [0, -100, -100, 0, 0, 100]
+    assert paired.difference.mean(1) == pytest.approx([200 / 6, -100 / 6])
+    assert paired.difference.mean() == pytest.approx(50 / 6)
+    assert paired.length.tolist() == LENGTH
+    assert paired.label.tolist() == LABEL
+
+
+def test_another_cells_runs_are_not_taken(tmp_path, two_seeds):
+    runs, comparison = two_seeds
+    others = []
+    for axis in ("data", "encoding", "variant"):
+        other = runs.assign(**{axis: "another"})
+        other["folder"] = [write(tmp_path / axis / str(i), turned(range(6))) for i in range(4)]
+        others.append(other)
+    mixed = pd.concat([*others, runs], ignore_index=True)
+    paired = pair(comparison, mixed, "add", read_all(mixed)[0])
+    assert paired.difference.mean() == pytest.approx(50 / 6)
+
+
+@pytest.mark.parametrize("column", ["label", "length", "index", "count"])
+@pytest.mark.parametrize("fusion", ["add", "concat"])
+def test_a_seed_of_other_documents_is_left_out_with_a_line(tmp_path, two_seeds, column, fusion):
+    runs, comparison = two_seeds
+    other = {
+        "label": {"label": turned([3])},
+        "length": {"length": [*LENGTH[:-1], 99]},
+        "index": {"index": [0, 1, 2, 3, 4, 6]},
+        "count": {"label": LABEL[:5], "length": LENGTH[:5], "predicted": LABEL[:5]},
+    }[column]
+    folder = write(tmp_path / fusion / "seed=1", **{"predicted": LABEL, **other})
+    read, notes = read_all(runs)
+    paired = pair(comparison, runs, "add", read)
+    assert paired.seeds == [0]
+    assert paired.difference.tolist() == [[0, 100, 100, 0, 0, 0]]
+    assert len(notes) == 1
+    assert notes[0].startswith(f"{folder}/predictions.parquet: its documents are not those")
+    assert "left out of the statistics over documents" in notes[0]
+
+
+def test_when_no_seed_can_be_paired_there_is_none(tmp_path, two_seeds):
+    runs, comparison = two_seeds
+    for seed in (0, 1):
+        write(tmp_path / "concat" / f"seed={seed}", LABEL, label=turned([2]))
+    read, notes = read_all(runs)
+    paired = pair(comparison, runs, "add", read)
+    assert paired is None
+    assert len(notes) == 2
+
+
+def test_a_seed_whose_file_could_not_be_read_is_left_out(tmp_path, two_seeds):
+    runs, comparison = two_seeds
+    spoil(tmp_path / "add" / "seed=0", "missing")
+    paired = pair(comparison, runs, "add", read_all(runs)[0])
+    assert paired.seeds == [1]
+
+
+# --- statistics over documents -----------------------------------------------------------------
+
+
+def test_judge_documents_by_hand(two_seeds):
+    runs, comparison = two_seeds
+    paired = pair(comparison, runs, "add", read_all(runs)[0])
+    found = judge_documents(paired)
+    assert found["document_seeds"] == [0, 1]
+    assert found["n_documents"] == 6
+    assert found["documents_mean"] == pytest.approx(50 / 6)
+    # discordant 2 : 0 and 1 : 2
+    assert found["p_mcnemar"] == pytest.approx([0.5, stats.binomtest(1, 3).pvalue])
+    assert found["documents_low"] < 50 / 6 < found["documents_high"]
+
+
+def test_one_seed_has_a_mcnemar_and_no_interval():
+    found = judge_documents(paired_of([[1, 1, 1, 0]], [[0, 0, 1, 0]]))
+    assert found["p_mcnemar"] == pytest.approx([0.5])
+    assert np.isnan(found["documents_low"])
+    assert np.isnan(found["documents_high"])
+
+
+def test_one_document_is_enough_to_be_read_and_judged():
+    paired = paired_of([[1], [1]], [[0], [1]])
+    found = judge_documents(paired)
+    assert found["documents_mean"] == 50
+    assert found["documents_low"] < 50 < found["documents_high"]
+    assert found["p_mcnemar"] == [1.0, 1.0]
+    assert by_length(paired)["n_documents"].tolist() == [1]
+
+
+# --- by length ---------------------------------------------------------------------------------
+
+
+def test_length_bins_by_hand():
+    right = np.array([[1, 1, 1, 0, 1, 1, 0, 1], [1, 0, 1, 1, 1, 1, 1, 1]])
+    base = np.array([[0, 1, 1, 0, 0, 0, 1, 1], [0, 0, 1, 1, 0, 1, 0, 0]])
+    length = np.array([1, 2, 3, 4, 5, 6, 7, 8])
+    table = by_length(paired_of(right, base, length))
+    assert table["shortest"].tolist() == [1, 3, 5, 7]
+    assert table["longest"].tolist() == [2, 4, 6, 8]
+    assert table["mean_length"].tolist() == [1.5, 3.5, 5.5, 7.5]
+    assert table["n_documents"].tolist() == [2, 2, 2, 2]
+    assert table["n"].tolist() == [2, 2, 2, 2]
+    assert table["gains"].tolist() == [[50, 50], [0, 0], [100, 50], [-50, 100]]
+    assert table["mean"].tolist() == [50, 0, 75, 25]
+    assert table[["low", "high"]].iloc[:2].isna().all(axis=None)  # equal seeds: no spread
+    reach = stats.t.ppf(0.975, 1) * 25
+    assert table["low"][2] == pytest.approx(75 - reach)
+    assert table["high"][2] == pytest.approx(75 + reach)
+    order = [5, 2, 7, 0, 1, 6, 3, 4]  # the order of the documents does not count
+    other = by_length(paired_of(right[:, order], base[:, order], length[order]))
+    pd.testing.assert_frame_equal(other, table)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 4, 10])
+@pytest.mark.parametrize("kind", ["all different", "repeated", "two", "skewed", "one"])
+def test_each_document_is_in_exactly_one_bin(bins, kind):
+    rng = np.random.default_rng(0)
+    length = {
+        "all different": rng.permutation(50) + 1,
+        "repeated": rng.integers(1, 7, 50),
+        "two": rng.permutation([5] * 30 + [9] * 20),
+        "skewed": rng.permutation([512] * 45 + [1, 2, 3, 4, 5]),
+        "one": np.full(50, 512),
+    }[kind]
+    right, base = rng.integers(0, 2, (2, 3, 50))
+    paired = paired_of(right, base, length)
+    table = by_length(paired, bins)
+    assert table["n_documents"].sum() == 50
+    assert len(table) <= min(bins, len(set(length.tolist())))
+    assert (table["n_documents"] > 0).all()
+    assert (table["shortest"] <= table["longest"]).all()
+    assert (table["longest"].to_numpy()[:-1] < table["shortest"].to_numpy()[1:]).all()
+    for row in table.to_dict("records"):
+        inside = (length >= row["shortest"]) & (length <= row["longest"])
+        assert inside.sum() == row["n_documents"]
+        assert row["mean_length"] == pytest.approx(length[inside].mean())
+        assert row["gains"] == pytest.approx(100 * (right - base)[:, inside].mean(1))
+    whole = (table["mean"] * table["n_documents"]).sum() / 50
+    assert whole == pytest.approx(paired.difference.mean())
+
+
+def test_bins_of_different_lengths_are_of_equal_size():
+    paired = paired_of(np.ones((2, 40)), np.zeros((2, 40)), np.arange(40) * 3 + 1)
+    assert by_length(paired)["n_documents"].tolist() == [10, 10, 10, 10]
+    assert by_length(paired, 5)["n_documents"].tolist() == [8] * 5
+
+
+@pytest.mark.parametrize("n", [5, 9, 41, 50])
+@pytest.mark.parametrize("bins", [2, 3, 4])
+def test_bins_are_pandas_quantiles(n, bins):
+    length = np.random.default_rng(n).permutation(np.arange(1, n + 1) ** 2)
+    table = by_length(paired_of(np.ones((2, n)), np.zeros((2, n)), length), bins)
+    expected = pd.Series(length).groupby(pd.qcut(length, bins, labels=False))
+    assert table["shortest"].tolist() == expected.min().tolist()
+    assert table["longest"].tolist() == expected.max().tolist()
+
+
+def test_equal_lengths_are_one_bin():
+    table = by_length(paired_of([[1, 1, 0], [1, 0, 0]], [[0, 1, 0], [0, 0, 0]], [7, 7, 7]))
+    assert len(table) == 1
+    assert table["gains"][0] == pytest.approx([100 / 3, 100 / 3])
+
+
+# --- by class ----------------------------------------------------------------------------------
+
+
+def confusions(label, predicted, baseline):
+    return Paired(
+        list(range(len(predicted))), np.ones(len(label), int),
+        *(np.array(a) for a in (label, predicted, baseline)),
+    )  # fmt: skip
+
+
+def test_the_confusion_difference_of_two_classes_by_hand():
+    label = [0, 0, 0, 0, 1, 1]
+    # class 0: 3 of 4 right against 1 of 4; class 1: 1 of 2 against 2 of 2
+    paired = confusions(label, [[0, 0, 0, 1, 1, 0]], [[0, 1, 1, 1, 1, 1]])
+    found = confusion_difference(paired, 2)
+    assert found == pytest.approx(np.array([[50, -50], [50, -50]]))
+
+
+def test_the_confusion_difference_of_three_classes_is_the_mean_over_seeds():
+    label = [0, 0, 1, 1, 2, 2]
+    fused = [[0, 0, 1, 2, 2, 2], [0, 1, 1, 1, 2, 0]]
+    base = [[0, 1, 1, 1, 0, 2], [2, 1, 1, 1, 1, 1]]
+    # shares, seed 0 then 1 -- fused: (2 0 0)(1 1 0) (0 1 1)(0 2 0) (0 0 2)(1 0 1) of 2
+    #                        -- base:  (1 1 0)(0 1 1) (0 2 0)(0 2 0) (1 0 1)(0 2 0) of 2
+    by_hand = 25 * np.array([[3 - 1, 1 - 2, 0 - 1], [0, 3 - 4, 1 - 0], [1 - 1, 0 - 2, 3 - 1]])
+    found = confusion_difference(confusions(label, fused, base), 3)
+    assert found == pytest.approx(by_hand)
+    assert found.sum(1) == pytest.approx(np.zeros(3))
+
+
+def test_a_class_without_documents_is_nan_and_the_others_sum_to_0():
+    paired = confusions([0, 0, 2], [[0, 1, 2]], [[1, 1, 0]])
+    found = confusion_difference(paired, 3)
+    assert np.isnan(found[1]).all()
+    assert found[0] == pytest.approx([50, -50, 0])
+    assert found[2] == pytest.approx([-100, 0, 100])
+
+
+def test_the_diagonal_is_the_difference_in_accuracy():
+    rng = np.random.default_rng(0)
+    label, n_classes = rng.integers(0, 4, 90), 4
+    predicted, baseline = rng.integers(0, 4, (2, 3, 90))
+    paired = confusions(label, predicted, baseline)
+    diagonal = np.diag(confusion_difference(paired, n_classes))
+    share = np.bincount(label) / 90
+    assert diagonal @ share == pytest.approx(paired.difference.mean())
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
+def test_the_confusion_difference_holds_for_any_whole_number_type(dtype):
+    label = np.arange(20, dtype=dtype)
+    paired = Paired([0], label, label, label[None], np.zeros((1, 20), dtype))
+    found = confusion_difference(paired, 20)
+    assert np.diag(found)[1:] == pytest.approx(np.full(19, 100))
+    assert found[1:, 0] == pytest.approx(np.full(19, -100))
+
+
+# --- all of it ---------------------------------------------------------------------------------
+
+
+def test_the_evidence_holds_every_comparison(two_seeds):
+    runs, comparison = two_seeds
+    found, notes = document_evidence(pd.DataFrame([comparison]), runs, "add")
+    assert notes == []
+    row = found.statistics.iloc[0]
+    assert row[list(CELL)].to_dict() == CELL
+    assert row["documents_mean"] == pytest.approx(50 / 6)
+    assert found.bins["n_documents"].sum() == 6
+    assert (found.bins["fusion"] == "concat").all()
+    matrix = found.confusions[tuple(CELL.values())]
+    # class 0 at 0, 3, 5: wrong once in six against twice; class 1 at 1, 2, 4: twice both
+    assert matrix == pytest.approx(np.array([[100 / 6, -100 / 6], [0, 0]]))
+
+
+def test_the_evidence_of_damaged_files_is_empty_and_told_once(tmp_path, two_seeds):
+    runs, comparison = two_seeds
+    spoil(tmp_path / "add" / "seed=0", "truncated")
+    write(tmp_path / "add" / "seed=1", LABEL, label=turned([2]))
+    twice = pd.DataFrame([comparison, comparison])
+    found, notes = document_evidence(twice, runs, "add")
+    assert found.statistics.empty
+    assert found.bins.empty
+    assert found.confusions == {}
+    assert len(notes) == 2
+    assert sum("not readable" in line for line in notes) == 1
+    assert sum("its documents are not those" in line for line in notes) == 1
+    assert {"document_seeds", "p_mcnemar", *CELL} <= set(found.statistics.columns)

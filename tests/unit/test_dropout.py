@@ -1,0 +1,111 @@
+"""Dropout by the gaps between what is dropped: its rate, its scale, its gradient, its draws."""
+
+import math
+
+import pytest
+import torch
+
+import posfuse.model.dropout
+from posfuse.model.dropout import Draws, Dropout, dropout, zero_
+
+N = 4 * 50_000
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("p", [1e-4, 0.01, 0.1, 0.5, 0.9, 0.9999])
+def test_a_share_of_p_is_zeroed_and_the_rest_scaled(p):
+    torch.manual_seed(0)
+    out = dropout(torch.ones(N), p)
+    stays = out != 0
+    deviation = (p * (1 - p) / N) ** 0.5
+    assert 1 - stays.double().mean().item() == pytest.approx(p, abs=5 * deviation)
+    torch.testing.assert_close(out[stays], torch.full_like(out[stays], 1 / (1 - p)))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_neighbours_and_those_further_apart_are_independent(p):
+    """Four in a row have 16 joint outcomes, chi-square with 15 degrees of freedom; two at a
+    distance are both dropped with probability p^2."""
+    drops = torch.cat([(dropout(torch.ones(N), p) == 0) for _ in range(10)]).long()
+    of_four = torch.tensor(
+        [p**k * (1 - p) ** (4 - k) for k in (f"{i:b}".count("1") for i in range(16))]
+    )
+    counts = torch.bincount(drops.view(-1, 4) @ torch.tensor([1, 2, 4, 8]), minlength=16)
+    expected = len(drops) / 4 * of_four.double()
+    assert ((counts - expected) ** 2 / expected).sum() < 44  # p = 0.0001
+    for distance in (1, 2, 3, 10, 100):
+        both = (drops[distance:] * drops[:-distance]).double().mean().item()
+        assert both == pytest.approx(p**2, abs=5 * (p**2 / len(drops)) ** 0.5)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.5])
+def test_gaps_are_geometric(p):
+    """By the survival function at every length up to where 1 of 1,000 are left."""
+    places = Draws(p, 0, CPU).next(torch.empty(2_000_000))
+    gaps = places.diff().numpy()
+    for k in range(1, int(math.log(1e-3) / math.log1p(-p))):
+        survival = (1 - p) ** k
+        deviation = (survival * (1 - survival) / len(gaps)) ** 0.5
+        assert (gaps > k).mean() == pytest.approx(survival, abs=5 * deviation + 1e-5)
+
+
+def test_the_first_number_and_the_last_are_dropped_as_often_as_others():
+    draws, like = Draws(0.3, 0, CPU), torch.empty(7)
+    counts = torch.zeros(7)
+    for _ in range(20_000):
+        zeroed = zero_(torch.ones(7), draws.next(like))
+        counts += zeroed == 0
+    torch.testing.assert_close(counts / 20_000, torch.full((7,), 0.3), rtol=0, atol=0.017)
+
+
+def test_too_few_gaps_are_followed_by_more(monkeypatch):
+    """Places go up and stay inside, and the rate is kept, where gaps are drawn in many parts."""
+    monkeypatch.setattr(posfuse.model.dropout, "SPARE", -1.0)
+    places = Draws(0.1, 0, CPU).next(torch.empty(N))
+    assert (places.diff() > 0).all()
+    assert 0 <= places[0] < places[-1] < N
+    assert len(places) / N == pytest.approx(0.1, abs=0.003)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (2, 3, 4)])
+def test_any_shape(shape):
+    out = dropout(torch.ones(shape), 0.5)
+    assert out.shape == shape
+    assert set(out.flatten().tolist()) <= {0.0, 2.0}
+
+
+def test_the_gradient_is_the_mask():
+    x = torch.randn(1000, requires_grad=True)
+    out = dropout(x, 0.3)
+    out.sum().backward()
+    torch.testing.assert_close(out, x * x.grad)
+
+
+def test_masks_follow_from_the_seed():
+    masks = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        masks.append(dropout(torch.ones(100), 0.5))
+    assert torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])
+
+
+def test_nothing_is_dropped_or_drawn_in_evaluation_or_at_rate_zero():
+    x, state = torch.randn(100), torch.get_rng_state()
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0)(x) is x
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_half_precision_stays():
+    assert dropout(torch.ones(8, dtype=torch.bfloat16), 0.1).dtype == torch.bfloat16
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpus_mask_follows_from_its_seed():
+    like = torch.empty(N, device="cuda", dtype=torch.bfloat16)
+    first, again, other = (Draws(0.3, seed, like.device).next(like) for seed in (5, 5, 6))
+    assert torch.equal(first, again)
+    assert torch.equal(first, Draws(0.3, 5, like.device).next(like.float()))
+    assert not torch.equal(first, other)
+    assert first.double().mean().item() == pytest.approx(0.3, abs=0.01)

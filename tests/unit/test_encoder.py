@@ -1,0 +1,147 @@
+"""The encoder against nn.TransformerEncoder. Shapes: B documents, L tokens, d = 16, H = 4."""
+
+import pytest
+import torch
+from torch import nn
+
+from posfuse.model import attention
+from posfuse.model.encoder import Encoder, mean_pool
+
+D, H, FF, LAYERS = 16, 4, 32, 2
+PAIRS = {  # ours: torch's
+    "attention.qkv_weight": "self_attn.in_proj_weight",
+    "attention.qkv_bias": "self_attn.in_proj_bias",
+    "attention.out_weight": "self_attn.out_proj.weight",
+    "attention.out_bias": "self_attn.out_proj.bias",
+    **{f"{m}.{p}": f"{m}.{p}" for m in ("linear1", "linear2", "norm1", "norm2")
+       for p in ("weight", "bias")},
+}  # fmt: skip
+
+
+@pytest.fixture
+def plain_path():
+    """nn.TransformerEncoder without its fused inference kernel, which rounds otherwise."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(before)
+
+
+def twins(activation: str, norm_first: bool) -> tuple[Encoder, nn.TransformerEncoder]:
+    layer = nn.TransformerEncoderLayer(
+        D, H, FF, 0.1, activation, batch_first=True, norm_first=norm_first
+    )
+    norm = nn.LayerNorm(D) if norm_first else None
+    theirs = nn.TransformerEncoder(layer, LAYERS, norm, enable_nested_tensor=False)
+    ours = Encoder(D, H, LAYERS, FF, 0.1, activation, norm_first)
+    torch.manual_seed(0)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    with torch.no_grad():
+        for i, block in enumerate(ours.blocks):
+            for mine, name in PAIRS.items():
+                block.get_parameter(mine).copy_(theirs.layers[i].get_parameter(name))
+        if norm_first:
+            ours.norm.load_state_dict(theirs.norm.state_dict())
+    return ours.eval(), theirs.eval()
+
+
+@pytest.mark.usefixtures("plain_path")
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("lengths", [[7, 7, 7], [7, 3, 1]])
+@pytest.mark.parametrize("by_blocks", [False, True])
+def test_equals_nn_transformer_encoder(
+    activation: str, norm_first: bool, lengths, by_blocks, monkeypatch
+) -> None:
+    """To the last bit where the same kernel runs, within rounding where the blocks do."""
+    monkeypatch.setattr(attention, "SHORT", 7 if by_blocks else 0)
+    ours, theirs = twins(activation, norm_first)
+    x = torch.randn(3, 7, D, generator=torch.Generator().manual_seed(1))
+    lengths = torch.tensor(lengths)
+    padding = torch.arange(7) >= lengths[:, None]
+    mine = ours(x, lengths)
+    reference = theirs(x, src_key_padding_mask=padding if padding.any() else None)
+    atol = 1e-5 if by_blocks else 0
+    torch.testing.assert_close(mine[~padding], reference[~padding], rtol=0, atol=atol)
+
+
+def test_output_is_unchanged_by_padding_and_batch_mates() -> None:
+    encoder, _ = twins("gelu", False)
+    x = torch.randn(4, 9, D, generator=torch.Generator().manual_seed(2))
+    lengths = torch.tensor([5, 9, 2, 7])
+    together = encoder(x, lengths)
+    for b, n in enumerate(lengths.tolist()):
+        alone = encoder(x[b : b + 1, :n], lengths[b : b + 1])
+        torch.testing.assert_close(together[b : b + 1, :n], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_what_stands_at_padding_changes_nothing() -> None:
+    encoder, _ = twins("gelu", False)
+    x = torch.randn(2, 6, D, generator=torch.Generator().manual_seed(3))
+    lengths = torch.tensor([6, 4])
+    other = x.clone()
+    other[1, 4:] = 1e3
+    pooled = [mean_pool(encoder(v, lengths), lengths) for v in (x, other)]
+    torch.testing.assert_close(*pooled)
+
+
+def test_mean_pool_by_hand_ignores_nan_at_padding() -> None:
+    x = torch.tensor([[[1.0, 2], [3, 6], [torch.nan, torch.inf]], [[1, 1], [2, 2], [6, 6]]])
+    assert mean_pool(x, torch.tensor([2, 3])).tolist() == [[2, 4], [3, 3]]
+
+
+def test_dropout_acts_in_training_only() -> None:
+    encoder, _ = twins("gelu", False)
+    x, lengths = torch.randn(1, 5, D), torch.tensor([5])
+    assert torch.equal(encoder(x, lengths), encoder(x, lengths))
+    encoder.train()
+    assert not torch.equal(encoder(x, lengths), encoder(x, lengths))
+
+
+def test_attention_dropout_follows_dropout_unless_set() -> None:
+    assert Encoder(D, H, 1, FF, dropout=0.3).blocks[0].attention.dropout == 0.3
+    assert Encoder(D, H, 1, FF, dropout=0.3, attention_dropout=0).blocks[0].attention.dropout == 0
+
+
+def test_a_document_of_one_token_is_pooled_to_that_token() -> None:
+    encoder, _ = twins("relu", True)
+    x = torch.randn(2, 6, D, generator=torch.Generator().manual_seed(4))
+    lengths = torch.tensor([6, 1])
+    pooled = mean_pool(encoder(x, lengths), lengths)
+    assert torch.equal(pooled[1], encoder(x, lengths)[1, 0])
+
+
+@pytest.mark.parametrize("shape", [(1, 7, D), (3, 7, D), (7, 3, D), (1, 1, D)])
+def test_documents_keep_their_shape(shape: tuple[int, ...]) -> None:
+    encoder, _ = twins("gelu", True)
+    lengths = torch.full(shape[:1], shape[1])
+    lengths[0] = 1
+    encoded = encoder(torch.randn(shape), lengths)
+    assert encoded.shape == shape
+    assert mean_pool(encoded, lengths).shape == (shape[0], D)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_dropout_drops_its_share_and_scales_the_rest(norm_first: bool, rate: float) -> None:
+    encoder = Encoder(64, H, 1, 128, dropout=rate, norm_first=norm_first)
+    seen = []
+    encoder.blocks[0].dropout.register_forward_hook(
+        lambda module, args, out: seen.append((args, out.clone()))  # what is added goes into it
+    )
+    torch.manual_seed(0)
+    encoder(torch.randn(8, 50, 64), torch.full((8,), 50))
+    assert len(seen) == 3  # behind attention, inside the feed-forward part and behind it
+    for (given,), out in seen:
+        dropped = out == 0
+        assert dropped.float().mean().item() == pytest.approx(rate, abs=0.01)
+        torch.testing.assert_close(out[~dropped], given[~dropped] / (1 - rate))
+
+
+def test_attention_dropout_drops_weights_in_training_only() -> None:
+    encoder = Encoder(D, H, 1, FF, dropout=0.0, attention_dropout=0.5)
+    x, lengths = torch.randn(2, 5, D), torch.tensor([5, 5])
+    assert not torch.equal(encoder(x, lengths), encoder(x, lengths))
+    encoder.eval()
+    assert torch.equal(encoder(x, lengths), encoder(x, lengths))

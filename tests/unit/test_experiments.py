@@ -1,0 +1,248 @@
+"""The experiment files: their grids, the settings they stand for, and that each of them runs."""
+
+import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from posfuse.config import CONF_DIR, run_folder
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.train import train
+from small_runs import composed, write_corpus
+
+CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
+         "controls": 75}  # fmt: skip
+DATA = [
+    *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
+    *(("table1", name) for name in ("agnews", "imdb", "arxiv")),
+    ("table2", "arxiv"),
+    ("table3", "arxiv"),
+    ("scale_surface", "bbc_lead_story"),
+    *(("controls", name) for name in ("bbc_digest", "bbc_lead_story", "listops")),
+]
+
+# The authors' settings, from their notebooks.
+SHORT = {
+    "model.d_model": 256,
+    "model.n_heads": 8,
+    "model.n_layers": 4,
+    "model.d_ff": 1024,
+    "model.activation": "gelu",
+    "model.norm_first": False,
+    "model.dropout": 0.1,
+    "model.attention_dropout": None,
+    "model.token_scale": "sqrt_d",
+    "optim.name": "adamw",
+    "optim.lr": 3e-4,
+    "optim.weight_decay": 0.0,
+    "trainer.max_epochs": 20,
+    "trainer.clip_norm": 1.0,
+    "trainer.patience": None,
+    "data.max_len": 512,
+    "data.batch_size": 64,
+    "data.vocabulary.max_size": 50_000,
+    "data.vocabulary.min_count": 2,
+    "data.limit": None,
+    "data.drop_empty": False,
+}
+ARXIV = SHORT | {
+    "model.d_model": 128,
+    "model.n_layers": 2,
+    "model.d_ff": 256,
+    "model.activation": "relu",
+    "optim.name": "adam",
+    "trainer.clip_norm": None,
+    "trainer.patience": 4,
+    "trainer.min_delta": 1e-4,
+    "data.max_len": 4096,
+    "data.drop_empty": True,
+}
+# The quickstart is sized by time; these stay the paper's, and the folder's own sizes are free.
+QUICKSTART = {
+    "model.activation": "gelu",
+    "model.norm_first": False,
+    "model.dropout": 0.1,
+    "model.token_scale": "sqrt_d",
+    "optim.name": "adamw",
+    "optim.weight_decay": 0.0,
+    "trainer.clip_norm": 1.0,
+    "trainer.patience": None,
+    "trainer.accelerator": "cpu",
+    "trainer.threads": 1,
+    "data.limit": None,
+}
+EXPECTED = {
+    ("quickstart", "bbc_lead_paragraph"): QUICKSTART,
+    ("quickstart", "bbc_article"): QUICKSTART,
+    ("quickstart", "bbc_lead_story"): QUICKSTART,
+    ("table1", "agnews"): SHORT,
+    ("table1", "imdb"): SHORT,
+    ("table1", "arxiv"): ARXIV,
+    ("table2", "arxiv"): ARXIV,
+    ("table3", "arxiv"): ARXIV,
+    ("scale_surface", "bbc_lead_story"): QUICKSTART,
+    ("controls", "bbc_digest"): QUICKSTART,
+    ("controls", "bbc_lead_story"): QUICKSTART,
+    ("controls", "listops"): QUICKSTART,
+}
+
+
+def grid(experiment):
+    """The overrides of each job, as Hydra's own sweeper expands them."""
+    params = composed(f"experiment={experiment}", hydra_too=True).hydra.sweeper.params
+    asked = [f"{key}={value}" for key, value in params.items()]
+    overrides = OverridesParser.create().parse_overrides(asked)
+    return BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
+
+
+def values(job):
+    return dict(override.split("=") for override in job)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("experiments") / "corpus", n_classes=4)
+
+
+def test_every_experiment_file_is_tested_here():
+    assert {path.stem for path in (CONF_DIR / "experiment").iterdir()} == set(CELLS)
+    assert {(e, values(job)["data"]) for e in CELLS for job in grid(e)} == set(DATA)
+
+
+@pytest.mark.parametrize("experiment", CELLS)
+def test_a_grid_has_its_size_and_names_no_cell_twice(experiment):
+    jobs = grid(experiment)
+    assert len(jobs) == CELLS[experiment]
+    assert len({tuple(job) for job in jobs}) == CELLS[experiment]
+
+
+@pytest.mark.parametrize("experiment", CELLS)
+def test_every_seed_has_every_fusion(experiment):
+    cells = [values(job) for job in grid(experiment)]
+    seeds = {int(cell["seed"]) for cell in cells}
+    assert seeds == set(range(3 if experiment in ("quickstart", "table2") else 5))
+
+
+def test_grids_hold_the_papers_operators_and_encodings():
+    cells = {e: [values(job) for job in grid(e)] for e in CELLS}
+    fusions = {e: {cell["fusion"] for cell in cells[e]} for e in CELLS}
+    # Wherever a gate is judged, it runs with both starts.
+    arms = {e: {f for f in fusions[e] if f.endswith("_linear_start")} for e in CELLS}
+    for e in CELLS:
+        gates = {f for f in fusions[e] - arms[e] if f.startswith("gate_") and f != "gate_constant"}
+        assert arms[e] == {f"{gate}_linear_start" for gate in gates}
+    assert {e: fusions[e] - arms[e] for e in CELLS} == {
+        "quickstart": {"add", "concat", "gate_scalar"},
+        "table1": {"add", "concat", "gate_scalar"},
+        "table2": {"add", "gate_cnn", "gate_scalar"},
+        "table3": {"add", "concat", "gate_scalar", "gate_mlp"},
+        "scale_surface": {
+            "add", "concat", "gate_scalar", "gate_cnn", "gate_constant", "add_scaled"
+        },
+        "controls": {"none", "add", "concat", "gate_scalar"},
+    }  # fmt: skip
+    encodings = {e: {cell["encoding"] for cell in cells[e]} for e in CELLS}
+    assert encodings == {
+        "quickstart": {"sinusoidal"},
+        "table1": {"sinusoidal"},
+        "table2": {"sinusoidal"},
+        "table3": {"sinusoidal", "learned", "rope_features", "relative_table"},
+        "scale_surface": {"sinusoidal"},
+        "controls": {"sinusoidal"},
+    }
+
+
+def test_the_scale_surface_gives_every_operator_the_same_scales_none_twice():
+    scales: dict[str, list[str]] = {}
+    for cell in map(values, grid("scale_surface")):
+        if cell["seed"] == "0":
+            scales.setdefault(cell["fusion"], []).append(cell["model.token_scale"])
+    assert all(found == scales["add"] for found in scales.values())
+    assert scales["add"] == ["0.125", "0.25", "0.5", "1", "2", "4", "sqrt_d", "learned"]
+    cfg = checked(composed("experiment=scale_surface"))
+    assert f"{cfg.model.d_model**0.5:g}" not in scales["add"]  # sqrt_d stands for it
+
+
+def test_a_run_of_the_scale_surface_has_a_folder_that_says_its_scale():
+    overrides = ["experiment=scale_surface", "seed=1", "model.token_scale=0.125"]
+    assert run_folder("imdb", "sinusoidal", "add", 1, overrides) == (
+        "imdb/sinusoidal/add/model.token_scale=0.125/seed=1"
+    )
+
+
+def test_the_scale_surface_takes_another_corpus_small_enough_for_a_cpu():
+    quickstart = records.settings(checked(composed("experiment=quickstart", "data=imdb")))
+    imdb = records.settings(checked(composed("experiment=scale_surface", "data=imdb")))
+    assert imdb == quickstart
+    assert (imdb["data.corpus.id"], imdb["data.limit"]) == ("stanfordnlp/imdb", 2500)
+    assert imdb["data.max_len"] == 256
+
+
+@pytest.mark.parametrize("experiment", CELLS)
+def test_every_cell_passes_the_checks_and_is_of_its_sweep(experiment):
+    for job in grid(experiment):
+        # A scale meets no operator in the checks: each of both once is enough.
+        alone = {"fusion=add", "model.token_scale=sqrt_d"} & set(job)
+        if "seed=0" in job and (alone or experiment != "scale_surface"):
+            cfg = checked(composed(f"experiment={experiment}", *job))
+            asked = values(job)
+            assert cfg.sweep_id == experiment
+            assert (cfg.data.name, cfg.encoding.name) == (asked["data"], asked["encoding"])
+            assert cfg.fusion["name"] == asked["fusion"]
+
+
+@pytest.mark.parametrize(("experiment", "data"), DATA)
+def test_settings_are_the_papers(experiment, data):
+    cfg = checked(composed(f"experiment={experiment}", f"data={data}"))
+    expected = EXPECTED[experiment, data]
+    settings = records.settings(cfg)
+    assert {key: settings[key] for key in expected} == expected
+
+
+def test_the_tables_corpora_are_the_papers():
+    ids = {
+        name: composed("experiment=table1", f"data={name}").data.corpus.id
+        for name in ("agnews", "imdb", "arxiv")
+    }
+    assert ids == {
+        "agnews": "fancyzhx/ag_news",
+        "imdb": "stanfordnlp/imdb",
+        "arxiv": "mteb/ArxivClassification",
+    }
+
+
+@pytest.mark.parametrize(("experiment", "data"), DATA)
+def test_one_batch_of_each_experiment_trains_on_a_stand_in_corpus(
+    experiment, data, corpus, tmp_path
+):
+    job = next(job for job in grid(experiment) if f"data={data}" in job)
+    trial = [
+        "data.corpus=null",
+        f"data.path={corpus}",
+        f"cache_dir={tmp_path / 'cache'}",
+        "data.batch_size=2",
+        "trainer.max_epochs=1",
+        "trainer.limit_batches=1",
+        "trainer.accelerator=cpu",
+        "trainer.threads=1",
+        "logger=none",
+    ]
+    record = train(checked(composed(f"experiment={experiment}", *job, *trial)), tmp_path / "run")
+    assert record["sweep_id"] == experiment
+    assert record["data"] == data
+    assert record["epochs"] == 1
+    assert 0 <= record["test"]["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("data", ["agnews", "imdb", "arxiv"])
+def test_speed_fast_changes_the_precision_and_attentions_dropout_alone(data: str) -> None:
+    exact, fast = (
+        records.flatten(
+            OmegaConf.to_container(composed("experiment=table1", f"data={data}", *speed))
+        )
+        for speed in ((), ("speed=fast",))
+    )
+    changed = {key: fast[key] for key in exact if fast[key] != exact[key]}
+    assert changed == {"model.attention_dropout": 0.0, "trainer.precision": "fastest"}
+    assert exact["model.attention_dropout"] is None

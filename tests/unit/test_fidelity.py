@@ -1,0 +1,495 @@
+"""What the paper claims and what its notebooks do, option by option."""
+
+import re
+from dataclasses import asdict, fields
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+
+from posfuse.analysis.evidence.bag_of_words import bags_of_words
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.statistics.comparisons import Criteria, compare
+from posfuse.config import CONF_DIR, FidelityConfig, run_folder
+from posfuse.errors import InputError
+from posfuse.model.encoding import Learned, RelativeTable, RopeFeatures, Sinusoidal
+from posfuse.model.fusion import MLP, Add, Concat, Gated, GateFeature, GateMLP, GateScalar, Multiply
+from posfuse.runs import records
+from posfuse.runs.checks import build_parts, checked
+from posfuse.train import train
+from posfuse.training.build import build_classifier, build_data, build_network
+from posfuse.training.trained import load_run
+from small_runs import SMALL, composed, write_corpus
+
+PAPER = asdict(FidelityConfig())
+NOTEBOOK = {
+    "initial_values": "shared_stream",
+    "blocks": "copies",
+    "batch_order": "by_run",
+    "validation_split": "by_seed",
+    "gate_scalar": "feature",
+    "gate_mlp": "mlp",
+    "concat_bias": True,
+    "mlp_activation": "relu",
+    "mlp_biases": "linear",
+    "gate_start": "linear",
+    "rope": "table",
+    "relative": "table",
+    "notebook_parts_only": True,
+}
+SHORT, ARXIV = {"batch_order": "by_seed"}, {"validation_split": "fixed", "gate_scalar": "scalar"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Without a validation split; every split has words of its own."""
+    folder = write_corpus(tmp_path_factory.mktemp("fidelity") / "corpus")
+    (folder / "validation.parquet").unlink()
+    for split in ("train", "test"):
+        frame = pd.read_parquet(folder / f"{split}.parquet")
+        frame["text"] += [f" only_{split} n{i}{split}" for i in range(len(frame))]
+        frame.to_parquet(folder / f"{split}.parquet")
+    return folder
+
+
+def config(corpus, *overrides, data="agnews"):
+    place = [f"data={data}", f"data.path={corpus}", f"cache_dir={corpus.parent / 'cache'}"]
+    return checked(composed(*place, "data.batch_size=16", *SMALL, *overrides))
+
+
+def network(corpus, *overrides):
+    cfg = config(corpus, *overrides)
+    return build_classifier(cfg, build_data(cfg)).model
+
+
+# The group
+
+
+def test_paper_is_the_default_and_the_schemas_own_values() -> None:
+    assert asdict(checked(composed())) == asdict(checked(composed("fidelity=paper")))
+    assert OmegaConf.load(CONF_DIR / "fidelity" / "paper.yaml") == PAPER
+
+
+@pytest.mark.parametrize(
+    ("data", "by_corpus", "others"),
+    [
+        ("agnews", SHORT, ("train", None, False)),
+        ("imdb", SHORT, ("train", None, False)),
+        ("bbc_article", SHORT, ("train", None, False)),
+        ("arxiv", ARXIV, ("all", 0.0, True)),
+    ],
+)
+def test_notebook_sets_every_option_by_corpus(data, by_corpus, others) -> None:
+    cfg = checked(composed(f"data={data}", "fidelity=notebook"))
+    assert asdict(cfg.fidelity) == NOTEBOOK | by_corpus
+    given = cfg.data
+    found = (given.vocabulary.source, cfg.model.head_dropout, given.validation_stratified)
+    assert found == others
+    assert all(NOTEBOOK[f.name] != PAPER[f.name] for f in fields(FidelityConfig))
+
+
+def test_an_override_wins_over_the_group() -> None:
+    cfg = checked(composed("fidelity=notebook", "fidelity.rope=attention", "encoding=rope"))
+    assert asdict(cfg.fidelity) == NOTEBOOK | SHORT | {"rope": "attention"}
+    assert cfg.encoding.attention
+
+
+# An option, and the choices on which it alone changes what runs.
+CHOICES = {
+    "gate_scalar": ["fusion=gate_scalar"],
+    "gate_mlp": ["fusion=gate_mlp"],
+    "concat_bias": ["fusion=concat"],
+    "mlp_activation": ["fusion=mlp"],
+    "mlp_biases": ["fusion=mlp"],
+    "gate_start": ["fusion=gate_feature"],
+    "rope": ["encoding=rope"],
+    "relative": ["encoding=relative"],
+}
+
+
+@pytest.mark.parametrize("option", PAPER)
+def test_each_option_is_set_alone(option: str) -> None:
+    choices = CHOICES.get(option, [])
+    asked = f"fidelity.{option}={NOTEBOOK[option]}"
+    before, after = (checked(composed(*choices, *more)) for more in ([], [asked]))
+    assert asdict(after.fidelity) == PAPER | {option: NOTEBOOK[option]}
+    old, new = records.settings(before), records.settings(after)
+    changed = {key for key in old | new if old.get(key) != new.get(key)}
+    changed_parts = {key for key in changed if key.startswith(("fusion.", "encoding."))}
+    assert changed - changed_parts == {f"fidelity.{option}"} - {"fidelity.notebook_parts_only"}
+    assert bool(changed_parts) == bool(choices)
+    same = records.fingerprint(after) == records.fingerprint(before)
+    assert same == (option == "notebook_parts_only")  # which refuses, and changes no number
+
+
+@pytest.mark.parametrize("option", [o for o in PAPER if not isinstance(PAPER[o], bool)])
+def test_an_unknown_value_is_named_with_those_that_are_known(option: str) -> None:
+    with pytest.raises(InputError) as caught:
+        checked(composed(f"fidelity.{option}=nonsense"))
+    for part in (f"fidelity.{option}: 'nonsense'", PAPER[option], NOTEBOOK[option]):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "asked", "expected"),
+    [
+        ("agnews", [], 0.1),
+        ("arxiv", [], 0.1),
+        ("agnews", ["fidelity=notebook"], 0.1),
+        ("arxiv", ["fidelity=notebook"], 0.0),
+        ("arxiv", ["fidelity=notebook", "model.head_dropout=0.3"], 0.3),
+        ("agnews", ["model.head_dropout=0"], 0.0),
+        ("agnews", ["model.dropout=0.2", "model.head_dropout=null"], 0.2),
+    ],
+)
+def test_dropout_before_the_head(data, asked, expected) -> None:
+    network = build_network(checked(composed(f"data={data}", *asked)), 10, 3)
+    assert network.dropout.p == expected
+    assert network.encoder.blocks[0].dropout.p == (0.2 if expected == 0.2 else 0.1)
+
+
+# Initial values
+
+
+def values(module: nn.Module) -> torch.Tensor:
+    """All of a module's weights that were drawn, as one row."""
+    drawn = [p.detach().flatten() for p in module.parameters() if p.unique().numel() > 1]
+    return torch.cat(drawn)
+
+
+@pytest.mark.parametrize("fusion", ["concat", "gate_scalar", "gate_cnn"])
+def test_a_fusion_shifts_the_encoders_start_only_in_a_shared_stream(corpus, fusion: str) -> None:
+    for option, paired in (("by_name", True), ("shared_stream", False)):
+        own, add = (
+            network(corpus, f"fidelity.initial_values={option}", f"fusion={name}", "seed=1")
+            for name in (fusion, "add")
+        )
+        assert torch.equal(values(own.encoder), values(add.encoder)) == paired
+        assert torch.equal(values(own.head), values(add.head)) == paired
+        assert torch.equal(own.embedding.weight, add.embedding.weight)  # drawn first
+
+
+def test_the_shared_stream_is_torchs_own_in_the_order_of_construction(corpus) -> None:
+    model = network(
+        corpus,
+        "fidelity.initial_values=shared_stream",
+        "encoding=learned",
+        "fusion=concat",
+        "seed=3",
+    )
+    torch.manual_seed(3)
+    bound = 16**-0.5
+    embedding = nn.Embedding(len(model.embedding.weight), 8, padding_idx=0).weight
+    table = torch.empty(512, 8).normal_()
+    halves = [torch.empty(8, 8).uniform_(-bound, bound) for _ in range(2)]
+    first = nn.init.xavier_uniform_(torch.empty(24, 8))
+    assert torch.equal(model.embedding.weight, embedding)
+    assert torch.equal(model.table(), table)
+    assert torch.equal(model.fusion.weight_token, halves[0])
+    assert torch.equal(model.fusion.weight_position, halves[1])
+    assert torch.equal(model.encoder.blocks[0].attention.qkv_weight, first)
+
+
+@pytest.mark.parametrize("stream", ["by_name", "shared_stream"])
+def test_copied_blocks_start_equal_and_are_not_one(corpus, stream: str) -> None:
+    asked = ["model.n_layers=3", f"fidelity.initial_values={stream}", "encoding=relative"]
+    for option in ("independent", "copies"):
+        encoder = network(corpus, *asked, f"fidelity.blocks={option}").encoder
+        for stack in (encoder.blocks, encoder.positions):  # relative keys: a set for each block
+            assert len(stack) == 3
+            for block in stack[1:]:
+                assert torch.equal(values(block), values(stack[0])) == (option == "copies")
+        weights = [p.data_ptr() for p in encoder.parameters()]
+        assert len(set(weights)) == len(weights)
+
+
+# Data
+
+
+def texts(data, split: str) -> list[str]:
+    store = data.store
+    part = store.splits[split]
+    bounds = zip(part.offsets, part.offsets[1:], strict=False)
+    return [" ".join(store.words(part.ids[a:b])) for a, b in bounds]
+
+
+KEEP_WORDS = ["data.vocabulary.source=all", "data.vocabulary.min_count=1"]
+
+
+def split_texts(corpus, *overrides) -> dict[str, list[str]]:
+    data = build_data(config(corpus, *KEEP_WORDS, *overrides))
+    return {split: texts(data, split) for split in ("train", "validation", "test")}
+
+
+@pytest.mark.parametrize("limit", ["data.limit=null", "data.limit=15"])
+def test_the_validation_split_follows_the_seed_and_the_test_split_never(corpus, limit) -> None:
+    by_seed = [
+        split_texts(corpus, "fidelity.validation_split=by_seed", f"seed={s}", limit) for s in (1, 2)
+    ]
+    assert by_seed[0]["validation"] != by_seed[1]["validation"]
+    assert by_seed[0]["test"] == by_seed[1]["test"]
+    fixed = [split_texts(corpus, f"seed={seed}", limit) for seed in (1, 2)]
+    assert fixed[0] == fixed[1]
+    assert fixed[0]["test"] == by_seed[0]["test"]
+    if "null" in limit:
+        # The same cut as by a split_seed of that number; nothing is lost or counted twice.
+        assert by_seed[1] == split_texts(corpus, "data.split_seed=2")
+        wholes = [sorted(found["train"] + found["validation"]) for found in (*by_seed, fixed[0])]
+        assert wholes[0] == wholes[1] == wholes[2]
+
+
+def test_a_validation_split_that_a_corpus_brings_stays(tmp_path) -> None:
+    whole = write_corpus(tmp_path / "corpus")
+    one, two = (
+        split_texts(whole, "fidelity.validation_split=by_seed", f"seed={s}") for s in (1, 2)
+    )
+    assert one == two == split_texts(whole)
+
+
+def order(corpus, *overrides) -> list[list[int]]:
+    return [b.index.tolist() for b in build_data(config(corpus, *overrides)).train_dataloader()]
+
+
+def test_the_order_of_batches_follows_the_run_only_where_asked(corpus) -> None:
+    runs = [["fusion=add"], ["fusion=concat"], ["fusion=add", "encoding=learned"]]
+    paper = [order(corpus, *run) for run in runs]
+    assert paper[0] == paper[1] == paper[2]
+    runs.append(["fusion=add", "seed=1"])
+    by_run = [order(corpus, "fidelity.batch_order=by_run", *run) for run in runs]
+    assert len({str(batches) for batches in by_run}) == len(runs)
+    assert by_run[0] == order(corpus, "fidelity.batch_order=by_run", *runs[0])
+    everyone = list(range(54))
+    assert all(sorted(np.concatenate(batches)) == everyone for batches in (*by_run, *paper))
+
+
+@pytest.mark.parametrize(("data", "known"), [("agnews", False), ("imdb", False), ("arxiv", True)])
+def test_the_vocabulary_counts_every_split_on_arxiv_alone(corpus, data, known) -> None:
+    found = build_data(config(corpus, "fidelity=notebook", data=data))
+    words = set(" ".join(texts(found, "test")).split())
+    assert ("only_test" in words) == known
+    paper = build_data(config(corpus, data=data))
+    assert "only_test" not in " ".join(texts(paper, "test"))
+
+
+# What runs under a name
+
+OPERATORS = {
+    "add": (Add, Add),
+    "concat": (Concat, Concat),
+    "mul": (Multiply, Multiply),
+    "mlp": (MLP, MLP),
+    "gate_scalar": (GateFeature, GateScalar),
+    "gate_scalar_linear_start": (GateFeature, GateScalar),
+    "gate_feature": (GateFeature, GateFeature),
+    "gate_feature_linear_start": (GateFeature, GateFeature),
+    "gate_mlp": (MLP, MLP),
+    "gate_mlp_linear_start": (MLP, MLP),
+}
+TABLES = {
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rope": RopeFeatures,
+    "relative": RelativeTable,
+    "rope_features": RopeFeatures,
+    "relative_table": RelativeTable,
+}
+
+
+@pytest.mark.parametrize("data", ["agnews", "imdb", "arxiv"])
+@pytest.mark.parametrize("fusion", OPERATORS)
+def test_operators_run_what_the_notebooks_run_by_corpus(data, fusion) -> None:
+    cfg = checked(composed(f"data={data}", f"fusion={fusion}", "fidelity=notebook"))
+    assert cfg.fusion["name"] == fusion
+    operator = build_parts(cfg)[0]
+    assert type(operator) is OPERATORS[fusion][data == "arxiv"]
+    if type(operator) is MLP:
+        arguments = {"hidden": None, "activation": "relu", "biases": "linear"}
+        assert cfg.fusion == {"name": fusion, "_target_": "posfuse.model.fusion.MLP"} | arguments
+    if isinstance(operator, Gated):
+        assert cfg.fusion["start"] == operator.start == "linear"
+    assert asdict(checked(OmegaConf.structured(cfg))) == asdict(cfg)  # applied once
+
+
+@pytest.mark.parametrize("encoding", TABLES)
+def test_encodings_run_what_the_notebooks_run(encoding) -> None:
+    cfg = checked(composed("data=arxiv", f"encoding={encoding}", "fidelity=notebook"))
+    assert cfg.encoding.name == encoding
+    _, table, attention = build_parts(cfg)
+    assert type(table) is TABLES[encoding]
+    assert attention is None
+    assert asdict(checked(OmegaConf.structured(cfg))) == asdict(cfg)
+
+
+# An option, an operator whose argument it sets, the argument and its two values.
+ARGUMENTS = [
+    ("concat_bias", "concat", "bias", False, True),
+    ("mlp_activation", "mlp", "activation", "gelu", "relu"),
+    ("mlp_biases", "mlp", "biases", "zero", "linear"),
+    *(
+        ("gate_start", f"gate_{kind}", "start", "half", "linear")
+        for kind in ("scalar", "feature", "cnn", "mlp")
+    ),
+]
+
+
+@pytest.mark.parametrize(("option", "fusion", "argument", "default", "set_to"), ARGUMENTS)
+def test_an_option_sets_an_operators_argument(option, fusion, argument, default, set_to) -> None:
+    plain = checked(composed(f"fusion={fusion}"))
+    assert plain.fusion[argument] == default
+    asked = f"fidelity.{option}={set_to}"
+    cfg = checked(composed(f"fusion={fusion}", asked))
+    assert cfg.fusion == plain.fusion | {argument: set_to}
+    assert asdict(checked(OmegaConf.structured(cfg))) == asdict(cfg)
+    # The option at its default leaves an argument that is given, and other operators stay.
+    assert checked(composed(f"fusion={fusion}", f"fusion.{argument}={set_to}")).fusion == cfg.fusion
+    assert checked(composed("fusion=add", asked)).fusion == checked(composed("fusion=add")).fusion
+
+
+@pytest.mark.parametrize(("option", "fusion", "argument", "default", "set_to"), ARGUMENTS)
+def test_an_argument_that_its_option_contradicts_is_refused(
+    option, fusion, argument, default, set_to
+) -> None:
+    asked = [f"fusion={fusion}", f"fidelity.{option}={set_to}"]
+    for value in (default, "other"):
+        with pytest.raises(InputError, match=f"fusion.{argument}: {value}, but fidelity.{option}="):
+            checked(composed(*asked, f"fusion.{argument}={value}"))
+    checked(composed(*asked, f"fusion.{argument}={set_to}"))
+
+
+def test_an_operator_of_ones_own_needs_no_argument_of_the_yaml_file() -> None:
+    cfg = checked(composed("fusion=gate_scalar", "fusion._target_=posfuse.model.fusion.Add"))
+    assert cfg.fusion == {"name": "gate_scalar", "_target_": "posfuse.model.fusion.Add"}
+
+
+@pytest.mark.parametrize("kind", ["scalar", "feature", "cnn", "mlp"])
+def test_a_gate_with_a_linear_start_is_its_gate_but_for_the_start(kind: str) -> None:
+    arm, gate, option = (
+        checked(composed(f"fusion=gate_{kind}{end}", *asked)).fusion
+        for end, asked in (
+            ("_linear_start", []),
+            ("", []),
+            ("", ["fidelity.gate_start=linear"]),
+        )
+    )
+    assert arm == gate | {"name": f"gate_{kind}_linear_start", "start": "linear"}
+    assert option == arm | {"name": f"gate_{kind}"}
+
+
+def test_the_paper_runs_what_the_names_say() -> None:
+    for fusion, kind in (("gate_scalar", GateScalar), ("gate_mlp", GateMLP)):
+        assert type(build_parts(checked(composed(f"fusion={fusion}")))[0]) is kind
+    for encoding in ("rope", "relative"):
+        _, table, attention = build_parts(checked(composed(f"encoding={encoding}")))
+        assert type(table) is Sinusoidal
+        assert attention is not None
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("encoding=alibi", "encoding=alibi: not in the authors' notebooks; with fidelity=notebook "
+         "use one of sinusoidal, learned, rope, relative"),
+        ("encoding=t5", "encoding=t5: not"),
+        ("encoding=none", "encoding=none: not"),
+        ("fusion=gate_cnn", "fusion=gate_cnn: not in the authors' notebooks; with "
+         "fidelity=notebook use one of add, concat, mul, mlp, gate_scalar, gate_feature, gate_mlp"),
+        ("fusion=gate_cnn_linear_start", "fusion=gate_cnn_linear_start: not in"),
+        ("fusion=none", "fusion=none: not"),
+        ("fusion=add_scaled", "fusion=add_scaled: not"),
+    ],
+)  # fmt: skip
+def test_what_the_notebooks_do_not_have_is_refused(override: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        checked(composed("fidelity=notebook", override))
+    assert "\n" not in str(caught.value)
+    checked(composed("fidelity=notebook", "fidelity.notebook_parts_only=false", override))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["encoding=rope", "encoding.table._target_=posfuse.model.encoding.Learned"],
+        ["data=imdb", "fusion=gate_scalar", "fusion._target_=posfuse.model.fusion.GateCNN"],
+    ],
+)
+def test_a_class_of_ones_own_is_not_swapped_in_silence(overrides: list[str]) -> None:
+    with pytest.raises(InputError, match=r"_target_: .*, but fidelity\..* give one of the two"):
+        checked(composed("fidelity=notebook", *overrides))
+    checked(composed(*overrides))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["encoding=relative", "encoding.attention.clip=3"],
+        ["encoding=rope", "encoding.attention._target_=posfuse.model.attention_encoding.Alibi"],
+    ],
+)
+def test_what_is_asked_for_inside_attention_is_not_dropped_in_silence(overrides) -> None:
+    with pytest.raises(InputError, match=r"encoding.attention: .* leave one of the two out"):
+        checked(composed("fidelity=notebook", *overrides))
+    checked(composed(*overrides))
+
+
+def test_every_encoding_of_table_3_is_the_notebooks() -> None:
+    params = composed("experiment=table3", hydra_too=True).hydra.sweeper.params
+    for encoding in params.encoding.split(","):
+        cell = ["experiment=table3", f"encoding={encoding}", "fidelity=notebook"]
+        assert asdict(checked(composed(*cell)).fidelity) == NOTEBOOK | ARXIV
+
+
+# Runs
+
+CELLS = [(fusion, seed) for fusion in ("add", "gate_scalar") for seed in (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def sweep(corpus, tmp_path_factory):
+    """The folder of four runs as the notebooks do them."""
+    root = tmp_path_factory.mktemp("sweep")
+    for fusion, seed in CELLS:
+        asked = ["fidelity=notebook", "encoding=rope", f"fusion={fusion}", f"seed={seed}"]
+        folder = root / run_folder("agnews", "rope", fusion, seed, asked)
+        folder.mkdir(parents=True)
+        train(config(corpus, *asked, "trainer.max_epochs=1", f"cache_dir={root / 'cache'}"), folder)
+    return root
+
+
+def test_a_run_shows_what_ran_and_is_read_back(sweep) -> None:
+    folder = sweep / "agnews" / "rope" / "gate_scalar" / "fidelity=notebook" / "seed=1"
+    shown = OmegaConf.load(folder / "config.yaml")
+    assert shown.fusion == {
+        "name": "gate_scalar", "_target_": "posfuse.model.fusion.GateFeature", "start": "linear"
+    }  # fmt: skip
+    assert shown.encoding.table._target_ == "posfuse.model.encoding.RopeFeatures"
+    assert shown.encoding.attention == {}
+    assert shown.fidelity == NOTEBOOK | SHORT
+    record = records.read_result(folder / "result.json")
+    assert record["variant"] == "fidelity=notebook"
+    cfg, data, classifier = load_run(folder)
+    assert records.fingerprint(cfg) == record["fingerprint"]
+    assert type(classifier.model.fusion) is GateFeature
+    frame = pd.read_parquet(folder / "predictions.parquet")
+    with torch.no_grad():
+        for batch in data.test_dataloader():
+            found = classifier.model(batch.ids, batch.lengths).argmax(-1)
+            assert found.tolist() == frame["predicted"][batch.index.numpy()].tolist()
+
+
+def test_the_report_pairs_runs_whose_validation_split_follows_the_seed(sweep) -> None:
+    runs, problems = collect(sweep)
+    assert problems == []
+    rows, notes = compare(runs, Criteria())
+    assert rows[["fusion", "variant", "n"]].to_numpy().tolist() == [
+        ["gate_scalar", "fidelity=notebook", 2]
+    ]
+    assert not [note for note in notes if "not compared" in note or "unpaired" in note]
+    stores = sorted((sweep / "cache").glob("*/meta.json"))
+    assert len(stores) == 2  # one a seed, shared by the operators
+    bags, without = bags_of_words(runs)
+    assert (set(bags), without) == ({("agnews", "fidelity=notebook")}, [])
+    # Fitted on the documents that a run was trained on, not on a split of its own.
+    assert sorted((sweep / "cache").glob("*/meta.json")) == stores

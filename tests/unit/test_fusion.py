@@ -1,0 +1,298 @@
+"""Each operator against its equation worked out by hand, and what must hold for all of them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from posfuse.model.fusion import MLP, GateCNN, GateFeature, GateMLP
+from variants import OPERATORS, make_fusion, make_table, random_tensor
+
+HALF_STARTS = [n for n in OPERATORS if n.startswith("gate") and not n.endswith("_linear_start")]
+every_operator = pytest.mark.parametrize("name", OPERATORS)
+
+
+def with_values(operator, seed=0):
+    """The operator in float64 with every parameter drawn from N(0, 1): no gate near 0.5."""
+    operator = operator.double()
+    for i, parameter in enumerate(operator.parameters()):
+        parameter.data = random_tensor(*parameter.shape, seed=1000 + 10 * seed + i)
+    return operator
+
+
+def fuse(name, tokens, table, positions=0):
+    return with_values(make_fusion(name, tokens.shape[-1]))(tokens, table, positions)
+
+
+# The equations in plain Python: E and P are lists of rows, w maps a parameter's name to lists,
+# i is the position and f the feature.
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def gelu(x):
+    return x * (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+def joined(w, f, E_i, P_i):
+    """Row f of W times [E_i; P_i]."""
+    return dot(w["weight_token"][f] + w["weight_position"][f], E_i + P_i)
+
+
+def mlp(w, f, E_i, P_i):
+    first = {k.removeprefix("mlp."): v for k, v in w.items()}
+    hidden = [gelu(joined(first, h, E_i, P_i) + b) for h, b in enumerate(first["bias"])]
+    return dot(first["weight_out"][f], hidden) + first["bias_out"][f]
+
+
+def mix(g, E_if, P_if):
+    """Eq. 4 and 6."""
+    return g * E_if + (1 - g) * P_if
+
+
+def gate_cnn_gate(weight, P, i):
+    """Eq. 5, summed over the channels; rows beyond the ends are zero."""
+    K = (len(weight[0][0]) - 1) // 2
+    logit = 0.0
+    for k in range(-K, K + 1):
+        if 0 <= i + k < len(P):
+            for c in range(len(P[0])):
+                logit += weight[0][c][k + K] * P[i + k][c]
+    return sigmoid(logit)
+
+
+BY_HAND = {
+    "none": lambda w, E, P, i, f: E[i][f],
+    "add": lambda w, E, P, i, f: E[i][f] + P[i][f],
+    "add_scaled": lambda w, E, P, i, f: E[i][f] + w["alpha"] * P[i][f],
+    "mul": lambda w, E, P, i, f: E[i][f] * P[i][f],
+    "concat": lambda w, E, P, i, f: joined(w, f, E[i], P[i]),
+    "gate_constant": lambda w, E, P, i, f: mix(sigmoid(w["bias"][0]), E[i][f], P[i][f]),
+    "gate_scalar": lambda w, E, P, i, f: mix(
+        sigmoid(joined(w, 0, E[i], P[i]) + w["bias"][0]), E[i][f], P[i][f]
+    ),
+    "gate_feature": lambda w, E, P, i, f: mix(
+        sigmoid(joined(w, f, E[i], P[i]) + w["bias"][f]), E[i][f], P[i][f]
+    ),
+    "gate_cnn": lambda w, E, P, i, f: mix(gate_cnn_gate(w["weight"], P, i), E[i][f], P[i][f]),
+    "gate_mlp": lambda w, E, P, i, f: mix(sigmoid(mlp(w, f, E[i], P[i])), E[i][f], P[i][f]),
+    "mlp": lambda w, E, P, i, f: mlp(w, f, E[i], P[i]),
+}
+
+
+BY_HAND |= {
+    f"{name}_linear_start": BY_HAND[name]
+    for name in ("gate_scalar", "gate_feature", "gate_cnn", "gate_mlp")
+}
+
+
+def check_by_hand(name, operator, n_tokens, n_rows):
+    tokens, table = random_tensor(n_tokens, 3, seed=1), random_tensor(n_rows, 3, seed=2)
+    w = {key: parameter.tolist() for key, parameter in operator.named_parameters()}
+    E, P = tokens.tolist(), table.tolist()
+    expected = [[BY_HAND[name](w, E, P, i, f) for f in range(3)] for i in range(n_tokens)]
+    torch.testing.assert_close(
+        operator(tokens, table), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12
+    )
+
+
+def test_all_operators_of_the_design_are_there():
+    assert set(BY_HAND) <= set(OPERATORS)
+
+
+@every_operator
+def test_file_is_named_as_the_operator_it_configures(name):
+    assert OPERATORS[name].name == name
+
+
+@every_operator
+def test_operator_follows_its_equation(name):
+    if name not in BY_HAND:
+        pytest.skip(f"{name} has no equation in BY_HAND")
+    check_by_hand(name, with_values(make_fusion(name, 3)), n_tokens=4, n_rows=6)
+
+
+@pytest.mark.parametrize("half_width", [0, 1, 2])
+@pytest.mark.parametrize("n_rows", [1, 2, 7])
+def test_gate_cnn_pads_the_ends_of_the_table_with_zero(half_width, n_rows):
+    operator = with_values(GateCNN(3, half_width))
+    check_by_hand("gate_cnn", operator, n_tokens=n_rows, n_rows=n_rows)
+
+
+@pytest.mark.parametrize("hidden", [1, 5])
+def test_gate_mlp_takes_any_hidden_width(hidden):
+    check_by_hand("gate_mlp", with_values(GateMLP(3, hidden)), n_tokens=4, n_rows=4)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_concat_is_a_linear_layer_on_the_concatenation(bias):
+    operator = with_values(make_fusion("concat", 4, bias=bias))
+    tokens, table = random_tensor(2, 5, 4, seed=1), random_tensor(5, 4, seed=2)
+    linear = nn.Linear(8, 4, bias=bias, dtype=torch.float64)
+    if bias:
+        linear.bias.data = operator.bias.data
+    linear.weight.data = torch.cat((operator.weight_token, operator.weight_position), dim=1).data
+    expected = linear(torch.cat((tokens, table.expand(2, 5, 4)), dim=-1))
+    torch.testing.assert_close(operator(tokens, table), expected, rtol=0, atol=1e-12)
+
+
+def test_the_mlp_with_relu_by_hand():
+    tokens, table = random_tensor(4, 3, seed=1), random_tensor(6, 3, seed=2)
+    operator = with_values(MLP(3, activation="relu"))
+    w = {key.removeprefix("mlp."): p.tolist() for key, p in operator.named_parameters()}
+    for i in range(4):
+        E_i, P_i = tokens[i].tolist(), table[i].tolist()
+        hidden = [max(0.0, joined(w, h, E_i, P_i) + b) for h, b in enumerate(w["bias"])]
+        expected = [dot(w["weight_out"][f], hidden) + w["bias_out"][f] for f in range(3)]
+        assert operator(tokens, table)[i].tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_mlps_biases_start_at_zero_or_as_those_of_linear_layers():
+    torch.manual_seed(0)
+    zero, linear = (MLP(512, hidden=128, biases=biases).mlp for biases in ("zero", "linear"))
+    assert not zero.bias.any()
+    assert not zero.bias_out.any()
+    likes = nn.Linear(1024, 128), nn.Linear(128, 512)
+    for found, like in zip((linear.bias, linear.bias_out), likes, strict=True):
+        bound = like.in_features**-0.5
+        assert 0.9 * bound < found.abs().max() <= bound
+        assert found.std().item() == pytest.approx(like.bias.std().item(), rel=0.2)
+
+
+@pytest.mark.parametrize("encoding", ["sinusoidal", "learned", "none"])
+@pytest.mark.parametrize("name", HALF_STARTS)
+@pytest.mark.parametrize("d_model", [8, 64, 256])
+def test_gates_start_at_one_half(name, encoding, d_model):
+    torch.manual_seed(d_model)
+    table = make_table(encoding, d_model, 50)().double()
+    tokens = math.sqrt(d_model) * random_tensor(20, 50, d_model)
+    fused = make_fusion(name, d_model).double()(tokens, table)
+    apart = (tokens - table).abs() > 0.1  # where E is P, H says nothing about the gate
+    away = ((fused - table) / (tokens - table) - 0.5)[apart].abs()
+    # The gates are normal about 0.5: among 256,000 of them a few lie a little further out.
+    assert away.quantile(0.99) < 0.01
+    assert away.max() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("name", "d_model", "share", "spread"),
+    [
+        ("gate_feature", 256, 0.48, 0.44),  # the authors' AG News settings
+        ("gate_scalar", 128, 0.32, 0.41),  # their ArXiv settings
+        ("gate_scalar", 256, 0.48, 0.44),
+        ("gate_feature", 128, 0.32, 0.41),
+    ],
+)
+def test_gates_that_start_as_linear_layers_are_often_near_0_or_1(name, d_model, share, spread):
+    """E has a norm of about d, as N(0, 1) embeddings times sqrt(d) have."""
+    table = make_table("sinusoidal", d_model, 50)()
+    found = []
+    for seed in range(60):  # one scalar gate has few weights: its share varies with the draw
+        torch.manual_seed(seed)
+        operator = make_fusion(name, d_model, start="linear")
+        parts = operator.parts(math.sqrt(d_model) * torch.randn(4, 50, d_model), table)
+        found.append(operator.gate(*parts).flatten().detach())
+    gates = torch.cat(found)
+    assert ((gates < 0.01) | (gates > 0.99)).float().mean() == pytest.approx(share, abs=0.03)
+    assert gates.std() == pytest.approx(spread, abs=0.02)
+
+
+def test_the_logits_of_a_cnn_gate_with_a_linear_start_spread_as_those_of_the_scalar_gate():
+    """2K + 1 rows of squared norm d / 2, weights from U(-b, b) with b^2 = 1 / (2K + 1): d / 6."""
+    table, found = make_table("sinusoidal", 128, 50)(), []
+    for seed in range(400):  # logits of neighbours are alike: draws count, positions hardly
+        torch.manual_seed(seed)
+        found.append(GateCNN(128, start="linear").position_logit(table)[2:-2].detach())
+    assert torch.cat(found).std().item() == pytest.approx((128 / 6) ** 0.5, rel=0.1)
+
+
+def test_gates_start_from_the_bounds_of_their_layers():
+    torch.manual_seed(0)
+    d = 64
+
+    def check(fan_in, *parameters):
+        for parameter in parameters:
+            assert 0.9 < parameter.abs().max() * fan_in**0.5 <= 1
+
+    linear = GateFeature(d, start="linear")
+    check(nn.Linear(2 * d, d).in_features, linear.weight_token, linear.weight_position, linear.bias)
+    cnn = GateCNN(d, half_width=3, start="linear")
+    check(nn.Conv1d(d, d, 7, groups=d).weight[0].numel(), cnn.weight)
+    mlp = GateMLP(d, hidden=100, start="linear").mlp
+    check(2 * d, mlp.weight_token, mlp.weight_position, mlp.bias)
+    check(100, mlp.weight_out, mlp.bias_out)
+
+
+@every_operator
+@settings(max_examples=15, deadline=None)
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5), seed=st.integers(0, 99))
+def test_packed_in_any_order_equals_padded(name, lengths, seed):
+    tokens = random_tensor(len(lengths), max(lengths), 4, seed=seed)
+    table = random_tensor(11, 4, seed=seed + 100)
+    valid = [(b, i) for b, length in enumerate(lengths) for i in range(length)]
+    order = torch.randperm(len(valid), generator=torch.Generator().manual_seed(seed))
+    documents, positions = torch.tensor(valid)[order].T
+    packed = fuse(name, tokens[documents, positions], table, positions)
+    padded = fuse(name, tokens, table)
+    torch.testing.assert_close(packed, padded[documents, positions], rtol=0, atol=1e-12)
+
+
+@every_operator
+@pytest.mark.parametrize("shape", [(1, 7, 4), (3, 7, 4), (7, 3, 4), (1, 1, 4), (7, 4)])
+def test_fused_has_the_shape_of_the_tokens(name, shape):
+    assert fuse(name, random_tensor(*shape), random_tensor(9, 4, seed=1)).shape == shape
+
+
+@every_operator
+def test_a_document_does_not_depend_on_its_padding(name):
+    table, tokens = random_tensor(12, 4, seed=1), random_tensor(2, 12, 4, seed=2)
+    short, long = fuse(name, tokens[:, :5], table), fuse(name, tokens, table)
+    torch.testing.assert_close(short, long[:, :5], rtol=0, atol=1e-12)
+
+
+@every_operator
+def test_tokens_of_one_position_are_fused_alike_in_every_document(name):
+    tokens = random_tensor(1, 6, 4).expand(3, 6, 4)
+    fused = fuse(name, tokens, random_tensor(6, 4, seed=1))
+    torch.testing.assert_close(fused[0].expand(3, 6, 4), fused, rtol=0, atol=1e-12)
+
+
+@every_operator
+def test_gradients_reach_every_weight_from_the_start(name):
+    torch.manual_seed(0)
+    operator = make_fusion(name, 6).double()
+    tokens, table = random_tensor(3, 9, 6, seed=1).requires_grad_(), random_tensor(9, 6, seed=2)
+    (operator(tokens, table) * random_tensor(3, 9, 6, seed=3)).sum().backward()
+    assert (tokens.grad != 0).all()
+    for key, parameter in operator.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+        assert (parameter.grad != 0).all(), key
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gate_cnn", {"half_width": -1}),
+        ("mlp", {"hidden": 0}),
+        ("mlp", {"activation": "tanh"}),
+        ("mlp", {"biases": "one"}),
+        ("gate_mlp", {"hidden": 0}),
+        ("gate_mlp", {"start": "zero"}),
+        ("gate_scalar", {"start": "one"}),
+        ("gate_feature", {"start": "one"}),
+        ("gate_cnn", {"start": "one"}),
+    ],
+)
+def test_impossible_options_are_refused(name, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        make_fusion(name, 4, **options)

@@ -1,0 +1,305 @@
+"""ListOps: its values against other evaluators, its limits, and its distribution."""
+
+import json
+import random
+import re
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from posfuse.data import listops as module
+from posfuse.data.corpora import SPLITS, load, splits
+from posfuse.data.listops import evaluate, listops
+from posfuse.data.token_store import open_store
+from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from small_runs import composed
+
+LRA = {"max_depth": 10, "max_arguments": 10, "digit_probability": 0.75, "lengths": [501, 1999]}
+SHORT = LRA | {"max_depth": 4, "max_arguments": 5, "lengths": [8, 60], "sizes": [600, 40, 50]}
+
+
+def documents(split_seed: int = 0, **options) -> pd.DataFrame:
+    return pd.concat(listops(split_seed, **SHORT | options).read(), names=["split", "row"])
+
+
+# Values
+
+
+def tree(text: str):
+    """The expression as JSON: a digit, or a list of the operator's name and its arguments."""
+    quoted = re.sub(r"\[(\w+)", r'["\1"', text)
+    return json.loads(quoted.replace(" ]", "]").replace(" ", ","))
+
+
+def value(node) -> int:
+    """From the leaves up by recursion, the median by the definition of Long Range Arena."""
+    if not isinstance(node, list):
+        return node
+    name, *below = node
+    arguments = [value(child) for child in below]
+    if name == "MED":
+        return int(np.median(arguments))
+    if name == "SM":
+        return int(str(sum(arguments))[-1])
+    return sorted(arguments)[0 if name == "MIN" else -1]
+
+
+def depth(node) -> int:
+    return 1 + max(map(depth, node[1:])) if isinstance(node, list) else 1
+
+
+def operators(node) -> list[list]:
+    if not isinstance(node, list):
+        return []
+    return [node, *(inner for child in node[1:] for inner in operators(child))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[MAX 4 [MED 1 9 8 3 ] [SM 7 5 ] 0 ]", 5),
+        ("[MIN 4 2 9 ]", 2),
+        ("[MAX 4 2 9 ]", 9),
+        ("[MED 9 0 4 ]", 4),
+        ("[MED 1 2 ]", 1),  # 1.5, cut
+        ("[MED 0 9 ]", 4),  # 4.5, cut
+        ("[MED 8 2 6 4 ]", 5),
+        ("[SM 5 5 ]", 0),
+        ("[SM 9 9 9 ]", 7),
+        ("[SM 1 [SM 2 [SM 3 4 ] ] [MIN 5 [MAX 6 7 ] ] ]", 5),
+        ("[MED [MIN 3 1 ] [MAX 3 1 ] [SM 3 1 ] [MED 3 1 ] ]", 2),  # 1 3 4 2
+    ],
+)
+def test_worked_by_hand(text: str, expected: int) -> None:
+    assert evaluate(text.split()) == value(tree(text)) == expected
+
+
+expressions = st.recursive(
+    st.integers(0, 9).map(str),
+    lambda inner: st.tuples(
+        st.sampled_from(["[MIN", "[MAX", "[MED", "[SM"]), st.lists(inner, min_size=2, max_size=10)
+    ).map(lambda parts: f"{parts[0]} {' '.join(parts[1])} ]"),
+    max_leaves=40,
+)
+
+
+@settings(deadline=None)
+@given(expressions)
+def test_any_expression_has_the_value_that_recursion_finds(text: str) -> None:
+    assert evaluate(text.split()) == value(tree(text))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(list(module.OPERATORS)), st.lists(st.integers(0, 9), min_size=2), st.data())
+def test_the_order_of_arguments_does_not_matter(name, arguments, data) -> None:
+    shuffled = data.draw(st.permutations(arguments))
+    found = {evaluate([name, *map(str, a), "]"]) for a in (arguments, shuffled)}
+    assert len(found) == 1
+    assert found <= set(range(10))
+
+
+# Documents
+
+
+def test_long_range_arenas_documents_keep_its_limits() -> None:
+    found = documents(**LRA, sizes=[40, 5, 5])
+    trees = found["text"].map(tree)
+    assert found["label"].tolist() == trees.map(value).tolist()
+    assert found["text"].str.split().str.len().between(501, 1999).all()
+    assert trees.map(depth).max() == 10
+    inner = [node for whole in trees for node in operators(whole)]
+    assert Counter(len(node) - 1 for node in inner).keys() == set(range(2, 11))
+    assert {node[0] for node in inner} == {"MIN", "MAX", "MED", "SM"}
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 99),
+    st.integers(3, 6),
+    st.integers(3, 7),
+    st.floats(0.3, 0.8),
+    st.integers(4, 12),
+    st.integers(0, 40),
+)
+@example(1, 6, 7, 0.3125, 9, 6)  # 26 of 20,000 expressions are of these lengths
+def test_any_limits_are_kept(seed, max_depth, max_arguments, probability, shortest, more) -> None:
+    lengths = [shortest, shortest + 6 + more]
+    found = documents(
+        seed, max_depth=max_depth, max_arguments=max_arguments, digit_probability=probability,
+        lengths=lengths, sizes=[20, 3, 4],
+    )  # fmt: skip
+    trees = found["text"].map(tree)
+    assert found["label"].tolist() == trees.map(value).tolist()
+    assert found["text"].str.split().str.len().between(*lengths).all()
+    assert trees.map(depth).max() <= max_depth
+    sizes = [len(node) - 1 for whole in trees for node in operators(whole)]
+    assert min(sizes) >= 2
+    assert max(sizes) <= max_arguments
+
+
+def test_the_splits_have_their_sizes_and_share_no_document() -> None:
+    found = documents()
+    assert found.groupby("split").size().to_dict() == dict(zip(SPLITS, [600, 40, 50], strict=True))
+    assert found["text"].is_unique
+
+
+def test_no_document_is_drawn_twice_where_few_exist() -> None:
+    """[OP a b ] alone: 400 exist, and 300 draws at random would hold many twice."""
+    found = documents(max_depth=2, max_arguments=2, lengths=[4, 4], sizes=[250, 25, 25])
+    assert len(found) == found["text"].nunique() == 300
+
+
+def test_documents_follow_from_split_seed_alone() -> None:
+    first, again, other = documents(3), documents(3), documents(4)
+    assert first.equals(again)
+    assert not set(first["text"]) & set(other["text"])
+    fingerprints = {
+        listops(**{"split_seed": 0} | SHORT | change).fingerprint
+        for change in ({}, {"split_seed": 1}, {"max_depth": 5}, {"max_arguments": 6},
+                       {"digit_probability": 0.7}, {"lengths": [8, 61]}, {"sizes": [600, 40, 51]})
+    }  # fmt: skip
+    assert len(fingerprints) == 7
+
+
+def drawn_plainly(draw: random.Random, level: int, limits: dict):
+    """The published description, word by word: no early stop, one node at a time."""
+    if level == limits["max_depth"] or draw.random() < limits["digit_probability"]:
+        return draw.randrange(10)
+    below = range(draw.randint(2, limits["max_arguments"]))
+    name = draw.choice(["MIN", "MAX", "MED", "SM"])
+    return [name, *(drawn_plainly(draw, level + 1, limits) for _ in below)]
+
+
+def n_tokens(node) -> int:
+    return 2 + sum(map(n_tokens, node[1:])) if isinstance(node, list) else 1
+
+
+def test_the_distribution_is_that_of_the_published_description() -> None:
+    """Means over 2,000 documents of either; 24 of them, so one pair of seeds in 6,000 fails."""
+    draw, limits = random.Random(0), SHORT | {"lengths": [15, 40]}
+    endless = (drawn_plainly(draw, 1, limits) for _ in iter(int, 1))
+    plain = list(islice((t for t in endless if 15 <= n_tokens(t) <= 40), 2000))
+    ours = documents(lengths=[15, 40], sizes=[2000, 1, 1])["text"][:2000].map(tree)
+
+    def features(node) -> dict[str, float]:
+        inner = [n[0] for n in operators(node)]
+        names = ("MIN", "MAX", "MED", "SM")
+        return {
+            "tokens": n_tokens(node),
+            "depth": depth(node),
+            "operators": len(inner),
+            "arguments of the top": len(node) - 1,
+            "digits of the top": sum(isinstance(n, int) for n in node[1:]),
+            "sum of digits": sum(map(int, re.findall(r"\d", str(node)))),
+            **{name: inner.count(name) for name in names},
+            **{f"top {name}": node[0] == name for name in names},
+            **{f"value {d}": value(node) == d for d in range(10)},
+        }
+
+    mine, theirs = (pd.DataFrame(map(features, trees)).astype(float) for trees in (ours, plain))
+    z = (mine.mean() - theirs.mean()) / np.sqrt((mine.var() + theirs.var()) / 2000)
+    assert z.abs().max() < 4.5, z
+
+
+def test_stopping_early_loses_no_document_that_fits() -> None:
+    """The same nodes, cut at 20 tokens and not cut at all: every short document is in both."""
+
+    digits = [(str(d), 0) for d in range(10)]
+    inner = [(name, n) for name in module.OPERATORS for n in range(2, 6)]
+
+    def drawn(longest: int) -> list[list[str] | None]:
+        draw = random.Random(1)
+        found = []
+        for _ in range(500):  # 156 nodes at most: 1 + 5 + 25 + 125
+            nodes = iter([draw.choice(inner), *draw.choices(digits * 4 + inner, k=155)])
+            last = (digits[7] for _ in nodes)
+            found.append(module._expression([nodes, nodes, nodes, last], longest))
+        return found
+
+    cut, whole = drawn(20), drawn(10**9)
+    assert 50 < sum(e is None for e in cut) < 450
+    assert [e if len(e) <= 20 else None for e in whole] == cut
+
+
+# What cannot be had
+
+BAD = {
+    "max_arguments": ({"max_arguments": 1}, "1 is too few; use 2"),
+    "max_depth": ({"max_depth": 1}, "leaves no operator"),
+    "max_depth too small": ({"max_depth": 3, "lengths": [38, 60]}, "have up to 37 tokens"),
+    "digit_probability": ({"digit_probability": 1.0}, "0 <= p < 1"),
+    "digit_probability below": ({"digit_probability": -0.1}, "0 <= p < 1"),
+    "digit_probability nan": ({"digit_probability": float("nan")}, "0 <= p < 1"),
+    "lengths": ({"lengths": [60, 8]}, "4 <= min <= max"),
+    "lengths too small": ({"lengths": [3, 8]}, "4 <= min <= max"),
+    "lengths one": ({"lengths": [8]}, "4 <= min <= max"),
+    "sizes": ({"sizes": [9, 0, 9]}, "three numbers of 1 or more"),
+    "sizes two": ({"sizes": [9, 9]}, "three numbers of 1 or more"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_impossible_limits_are_refused_before_anything_is_drawn(case: str) -> None:
+    options, expected = BAD[case]
+    with pytest.raises(InputError) as caught:
+        listops(0, **SHORT | options)
+    message = str(caught.value)
+    assert message.startswith(f"data.corpus.{case.split()[0]}: ")
+    assert expected in message
+    assert "\n" not in message
+
+
+def test_the_longest_expression_of_a_depth_can_still_be_asked_for() -> None:
+    """Depth 3 with 5 arguments: [OP and ], five times [OP and ] and 25 digits, 37 tokens."""
+    listops(0, **SHORT | {"max_depth": 3, "lengths": [37, 40]})
+    with pytest.raises(InputError, match=r"up to 37 tokens, lengths start at 38"):
+        listops(0, **SHORT | {"max_depth": 3, "lengths": [38, 40]})
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"max_depth": 3, "lengths": [36, 40]}, "of 20000 expressions 0 are new"),
+        ({"digit_probability": 0.0, "lengths": [50, 60], "max_depth": 9}, "0 are new"),
+        ({"max_depth": 2, "max_arguments": 2, "lengths": [4, 4]}, "after 400 of 690 documents"),
+    ],
+)
+def test_what_hardly_exists_ends_in_an_error_rather_than_never(options, found: str) -> None:
+    with pytest.raises(InputError, match="; ask for other lengths") as caught:
+        listops(0, **SHORT | options).read()
+    assert found in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# The configured corpus
+
+SMALL = ["data=listops", "data.corpus.sizes=[300,30,30]"]
+
+
+def test_the_configured_corpus_is_long_range_arenas_and_nothing_is_cut(tmp_path) -> None:
+    whole = checked(composed("data=listops")).data
+    arguments = {k: v for k, v in whole.corpus.items() if k not in ("_target_", "split_seed")}
+    assert arguments == LRA | {"sizes": [96_000, 2_000, 2_000]}
+    assert whole.max_len >= arguments["lengths"][1]
+
+    cfg = checked(composed(*SMALL)).data
+    frames, names = splits(load(cfg), cfg)
+    assert names == list("0123456789")
+    store = open_store(cfg, tmp_path)
+    assert store.vocabulary_size == 2 + 4 + 1 + 10
+    assert store.unknown_share == dict.fromkeys(SPLITS, 0.0)
+    part = store.splits["test"]
+    first = store.words(part.ids[: part.offsets[1]])
+    assert " ".join(first).upper() == next(frames["test"].texts())
+
+
+def test_a_value_that_training_never_has_is_told_with_its_cure() -> None:
+    corpus = listops(0, **{**SHORT, "sizes": [5, 300, 300]})
+    with pytest.raises(InputError, match=r"not in the training split; .* more training documents"):
+        splits(corpus, checked(composed("data=listops")).data)

@@ -1,0 +1,98 @@
+"""Records: atomic, recognised, and never mixed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from posfuse.errors import InputError
+from posfuse.runs import records
+from small_runs import small_config, write_corpus
+
+
+@pytest.fixture(scope="module")
+def cfg(tmp_path_factory):
+    return small_config(write_corpus(tmp_path_factory.mktemp("records") / "corpus"))
+
+
+def write(folder, cfg, **changes) -> None:
+    record = {**records.identity(cfg, folder), "test": {"accuracy": 0.5}, **changes}
+    records.write_json(folder / "result.json", record)
+    (folder / "predictions.parquet").touch()
+
+
+def test_a_run_is_done_when_its_record_matches(cfg, tmp_path) -> None:
+    assert records.finished(tmp_path, cfg) is None
+    write(tmp_path, cfg)
+    assert records.finished(tmp_path, cfg)["test"] == {"accuracy": 0.5}
+
+
+def test_a_record_without_predictions_is_not_done(cfg, tmp_path) -> None:
+    write(tmp_path, cfg)
+    (tmp_path / "predictions.parquet").unlink()
+    assert records.finished(tmp_path, cfg) is None
+
+
+def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> None:
+    settings = {**records.settings(cfg), "optim.lr": 9}
+    write(tmp_path, cfg, fingerprint="another", settings=settings)
+    before = (tmp_path / "result.json").read_text()
+    with pytest.raises(InputError, match=r"result\.json: .*optim\.lr 9 -> 0\.01.*sweep_id=NAME"):
+        records.finished(tmp_path, cfg)
+    assert (tmp_path / "result.json").read_text() == before
+
+
+@pytest.mark.parametrize("text", ["", '{"schema": 2, "fing', "[]", "null", "{}"])
+def test_an_unreadable_record_is_named(cfg, tmp_path, text: str) -> None:
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(InputError, match=r"result\.json: not a readable record") as caught:
+        records.finished(tmp_path, cfg)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_record_of_another_schema_is_named(cfg, tmp_path) -> None:
+    write(tmp_path, cfg, schema=0)
+    with pytest.raises(InputError, match="schema 0, this version reads 2"):
+        records.finished(tmp_path, cfg)
+
+
+def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path) -> None:
+    path = tmp_path / "result.json"
+    records.write_json(path, {"a": 1})
+    with pytest.raises(ValueError):
+        records.write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+
+
+def test_a_process_that_ends_before_the_rename_leaves_the_old_file(tmp_path, monkeypatch) -> None:
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "result.json"
+    records.write_json(path, {"a": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(records.os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            records.write_json(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 1}
+    records.write_json(path, {"a": 3})  # what was left beside it is no hindrance
+    assert json.loads(path.read_text()) == {"a": 3}
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_folder_is_one_process_at_a_time_and_free_after_a_kill(tmp_path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from posfuse.runs.records import sole_use\n"
+        "with sole_use(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout.readline() == b"held\n"
+    with pytest.raises(InputError, match="another process is at work"), records.sole_use(tmp_path):
+        pass
+    other.kill()
+    other.wait()
+    with records.sole_use(tmp_path):
+        pass

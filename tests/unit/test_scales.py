@@ -1,0 +1,284 @@
+"""The token scale as an axis: the frames by hand, the choice of a scale, and the report."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from posfuse.analysis import report
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.scales import scales_of
+from posfuse.analysis.tables.scale_tables import scale_tables
+from small_records import write_record, write_sweep
+
+# (fusion, scale): test and validation accuracies of seeds 0 to 2, in percent. d is 16: sqrt_d = 4.
+RUNS = {
+    ("add", 1.0): ([60, 62, 67], [61, 63, 65]),
+    ("add", 2.0): ([70, 71, 72], [50, 50, 50]),  # the best on test, which must not count
+    ("add", "sqrt_d"): ([40, 42, 44], [40, 40, 40]),
+    ("concat", 1.0): ([50, 50, 50], [50, 50, 50]),
+    ("concat", 2.0): ([61, 65, 69], [70, 70, 70]),
+    ("concat", "sqrt_d"): ([55, 56, 63], [60, 60, 60]),
+    ("concat", "learned"): ([58, 58, 58], [60, 60, 60]),
+}
+
+
+def frame(runs=RUNS, d_model=16, **more):
+    rows = [
+        {
+            "data": "tiny", "encoding": "sin", "fusion": fusion, "seed": seed, "length": 10.0,
+            "variant": f"model.token_scale={scale}", "test.accuracy": test / 100,
+            "validation.accuracy": validation / 100, "settings.fusion.name": fusion,
+            "settings.seed": seed, "settings.model.d_model": d_model,
+            "settings.model.token_scale": scale, **more,
+        }
+        for (fusion, scale), accuracies in runs.items()
+        for seed, (test, validation) in enumerate(zip(*accuracies, strict=True))
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def cell(scales, fusion, scale):
+    (row,) = scales.cells.query(f"fusion == '{fusion}' and scale == '{scale}'").to_dict("records")
+    return row
+
+
+def test_a_cell_is_the_mean_over_seeds_with_its_t_interval():
+    row = cell(scales_of(frame(), Criteria()), "add", "1")
+    assert (row["n"], row["mean"], row["number"], row["sqrt_d"]) == (3, pytest.approx(63), 1, False)
+    assert row["std"] == pytest.approx(np.sqrt(13))  # -3, -1, 4: 26 over 2
+    reach = 4.302652730 * np.sqrt(13 / 3)  # Student's quantile with 2 degrees of freedom
+    assert (row["low"], row["high"]) == pytest.approx((63 - reach, 63 + reach))
+    assert row["validation"] == pytest.approx(63)
+
+
+def test_scales_are_numbers_in_order_and_a_learned_one_has_none():
+    found = scales_of(frame({**RUNS, ("concat", 0.125): ([1], [1])}), Criteria()).cells
+    concat = found[found["fusion"] == "concat"]
+    assert concat["scale"].tolist() == ["1/8", "1", "2", "sqrt_d = 4", "learned"]
+    assert concat["number"].tolist()[:-1] == [0.125, 1, 2, 4]
+    assert np.isnan(concat["number"].iloc[-1])
+    assert concat["sqrt_d"].tolist() == [False, False, False, True, False]
+
+
+def test_what_is_spelt_in_two_ways_counts_once():
+    twice = scales_of(frame({**RUNS, ("add", 4.0): RUNS["add", "sqrt_d"]}), Criteria())
+    assert cell(twice, "add", "sqrt_d = 4")["n"] == 3
+    assert len(twice.cells) == len(RUNS)
+
+
+def test_the_best_scale_is_chosen_by_validation_never_by_test():
+    best = scales_of(frame(), Criteria()).cells.query("best")
+    assert dict(zip(best["fusion"], best["scale"], strict=True)) == {"add": "1", "concat": "2"}
+
+
+def test_a_row_holds_both_differences_paired_by_seed():
+    (row,) = scales_of(frame(), Criteria()).best.to_dict("records")
+    assert (row["fusion"], row["scale"], row["baseline_scale"]) == ("concat", "2", "1")
+    assert row["deltas"] == pytest.approx([1, 3, 2])  # 61 - 60, 65 - 62, 69 - 67
+    reach = 4.302652730 / np.sqrt(3)
+    assert (row["mean"], row["low"]) == pytest.approx((2, 2 - reach))
+    expected = stats.ttest_rel([61, 65, 69], [60, 62, 67]).pvalue
+    assert row["p_t"] == row["p_holm"] == pytest.approx(expected)
+    assert row["paper_mean"] == pytest.approx((15 + 14 + 19) / 3)
+    assert row["paper_n"] == 3
+
+
+def test_holm_is_over_the_rows():
+    more = {
+        **RUNS,
+        ("mlp", 1.0): ([61, 65, 67], [70, 70, 70]),
+        ("mlp", 2.0): ([61, 65, 69], [60, 60, 60]),
+    }
+    best = scales_of(frame(more), Criteria()).best
+    small, large = sorted(best["p_t"])
+    assert sorted(best["p_holm"]) == pytest.approx([min(2 * small, 1), max(large, 2 * small)])
+
+
+def test_one_scale_gives_nothing_and_no_line(tmp_path):
+    one = {key: value for key, value in RUNS.items() if key[1] == 1.0}
+    for runs in (frame(one), frame().drop(columns="settings.model.token_scale")):
+        scales = scales_of(runs, Criteria())
+        assert scales.cells.empty
+        assert scales.best.empty
+        assert scales.notes == []
+        assert scale_tables(scales, Criteria()) == []
+
+
+def test_runs_that_differ_in_more_are_not_held_against_each_other():
+    runs = pd.concat([frame(), frame(d_model=64)], ignore_index=True)
+    scales = scales_of(runs, Criteria())
+    assert scales.best["variant"].tolist() == ["model.d_model=16", "model.d_model=64"]
+    assert cell(scales, "add", "sqrt_d = 8")["variant"] == "model.d_model=64"
+    # Of another setting only one scale was run: no axis there.
+    lone = frame({("add", 1.0): RUNS["add", 1.0]}, d_model=64)
+    scales = scales_of(pd.concat([frame(), lone], ignore_index=True), Criteria())
+    assert set(scales.cells["variant"]) == {"model.d_model=16"}
+
+
+def test_an_operators_options_are_operators_of_their_own():
+    runs = frame()
+    concat = runs[runs["fusion"] == "concat"]
+    both = [runs.assign(**{"settings.fusion.bias": True}),
+            concat.assign(**{"settings.fusion.bias": False})]  # fmt: skip
+    best = scales_of(pd.concat(both, ignore_index=True), Criteria()).best
+    assert best["fusion"].tolist() == ["concat fusion.bias=True", "concat fusion.bias=False"]
+
+
+def test_what_a_reader_must_know_is_a_line():
+    add, concat = RUNS["add", 1.0], RUNS["concat", 2.0]
+    runs = {("add", 1.0): add, ("add", 2.0): ([1], [1]), ("concat", 2.0): concat}
+    scales = scales_of(frame(runs), Criteria())
+    assert scales.notes == [
+        "tiny sin add: from 1 to 3 seeds a scale to choose by",
+        "tiny sin add: its best model.token_scale, 1, is at the end of those tried: try beyond",
+        "tiny sin concat: chose among other scales than add",
+    ]
+    scales = scales_of(frame(runs), Criteria(baseline="mlp"))
+    assert scales.notes[-1] == "tiny sin: no mlp to choose a scale for"
+    assert scales.best.empty
+    apart = frame(runs)
+    apart.loc[apart["fusion"] == "concat", "seed"] += 10
+    notes = scales_of(apart, Criteria()).notes
+    assert notes[-1] == "tiny sin concat: no seed in common with add"
+
+
+def test_a_learned_scale_does_not_hide_that_the_grid_ends_too_early():
+    rising = RUNS | {
+        ("concat", "sqrt_d"): ([70, 70, 70], [75, 75, 75]),
+        ("concat", "learned"): ([70, 70, 70], [76, 76, 76]),
+    }
+    notes = scales_of(frame(rising), Criteria()).notes
+    end = "sqrt_d = 4, is at the end of those tried: try beyond"
+    assert f"tiny sin concat: its best fixed model.token_scale, {end}" in notes
+    inside = RUNS | {("concat", "learned"): ([58, 58, 58], [80, 80, 80])}
+    assert not any(
+        "concat: its best" in note for note in scales_of(frame(inside), Criteria()).notes
+    )
+
+
+def test_without_validation_there_is_no_choice():
+    scales = scales_of(frame().drop(columns="validation.accuracy"), Criteria())
+    assert not scales.cells["best"].any()
+    assert "tiny sin add: no validation accuracy to choose model.token_scale by" in scales.notes
+    assert [table.name for table in scale_tables(scales, Criteria())] == ["by_scale"]
+
+
+def test_without_the_papers_scale_that_side_is_empty():
+    runs = {key: value for key, value in RUNS.items() if key[1] != "sqrt_d"}
+    scales = scales_of(frame(runs), Criteria())
+    assert np.isnan(scales.best["paper_mean"][0])
+    table = scale_tables(scales, Criteria())[0]
+    row = dict(zip(table.columns, table.rows[0], strict=False))
+    assert row["at sqrt_d"] == ""
+    assert row["at best"] == "+2.00"
+
+
+def test_tables_say_both_differences_and_mark_the_best():
+    best, by_scale = scale_tables(scales_of(frame(), Criteria()), Criteria())
+    assert best.title == "At each operator's own best scale, encoding sin"
+    assert best.rows[0][:6] == ["tiny", "concat", "2", "1", "3", "+16.00"]
+    assert best.rows[0][7:9] == ["+2.00", "-0.48 to +4.48"]
+    assert by_scale.columns == ["data", "encoding", "scale", "add", "concat"]
+    assert by_scale.rows[0] == ["tiny", "sin", "1", "63.00 ± 3.61 (3)*", "50.00 ± 0.00 (3)"]
+    assert by_scale.rows[3] == ["tiny", "sin", "learned", "", "58.00 ± 0.00 (3)"]
+
+
+@pytest.fixture
+def surface(tmp_path):
+    """Concat is far ahead at sqrt(d) = 4 and no better than add where each is best, in every
+    seed but by turns: +1, -1, 0 documents of 40."""
+    root = tmp_path / "surface"
+    accuracies = {
+        ("add", 1): [0.6, 0.65, 0.625],
+        ("add", "sqrt_d"): [0.2, 0.225, 0.25],
+        ("concat", 1): [0.5, 0.5, 0.525],
+        ("concat", "sqrt_d"): [0.625, 0.625, 0.625],
+    }
+    for (fusion, scale), tests in accuracies.items():
+        for seed, test in enumerate(tests):
+            write_record(
+                root, test, fusion, seed, variant=f"model.token_scale={scale}",
+                settings={"model.token_scale": scale, "model.d_model": 16},
+                validation={"accuracy": test},
+            )  # fmt: skip
+    return root
+
+
+def run_report(monkeypatch, capsys, root):
+    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root)])
+    report.main()
+    return capsys.readouterr().out
+
+
+def test_a_gain_at_sqrt_d_that_is_scale_alone_is_seen_from_the_records(
+    surface, monkeypatch, capsys
+):
+    (row,) = scales_of(collect(surface)[0], Criteria()).best.to_dict("records")
+    assert row["paper_mean"] == pytest.approx(40)
+    assert row["paper_p_holm"] < 0.01
+    assert (row["scale"], row["baseline_scale"]) == ("sqrt_d = 4", "1")
+    assert row["mean"] == pytest.approx(0, abs=1e-9)
+    assert row["p_holm"] == pytest.approx(1)
+    text = run_report(monkeypatch, capsys, surface)
+    line = next(x for x in text.split("own best scale")[1].splitlines() if "concat" in x)
+    assert "+40.00" in line
+    assert "+0.00" in line
+    assert "undecided" in line
+    assert text.index("By token scale") < text.index("own best scale")
+    assert "Table 1" not in text  # it has a row for every scale, and is on the page
+    page = (surface / "report" / "index.html").read_text()
+    assert "By token scale" in page
+    assert 'id="figure-scale"' in page
+    for name in ("best_scale", "by_scale"):
+        for end in ("csv", "md", "tex"):
+            assert (surface / "report" / "tables" / f"{name}.{end}").exists()
+
+
+def test_a_run_that_states_the_papers_scale_is_the_papers(surface):
+    runs = collect(surface)[0]
+    assert set(runs["variant"]) == {"", "model.token_scale=1"}
+
+
+def test_a_sweep_of_one_scale_has_no_word_of_it_in_its_report(tmp_path, monkeypatch, capsys):
+    root = write_sweep(
+        tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]},
+        settings={"model.token_scale": "sqrt_d"},
+    )  # fmt: skip
+    text = run_report(monkeypatch, capsys, root)
+    page = (root / "report" / "index.html").read_text()
+    for word in ("best scale", "token scale", "figure-scale"):
+        assert word not in text + page
+    assert not list((root / "report").rglob("*scale*"))
+
+
+def test_the_papers_tables_mix_no_scales(surface, monkeypatch, capsys):
+    monkeypatch.setattr(report, "draw_all", lambda *_: [])  # figures take longest
+    run_report(monkeypatch, capsys, surface)
+    table = pd.read_csv(surface / "report" / "tables" / "table1.csv")
+    assert table["n"].tolist() == [3, 3, 3, 3]
+    assert table["published_mean"].isna().all()
+    paired = pd.read_csv(surface / "report" / "tables" / "paired_differences.csv")
+    assert paired["mean"].tolist() == pytest.approx([40, -35 / 3])  # each at one scale
+    for own, base in zip(paired["variant"], paired["baseline_variant"], strict=True):
+        assert (own == base) or (pd.isna(own) and pd.isna(base))
+
+
+@pytest.mark.parametrize(
+    ("scales", "base_scales", "most"), [(9, 9, 0.05), (1, 1, 0.06), (3, 1, 0.07), (9, 1, 0.13)]
+)
+def test_how_often_the_choice_alone_makes_a_difference(scales, base_scales, most):
+    """The rates of docs/statistics.md: so many scales of an operator tie with so many of add, the
+    seeds' part in validation and test is common (correlation 0.95)."""
+    draw, n, sweeps = np.random.default_rng(0), 5, 4_000
+
+    def chosen(k):
+        validation, own = draw.normal(size=(2, sweeps, k, n))
+        test = 0.95 * validation + np.sqrt(1 - 0.95**2) * own
+        return test[np.arange(sweeps), validation.mean(2).argmax(1)]
+
+    found = stats.ttest_1samp(chosen(scales) - chosen(base_scales), 0, axis=1).pvalue <= 0.05
+    assert most - 0.05 <= found.mean() <= most

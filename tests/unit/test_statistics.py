@@ -1,0 +1,676 @@
+"""Every statistic against numbers worked by hand and against a second, independent route."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as some
+from scipy import stats
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.weightstats import DescrStatsW
+
+from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
+
+FIVE = [1.2, 0.4, -0.3, 2.1, 0.9]
+SEVEN = [1.0, 2.0, 4.0, 8.0, 3.0, -1.0, 5.0]
+SAMPLES = [[0.5, 1.5], [1.0, 2.0, 4.0], FIVE, SEVEN, [-v for v in FIVE]]
+
+TWO_SIDED = [st.p_paired_t, st.p_wilcoxon, st.p_sign_flip]
+NEEDS_SPREAD = [
+    st.effect_size,
+    st.p_above,
+    st.p_below,
+    st.p_paired_t,
+    lambda d: st.p_equivalence(d, 0.5),
+]
+INTERVALS = [st.t_interval, st.bootstrap_interval]
+
+whole_points = some.lists(some.integers(-60, 60), min_size=2, max_size=8)
+samples = whole_points.map(lambda ks: [k / 8 for k in ks])  # exact in binary: no rounding
+lenient = settings(deadline=None, max_examples=40, derandomize=True)
+
+
+def p_by_enumeration(differences) -> float:
+    """Share of all sign patterns whose mean is as far from 0, in whole numbers."""
+    exact = [Fraction(float(d)).limit_denominator(10**6) for d in differences]
+    common = math.lcm(*(d.denominator for d in exact))
+    whole = np.array([int(d * common) for d in exact])
+    signs = np.array(list(itertools.product((1, -1), repeat=len(whole))))
+    return float(np.mean(np.abs(signs @ whole) >= abs(whole.sum())))
+
+
+def wilcoxon_by_enumeration(differences) -> float:
+    """Share of all sign patterns whose rank sum is as extreme; zeros dropped, ties averaged."""
+    d = [x for x in np.round(differences, 9) if x != 0]
+    ranks = stats.rankdata(np.abs(d))
+    return p_by_enumeration(ranks * np.sign(d))
+
+
+def points_of_gains(base, gains, n_documents):
+    """Differences of accuracies in points, with the rounding of doubles that they come with."""
+    base = np.asarray(base)
+    return 100 * ((base + gains) / n_documents) - 100 * (base / n_documents)
+
+
+# --- mean, spread, intervals -------------------------------------------------------------------
+
+
+def test_spread_and_effect_size_by_hand():
+    assert st.spread([1.0, 2.0, 3.0]) == pytest.approx(1)
+    assert st.spread([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+    assert st.effect_size([1.0, 2.0, 3.0]) == pytest.approx(2)
+    assert st.effect_size([-1.0, -2.0, -3.0]) == pytest.approx(-2)
+
+
+def test_a_huge_effect_size_is_finite_and_its_tests_are_sharp():
+    d = [100.0, 100.001, 99.999]
+    assert st.effect_size(d) == pytest.approx(1e5)
+    assert 0 < st.p_paired_t(d) < 1e-9
+    assert st.p_above(d) < 1e-9
+    assert st.p_below(d) == pytest.approx(1)
+    assert st.p_sign_flip(d) == 0.25
+    low, high = st.t_interval(d)
+    assert 99.99 < low < 100 < high < 100.01
+
+
+def test_the_t_interval_by_hand():
+    # mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653
+    assert st.t_interval([1.0, 2.0, 3.0]) == pytest.approx((-0.484138, 4.484138), abs=1e-6)
+
+
+@pytest.mark.parametrize("d", SAMPLES)
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
+def test_the_t_interval_is_the_textbooks_and_statsmodels(d, level):
+    n, mean = len(d), sum(d) / len(d)
+    std = math.sqrt(sum((x - mean) ** 2 for x in d) / (n - 1))
+    reach = stats.t.ppf((1 + level) / 2, n - 1) * std / math.sqrt(n)
+    found = st.t_interval(d, level)
+    assert found == pytest.approx((mean - reach, mean + reach))
+    assert found == pytest.approx(DescrStatsW(d).tconfint_mean(1 - level))
+
+
+def bca(d, resamples, rng, level=0.95):
+    """Efron (1987), formula (6.6) with the jackknife acceleration; ties count half."""
+    d = np.asarray(d, dtype=float)
+    n, mean = len(d), d.mean()
+    means = d[rng.integers(n, size=(resamples, n))].mean(1)
+    below = np.mean(means < mean - 1e-12) + np.mean(np.abs(means - mean) <= 1e-12) / 2
+    bias = stats.norm.ppf(below)
+    jackknife = np.array([np.delete(d, i).mean() for i in range(n)])
+    gaps = jackknife.mean() - jackknife
+    acceleration = (gaps**3).sum() / (6 * (gaps**2).sum() ** 1.5)
+    ends = []
+    for share in ((1 - level) / 2, (1 + level) / 2):
+        z = bias + stats.norm.ppf(share)
+        ends.append(np.quantile(means, stats.norm.cdf(bias + z / (1 - acceleration * z))))
+    return tuple(ends)
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_the_bootstrap_interval_is_efrons(level):
+    d = np.random.default_rng(5).gamma(0.3, 3.0, 25)  # skewed, so that BCa is not the percentile
+    own = bca(d, 50_000, np.random.default_rng(7), level)
+    tolerance = 0.03 * (own[1] - own[0])
+    assert st.bootstrap_interval(d, level) == pytest.approx(own, abs=tolerance)
+    means = d[np.random.default_rng(8).integers(25, size=(9_999, 25))].mean(1)
+    plain = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    assert own[1] - plain[1] > 2 * tolerance  # the correction is seen
+
+
+def test_the_bootstrap_interval_of_few_seeds_stays_within_them_and_is_reproducible():
+    for d in ([1.0, 2.0, 4.0], FIVE, SEVEN):
+        low, high = st.bootstrap_interval(d)
+        assert min(d) <= low < np.mean(d) < high <= max(d)
+        assert st.bootstrap_interval(d) == (low, high)
+
+
+def test_the_bootstrap_interval_needs_three_seeds():
+    assert np.isnan(st.bootstrap_interval([1.0, 2.0])).all()
+    assert np.isfinite(st.bootstrap_interval([1.0, 2.0, 4.0])).all()
+
+
+# --- tests of one comparison -------------------------------------------------------------------
+
+
+def test_the_paired_t_test_by_hand():
+    # t = 2 sqrt(3) with 2 degrees of freedom, whose tail is 1/2 - t / (2 sqrt(t^2 + 2))
+    tail = 0.5 - math.sqrt(12) / (2 * math.sqrt(14))
+    assert st.p_above([1.0, 2.0, 3.0]) == pytest.approx(tail)
+    assert st.p_below([1.0, 2.0, 3.0]) == pytest.approx(1 - tail)
+    assert st.p_paired_t([1.0, 2.0, 3.0]) == pytest.approx(2 * tail)
+    assert st.p_above([1.0, 2.0, 3.0], 2.0) == pytest.approx(0.5)  # the mean is the threshold
+
+
+@pytest.mark.parametrize("d", SAMPLES)
+@pytest.mark.parametrize("threshold", [0.0, 0.5, -1.25])
+def test_one_sided_tests_are_statsmodels(d, threshold):
+    table = DescrStatsW(d)
+    assert st.p_above(d, threshold) == pytest.approx(
+        table.ttest_mean(threshold, alternative="larger")[1]
+    )
+    assert st.p_below(d, threshold) == pytest.approx(
+        table.ttest_mean(threshold, alternative="smaller")[1]
+    )
+    assert st.p_paired_t(d) == pytest.approx(table.ttest_mean(0.0)[1])
+
+
+@pytest.mark.parametrize("d", SAMPLES)
+@pytest.mark.parametrize("margin", [0.25, 1.0, 5.0])
+def test_equivalence_is_statsmodels_tost(d, margin):
+    assert st.p_equivalence(d, margin) == pytest.approx(
+        DescrStatsW(d).ttost_mean(-margin, margin)[0]
+    )
+
+
+def test_equivalence_by_hand_and_at_the_margin():
+    d = [-0.1, 0.0, 0.1]  # both sides: t = 0.5 sqrt(3) / 0.1 = sqrt(75)
+    assert st.p_equivalence(d, 0.5) == pytest.approx(0.5 - math.sqrt(75) / (2 * math.sqrt(77)))
+    assert st.p_equivalence([0.25, 0.5, 0.75], 0.5) == pytest.approx(0.5)  # the mean on the edge
+    assert st.p_equivalence([-0.25, -0.5, -0.75], 0.5) == pytest.approx(0.5)
+    assert st.p_equivalence([1.0, 1.1, 1.2], 0.5) > 0.95  # clearly outside
+
+
+@pytest.mark.parametrize("d", SAMPLES)
+def test_equivalence_at_5_percent_is_the_90_percent_interval_inside_the_margin(d):
+    low, high = st.t_interval(d, 0.9)
+    edge = max(-low, high)
+    assert st.p_equivalence(d, edge * 1.001) < 0.05 < st.p_equivalence(d, edge * 0.999)
+
+
+@pytest.mark.parametrize("d", SAMPLES)
+def test_sign_flip_is_the_enumeration_of_all_signs(d):
+    assert st.p_sign_flip(d) == pytest.approx(p_by_enumeration(d), abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "least"), [(2, 0.5), (3, 0.25), (5, 0.0625), (7, 0.015625)])
+def test_the_smallest_p_is_what_differences_of_one_sign_reach(n, least):
+    d = list(range(1, n + 1))
+    assert st.smallest_p(n) == least
+    assert st.p_sign_flip(d) == pytest.approx(least)
+    assert st.p_wilcoxon(d) == pytest.approx(least)
+    assert st.p_sign_flip([5.0] * n) == pytest.approx(least)
+
+
+def test_one_seed_can_reach_nothing():
+    assert st.smallest_p(1) == 1.0
+
+
+def test_sign_flip_is_exact_up_to_14_seeds_and_sampled_beyond():
+    n = st.EXACT_UP_TO
+    assert n == 14
+    mixed = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0]
+    assert st.p_sign_flip(mixed) == pytest.approx(p_by_enumeration(mixed), abs=1e-12)
+    assert st.p_sign_flip(mixed, seed=1) == st.p_sign_flip(mixed, seed=2)
+    assert st.p_sign_flip(range(1, 15)) == pytest.approx(2.0**-13)
+    more = [*mixed, 2.0]
+    exact = p_by_enumeration(more)
+    error = math.sqrt(exact * (1 - exact) / 2**14)
+    assert st.p_sign_flip(more) == st.p_sign_flip(more)
+    assert st.p_sign_flip(more) == pytest.approx(exact, abs=6 * error)
+    assert st.p_sign_flip(range(1, 16)) > 0  # a sampled p is never 0
+
+
+def test_wilcoxon_by_hand():
+    # ranks 1..4, the one negative has rank 1: sums 9, 10 and 0, 1 are as extreme, 4 of 16
+    assert st.p_wilcoxon([-1.0, 2.0, 3.0, 4.0]) == pytest.approx(4 / 16)
+    assert st.p_wilcoxon([1.0, 2.0, 3.0]) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("d", [*SAMPLES, [1.0, 1.0, 2.0, -1.0], [0.0, 1.0, 2.0, 3.0]])
+def test_wilcoxon_is_the_enumeration_of_all_signs_of_the_ranks(d):
+    assert st.p_wilcoxon(d) == pytest.approx(wilcoxon_by_enumeration(d))
+
+
+def test_wilcoxon_of_14_tied_seeds_is_exact_and_of_more_is_scipys():
+    tied = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0]
+    assert st.p_wilcoxon(tied) == pytest.approx(wilcoxon_by_enumeration(tied))
+    more = np.arange(-4.0, 16.0) + 0.25  # 20 without ties
+    assert st.p_wilcoxon(more) == pytest.approx(stats.wilcoxon(more, method="exact").pvalue)
+
+
+@pytest.mark.parametrize("d", [[0.0, 2.0], [0.0, 0.0, -1.0]])
+def test_one_difference_that_is_not_0_says_nothing(d):
+    assert st.p_wilcoxon(d) == 1.0
+    assert st.p_sign_flip(d) == 1.0
+
+
+COUNTS = (  # right documents and the gain in documents, by seed
+    (1000, [501, 546, 583, 575, 540, 549], [0, 1, -1, 4, -3, 0]),
+    (1000, [569, 504, 581], [3, -2, 2]),
+    (425, [250, 253, 215, 215, 233, 233, 235], [3, -1, -2, 3, 0, 5, -3]),
+    (425, [349, 344, 344, 351], [5, 5, -3, 5]),
+)
+
+
+@pytest.mark.parametrize("test", [st.p_sign_flip, st.p_wilcoxon])
+@pytest.mark.parametrize(("n_documents", "base", "gains"), COUNTS)
+def test_gains_of_equally_many_documents_are_ties_whatever_the_rounding(
+    n_documents, base, gains, test
+):
+    by_hand = {st.p_sign_flip: p_by_enumeration, st.p_wilcoxon: wilcoxon_by_enumeration}[test]
+    assert test(points_of_gains(base, gains, n_documents)) == pytest.approx(by_hand(gains))
+
+
+def test_tests_of_gains_are_those_of_whole_documents():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        n, n_documents = rng.integers(2, 8), rng.choice([425, 600, 1000, 7600])
+        base, gains = rng.integers(200, 400, n), rng.integers(-4, 7, n)
+        points = points_of_gains(base, gains, n_documents)
+        told = (n_documents, base, gains)
+        assert st.p_sign_flip(points) == pytest.approx(p_by_enumeration(gains)), told
+        if gains.any():
+            assert st.p_wilcoxon(points) == pytest.approx(wilcoxon_by_enumeration(gains)), told
+        assert st.p_paired_t(points) == pytest.approx(st.p_paired_t(gains), nan_ok=True), told
+
+
+# --- what cannot be computed -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statistic", [*NEEDS_SPREAD, st.spread, *TWO_SIDED])
+def test_one_seed_gives_nan(statistic):
+    assert np.isnan(statistic([1.5]))
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+@pytest.mark.parametrize("d", [[1.5], [2.0, 2.0, 2.0], [0.0, 0.0, 0.0], [0.1 + 0.2, 0.3, 0.3]])
+def test_without_a_spread_there_is_no_interval(interval, d):
+    assert np.isnan(interval(d)).all()
+
+
+@pytest.mark.parametrize("statistic", NEEDS_SPREAD)
+@pytest.mark.parametrize(
+    "d", [[2.0, 2.0, 2.0], [0.0, 0.0], [0.1 + 0.2, 0.3, 0.3], [-0.3, -0.1 - 0.2], [70.1 - 70] * 3]
+)
+def test_differences_that_are_equal_but_for_rounding_have_no_t_test(statistic, d):
+    assert np.isnan(statistic(d))
+
+
+def test_differences_that_are_all_0_have_no_rank_test_and_no_sign_to_flip():
+    assert np.isnan(st.p_wilcoxon([0.0, 0.0, 0.0]))
+    assert st.p_sign_flip([0.0, 0.0, 0.0]) == 1.0
+
+
+def test_two_seeds_have_a_t_test_by_the_cauchy_distribution():
+    # t with 1 degree of freedom: p = 1 - 2 arctan(t) / pi, t = mean / (half the gap)
+    assert st.p_paired_t([1.0, 3.0]) == pytest.approx(1 - 2 * math.atan(2) / math.pi)
+    low, high = st.t_interval([1.0, 3.0])
+    assert (low, high) == pytest.approx((2 - 12.7062047, 2 + 12.7062047))
+
+
+# --- properties --------------------------------------------------------------------------------
+
+
+@lenient
+@given(samples)
+def test_the_sign_of_the_differences_only_turns_the_result(d):
+    negative = [-x for x in d]
+    for test in TWO_SIDED:
+        assert test(negative) == pytest.approx(test(d), nan_ok=True)
+    assert st.effect_size(negative) == pytest.approx(-st.effect_size(d), nan_ok=True)
+    low, high = st.t_interval(d)
+    assert st.t_interval(negative) == pytest.approx((-high, -low), nan_ok=True)
+    assert st.p_below(negative, -0.5) == pytest.approx(st.p_above(d, 0.5), nan_ok=True)
+    assert st.p_equivalence(negative, 0.5) == pytest.approx(st.p_equivalence(d, 0.5), nan_ok=True)
+
+
+@lenient
+@given(samples.flatmap(lambda d: some.tuples(some.just(d), some.permutations(d))))
+def test_the_order_of_the_seeds_does_not_count(pair):
+    d, other = pair
+    for statistic in (*TWO_SIDED, *NEEDS_SPREAD, st.spread):
+        assert statistic(other) == pytest.approx(statistic(d), rel=1e-9, abs=1e-12, nan_ok=True)
+    assert st.t_interval(other) == pytest.approx(st.t_interval(d), rel=1e-9, nan_ok=True)
+
+
+@lenient
+@given(samples, some.floats(0.01, 100))
+def test_the_unit_of_the_differences_does_not_count(d, unit):
+    scaled = [x * unit for x in d]
+    for test in TWO_SIDED:
+        assert test(scaled) == pytest.approx(test(d), rel=1e-6, nan_ok=True)
+    assert st.p_equivalence(scaled, 0.5 * unit) == pytest.approx(
+        st.p_equivalence(d, 0.5), rel=1e-6, abs=1e-12, nan_ok=True
+    )
+
+
+@lenient
+@given(samples)
+def test_p_values_lie_in_0_to_1_and_never_below_what_n_seeds_can_reach(d):
+    for test in (*TWO_SIDED, st.p_above, st.p_below):
+        assert np.isnan(test(d)) or 0 <= test(d) <= 1
+    assert st.p_sign_flip(d) >= st.smallest_p(len(d)) - 1e-12
+    assert not st.p_wilcoxon(d) < st.smallest_p(len(d)) - 1e-12
+
+
+@lenient
+@given(samples)
+def test_the_interval_holds_0_where_the_test_is_not_below_its_level(d):
+    p = st.p_paired_t(d)
+    assume(abs(p - 0.05) > 1e-9)
+    low, high = st.t_interval(d)
+    assert np.isnan(p) or (low <= 0 <= high) == (p > 0.05)
+
+
+# --- families ----------------------------------------------------------------------------------
+
+
+def test_holm_by_hand():
+    # sorted .01 .02 .03 .04, times 4 3 2 1: .04 .06 .06 .04, never falling: .04 .06 .06 .06
+    assert st.holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert st.holm([0.5, 0.4]) == pytest.approx([0.8, 0.8])  # 2 * .4, then max(.8, .5)
+    assert st.holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])  # capped
+    assert st.holm([0.03]) == pytest.approx([0.03])
+
+
+def test_holm_leaves_nan_out_of_the_family():
+    found = st.holm([0.01, np.nan, 0.02, np.nan])
+    assert found == pytest.approx([0.02, np.nan, 0.02, np.nan], nan_ok=True)
+    assert np.isnan(st.holm([np.nan, np.nan])).all()
+    assert st.holm([]).shape == (0,)
+
+
+@settings(lenient, max_examples=15)  # statsmodels collects garbage at each call
+@given(some.lists(some.floats(0, 1), min_size=1, max_size=9))
+def test_holm_is_the_step_down_procedure(p_values):
+    """Reject in order of p while p <= alpha / (those left): adjusted p <= alpha says the same."""
+    adjusted = st.holm(p_values)
+    order = np.argsort(p_values, kind="stable")
+    running = 0.0
+    for rank, i in enumerate(order):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[i]))
+        assert adjusted[i] == pytest.approx(running)
+
+
+# --- spreads -----------------------------------------------------------------------------------
+
+ONE, OTHER = [1.0, 5.0, -3.0, 8.0, 2.0, -4.0], [1.5, 2.0, 0.5, 3.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("n", [3, 4, 6])
+def test_pitman_morgan_is_its_textbook_t(n):
+    x, y = np.array(ONE[:n]), np.array(OTHER[:n])
+    r = np.corrcoef(x + y, x - y)[0, 1]
+    t = r * math.sqrt((n - 2) / (1 - r**2))
+    assert st.p_more_variable(x, y) == pytest.approx(stats.t.sf(t, n - 2))
+    assert st.p_more_variable(y, x) == pytest.approx(1 - st.p_more_variable(x, y))
+
+
+def test_pitman_morgan_by_variances():
+    # the same r from variances: (s_x^2 - s_y^2) / sqrt((s_x^2 + s_y^2)^2 - 4 s_xy^2)
+    (xx, xy), (_, yy) = np.cov(ONE, OTHER)
+    r = (xx - yy) / math.sqrt((xx + yy) ** 2 - 4 * xy**2)
+    t = r * math.sqrt(4 / (1 - r**2))
+    assert st.p_more_variable(ONE, OTHER) == pytest.approx(stats.t.sf(t, 4))
+    assert st.p_more_variable(ONE, OTHER) < 0.05
+
+
+def test_equal_spreads_give_a_half():
+    assert st.p_more_variable([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0]) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1.0], [2.0]),
+        ([1.0, 2.0], [2.0, 5.0]),
+        ([1.0, 2.0, 4.0], [1.0, 2.0, 4.0]),
+        ([1.0, 2.0, 4.0], [-1.0, -2.0, -4.0]),
+        ([1.0, 2.0, 4.0], [2.0, 3.0, 5.0]),
+        ([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]),
+    ],
+)
+def test_spreads_that_cannot_be_compared_give_nan(one, other):
+    assert np.isnan(st.p_more_variable(one, other))
+    assert np.isnan(st.seeds_for_spreads(one, other))
+
+
+def test_a_spread_of_0_is_no_evidence_of_more_stability():
+    """The correlation is 1 by construction, so the test would find any p."""
+    assert np.isnan(st.p_more_variable([1.0, 2.0, 4.0], [3.0, 3.0, 3.0]))
+    assert np.isnan(st.p_more_variable([3.0, 3.0, 3.0], [1.0, 2.0, 4.0]))
+
+
+def test_seeds_for_spreads_by_hand_and_by_simulation():
+    # r of sums and gaps, z = artanh r, n = ((1.644854 + 0.841621) / z)^2 + 3
+    x, y = np.array(ONE), np.array([2.0, 1.0, -2.0, 6.0, 5.0, -1.0])
+    r = np.corrcoef(x + y, x - y)[0, 1]
+    z = 0.5 * math.log((1 + r) / (1 - r))
+    n = st.seeds_for_spreads(x, y)
+    assert n == math.ceil((2.486475 / z) ** 2 + 3)
+    assert 10 < n < 40
+    assert st.seeds_for_spreads(y, x) == n
+    draws = np.random.default_rng(0).multivariate_normal([0, 0], np.cov(x, y), size=(2_000, int(n)))
+    found = np.mean([st.p_more_variable(d[:, 0], d[:, 1]) < 0.05 for d in draws])
+    assert 0.75 < found < 0.87  # n is whole and Fisher's z an approximation
+
+
+# --- power -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 30, 200])
+@pytest.mark.parametrize("d_z", [0.1, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_power_is_statsmodels(n, d_z, alpha):
+    theirs = TTestPower()
+    for sign in (1, -1):
+        assert st.power(sign * 2 * d_z, 2.0, n, alpha) == pytest.approx(
+            theirs.power(d_z, n, alpha), abs=1e-4
+        )
+        assert st.power(sign * 2 * d_z, 2.0, n, alpha, sides=1) == pytest.approx(
+            theirs.power(d_z, n, alpha, alternative="larger"), abs=1e-4
+        )
+
+
+def test_power_of_no_effect_is_alpha_and_of_a_huge_one_is_1():
+    assert st.power(0.0, 1.0, 5) == pytest.approx(0.05, abs=1e-4)
+    assert st.power(0.0, 1.0, 5, sides=1) == pytest.approx(0.05, abs=1e-4)
+    assert st.power(1e6, 1e-3, 2) == pytest.approx(1)
+    assert st.power(-1e6, 1e-3, 2) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("std", "margin", "n", "effect"),
+    [(1.0, 1.0, 10, 0.0), (1.0, 1.0, 10, 0.5), (1.0, 1.0, 10, -0.5), (0.5, 0.5, 4, 0.1),
+     (2.0, 1.0, 20, 0.0), (1.0, 1.0, 3, 0.0), (1.0, 0.5, 8, 0.5)],
+)  # fmt: skip
+def test_equivalence_power_is_how_often_the_test_finds_it(std, margin, n, effect):
+    rng = np.random.default_rng(0)
+    draws = rng.normal(effect, std, (60_000, n))
+    mean, error = draws.mean(1), draws.std(1, ddof=1) / math.sqrt(n)
+    reach = stats.t.ppf(0.95, n - 1) * error
+    found = np.mean((mean + reach < margin) & (mean - reach > -margin))
+    assert st.equivalence_power(std, margin, n, effect) == pytest.approx(found, abs=0.008)
+    agree = [st.p_equivalence(d, margin) < 0.05 for d in draws[:50]]
+    assert agree == ((mean + reach < margin) & (mean - reach > -margin))[:50].tolist()
+
+
+def test_equivalence_power_at_the_margin_is_at_most_alpha():
+    for n in (2, 5, 50, 1_000):
+        assert st.equivalence_power(1.0, 0.5, n, effect=0.5) <= 0.05 + 1e-4
+    assert st.equivalence_power(1.0, 0.5, 1_000, effect=0.5) == pytest.approx(0.05, abs=1e-3)
+
+
+def brute_force(power_of, target=0.8):
+    return next(n for n in itertools.count(2) if power_of(n) >= target)
+
+
+@pytest.mark.parametrize("d_z", [0.3, 0.5, 0.8, 1.0, 2.0, 4.0, 100.0])
+@pytest.mark.parametrize("sides", [1, 2])
+def test_seeds_needed_are_the_fewest_that_reach_the_target(d_z, sides):
+    def power_of(n):
+        return st.power(d_z, 1.0, n, sides=sides)
+
+    assert st.seeds_needed(power_of) == brute_force(power_of)
+    assert seeds_for_difference(d_z, 1.0, 0.05, sides) == brute_force(power_of)
+    assert seeds_for_difference(-3 * d_z, 3.0, 0.05, sides) == brute_force(power_of)
+
+
+@pytest.mark.parametrize("target", range(2, 70))
+def test_the_search_finds_every_number_of_seeds(target):
+    assert st.seeds_needed(lambda n: float(n >= target)) == target
+
+
+@pytest.mark.parametrize(("d_z", "seeds"), [(0.5, 34), (1.0, 10), (0.8, 15)])
+def test_seeds_for_a_difference_are_the_textbooks(d_z, seeds):
+    """Two-sided paired t-test at 5 %, 80 %: as G*Power and R's power.t.test give them."""
+    assert seeds_for_difference(d_z, 1.0, 0.05) == seeds
+    assert math.ceil(TTestPower().solve_power(d_z, None, 0.05, 0.8)) == seeds
+
+
+@pytest.mark.parametrize(("std", "effect"), [(0.3, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 0.25)])
+def test_seeds_for_equivalence_are_the_fewest_that_reach_the_target(std, effect):
+    def power_of(n):
+        return st.equivalence_power(std, 0.5, n, effect)
+
+    found = seeds_for_equivalence(std, 0.5, effect, 0.05)
+    assert found == brute_force(power_of)
+    assert seeds_for_equivalence(std, 0.5, -effect, 0.05) == found
+
+
+def test_seeds_needed_up_to_a_million_are_found_and_more_are_infinite():
+    assert st.seeds_needed(lambda n: float(n >= 100_000)) == 100_000
+    assert st.seeds_needed(lambda n: float(n >= 600_000)) == 600_000
+    assert st.seeds_needed(lambda n: float(n >= 1_000_000)) == 1_000_000
+    assert st.seeds_needed(lambda n: float(n >= 1_000_001)) == np.inf
+    assert st.seeds_needed(lambda n: np.nan) == np.inf
+
+
+def test_seeds_without_a_spread_or_an_effect():
+    assert np.isnan(seeds_for_difference(1.0, np.nan, 0.05))
+    assert np.isnan(seeds_for_difference(1.0, 0.0, 0.05))
+    assert seeds_for_difference(0.0, 1.0, 0.05) == np.inf
+    assert np.isnan(seeds_for_equivalence(np.nan, 0.5, 0.0, 0.05))
+    assert seeds_for_equivalence(1.0, 0.5, 0.5, 0.05) == np.inf
+    assert seeds_for_equivalence(1.0, 0.5, -0.7, 0.05) == np.inf
+
+
+# --- length ------------------------------------------------------------------------------------
+
+
+def test_slopes_by_hand():
+    # one point more per doubling, none, two less per doubling
+    gains = [[1.0, 2.0, 4.0], [5.0, 5.0, 5.0], [6.0, 4.0, 0.0]]
+    assert st.slopes(gains, [16, 32, 128]) == pytest.approx([1.0, 0.0, -2.0])
+    assert st.slopes([[1.0, 7.0]], [10, 80]) == pytest.approx([2.0])
+
+
+def test_slopes_are_polyfits():
+    rng = np.random.default_rng(0)
+    gains, lengths = rng.normal(0, 3, (5, 4)), np.array([41.3, 236.0, 901.5, 12.0])
+    expected = [np.polyfit(np.log2(lengths), row, 1)[0] for row in gains]
+    assert st.slopes(gains, lengths) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("length", [8.0, 10.0, 11.0, 15.0, 41.0, 47.0, 55.0, 234.7])
+def test_without_two_lengths_there_is_no_slope(length):
+    found = st.slopes([[1.0, 2.0, 3.0], [3.0, 5.0, 4.0]], [length] * 3)
+    assert found.shape == (2,)
+    assert np.isnan(found).all()
+
+
+# --- documents ---------------------------------------------------------------------------------
+
+
+def plain_hierarchical(x, resamples, seed):
+    """Owen's pigeonhole bootstrap as a double loop, each seed's own part widened as the t
+    interval is wider than the bootstrap of n values."""
+    rng = np.random.default_rng(seed)
+    n = len(x)
+    widen = (n / (n - 1)) ** 0.5 * stats.t.ppf(0.975, n - 1) / 1.959964
+    x = np.array([row + (widen - 1) * (row.mean() - x.mean()) for row in x])
+    means = []
+    for _ in range(resamples):
+        rows = rng.integers(x.shape[0], size=x.shape[0])
+        columns = rng.integers(x.shape[1], size=x.shape[1])
+        means.append(np.mean([x[row, columns].mean() for row in rows]))
+    return np.quantile(means, [0.025, 0.975])
+
+
+@pytest.mark.parametrize("shape", [(2, 50), (5, 30), (4, 1)])
+def test_the_hierarchical_bootstrap_is_a_plain_double_loop(shape):
+    rng = np.random.default_rng(3)
+    x = 100.0 * rng.integers(-1, 2, shape) + 20 * rng.normal(size=(shape[0], 1))
+    own = plain_hierarchical(x, 3_000, 1)
+    found = st.hierarchical_bootstrap(x, resamples=6_000)
+    assert found == pytest.approx(tuple(own), abs=0.09 * (own[1] - own[0]))
+
+
+def test_the_hierarchical_bootstrap_is_wider_than_that_of_documents_where_seeds_vary():
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 40, (1, 200)) + np.array([[-30.0], [0.0], [30.0], [60.0]])
+    low, high = st.hierarchical_bootstrap(x)
+    alone = x.mean(0)[rng.integers(200, size=(3_000, 200))].mean(1)
+    documents_only = np.ptp(np.quantile(alone, [0.025, 0.975]))
+    assert high - low > 2 * documents_only
+    alike = np.repeat(x.mean(0, keepdims=True), 4, axis=0)  # seeds that agree add nothing
+    low, high = st.hierarchical_bootstrap(alike)
+    assert high - low == pytest.approx(documents_only, rel=0.1)
+
+
+def test_the_hierarchical_bootstrap_by_hand():
+    # two seeds, one document: the mean is 2 - w, 2 or 2 + w with chances 1/4, 1/2, 1/4, where
+    # w = 2 sqrt(2) 12.7062 / 1.95996
+    ends = (2 - 18.3363, 2 + 18.3363)
+    assert st.hierarchical_bootstrap([[0.0], [4.0]]) == pytest.approx(ends, abs=1e-3)
+    assert st.hierarchical_bootstrap([[0.0], [4.0]], level=0.4) == pytest.approx((2, 2))
+    assert st.hierarchical_bootstrap(np.full((3, 7), 12.5)) == pytest.approx((12.5, 12.5))
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_where_seeds_alone_vary_the_hierarchical_bootstrap_is_at_least_the_t_interval(n):
+    effects = np.random.default_rng(n).normal(0, 20, (n, 1))
+    low, high = st.hierarchical_bootstrap(np.repeat(effects, 50, axis=1))
+    t_low, t_high = st.t_interval(effects[:, 0])
+    assert 0.93 * (t_high - t_low) < high - low < 1.5 * (t_high - t_low)
+
+
+def test_the_hierarchical_bootstrap_is_reproducible_and_needs_two_seeds():
+    x = np.random.default_rng(0).normal(size=(3, 20))
+    assert st.hierarchical_bootstrap(x) == st.hierarchical_bootstrap(x)
+    assert st.hierarchical_bootstrap(x, seed=1) != st.hierarchical_bootstrap(x)
+    assert np.isnan(st.hierarchical_bootstrap(x[:1])).all()
+
+
+def test_the_hierarchical_bootstrap_turns_with_the_sign_and_ends_are_in_order():
+    x = np.random.default_rng(0).normal(1, 5, (4, 30))
+    low, high = st.hierarchical_bootstrap(x)
+    assert low < x.mean() < high
+    assert st.hierarchical_bootstrap(-x) == pytest.approx((-high, -low), rel=1e-4)
+    narrow = st.hierarchical_bootstrap(x, level=0.5)
+    assert low < narrow[0] < narrow[1] < high
+
+
+def test_each_resample_draws_as_many_documents_as_there_are():
+    draws = st.document_draws(30, 200, 0)
+    assert draws.shape == (200, 30)
+    assert (draws.sum(1) == 30).all()
+    assert draws.mean(0) == pytest.approx(np.ones(30), abs=0.4)
+    assert draws.var() == pytest.approx(29 / 30, abs=0.1)  # binomial(30, 1/30)
+
+
+def booleans(both, only_one, only_other, neither):
+    one = [True] * (both + only_one) + [False] * (only_other + neither)
+    other = [True] * both + [False] * only_one + [True] * only_other + [False] * neither
+    return np.array(one), np.array(other)
+
+
+@pytest.mark.parametrize(
+    "table", [(10, 8, 1, 3), (0, 5, 0, 0), (4, 3, 3, 4), (100, 20, 35, 7), (5, 0, 1, 5)]
+)
+def test_mcnemar_is_the_binomial_test_of_the_discordant_documents(table):
+    one, other = booleans(*table)
+    expected = stats.binomtest(table[1], table[1] + table[2], 0.5).pvalue
+    assert st.p_mcnemar(one, other) == pytest.approx(expected)
+    assert st.p_mcnemar(other, one) == pytest.approx(expected)
+
+
+def test_mcnemar_by_hand():
+    assert st.p_mcnemar(*booleans(3, 5, 0, 2)) == pytest.approx(2 / 2**5)
+    assert st.p_mcnemar(*booleans(3, 3, 1, 2)) == pytest.approx(2 * (1 + 4) / 2**4)
+    assert st.p_mcnemar(*booleans(3, 0, 0, 2)) == 1.0  # no discordant document
+    assert st.p_mcnemar([True], [False]) == 1.0  # one document proves nothing

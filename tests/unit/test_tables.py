@@ -1,0 +1,237 @@
+"""The tables: the paper's numbers beside ours, and every form they are written in."""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from posfuse.analysis.evidence.bag_of_words import BagOfWords
+from posfuse.analysis.evidence.published import Published, numbers, published
+from posfuse.analysis.tables import formats
+from posfuse.analysis.tables.paper_tables import MARK, paper_tables
+from posfuse.analysis.tables.table import Table, p_value
+
+
+def cells(*rows):
+    """Cells from (data, encoding, fusion, n, mean, std)."""
+    records = [
+        {
+            "data": data, "encoding": encoding, "fusion": fusion, "variant": "", "length": 10.0,
+            "n": n, "mean": mean, "std": std, "latency_mean": 0.5, "latency_std": 0.1,
+            "parameters": 1000, "fusion_parameters": 10,
+        }
+        for data, encoding, fusion, n, mean, std in rows
+    ]  # fmt: skip
+    return pd.DataFrame(records)
+
+
+ARXIV = cells(
+    ("arxiv", "sinusoidal", "add", 5, 59.5, 0.4),
+    ("arxiv", "sinusoidal", "concat", 5, 50.0, 0.4),
+    ("arxiv", "rope_features", "add", 5, 58.0, 2.0),
+    ("arxiv", "rope_features", "concat", 5, 64.0, 2.0),
+)
+BAGS = {("arxiv", ""): BagOfWords(71.25, 2500)}
+
+
+def by_name(tables):
+    return {table.name: table for table in tables}
+
+
+def test_the_papers_numbers_are_those_it_prints():
+    assert published(1, "agnews", "sinusoidal", "concat") == Published(90.93, 0.11, 5)
+    assert published(3, "arxiv", "rope_features", "add") == Published(58.47, 2.58, 5)
+    assert published(3, "arxiv", "relative_table", "gate_mlp") == Published(65.23, 2.34, 5)
+    latency = published(2, "arxiv", "sinusoidal", "gate_cnn")
+    assert (latency.mean, latency.n) == (64, 3)
+    assert np.isnan(latency.std)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        (1, "agnews", "learned", "add"),
+        (1, "bbc_article", "sinusoidal", "add"),
+        (1, "seeds", "sinusoidal", "add"),
+        (1, "agnews", "sinusoidal", "gate_cnn"),
+        (2, "imdb", "sinusoidal", "add"),
+        (2, "arxiv", "sinusoidal", "encoding"),
+        (3, "arxiv", "seeds", "add"),
+        (3, "agnews", "sinusoidal", "add"),
+        (3, "arxiv", "alibi", "add"),
+    ],
+)
+def test_what_the_paper_does_not_print_is_none(cell):
+    assert published(*cell) is None
+
+
+def test_table_1s_spread_is_not_that_of_its_figure():
+    """facts of the data file: read at the right place, in the right unit."""
+    deltas = 100 * np.array(numbers()["figure3_arxiv_delta_vs_add"]["gate_scalar"])
+    gap = published(1, "arxiv", "sinusoidal", "gate_scalar").mean - 59.22
+    assert deltas.mean() == pytest.approx(gap, abs=0.02)
+
+
+def test_disagreement_is_welchs_test():
+    theirs = Published(60.0, 1.0, 5)
+    for mean in (60.9, 61.2, 61.5, 62.0):
+        t = (mean - 60.0) / np.sqrt(1.0 / 5 + 4.0 / 4)
+        df = (1 / 5 + 4 / 4) ** 2 / ((1 / 5) ** 2 / 4 + (4 / 4) ** 2 / 3)
+        assert theirs.disagrees(mean, 2.0, 4) == (2 * stats.t.sf(t, df) < 0.05)
+    assert theirs.disagrees(64.0, 2.0, 4)
+    assert not theirs.disagrees(61.0, 2.0, 4)
+
+
+def test_one_seed_disagrees_outside_the_prediction_interval():
+    theirs = Published(60.0, 1.0, 5)
+    reach = 2.776445 * np.sqrt(1.2)  # t(4) at 97.5 %
+    assert not theirs.disagrees(60 + reach - 0.001, np.nan, 1)
+    assert theirs.disagrees(60 + reach + 0.001, np.nan, 1)
+    assert not Published(62.0, np.nan, 3).disagrees(10.0, 1.0, 5)
+
+
+def test_table_1_has_ours_theirs_and_a_bag_of_words():
+    table = by_name(paper_tables(ARXIV, BAGS))["table1"]
+    assert table.columns == ["data", "from", "add", "concat"]
+    assert table.rows == [
+        ["arxiv", "posfuse", "59.50 ± 0.40 (5)", f"50.00 ± 0.40 (5){MARK}"],
+        ["arxiv", "published", "59.22 ± 0.32 (5)", "63.44 ± 0.28 (5)"],
+        ["arxiv", "bag of words", "71.25", "71.25"],
+    ]
+    first = table.numbers.iloc[0]
+    assert (first["published_mean"], first["published_std"]) == (59.22, 0.32)
+    assert table.numbers["disagrees"].tolist() == [False, True]
+
+
+def test_table_2_has_latency_and_table_3_every_encoding():
+    tables = by_name(paper_tables(ARXIV, BAGS))
+    assert tables["table2"].rows[0] == [
+        "arxiv", "add", "59.50 ± 0.40 (5)", "62.00 (3)", "0.500 ± 0.100 (5)", "lowest, 892 ms",
+        "1,000", "10",
+    ]  # fmt: skip
+    assert tables["table2"].rows[-1][:3] == ["arxiv", "bag of words", "71.25"]
+    rows = tables["table3"].rows
+    assert [row[:3] for row in rows] == [
+        ["arxiv", e, s]
+        for e in ("sinusoidal", "rope_features")
+        for s in ("posfuse", "published", "bag of words")
+    ]
+    assert rows[4][3] == "58.47 ± 2.58 (5)"
+
+
+def test_a_variant_is_no_cell_of_the_papers_and_has_a_bag_of_its_own():
+    frame = pd.concat([ARXIV, ARXIV.assign(variant="data.max_len=64")], ignore_index=True)
+    bags = {**BAGS, ("arxiv", "data.max_len=64"): BagOfWords(40.0, 2500)}
+    table = by_name(paper_tables(frame, bags))["table1"]
+    assert [row[:3] for row in table.rows] == [
+        ["arxiv", "", "posfuse"],
+        ["arxiv", "", "published"],
+        ["arxiv", "", "bag of words"],
+        ["arxiv", "data.max_len=64", "posfuse"],
+        ["arxiv", "data.max_len=64", "bag of words"],
+    ]
+    assert table.rows[-1][3] == "40.00"
+    assert MARK not in "".join(table.rows[3])
+
+
+def test_the_encoding_of_table_1_is_the_papers_wherever_it_stands():
+    frame = pd.concat([ARXIV[2:], ARXIV[:2]], ignore_index=True)
+    assert by_name(paper_tables(frame, {}))["table1"].rows[0][2] == "59.50 ± 0.40 (5)"
+
+
+def test_one_seed_has_no_spread_and_a_hole_is_empty():
+    frame = cells(
+        ("mine", "learned", "add", 1, 50.0, np.nan), ("yours", "learned", "mlp", 2, 60.0, 1.0)
+    )
+    table = by_name(paper_tables(frame, {}))["table1"]
+    assert table.rows == [
+        ["mine", "posfuse", "50.00 (1)", ""],
+        ["yours", "posfuse", "", "60.00 ± 1.00 (2)"],
+    ]
+
+
+def test_p_values_are_never_rounded_to_zero():
+    assert p_value(0.0004) == "<0.001"
+    assert p_value(0.0114) == "0.011"
+    assert p_value(np.nan) == ""
+
+
+NASTY = Table(
+    "nasty",
+    "Title_1 50% & {more} <b>",
+    "Caption $x^2$ \\ ~ # | † ±",
+    ["na_me", "±"],
+    [["a|b <i>&amp;*_`$\\", "+1.50 ± 0.20"], ["$HOME {x} #1 ~ ^", "-2.00 ± 0.10"]],
+    pd.DataFrame({"na_me": ["a,b\"c"], "v": [1 / 3]}),
+)  # fmt: skip
+
+
+def test_markdown_keeps_its_columns_whatever_the_cells_hold():
+    lines = [line for line in formats.markdown(NASTY).splitlines() if line.startswith("|")]
+    assert len(lines) == 4
+    for line in lines:
+        assert len(re.findall(r"(?<!\\)\|", line)) == 3
+    assert r"\<i>" in lines[2]
+
+
+def test_latex_escapes_and_has_booktabs_rules():
+    text = formats.latex(NASTY)
+    assert r"\toprule" in text
+    assert r"\bottomrule" in text
+    assert r"na\_me" in text
+    assert r"$+1.50$ $\pm$ 0.20" in text
+    assert r"\textbackslash{}" in text
+    assert text.count("&") - text.count(r"\&") == 3  # a separator a row
+
+
+def test_csv_holds_the_numbers_in_full(tmp_path):
+    formats.write_tables([NASTY], tmp_path)
+    read = pd.read_csv(tmp_path / "nasty.csv")
+    assert read["v"][0] == 1 / 3
+    assert read["na_me"][0] == 'a,b"c'
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex to compile with")
+def test_the_latex_document_compiles_as_it_stands(tmp_path):
+    formats.write_tables([NASTY, *paper_tables(ARXIV, BAGS)], tmp_path)
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull \\hbox" not in done.stdout
+    assert (tmp_path / "tables.pdf").stat().st_size > 1000
+
+
+def test_the_terminal_shows_markup_as_text():
+    table = Table("t", "[red]t[/]", "", ["[bold]c"], [["[/nonsense]"]], pd.DataFrame())
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(formats.terminal(table))
+    text = console.export_text()
+    assert "[/nonsense]" in text
+    assert "[bold]c" in text
+    assert "[red]t[/]" in text
+
+
+@pytest.mark.parametrize(
+    ("column", "numeric"),
+    [
+        (["1", "2,000", ""], True),
+        (["+1.0 ± 0.2", "-3.0"], True),
+        (["60.0 ± 1.0 (3)†", "91.2"], True),
+        (["<0.001", "0.5"], True),
+        (["-1.0 to +2.0"], True),
+        (["9 to 23"], True),
+        (["add", "1"], False),
+        (["", ""], False),
+        (["0: 0.1  1: 0.2"], False),
+        (["3 seeds"], False),
+    ],
+)
+def test_a_column_of_numbers_is_known(column, numeric):
+    assert formats.is_numeric(column) == numeric
