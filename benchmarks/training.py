@@ -30,7 +30,8 @@ import arxiv_path
 import plain
 import results
 from posfuse.config import CONF_DIR, Config
-from posfuse.data.corpora import Split, load, splits
+from posfuse.data.corpora import load
+from posfuse.data.splits import Split, splits
 from posfuse.process.environment import do_without_broken_amx, peak_memory
 from posfuse.runs.checks import checked
 from systems import DEVICE, Plain, Posfuse, Rates, Texts, longest, product_flops

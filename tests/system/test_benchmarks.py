@@ -20,7 +20,8 @@ import results
 import systems
 import training
 from posfuse.config import ModelConfig
-from posfuse.data.corpora import load, splits
+from posfuse.data.corpora import load
+from posfuse.data.splits import splits
 from posfuse.training.build import build_classifier, build_data
 from small_runs import small_config, write_corpus
 

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from posfuse.config import DataConfig
-from posfuse.data.corpora import SPLITS, load, splits
+from posfuse.data.corpora import SPLITS, load
+from posfuse.data.splits import splits
 from posfuse.errors import InputError
 
 ENDS = ("parquet", "csv", "jsonl")

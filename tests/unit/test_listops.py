@@ -13,8 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posfuse.data import listops as module
-from posfuse.data.corpora import SPLITS, load, splits
+from posfuse.data.corpora import SPLITS, load
 from posfuse.data.listops import evaluate, listops
+from posfuse.data.splits import splits
 from posfuse.data.token_store import open_store
 from posfuse.errors import InputError
 from posfuse.runs.checks import checked
@@ -231,7 +232,7 @@ def test_stopping_early_loses_no_document_that_fits() -> None:
 
 BAD = {
     "max_arguments": ({"max_arguments": 1}, "1 is too few; use 2"),
-    "max_depth": ({"max_depth": 1}, "leaves no operator"),
+    "max_depth": ({"max_depth": 1}, "has no operator"),
     "max_depth too small": ({"max_depth": 3, "lengths": [38, 60]}, "have up to 37 tokens"),
     "digit_probability": ({"digit_probability": 1.0}, "0 <= p < 1"),
     "digit_probability below": ({"digit_probability": -0.1}, "0 <= p < 1"),

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posfuse.config import DataConfig
-from posfuse.data.corpora import SPLITS, load, splits
+from posfuse.data.corpora import SPLITS, load
 from posfuse.data.sources import in_file
+from posfuse.data.splits import splits
 from posfuse.errors import InputError
 
 
@@ -41,7 +42,7 @@ def refusal(root: Path) -> str:
 
 
 MORE = "put a text that contains commas in quotes"
-FEWER = "add what is missing, or put a text of several lines in quotes"
+FEWER = "add the missing field, or put a text of several lines in quotes"
 COMMAS = "the header has no comma; separate the columns by commas, as in text,label"
 CSV = {
     "label first": (
@@ -66,11 +67,11 @@ CSV = {
     ),
     "a quote that is not closed": (
         'text,label\nplain,pos\n"hello,neg\nother,neg\n',
-        "row 1 (line 3) has a quotation mark that opens or ends no field",
+        "row 1 (line 3) has a misplaced quotation mark",
     ),
     "a text that is quoted in part": (
         'text,label\n"Great" movie,pos\nother,neg\n',
-        "row 0 (line 2) has a quotation mark that opens or ends no field",
+        "row 0 (line 2) has a misplaced quotation mark",
     ),
     "two texts": ("text,text,label\na,b,pos\nc,d,neg\n", "2 columns are named 'text'; "),
     "two labels": ("label,text,label\na,b,pos\nc,d,neg\n", "2 columns are named 'label'; "),

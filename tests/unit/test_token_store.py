@@ -1,7 +1,6 @@
 """Token ids on disk."""
 
 import errno
-import multiprocessing
 from dataclasses import fields, replace
 
 import numpy as np
@@ -15,7 +14,6 @@ from posfuse.data import corpora, token_store
 from posfuse.data.corpora import load
 from posfuse.data.token_store import open_store, store_key
 from posfuse.errors import InputError
-from processes import HANG
 from small_runs import write_corpus
 
 
@@ -86,6 +84,21 @@ def test_the_second_run_does_not_read_the_corpus(cfg, tmp_path, monkeypatch) -> 
         assert np.array_equal(second.splits[split].labels, part.labels)
 
 
+@pytest.mark.parametrize("call", [1, 2, 4])  # while words are counted, and while they are encoded
+def test_poll_can_stop_the_building_and_no_store_is_left(cfg, tmp_path, call) -> None:
+    calls = []
+
+    def poll() -> None:
+        calls.append(None)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_store(cfg, tmp_path / "cache", poll=poll)
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    open_store(cfg, tmp_path / "cache", poll=lambda: None)
+
+
 def damage_flip(folder):
     path = folder / "train.ids.npy"
     raw = bytearray(path.read_bytes())
@@ -154,24 +167,6 @@ def test_a_full_disk_names_the_folder_and_the_cure(cfg, tmp_path, monkeypatch) -
     with pytest.raises(InputError, match=r"tiny-\w+: .*No space left.*; free space there or set"):
         open_store(cfg, tmp_path / "cache")
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
-
-
-def _open_in_process(cfg, cache, barrier, results) -> None:
-    barrier.wait()
-    results.put(contents(open_store(cfg, cache)))
-
-
-def test_two_processes_on_a_cold_cache_both_succeed(cfg, tmp_path) -> None:
-    context = multiprocessing.get_context("spawn")
-    barrier, results = context.Barrier(2), context.Queue()
-    arguments = (cfg, tmp_path / "cache", barrier, results)
-    processes = [context.Process(target=_open_in_process, args=arguments) for _ in range(2)]
-    for process in processes:
-        process.start()
-    found = [results.get(timeout=HANG) for _ in processes]
-    for process in processes:
-        process.join()
-    assert found[0] == found[1] == contents(open_store(cfg, tmp_path / "cache"))
 
 
 CHANGES = [

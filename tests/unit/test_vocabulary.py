@@ -2,17 +2,12 @@
 
 import itertools
 from collections import Counter
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.trainers import WordLevelTrainer
 
-from posfuse.data import vocabulary
 from posfuse.data.vocabulary import PAD, SPECIAL, UNKNOWN, build_vocabulary, word_encoder
 
 
@@ -41,14 +36,14 @@ def test_max_size_counts_pad_and_unk() -> None:
 
 
 @pytest.mark.parametrize("word", ["<pad>", "<PAD>", "<unk>", "foo<pad>bar", "<pad><pad>"])
-def test_a_text_cannot_spell_padding(word: str) -> None:
+def test_no_text_has_the_id_of_padding(word: str) -> None:
     ids = ids_of([f"one {word} two"])[0]
     assert len(ids) == 3
     assert PAD not in ids
 
 
 @pytest.mark.parametrize("word", ["<pad>", "<unk>"])
-def test_a_word_spelt_like_a_special_one_takes_no_place(word: str) -> None:
+def test_a_special_word_in_a_text_takes_no_place(word: str) -> None:
     texts = [f"{word} {word} {word} a a b"]
     assert build_vocabulary(texts, 4, 1).get_vocab() == {"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}
     assert ids_of(texts, max_size=4) == [[UNKNOWN] * 3 + [2, 2, 3]]
@@ -80,38 +75,4 @@ def test_agrees_with_a_dictionary(texts: list[str], min_count: int, max_size: in
     )
     known = {w: i for i, w in enumerate(kept[: max_size - 2], 2)}
     expected = [[known.get(w, UNKNOWN) for w in t.lower().split()] or [UNKNOWN] for t in texts]
-    assert ids_of(texts, min_count=min_count, max_size=max_size) == expected
-
-
-SPACES = [
-    chr(i) for i in (*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x3000)
-]
-any_text = st.text(st.sampled_from([*"aBΣσςİIıßẞÀÉǅﬁ", *SPACES]) | st.characters(codec="utf-8"))
-no_special = any_text.filter(lambda text: not any(word in text.lower() for word in SPECIAL))
-
-
-@settings(deadline=None, max_examples=300)
-@given(
-    st.lists(no_special, min_size=1, max_size=5),
-    st.integers(1, 2),
-    st.integers(3, 9),
-    st.sampled_from([1, 9, vocabulary.PORTION]),
-)
-def test_words_are_those_of_tokenizers(
-    texts: list[str], min_count: int, max_size: int, portion: int
-) -> None:
-    """Its trainer counts and its tokenizer encodes as we do, but for what special words are."""
-    with mock.patch.object(vocabulary, "PORTION", portion):
-        tokenizer = build_vocabulary(texts, max_size, min_count)
-    trained = Tokenizer(WordLevel({}, unk_token="<unk>"))
-    trained.normalizer, trained.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
-    trainer = WordLevelTrainer(
-        vocab_size=max_size - 2, min_frequency=min_count, show_progress=False
-    )
-    trained.train_from_iterator(texts, trainer)
-    counted = trained.get_vocab()
-    assert tokenizer.get_vocab() == {
-        **dict(zip(SPECIAL, (PAD, UNKNOWN), strict=True)), **{w: i + 2 for w, i in counted.items()}
-    }  # fmt: skip
-    expected = [encoding.ids or [UNKNOWN] for encoding in tokenizer.encode_batch(texts)]
     assert ids_of(texts, min_count=min_count, max_size=max_size) == expected

@@ -1,4 +1,4 @@
-"""Batches of like length.
+"""Batches of documents with similar lengths.
 
 Shapes: B documents, L tokens of the batch's longest document.
 """
@@ -34,7 +34,7 @@ class Batch:
 
 
 class Documents(Dataset[Batch]):
-    """A split from which a list of document numbers takes a batch."""
+    """A split; its items are batches, its index a list of document numbers."""
 
     def __init__(self, split: TokenizedSplit, max_len: int) -> None:
         self.split = split
@@ -44,7 +44,7 @@ class Documents(Dataset[Batch]):
         return len(self.lengths)
 
     def counts(self, vocabulary_size: int) -> np.ndarray:
-        """How often each word occurs in what is left after the cut, (V,)."""
+        """How often each word occurs in the documents after the cut to max_len, (V,)."""
         found = np.zeros(vocabulary_size, dtype=np.int64)
         for chunk in _chunks(np.arange(len(self)), 1000):  # bounds what bincount copies
             found += np.bincount(self[chunk].ids.flatten(), minlength=vocabulary_size)
@@ -66,8 +66,8 @@ class Documents(Dataset[Batch]):
 
 
 class ResidentDocuments(Documents):
-    """The same documents with their ids on a device, where each batch is assembled: only the
-    numbers of its documents travel, and nothing waits for the device."""
+    """The same documents with their ids on a device, which assembles each batch. Only document
+    numbers are copied to the device, and the program never waits for it."""
 
     def __init__(self, documents: Documents, max_len: int, device: torch.device) -> None:
         self.split, self.lengths, self.max_len = documents.split, documents.lengths, max_len
@@ -84,7 +84,7 @@ class ResidentDocuments(Documents):
         index = torch.from_numpy(members).to(all_ids.device, non_blocking=True)
         starts, lengths = all_starts[index, None], all_lengths[index]
         position = torch.arange(min(longest, self.max_len), device=all_ids.device)
-        # Behind a document others stand, and nothing behind the last.
+        # After the last document there are no ids to read.
         found = all_ids[(starts + position).clamp_(max=len(all_ids) - 1)]
         ids = found.long().masked_fill_(position >= lengths[:, None], PAD)
         n_tokens = int(self.lengths[members].sum())
@@ -92,12 +92,11 @@ class ResidentDocuments(Documents):
 
 
 class LengthBatches(Sampler[np.ndarray]):
-    """Batches whose members have like lengths, in an order fixed by (seed, epoch) alone.
+    """Batches of documents with similar lengths, in an order that follows from (seed, epoch).
 
-    Documents are shuffled and cut into pools of `pool_batches` batches; each pool is sorted by
-    length and cut into batches; the batches are shuffled. The generator belongs to this object,
-    so several runs in one process cannot disturb each other's order. Of each batch the process
-    `rank` of `world` gets its share.
+    Documents are shuffled and cut into pools of `pool_batches` batches. Each pool is sorted by
+    length and cut into batches. Then the batches are shuffled. The process `rank` of `world` gets
+    its share of each batch.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class LengthBatches(Sampler[np.ndarray]):
         self.lengths, self.batch_size, self.pool_batches = lengths, batch_size, pool_batches
         self.rank, self.world = rank, world
         self.seed, self.epoch = seed, 0
-        self.start = 0  # batches of the next epoch that are left out: a resumed run has had them
+        self.start = 0  # batches of the next epoch to skip: a resumed run has trained on them
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this before every epoch."""
@@ -131,14 +130,14 @@ class LengthBatches(Sampler[np.ndarray]):
         start, self.start = self.start, 0
         for i in draw.permutation(len(batches))[start:]:
             batch = batches[i]
-            # None may be without a document, or the others wait for it: the last few are shared.
+            # Each process needs a document, or the others wait: a short batch is shared.
             first = self.rank if self.rank < len(batch) else self.rank % len(batch)
             yield batch[first :: self.world]
 
 
 class SortedBatches(Sampler[np.ndarray]):
-    """All documents once, shortest first: the order of evaluation. The processes of a run, of which
-    this is `rank` of `world`, share them out."""
+    """All documents once, shortest first: the order of evaluation. The process `rank` of `world`
+    gets its share of them."""
 
     def __init__(self, lengths: np.ndarray, batch_size: int, rank: int = 0, world: int = 1) -> None:
         self.batches = _chunks(np.argsort(lengths, kind="stable")[rank::world], batch_size)

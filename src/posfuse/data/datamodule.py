@@ -14,27 +14,34 @@ from posfuse.data.batching import (
     ResidentDocuments,
     SortedBatches,
 )
-from posfuse.data.token_store import open_store
+from posfuse.data.token_store import Poll, open_store
 
 
 class TextDataModule(L.LightningDataModule):
-    """Opens the token store, and gives batches of like length in an order fixed by the seed;
-    `validation_seed` is `open_store`'s."""
+    """Batches of similar length from the token store, in an order that follows from the seed.
+
+    `validation_seed` and `poll` are those of `open_store`.
+    """
 
     def __init__(
-        self, cfg: DataConfig, cache_dir: str, seed: int, validation_seed: int | None = None
+        self,
+        cfg: DataConfig,
+        cache_dir: str,
+        seed: int,
+        validation_seed: int | None = None,
+        poll: Poll = lambda: None,
     ) -> None:
         super().__init__()
         self.cfg, self.seed = cfg, seed
-        self.store = open_store(cfg, cache_dir, validation_seed)
+        self.store = open_store(cfg, cache_dir, validation_seed, poll)
         self.documents = {
             split: Documents(part, cfg.max_len) for split, part in self.store.splits.items()
         }
-        self.start = 0  # batches of its first epoch that a resumed run has had
+        self.start = 0  # batches of the next epoch to skip: a resumed run has trained on them
 
     def facts(self) -> dict[str, Any]:
-        """What a record says of the corpus, by split: shares are fractions, mean_tokens (of a
-        document) counts what is left after the cut at max_len."""
+        """The record's entries about the corpus, by split. Shares are fractions; mean_tokens is per
+        document, after the cut to max_len."""
         return {
             "documents": {split: len(part) for split, part in self.documents.items()},
             "mean_tokens": {s: float(part.lengths.mean()) for s, part in self.documents.items()},
@@ -57,7 +64,7 @@ class TextDataModule(L.LightningDataModule):
         return self._loader("train", sampler)
 
     def state_dict(self) -> dict[str, int]:
-        """Where in its epoch training stands; kept in checkpoints."""
+        """The batch that training has reached in its epoch; saved in checkpoints."""
         assert self.trainer is not None
         done = self.trainer.fit_loop.epoch_loop.batch_progress
         return {"start": 0 if done.is_last_batch else done.current.ready}
@@ -76,7 +83,7 @@ class TextDataModule(L.LightningDataModule):
         return self._loader(split, SortedBatches(lengths, self.cfg.eval_batch_size, *self._place()))
 
     def _place(self) -> tuple[int, int]:
-        """This process's number among those of the run, and how many they are."""
+        """The rank of this process in its run, and the number of processes."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def _loader(self, split: str, sampler: LengthBatches | SortedBatches) -> DataLoader[Batch]:
@@ -84,8 +91,8 @@ class TextDataModule(L.LightningDataModule):
         device = self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
         if device.type != "cpu":
             documents = ResidentDocuments(documents, self.cfg.max_len, device)
-        # batch_size=None: the sampler's items are whole batches. The loader's own generator keeps
-        # it from drawing on the global one, which dropout uses.
+        # batch_size=None: an item of the sampler is a whole batch. The loader has its own generator
+        # because the global one draws dropout.
         return DataLoader(
             documents, batch_size=None, sampler=sampler, generator=torch.Generator().manual_seed(0)
         )

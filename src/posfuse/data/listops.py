@@ -5,9 +5,8 @@
 The distribution is that of Tay et al. (2021), after Nangia & Bowman (2018): the top node is an
 operator, a node at the greatest depth (the top's is 1) a digit, any other a digit with
 probability 0.75; operators, their 2 to 10 arguments and digits are uniform, and expressions of
-501 to 1999 tokens are kept. Tokens are `[MIN`, `[MAX`, `[MED`, `[SM`, `]` and digits, and length
-counts all of them, as theirs does: the parentheses that their files hold besides are neither
-counted nor read.
+501 to 1999 tokens are used. Tokens are `[MIN`, `[MAX`, `[MED`, `[SM`, `]` and digits; a length
+counts all of them, as in that paper. The parentheses in its files are neither counted nor read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ DIGITS = list("0123456789")
 END = "]"
 SMALLEST = 4  # tokens of the shortest expression, as [MAX 1 2 ]
 BLOCK = 1 << 16  # nodes drawn at a time
-TRIES, ROUNDS = 20_000, 1_000  # drawing stops where more rounds of so many tries would be needed
+TRIES, ROUNDS = 20_000, 1_000  # drawing fails if it would need more rounds of this many tries
 FORMAT = 1  # raise it when the same arguments give other documents
 
 Node = tuple[str, int]  # its token, its number of arguments: 0 for a digit
@@ -51,17 +50,16 @@ def listops(
     lengths: list[int],
     sizes: list[int],
 ) -> Corpus:
-    """Long, position-critical: `sizes` expressions of `lengths` = [min, max] tokens, none twice.
+    """Long, position is necessary: `sizes` different expressions of `lengths` = [min, max] tokens.
 
-    Raises InputError at once where the limits exclude each other, and while drawing where they
-    leave too little.
+    Raises InputError if no expression satisfies the limits; `read` raises it if too few do.
     """
     _check(max_depth, max_arguments, digit_probability, lengths, sizes)
 
     def read() -> Frames:
         draw = np.random.default_rng(split_seed)
         inner = _nodes(draw, digit_probability, max_arguments)
-        levels = [inner] * min(max_depth, lengths[1])  # nothing is deeper than it is long
+        levels = [inner] * min(max_depth, lengths[1])  # depth never exceeds length
         levels[0], levels[-1] = (_nodes(draw, share, max_arguments) for share in (0.0, 1.0))
         documents = _documents(levels, lengths, sum(sizes))
         rows = iter(documents.items())
@@ -77,8 +75,8 @@ def listops(
 
 def evaluate(tokens: Sequence[str]) -> int:
     """The value of an expression."""
-    operators: list[str] = []  # those still open
-    arguments: list[list[int]] = [[]]  # the values so far of each, below them the result
+    operators: list[str] = []  # operators that are not closed yet
+    arguments: list[list[int]] = [[]]  # the result, then the values of each open operator
     for token in tokens:
         if token in OPERATORS:
             operators.append(token)
@@ -115,13 +113,13 @@ def _documents(
 
 
 def _expression(levels: Sequence[Iterator[Node]], longest: int) -> list[str] | None:
-    """One expression's tokens, or None as soon as they must become more than `longest`.
+    """The tokens of one expression, or None if it must become longer than `longest` tokens.
 
-    `levels` give the nodes of each depth.
+    `levels` are the sources of nodes, one for each depth.
     """
     tokens: list[str] = []
-    missing: list[int] = []  # arguments that each open operator still lacks
-    least = 1  # tokens if every node to come is a digit
+    missing: list[int] = []  # arguments that each open operator still needs
+    least = 1  # tokens if every further node is a digit
     while True:
         token, n_arguments = next(levels[len(missing)])
         tokens.append(token)
@@ -142,7 +140,7 @@ def _expression(levels: Sequence[Iterator[Node]], longest: int) -> list[str] | N
 def _nodes(
     draw: np.random.Generator, digit_probability: float, max_arguments: int
 ) -> Iterator[Node]:
-    """Independent nodes without end."""
+    """An endless stream of independent nodes."""
     nodes = [(digit, 0) for digit in DIGITS]
     nodes += [(name, n) for name in OPERATORS for n in range(2, max_arguments + 1)]
     while True:
@@ -163,7 +161,7 @@ def _check(
     if max_arguments < 2:
         raise InputError(f"{key}.max_arguments: {max_arguments} is too few; use 2 or more")
     if max_depth < 2:
-        raise InputError(f"{key}.max_depth: {max_depth} leaves no operator; use 2 or more")
+        raise InputError(f"{key}.max_depth: {max_depth} has no operator; use 2 or more")
     if not 0 <= digit_probability < 1:
         raise InputError(f"{key}.digit_probability: {digit_probability}; use 0 <= p < 1")
     if len(lengths) != 2 or not SMALLEST <= lengths[0] <= lengths[1]:

@@ -1,5 +1,7 @@
-"""Documents where they lie, read a column and a part at a time: texts pass through and are never
-held whole, so a corpus may be larger than memory.
+"""Reading the columns of a corpus in parts, so that a corpus may be larger than memory.
+
+Text files have readers of their own. `datasets` and pandas guess types (a label 01 becomes 1) and
+name no row in their errors.
 """
 
 import csv
@@ -19,31 +21,31 @@ import pyarrow.parquet as pq
 
 from posfuse.errors import InputError, lacks_memory
 
-ROWS = 500  # documents of a part
-# Parquet in pieces of so many bytes; by default its whole column is read ahead, and kept.
+ROWS = 500  # documents in a part
+# Read Parquet in pieces of this many bytes; by default the whole column is read ahead.
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
-FIELD = 2**31 - 1  # characters of a CSV field at most; csv's own limit is 131,072
+FIELD = 2**31 - 1  # most characters of a CSV field; the default of csv is 131,072
 ONE_OBJECT = "write each document as one object on one line"
-INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # one spelling for each number, and int64 holds it
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
 
 
 @dataclass(frozen=True)
 class Source:
-    """A split as it is given; `read` gives one column in parts, from the start at each call."""
+    """A split of a corpus; each call of `read` returns one column in parts, from the start."""
 
-    name: str  # says in messages where from
+    name: str  # names the source in messages
     columns: list[str]
     read: Callable[[str], Iterator[pd.Series]]
-    has_types: bool = True  # False: every label is text, and `read` decides what is an integer
+    has_types: bool = True  # False: the file has only text, and `read` recognises integers
 
 
 def in_memory(frame: pd.DataFrame) -> Source:
-    """A frame whose attrs["source"] says where from."""
+    """A data frame; its attrs["source"] is the name."""
     return Source(frame.attrs["source"], [*frame.columns], lambda column: iter([frame[column]]))
 
 
 def in_hub_form(part: Any, name: str) -> Source:
-    """A split as the library `datasets` has it: on disk, mapped into memory."""
+    """A split of the library `datasets`, memory-mapped from disk."""
 
     def read(column: str) -> Iterator[pd.Series]:
         for table in part.select_columns([column]).with_format("arrow").iter(ROWS):
@@ -53,7 +55,7 @@ def in_hub_form(part: Any, name: str) -> Source:
 
 
 def in_file(path: Path) -> Source:
-    """A .parquet, .csv or .jsonl file; raises InputError, also while reading, if it is damaged."""
+    """A .parquet, .csv or .jsonl file; raises InputError, also while reading, for a damaged one."""
     columns, column_of = READERS[path.suffix]
 
     def read(column: str) -> Iterator[pd.Series]:
@@ -70,16 +72,16 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:  # each reader has exceptions of its own; all mean: not readable
+    except Exception as error:  # readers raise many types; all mean that the file is not readable
         raise_lack_of_memory(error)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not readable ({reason}); write the file again") from error
 
 
 def raise_lack_of_memory(error: BaseException) -> None:
-    """Raise the first error among this one and its causes that says that memory ran out."""
+    """Raise the first of this error and its causes that means that memory ran out."""
     cause: BaseException | None = error
-    while cause is not None:  # `datasets` wraps what its readers raise
+    while cause is not None:  # `datasets` wraps the errors of its readers
         if lacks_memory(cause):
             raise cause
         cause = cause.__cause__
@@ -92,7 +94,7 @@ def _parquet_columns(path: Path) -> list[str]:
 def _parquet(path: Path, column: str) -> Iterator[pd.Series]:
     for batch in pq.ParquetFile(path, **PARQUET).iter_batches(ROWS, columns=[column]):
         values = batch.column(0)
-        values.validate(full=True)  # or broken UTF-8 is found later, where the file is not known
+        values.validate(full=True)  # finds broken UTF-8 here, where the file is known
         yield values.to_pandas()
 
 
@@ -116,20 +118,20 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _csv_rows(path: Path) -> Iterator[list[str]]:
-    """The header, then the rows; raises InputError where a row has more or fewer fields."""
+    """The header, then the rows; raises InputError for a row with more or fewer fields."""
     csv.field_size_limit(FIELD)
     with _utf8(path) as file:
         reader = csv.reader(file, strict=True)
         row, header, line = -1, 0, 1
         try:
             for fields in reader:
-                if len(fields) > 1 or "".join(fields).strip():  # else a blank line
+                if len(fields) > 1 or "".join(fields).strip():  # not a blank line
                     header = header or len(fields)
                     if len(fields) != header:
                         cure = (
                             "put a text that contains commas in quotes"
                             if len(fields) > header
-                            else "add what is missing, or put a text of several lines in quotes"
+                            else "add the missing field, or put a text of several lines in quotes"
                         )
                         raise InputError(
                             f"{path}: row {row} (line {line}) has {len(fields)} field"
@@ -140,7 +142,7 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
                 line = reader.line_num + 1
         except csv.Error as error:
             raise InputError(
-                f"{path}: row {row} (line {line}) has a quotation mark that opens or ends no field "
+                f"{path}: row {row} (line {line}) has a misplaced quotation mark "
                 f"({error}); put the text in quotes and double the quotation marks inside it"
             ) from error
 
@@ -159,18 +161,18 @@ def _csv(path: Path, column: str) -> Iterator[pd.Series]:
     rows = _csv_rows(path)
     place = next(rows).index(column)
     values = (fields[place] or None for fields in rows)
-    if column == "label":  # whole: its type follows from all of its values
+    if column == "label":  # in one part: its type depends on all values
         yield _labels([*values])
         return
     while part := [*islice(values, ROWS)]:
         yield pd.Series(part, dtype=object)
 
 
-def _labels(spelt: list[str | None]) -> pd.Series:
+def _labels(values: list[str | None]) -> pd.Series:
     """Integers if every label is one as str() writes it, else strings: 01 and 1 are two classes."""
-    if all(value is not None and INTEGER.fullmatch(value) for value in spelt):
-        return pd.Series([int(value) for value in spelt if value is not None], dtype="int64")
-    return pd.Series(spelt, dtype=object)
+    if all(value is not None and INTEGER.fullmatch(value) for value in values):
+        return pd.Series([int(value) for value in values if value is not None], dtype="int64")
+    return pd.Series(values, dtype=object)
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -185,7 +187,7 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _json_object(line: str) -> dict[str, Any]:
-    """The object that a line holds; raises ValueError with what is wrong and the fix."""
+    """The object in a line; raises ValueError with the problem and its fix."""
     if line.lstrip().startswith("["):
         raise ValueError(f"is not a JSON object (a JSON array starts here); {ONE_OBJECT}")
     try:
@@ -195,7 +197,7 @@ def _json_object(line: str) -> dict[str, Any]:
         raise ValueError(f"is not a JSON object ({reason}); {ONE_OBJECT}") from error
     if not isinstance(row, dict):
         raise ValueError(f"is not a JSON object (it is {reprlib.repr(row)}); {ONE_OBJECT}")
-    if "\\ud" in line.lower():  # perhaps half of a surrogate pair, which no encoding can write
+    if "\\ud" in line.lower():  # may be half of a surrogate pair, which cannot be encoded
         try:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -210,7 +212,7 @@ def _json_object(line: str) -> dict[str, Any]:
 def _integer(digits: str) -> int:
     try:
         return int(digits)
-    except ValueError as error:  # Python's limit on the digits of an integer
+    except ValueError as error:  # Python limits the digits of an integer
         raise ValueError(
             f"has an integer of more than {sys.get_int_max_str_digits()} digits; write it as a "
             "string"

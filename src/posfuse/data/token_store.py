@@ -1,10 +1,10 @@
-"""Token ids on disk: written once a corpus, read back memory-mapped by every run of a sweep.
+"""Token ids on disk: written once per corpus, then memory-mapped by every run of a sweep.
 
-A store is a folder named by the fingerprint of all it depends on. It holds, for each split,
-<split>.ids.npy (all tokens in a row), <split>.offsets.npy, <split>.labels.npy, the vocabulary,
-and meta.json, written last, with the checksum of each file. It is built in a folder of its own
-and renamed into place, so two processes that start at once both end with a whole store, and a
-store whose checksums do not match is built again.
+A store is a folder. Its name is a fingerprint of everything that its content depends on. For each
+split it contains <split>.ids.npy (the tokens of all documents in a row), <split>.offsets.npy and
+<split>.labels.npy; then the vocabulary, and meta.json with the checksum of each file. A store is
+built in a temporary folder and renamed, so two processes that start together both get a complete
+store. A store whose checksums do not match is built again.
 """
 
 import hashlib
@@ -14,9 +14,10 @@ import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +25,8 @@ import numpy as np
 from filelock import FileLock
 
 from posfuse.config import DataConfig
-from posfuse.data.corpora import SPLITS, Corpus, Split, load, splits
+from posfuse.data.corpora import SPLITS, Corpus, load
+from posfuse.data.splits import Split, splits
 from posfuse.data.vocabulary import (
     SPECIAL,
     UNKNOWN,
@@ -39,20 +41,21 @@ from posfuse.errors import InputError, lacks_memory
 
 VOCABULARY = "vocabulary.json"
 FORMAT = 2  # part of every key; raise it when the bytes written change
+Poll = Callable[[], None]
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TokenizedSplit:
-    """Document i has the ids[offsets[i]:offsets[i + 1]] and the labels[i]."""
+    """Document i has the tokens ids[offsets[i]:offsets[i + 1]] and the label labels[i]."""
 
-    ids: np.ndarray  # (T,) all tokens of the split
+    ids: np.ndarray  # (T,), T tokens in the split
     offsets: np.ndarray  # (documents + 1,)
     labels: np.ndarray  # (documents,)
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each document, before any cut at max_len, (documents,)."""
+        """Tokens of each document, before it is cut to max_len, (documents,)."""
         return np.diff(self.offsets)
 
 
@@ -65,7 +68,7 @@ class TokenStore:
     folder: Path
 
     def words(self, ids: Iterable[int]) -> list[str]:
-        """The vocabulary's words, or bytes, for these ids; `<unk>` for what it does not hold."""
+        """The words, or bytes, with these ids."""
         return [self._vocabulary[int(i)] for i in ids]
 
     @cached_property
@@ -76,36 +79,42 @@ class TokenStore:
 
 
 def open_store(
-    cfg: DataConfig, cache_dir: str | Path, validation_seed: int | None = None
+    cfg: DataConfig,
+    cache_dir: str | Path,
+    validation_seed: int | None = None,
+    poll: Poll = lambda: None,
 ) -> TokenStore:
-    """Open the corpus's store, building it first where it is missing or damaged.
+    """Open the token store of a corpus. A missing or damaged store is built first.
 
-    `validation_seed` decides what a corpus without a validation split takes from train for it;
-    None: as split_seed.
+    `validation_seed` draws the validation split of a corpus that has none (None: split_seed).
+    `poll` is called between batches of texts; an exception that it raises stops the building.
+    Raises InputError for documents that cannot be used and for a folder that cannot be written.
     """
     corpus = load(cfg)
     seed = cfg.split_seed if validation_seed is None else validation_seed
     folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus, seed)}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):  # the second process waits and then reads
+        with FileLock(f"{folder}.lock"):  # a second process waits, then reads what the first built
             store = _read(folder)
             if store is None:
-                _build(folder, cfg, corpus, seed)
+                _build(folder, cfg, corpus, seed, poll)
                 store = _read(folder)
     except OSError as error:
         if lacks_memory(error):
             raise
         raise InputError(
-            f"{folder}: cannot keep token ids ({error}); free space there or set cache_dir=FOLDER"
+            f"{folder}: cannot write token ids ({error}); free space there or set cache_dir=FOLDER"
         ) from error
     if store is None:
-        raise InputError(f"{folder}: damaged as soon as written; check the disk or set cache_dir")
+        raise InputError(
+            f"{folder}: damaged right after it was written; check the disk or set cache_dir"
+        )
     return store
 
 
 def store_key(cfg: DataConfig, corpus: Corpus, validation_seed: int | None = None) -> str:
-    """16 hex digits over everything that can change a byte of the store, and nothing else."""
+    """16 hex digits: a hash of everything that can change a byte of the store."""
     parts = {
         "format": FORMAT,
         "corpus": corpus.fingerprint,
@@ -120,15 +129,17 @@ def store_key(cfg: DataConfig, corpus: Corpus, validation_seed: int | None = Non
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int) -> None:
+def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int, poll: Poll) -> None:
     parts, label_names = splits(corpus, cfg, validation_seed)
     encoder: Encoder
     if cfg.vocabulary.unit == "bytes":
         tokenizer, encoder = byte_vocabulary(), encode_bytes
     else:
         counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
-        texts = (text for split in counted for text in parts[split].texts())
-        tokenizer = build_vocabulary(texts, cfg.vocabulary.max_size, cfg.vocabulary.min_count)
+        texts = chain.from_iterable(parts[split].texts() for split in counted)
+        tokenizer = build_vocabulary(
+            _polled(texts, poll), cfg.vocabulary.max_size, cfg.vocabulary.min_count
+        )
         if tokenizer.get_vocab_size() == len(SPECIAL):
             raise InputError(
                 f"data.vocabulary.min_count: no word of {cfg.name} occurs "
@@ -141,27 +152,34 @@ def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int) 
         meta = {
             "vocabulary_size": tokenizer.get_vocab_size(),
             "label_names": label_names,
-            "unknown_share": {s: _write(work, s, part, encoder) for s, part in parts.items()},
+            "unknown_share": {s: _write(work, s, part, encoder, poll) for s, part in parts.items()},
         }
         tokenizer.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: _checksum(file) for file in sorted(work.iterdir())}
         (work / "meta.json").write_text(json.dumps(meta, indent=1))
-        shutil.rmtree(folder, ignore_errors=True)  # a damaged one, if any
+        shutil.rmtree(folder, ignore_errors=True)  # a damaged store, if there is one
         os.rename(work, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _write(work: Path, split: str, part: Split, encoder: Encoder) -> float:
-    """Write a split's ids as they are made, its offsets and labels; returns the share of
+def _polled(texts: Iterable[str], poll: Poll) -> Iterator[str]:
+    for portion in portions(texts):
+        poll()
+        yield from portion
+
+
+def _write(work: Path, split: str, part: Split, encoder: Encoder, poll: Poll) -> float:
+    """Write the ids of a split, batch by batch, then its offsets and labels; returns the share of
     `<unk>`."""
     lengths: list[np.ndarray] = []
     unknown = 0
     with (work / f"{split}.ids.npy").open("wb") as file:
         for texts in portions(part.texts()):
+            poll()
             ids, offsets = encoder(texts)
             if not lengths:
-                _write_header(file, ids.dtype, 0)  # of its final length: numpy leaves it room
+                _write_header(file, ids.dtype, 0)  # overwritten below, when T is known
             file.write(ids.data)
             lengths.append(np.diff(offsets))
             unknown += int((ids == UNKNOWN).sum())
@@ -174,13 +192,13 @@ def _write(work: Path, split: str, part: Split, encoder: Encoder) -> float:
 
 
 def _write_header(file: BinaryIO, kind: np.dtype, length: int) -> None:
-    """What np.save writes ahead of an array (length,)."""
+    """Write the header of an .npy file for an array (length,); every length takes equal space."""
     header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False}
     np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
 
 
 def _read(folder: Path) -> TokenStore | None:
-    """The store in `folder`, or None where there is none that is whole."""
+    """The store in `folder`; None if there is none or it is damaged."""
     if not folder.is_dir():
         return None
     try:

@@ -1,0 +1,200 @@
+"""A corpus in checked splits: every document has a text and a label 0..C-1."""
+
+import reprlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from posfuse.config import DataConfig
+from posfuse.data.corpora import SPLITS, Corpus
+from posfuse.data.sources import Source, in_memory
+from posfuse.errors import InputError
+
+LABEL_TYPES = {"int", "str", "bool"}  # names of the Python types that labels may have
+
+
+@dataclass(frozen=True)
+class Split:
+    """Documents of a source. Labels are in memory; each call of `texts` reads the texts again."""
+
+    source: Source
+    rows: np.ndarray  # (documents,) of the source, ascending
+    labels: np.ndarray  # (documents,)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, chosen: np.ndarray) -> "Split":
+        """The documents at these places."""
+        return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
+
+    def texts(self) -> Iterator[str]:
+        """The texts in order."""
+        start = 0
+        for part in self.source.read("text"):
+            first, last = np.searchsorted(self.rows, [start, start + len(part)])
+            yield from part.iloc[self.rows[first:last] - start].tolist()
+            start += len(part)
+
+
+def splits(
+    corpus: Corpus, cfg: DataConfig, validation_seed: int | None = None
+) -> tuple[dict[str, Split], list[str]]:
+    """Read, check and split a corpus; returns the splits and the names of the labels 0..C-1.
+
+    `validation_seed` is that of `open_store`. Raises InputError for what cannot be used.
+    """
+    parts = {split: _checked(given, cfg.drop_empty) for split, given in corpus.read().items()}
+    names = _number_labels(parts, corpus.label_names)
+    if "validation" not in parts:
+        size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
+        seed = cfg.split_seed if validation_seed is None else validation_seed
+        rest, taken = _drawn(parts["train"], size, seed, names, cfg.validation_stratified)
+        parts["train"], parts["validation"] = rest, taken
+    if cfg.limit is not None:
+        for split, part in parts.items():
+            if len(part) > cfg.limit:
+                parts[split] = _drawn(part, cfg.limit, cfg.split_seed, names)[1]
+    return {split: parts[split] for split in SPLITS}, names
+
+
+def _drawn(
+    part: Split, size: int, seed: int, names: list[str], stratified: bool = True
+) -> tuple[Split, Split]:
+    alone = [names[c] for c, n in enumerate(np.bincount(part.labels)) if n == 1]
+    if alone and stratified:
+        raise InputError(
+            f"{part.source.name}: cannot take {size} of {len(part)} documents with every class in "
+            f"proportion: class {alone[0]!r} has one document; add another to it, remove it, or "
+            "give a validation file and no data.limit"
+        )
+    rest, taken = _split_off(part.labels, size, seed, part.source.name, stratified)
+    return part.take(rest), part.take(taken)
+
+
+def stratified(frame: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rest and `size` documents with every class in proportion; both keep their order."""
+    source = frame.attrs.get("source", "corpus")
+    rest, taken = _split_off(frame["label"].to_numpy(), size, seed, source)
+    return frame.iloc[rest], frame.iloc[taken]
+
+
+def _split_off(
+    labels: np.ndarray, size: int, seed: int, source: str, stratified: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the documents that remain and of the `size` that are taken, both ascending."""
+    from sklearn.model_selection import train_test_split  # takes a second; cached runs skip it
+
+    try:
+        rest, taken = train_test_split(
+            np.arange(len(labels)),
+            test_size=size,
+            stratify=labels if stratified else None,
+            random_state=seed,
+        )
+    except ValueError as error:
+        proportion = " with every class in proportion" if stratified else ""
+        raise InputError(
+            f"{source}: cannot take {size} of {len(labels)} documents{proportion} ({error}); add "
+            "documents, or a validation file"
+        ) from error
+    return np.sort(rest), np.sort(taken)
+
+
+def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
+    """The documents of a source; each has words and a label."""
+    source = in_memory(given) if isinstance(given, pd.DataFrame) else given
+    for column in ("text", "label"):
+        if source.columns.count(column) > 1:
+            raise InputError(
+                f"{source.name}: {source.columns.count(column)} columns are named {column!r}; "
+                "rename or remove all but one"
+            )
+        if column not in source.columns:
+            has = ", ".join(map(str, source.columns)) or "none"
+            raise InputError(
+                f"{source.name}: no column {column!r} among {has}; rename the column that holds it"
+            )
+    read = [*source.read("label")]
+    labels = pd.concat(read) if read else pd.Series(dtype=object)
+    check_labels(source.name, labels)
+    empty = np.fromiter(_is_empty(source), bool)
+    if empty.any() and not drop_empty:
+        raise InputError(
+            f"{source.name}: no text in row {empty.argmax()} ({empty.sum()} such rows); remove "
+            "them or set data.drop_empty=true"
+        )
+    rows = np.flatnonzero(~empty)
+    if not len(rows):
+        raise InputError(f"{source.name}: no documents; give at least one of each class")
+    return Split(source, rows, labels.to_numpy()[rows])
+
+
+def _is_empty(source: Source) -> Iterator[bool]:
+    """Whether each document has no words; raises InputError for a text that is not a string."""
+    row = 0
+    for part in source.read("text"):
+        for text, is_missing in zip(part.tolist(), part.isna(), strict=True):
+            if not isinstance(text, str) and not is_missing:
+                raise InputError(f"{source.name}: text in row {row} is {text!r}; make it a string")
+            yield is_missing or not text.strip()
+            row += 1
+
+
+def check_labels(name: str, labels: pd.Series) -> None:
+    """Raise InputError where a label is missing or empty, has white space around it, or is of a
+    type that cannot be a class. `labels` (documents,); `name` names their source in messages.
+    """
+    is_missing = labels.isna().to_numpy(bool)
+    types = set()
+    for row, value in enumerate(labels.tolist()):  # a NumPy array makes integers of timestamps
+        if is_missing[row] or (isinstance(value, str) and not value):
+            raise InputError(f"{name}: no label in row {row}; label it or remove the row")
+        if isinstance(value, str) and value != value.strip():
+            raise InputError(
+                f"{name}: label {reprlib.repr(value)} in row {row} begins or ends with white "
+                "space; remove the white space"
+            )
+        types.add("list" if isinstance(value, np.ndarray) else type(value).__name__)
+    if types - LABEL_TYPES:
+        raise _wrong_types(name, types - LABEL_TYPES)
+
+
+def _wrong_types(name: str, types: set[str]) -> InputError:
+    return InputError(
+        f"{name}: labels are of type {', '.join(sorted(types))}; use integers or strings"
+    )
+
+
+def _number_labels(parts: dict[str, Split], given: list[str] | None) -> list[str]:
+    """Replace labels by 0..C-1 in place, in the sorted order of their values; returns the names."""
+    if any(isinstance(v, str) for part in parts.values() for v in part.labels.tolist()):
+        for split, part in parts.items():
+            # This file alone has only integers, and str() gives what it contains.
+            if not part.source.has_types:
+                texts = np.array([str(v) for v in part.labels.tolist()], dtype=object)
+                parts[split] = replace(part, labels=texts)
+    train = parts["train"]
+    types = {type(v).__name__ for part in parts.values() for v in part.labels.tolist()}
+    if len(types) > 1:
+        raise _wrong_types(train.source.name, types)
+    values = sorted(set(train.labels.tolist()))
+    if len(values) < 2:
+        raise InputError(f"{train.source.name}: only one class, {values[0]!r}; give at least two")
+    for split, part in parts.items():
+        labels = pd.Series(part.labels)
+        unknown = ~labels.isin(values).to_numpy(bool)
+        if unknown.any():
+            place = int(unknown.argmax())
+            raise InputError(
+                f"{part.source.name}: class {labels.tolist()[place]!r} in row {part.rows[place]} "
+                f"is not in the training split; add it there or remove it from {split}, or let a "
+                "generated corpus have more training documents"
+            )
+        numbers = labels.map({v: i for i, v in enumerate(values)}).to_numpy(np.int64)
+        parts[split] = replace(part, labels=numbers)
+    if given is not None and all(isinstance(v, int) and 0 <= v < len(given) for v in values):
+        return [given[v] for v in values]
+    return [str(v) for v in values]
