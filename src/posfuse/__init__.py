@@ -1,3 +1,3 @@
-"""posfuse: does the way position is fused with token embeddings matter?"""
+"""Does the way positional encodings are fused with token embeddings matter?"""
 
 __version__ = "0.1.0"
