@@ -71,7 +71,7 @@ class RayLauncher(Launcher):
                 start_ray(self.ray.init)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 reason = one_line(error)
-                raise InputError(f"hydra/launcher=ray: {reason}; see docs/scaling.md") from error
+                raise InputError(f"hydra/launcher=ray: {reason}; see docs/sweeps.md") from error
             for number, handler in handlers.items():
                 signal.signal(number, handler)  # ray has put its own for SIGTERM
             task = ray.remote(run_there).options(**options)

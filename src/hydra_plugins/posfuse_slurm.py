@@ -115,7 +115,7 @@ class SlurmLauncher(Launcher):
         except FailedJobError as error:
             raise InputError(
                 f"hydra/launcher=slurm: SLURM refuses the jobs ({one_line(error)}); see "
-                "hydra.launcher.* in docs/scaling.md"
+                "hydra.launcher.* in docs/sweeps.md"
             ) from error
         finally:
             for array in {job.job_id.split("_")[0] for job in left.values()}:
