@@ -1,13 +1,12 @@
-"""ArXiv's path end to end at full length, on generated documents in the hub's exact form.
+"""Train on documents of ArXiv's length, generated in the file format of the hub.
 
     python benchmarks/arxiv_path.py --documents 64 --out benchmarks/results/arxiv.json
 
-writes a folder as the hub serves ArxivClassification (data/<split>-00000-of-00001.parquet and a
-README.md that names the 11 classes), whose documents have 5,000 words and more, trains one epoch
-on it with each encoding by the authors' settings (4,096 tokens, d=128, 8 heads, 2 layers, dropout
-0.1, Adam), and keeps documents a second and peak memory of the runs' records. The words mean
-nothing: each class has a few that it prefers, so the accuracy says no more than that labels and
-texts stay together.
+It writes a folder like the hub's ArxivClassification (data/<split>-00000-of-00001.parquet and a
+README.md that names the 11 classes), with documents of 5,000 words and more. It trains one epoch
+with each encoding and the authors' settings (4,096 tokens, d=128, 8 heads, 2 layers, dropout 0.1,
+Adam), and stores documents per second and peak memory from the runs' records. The words are random,
+and each class prefers a few of them, so the accuracy only shows that texts keep their labels.
 """
 
 import argparse
@@ -30,7 +29,7 @@ CLASSES = [f"cs.{s}" for s in ("AI", "CE", "CV", "DS", "IT", "NE", "PL", "SY")]
 CLASSES += [f"math.{s}" for s in ("AC", "GR", "ST")]
 README = "---\ndataset_info:\n  features:\n  - name: text\n    dtype: string\n  - name: label\n"
 README += "    dtype:\n      class_label:\n        names:\n"
-VOCABULARY = 60_000  # more than the 50,000 that are kept
+VOCABULARY = 60_000  # more than the 50,000 of the model's vocabulary
 OWN_WORDS = 40  # of each class
 OWN_SHARE = 0.05  # of a document's words
 
@@ -65,7 +64,7 @@ def write_corpus(root: Path, documents: int) -> Path:
 
 
 def run(corpus: Path, folder: Path, overrides: list[str]) -> records.Record:
-    """The record of a run on the corpus of one epoch; ids are kept for the next one."""
+    """The record of a run of one epoch on the corpus; the next run reuses its token ids."""
     command = [EXECUTABLE, "data=arxiv", "protocol=arxiv", f"data.corpus.id={corpus}"]
     command += ["trainer.max_epochs=1", "trainer.progress=none", "logger=none"]
     command += [f"output_dir={folder / 'out'}", f"cache_dir={folder / 'cache'}", *overrides]
@@ -99,10 +98,10 @@ def main() -> None:
             found.append(run(corpus, Path(folder), [*given, f"encoding={encoding}"]))
     (classes,) = {len(record["label_names"]) for record in found}
     note = (
-        f"Whole runs of one epoch by the authors' settings but for the batch, of "
+        f"Whole runs of one epoch with the authors' settings except for the batch size, "
         f"{arguments.batch_size}: {classes} classes, {found[0]['truncated_share']['train']:.0%} of "
         f"the documents cut, {found[0]['vocabulary_size']:,} words, fusion {found[0]['fusion']}. "
-        "Documents a second are of training with its validation; the peak is the process's."
+        "Documents per second include training and validation. The peak is that of the process."
     )
     columns = ["encoding", "documents", "tokens of each", "docs/s", "peak memory GB"]
     table = results.table("ArXiv's path at full length", columns, map(row, found), note)

@@ -1,8 +1,7 @@
 """Error rates of the statistics on simulated sweeps whose truth is known.
 
-`make calibrate` runs it and puts the tables into docs/statistics.md. Each rate stands with its
-95 % Clopper-Pearson interval; each simulation has a seed of its own, so a second run gives the
-same figures.
+`make calibrate` runs it and writes the tables into docs/statistics.md. Each rate has its 95 %
+Clopper-Pearson interval. Each simulation has its own seed, so a second run gives the same figures.
 """
 
 import argparse
@@ -55,7 +54,7 @@ NOISES: dict[str, tuple[Noise, Noise]] = {
     "heavy-tailed": (_heavy, _heavy),
     "discrete": (_discrete, _discrete),
     "both skewed": (_skewed, _skewed),
-    # An operator that with some seeds collapses, or takes off, beside a steady baseline.
+    # An operator that collapses, or soars, with some seeds beside a steady baseline.
     "collapsing": (
         lambda rng, size: -np.sqrt(1.8) * _skewed(rng, size),
         lambda rng, size: np.sqrt(0.2) * _normal(rng, size),
@@ -80,8 +79,8 @@ FALSE_AT_MARGIN = {"negligible_short", "negligible_medium", "cnn_less_stable", "
 
 
 def sweep(rng: np.random.Generator, noise: str, n: int, std: float, effect: float) -> pd.DataFrame:
-    """The comparisons of one simulated sweep, as `compare` gives them: every fusion is `effect`
-    points better than add; differences of one corpus and encoding share add's noise."""
+    """The comparisons of one simulated sweep, in the form of `compare`: every fusion is `effect`
+    points better than add. Differences of one corpus and encoding share add's noise."""
     rows = []
     fused_noise, base_noise = NOISES[noise]
     baselines: dict[tuple[str, str], NDArray[Any]] = {}
@@ -97,9 +96,9 @@ def sweep(rng: np.random.Generator, noise: str, n: int, std: float, effect: floa
 def false_claims(
     noise: str, n: int, std: float, effect: float, false: set[str], sweeps: int, seed: int
 ) -> dict[str, Any]:
-    """How many sweeps support at least one false claim, and how many Holm tests at least one
-    difference where there is none (counted for effect = 0 only)."""
-    gc.freeze()  # statsmodels collects garbage at every Holm: let it have little to look through
+    """Shares of sweeps that support a false claim, and in which Holm's test finds a difference
+    that does not exist (for effect = 0 only)."""
+    gc.freeze()  # statsmodels collects garbage at every Holm; this makes it fast
     rng, claims = np.random.default_rng(seed), read_claims()
     supported = differs = 0
     for _ in range(sweeps):
@@ -115,25 +114,26 @@ def false_claims(
 
 
 def coverage(noise: str, n: int, samples: int, seed: int) -> dict[str, Any]:
-    """How often the 95 % intervals hold the true mean difference."""
+    """Shares of samples whose 95 % intervals contain the true mean difference."""
     rng = np.random.default_rng(seed)
     held = {"t": 0, "BCa": 0}
     fused_noise, base_noise = NOISES[noise]
     for _ in range(samples):
         d = fused_noise(rng, n) - base_noise(rng, n)
         for name, (low, high) in (("t", st.t_interval(d)), ("BCa", st.bootstrap_interval(d))):
-            # No spread, no interval: that counts as one that does not hold the truth.
+            # Without spread there is no interval; it counts as one that misses the true value.
             held[name] += bool(low <= 0 <= high)
     row = {"noise": noise, "seeds": n}
     return row | {f"{name} interval": rate(hits, samples) for name, hits in held.items()}
 
 
 def document_coverage(spread: float, n: int, samples: int, seed: int) -> dict[str, Any]:
-    """How often the hierarchical bootstrap holds the true difference over seeds and documents.
+    """Share of samples in which the hierarchical bootstrap contains the true difference over seeds
+    and documents.
 
-    A document is right with a chance that depends on its own ease, the operator's gain there, and
-    the run, whose own part has the given spread (in probits); the truth is the mean gain over all
-    documents and seeds."""
+    The probability that a document is classified correctly depends on its own ease, the operator's
+    gain on it, and the run, whose part has the given spread (in probits). The true value is the
+    mean gain over all documents and seeds."""
     rng = np.random.default_rng(seed)
     grid = np.random.default_rng(1).normal(size=(4, 400_000))
     ease, gain_here = 1 + grid[0], 0.3 + 0.3 * grid[1]
@@ -158,7 +158,7 @@ def document_coverage(spread: float, n: int, samples: int, seed: int) -> dict[st
 
 
 def detection(effect: float, std: float, n: int, samples: int, seed: int) -> dict[str, Any]:
-    """How often the paired t-test finds a true effect, against the power calculation."""
+    """Share of samples in which the paired t-test finds a true effect, and its calculated power."""
     d = np.random.default_rng(seed).normal(effect, std, (samples, n))
     found = sum(st.p_paired_t(x) <= 0.05 for x in d)
     return {
@@ -169,8 +169,8 @@ def detection(effect: float, std: float, n: int, samples: int, seed: int) -> dic
 
 
 def equivalence(std: float, n: int, samples: int, seed: int) -> dict[str, Any]:
-    """How often equivalence is declared for a true zero, against the power calculation, and for
-    a true difference of the margin, where it would be an error."""
+    """Share of samples in which equivalence is declared for a true zero, its calculated power, and
+    the share for a true difference of the margin, where it is an error."""
     rng, margin = np.random.default_rng(seed), CRITERIA.margin
     at_zero, at_margin = (
         sum(st.p_equivalence(x, margin) <= 0.05 for x in rng.normal(mean, std, (samples, n)))
@@ -185,7 +185,7 @@ def equivalence(std: float, n: int, samples: int, seed: int) -> dict[str, Any]:
 
 
 def verdict_power(n: int, sweeps: int, seed: int) -> dict[str, Any]:
-    """How often "gain on long texts" is supported when the published effect is true there."""
+    """Share of sweeps that support "gain on long texts" when the published effect is true there."""
     rng, claims = np.random.default_rng(seed), read_claims()
     mean, std = float(PUBLISHED_DELTAS.mean()), st.spread(PUBLISHED_DELTAS)
     supported = 0
@@ -214,8 +214,8 @@ def markdown(title: str, rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path, help="the document to put the tables into")
-    parser.add_argument("--sweeps", type=int, default=1_000, help="simulated a row")
+    parser.add_argument("--write", type=Path, help="the document to write the tables into")
+    parser.add_argument("--sweeps", type=int, default=1_000, help="simulated sweeps per row")
     arguments = parser.parse_args()
     n_sweeps, start = arguments.sweeps, time.perf_counter()
     mean, std = float(PUBLISHED_DELTAS.mean()), st.spread(PUBLISHED_DELTAS)

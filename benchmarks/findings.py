@@ -1,11 +1,11 @@
-"""Keep what docs/findings.md rests on: of each sweep its records' table, the report's tables and
-figures that the document shows, and the settings that all its runs share.
+"""Store the evidence for docs/findings.md: for each sweep a table of its records, the report's
+tables and figures that the document shows, and the settings that all its runs share.
 
     python benchmarks/findings.py multirun/scale_surface multirun/controls
 
-writes docs/findings/<sweep>/ and puts each table into docs/findings.md where a line
-<!-- <sweep>/<table> --> asks for it, down to the next <!-- end -->. tests/test_findings.py holds
-the document against these files.
+It writes docs/findings/<sweep>/ and replaces the text between each line <!-- <sweep>/<table> --> of
+docs/findings.md and the next <!-- end --> by that table. tests/system/test_findings.py compares the
+document with these files.
 """
 
 import argparse
@@ -35,8 +35,8 @@ SCALE = "settings.model.token_scale"
 EPOCHS = ("first", "best")
 INSIDE = ("norm_ratio", "gate_mean")
 LAST = ("train_loss", "val_loss", "val_accuracy")
-# What position is worth, by column. The documents are cut so that shifted rows do not run out;
-# runs of before commit cf0c102 looked at cut documents alone.
+# Accuracies with changed positions, by column. Documents are cut so that the shifted table has
+# enough rows; runs before commit cf0c102 used only cut documents.
 WORTH = {
     "as they are": "accuracy",
     "tokens shuffled": "shuffled",
@@ -58,7 +58,7 @@ RECORD = [
 
 
 def keep(sweep: Path, document: str) -> None:
-    """The files of one sweep below docs/findings."""
+    """Write the files of one sweep to docs/findings."""
     runs, problems = collect(sweep)
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
@@ -113,8 +113,8 @@ def last_epoch(run: dict[str, Any]) -> dict[str, float]:
 
 
 def verdicts_table(runs: pd.DataFrame) -> str:
-    """Each difference to addition with the suite's verdict on it, adjusted over all rows. Where
-    the sweep varies the token scale, both sides of a difference have the same one."""
+    """Each difference to addition with the report's verdict, adjusted over all rows. If the
+    sweep varies the token scale, both sides of a difference have the same scale."""
     criteria = Criteria()
     length = runs.get("length", runs["mean_tokens.train"])
     found, _ = compare(runs.assign(length=length), criteria)
@@ -138,8 +138,8 @@ def verdicts_table(runs: pd.DataFrame) -> str:
 
 
 def inside_table(runs: pd.DataFrame) -> str:
-    """A row a run whose token scale starts at the paper's, of operators that tell the two parts
-    apart."""
+    """One row per run whose token scale starts at the paper's, for operators whose output
+    separates into a token part and a position part."""
     lines = [
         "**Inside the runs whose token scale starts at the paper's**",
         "",
@@ -159,7 +159,7 @@ def inside_table(runs: pd.DataFrame) -> str:
 
 
 def position_table(runs: pd.DataFrame) -> str:
-    """What the trained models lose without position: means over seeds, in percent."""
+    """Accuracy of the trained models with changed positions: means over seeds, in percent."""
     keys = ["data", "fusion", *(["variant"] if runs["variant"].any() else [])]
     worth = WORTH if "position.unshifted" in runs else WORTH_OF_CUT
     lines = [
@@ -176,7 +176,7 @@ def position_table(runs: pd.DataFrame) -> str:
 
 
 def scale_effect_table(runs: pd.DataFrame) -> str:
-    """What another token scale than the paper's changes, operator by operator, paired by seed."""
+    """Accuracy minus that at the paper's token scale, per operator, paired by seed."""
     lines = [
         "**Less the accuracy at the paper's token scale**",
         "",
@@ -198,7 +198,7 @@ def scale_effect_table(runs: pd.DataFrame) -> str:
 
 
 def with_tables(document: str) -> str:
-    """The document, its tables as the kept files have them."""
+    """The document with its tables replaced by those of docs/findings."""
 
     def table(found: re.Match[str]) -> str:
         path = FOLDER / found["sweep"] / f"{found['table']}.md"

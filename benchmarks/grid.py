@@ -1,10 +1,10 @@
-"""Runs an hour of a small grid with 1, 2, 4 and 8 of them at once, the cores shared among them.
+"""Runs per hour of a small grid with 1, 2, 4 and 8 runs at once, which share the cores.
 
     python benchmarks/grid.py --out benchmarks/results/grid.json
 
-The grid is the quickstart's model and settings on BBC's lead paragraphs, two operators and as many
-seeds as give --runs runs. Counted is the time from the first run's start to the last one's end,
-without the imports of each process.
+The grid has the quickstart's model and settings on BBC's lead paragraphs, two operators, and
+--runs / 2 seeds. The time is measured from the start of the first run to the end of the last
+one, without the imports of each process.
 """
 
 import argparse
@@ -27,7 +27,7 @@ EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
 
 
 def grid(root: Path, at_once: int, threads: int, runs: int, epochs: int) -> float:
-    """Runs an hour."""
+    """Runs per hour."""
     output = root / "runs"
     shutil.rmtree(output, ignore_errors=True)
     command = [EXECUTABLE, "-m", "experiment=quickstart", "data=bbc_lead_paragraph", "logger=none"]
@@ -66,10 +66,11 @@ def main() -> None:
         median = statistics.median(rates)
         rows.append([*map(int, case.split()), round(median), median / alone])
     note = (
-        f"Medians of {arguments.repeats} grids of {arguments.runs} runs, {arguments.epochs} epochs "
-        f"each, alternating; the ratio is to one run at a time with all {cores} cores."
+        f"Medians of {arguments.repeats} grids of {arguments.runs} runs with "
+        f"{arguments.epochs} epochs each; the cases alternate. The ratio is to one run "
+        f"at a time with all {cores} cores."
     )
-    columns = ["runs at once", "threads of each", "runs an hour", "ratio"]
+    columns = ["runs at once", "threads per run", "runs per hour", "ratio"]
     results.write(arguments.out, [results.table("Several runs at once", columns, rows, note)], raw)
 
 

@@ -1,11 +1,11 @@
-"""What each fusion operator costs: in a training step, and at inference, unfolded and folded.
+"""Time each fusion operator: in a training step, and at inference, unfolded and folded.
 
     python benchmarks/operators.py --out RESULTS.json
 
 The networks are those of conf/protocol: imdb (d=256, 512 tokens) and arxiv (d=128, 4,096 tokens,
-the paper's Table 2 and Figure 4). Documents are random words and fill every position. A round takes
-all variants in turn, the next one backwards; ratios are medians over the rounds. Beside the whole,
-the fusion is timed alone: machines vary by more from step to step than most operators cost.
+the paper's Table 2 and Figure 4). Documents are random words and fill every position. A round times
+all variants, the next round in reverse order; ratios are medians over the rounds. The fusion is
+also timed alone, because whole steps vary by more than most operators cost.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from results import DEVICE
 
 BASELINE = "add"
 FUSIONS = sorted(p.stem for p in (CONF_DIR / "fusion").glob("*.yaml"))
-# How a gate starts does not change what it costs.
+# A gate's initial values do not change its cost.
 FUSIONS = [f for f in FUSIONS if f != BASELINE and not f.endswith("_linear_start")]
 FUSIONS = [BASELINE, *FUSIONS]
 WORDS, CLASSES = 50_000, 4
@@ -49,7 +49,7 @@ Times = dict[str, list[float]]  # ms of each round, by variant
 class Settings:
     batch: int  # documents of a training step
     rounds: int  # of training, at least
-    latency_rounds: dict[int, int]  # by documents a batch
+    latency_rounds: dict[int, int]  # by batch size
 
 
 SETTINGS = {
@@ -66,7 +66,7 @@ def config(protocol: str, fusion: str) -> Config:
 
 def network(cfg: Config) -> Classifier:
     store = SimpleNamespace(label_names=range(CLASSES), vocabulary_size=WORDS)
-    data: Any = SimpleNamespace(store=store)  # all that the network asks of its data
+    data: Any = SimpleNamespace(store=store)  # the only parts of the data that the network uses
     return build_classifier(cfg, data).to(DEVICE)
 
 
@@ -78,7 +78,7 @@ def documents(n: int, length: int) -> tuple[Tensor, Tensor]:
 
 
 def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
-    """What each turn takes in every round, after a first that does not count."""
+    """Milliseconds of each turn in every round, after one uncounted round."""
     times: Times = {name: [] for name in turns}
     for turn in turns.values():
         turn()
@@ -91,7 +91,7 @@ def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
 
 
 def median_ratio(times: Times, name: str, baseline: str) -> float:
-    """Median over the rounds of a variant's time over the baseline's of the same round."""
+    """Median over the rounds of a variant's time divided by the baseline's in the same round."""
     return statistics.median(a / b for a, b in zip(times[name], times[baseline], strict=True))
 
 
@@ -111,7 +111,7 @@ def step(cfg: Config, classifier: Classifier, ids: Tensor, lengths: Tensor) -> C
 
 
 def fusion_alone(classifier: Classifier, ids: Tensor) -> Callable[[], None]:
-    """Forward and backward of the fusion, from and to the embeddings."""
+    """Forward and backward pass of the fusion, from and to the embeddings."""
     model = classifier.model
     tokens, table = model.tokens(ids).detach().requires_grad_(), model.table().detach()
     gradient = torch.randn_like(tokens)
@@ -140,8 +140,8 @@ def training(name: str, rounds: int) -> dict[str, Any]:
 
 @torch.no_grad()
 def inference(name: str, every: bool) -> dict[int, dict[str, Times]]:
-    """By documents a batch: times of the whole forward pass, and of all before the encoder, of
-    "FUSION" and "FUSION folded". At 64 documents the paper's operators alone, unless `every`."""
+    """By batch size: times of the whole forward pass, and of the part before the encoder, for
+    "FUSION" and "FUSION folded". With 64 documents only the paper's operators, unless `every`."""
     models = {fusion: network(config(name, fusion)).model.eval() for fusion in FUSIONS}
     length = config(name, BASELINE).data.max_len
     found = {}
@@ -179,12 +179,13 @@ def training_table(measured: dict[str, Any], product_rate: float) -> results.Tab
             )  # fmt: skip
     return results.table(
         "A training step by operator",
-        ["settings", "fusion", "step ms", "× add", "fusion alone ms", "its products' floor ms",
-         "beyond add's, of add's step"],
+        ["settings", "fusion", "step ms", "× add", "fusion alone ms", "floor of its products ms",
+         "more than add, of add's step"],
         rows,
-        "The fusion alone is its forward and backward pass; the floor is the time of its matrix "
-        f"products, FLOPs at the {product_rate / 1e9:.0f} GFLOP/s of a 2048-cubed product in this "
-        "run. The last column is the exact form of the fourth, whose noise is that of whole steps.",
+        '"fusion alone" is its forward and backward pass. The floor is the time of its matrix '
+        "products at the rate of a 2048-cubed product in this run, "
+        f"{product_rate / 1e9:.0f} GFLOP/s. The last column is a more precise form of the fourth, "
+        "which has the noise of whole steps.",
     )  # fmt: skip
 
 
@@ -223,15 +224,15 @@ def latency_tables(measured: dict[str, Any]) -> list[results.Table]:
             ["settings", "fusion", "rounds", "median ms", "p95 ms", "× add", "folded median ms",
              "folded p95 ms", "× folded add", "published"],
             whole_rows,
-            "The forward pass of a batch, float32. Published: the paper's Figure 4, of an unnamed "
-            "unit of work and machine.",
+            "The forward pass of a batch, float32. Published: the paper's Figure 4, which names "
+            "neither the unit of work nor the machine.",
         ),
         results.table(
             "Before the encoder",
-            ["settings", "fusion", "ms", "beyond add's, of add's latency", "folded ms",
-             "beyond folded add's, of its latency"],
+            ["settings", "fusion", "ms", "more than add, of add's latency", "folded ms",
+             "more than folded add, of its latency"],
             before_rows,
-            "All from the ids to the encoder's input, which is where operators differ: lookup, "
+            "Everything from the ids to the encoder's input, where operators differ: lookup, "
             "scale, projections, merge.",
         ),
     ]  # fmt: skip
@@ -245,7 +246,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="of training steps (default: by settings)")
     parser.add_argument(
         "--every", action="store_true", default=DEVICE.type == "cuda",
-        help="whole batches of 64 with every operator, not the paper's alone (default on a GPU)",
+        help="batches of 64 with every operator, not only the paper's (default on a GPU)",
     )  # fmt: skip
     arguments = parser.parse_args()
     keep_memory()  # as a run does

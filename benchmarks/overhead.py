@@ -1,11 +1,11 @@
-"""What a sweep costs beside training: seconds to the first step, of further runs and of finished
-ones, and the building of token ids.
+"""Time a sweep besides training: seconds to the first step, per further run, per finished run,
+and for building token ids.
 
     python benchmarks/overhead.py --megabytes 200 --out benchmarks/results/overhead.json
 
-Runs are of BBC's lead paragraphs with one batch an epoch and one epoch, so next to nothing of
-their time is training. Texts for the ids are drawn by Zipf's law from 3 million words. Each
-measurement has processes of its own.
+Runs use BBC's lead paragraphs with one epoch of one batch, so training takes almost none of their
+time. Texts for the ids are drawn by Zipf's law from 3 million words. Each measurement has its own
+processes.
 """
 
 import argparse
@@ -55,7 +55,7 @@ train.main()
 """
 SKIP = "from posfuse.train import main; main()"
 
-# Opens a store that is not there yet; prints words, seconds, and bytes before and at the peak.
+# Builds a new store; prints words, seconds, and bytes before and at the peak.
 IDS = """
 import sys, time
 from posfuse.config import DataConfig
@@ -71,7 +71,7 @@ print(sum(len(s.ids) for s in store.splits.values()), seconds, before, resident(
 
 
 def timed(code: str, *arguments: str) -> tuple[float, float, str]:
-    """When a process that runs the code starts and ends, in seconds, and what it prints."""
+    """Start and end, in seconds, of a process that runs the code, and its output."""
     start = time.time()
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -96,7 +96,7 @@ def first_steps(root: Path, logger: str) -> tuple[float, list[float]]:
 
 
 def copy_run(root: Path, runs: int) -> None:
-    """Make of seed 0's finished run those of so many seeds, with requests of their own."""
+    """Copy the finished run of seed 0 to `runs` seeds, each with its own request."""
     (run,) = (root / "none").rglob("seed=0")
     record = records.read_result(run / records.RESULT)
     command = sweep(root, "none", "0")[1:]
@@ -114,7 +114,7 @@ def copy_run(root: Path, runs: int) -> None:
 
 
 def _basis(root: Path) -> str | None:
-    """What posfuse-train's requests are made of beside the overrides."""
+    """The part of posfuse-train's requests that does not depend on the overrides."""
     from hydra import compose, initialize_config_dir
 
     from posfuse.config import CONF_DIR
@@ -125,7 +125,7 @@ def _basis(root: Path) -> str | None:
 
 
 def write_corpus(folder: Path, megabytes: int) -> None:
-    """Training texts of so many megabytes, and a few for test."""
+    """Write `megabytes` of training texts, and a few for test."""
     draw = np.random.default_rng(0)
     words = np.array([f"{i:05x}" for i in range(WORDS)], dtype=object)
     schema = pa.schema([("text", pa.string()), ("label", pa.int64())])
@@ -169,15 +169,16 @@ def runs_table(root: Path, repeats: int, finished: int) -> tuple[results.Table, 
         ["a finished run of these", median["finished"] / finished],
     ]
     note = (
-        f"Medians, {repeats} processes each. The process starts cold, ids are there. A further run "
-        "is all from one run's first step to the next one's: a batch each of training, validation "
-        "and test, diagnostics, checkpoints, record, and Hydra's composing of the next config."
+        f"Medians of {repeats} processes each. The process starts cold; token ids exist. A further "
+        "run is the time from one run's first step to the next run's first step: one batch of "
+        "training, validation and test, diagnostics, checkpoints, record, and the composition of "
+        "the next config by Hydra."
     )
-    return results.table("What a sweep costs beside training", ["", "seconds"], rows, note), raw
+    return results.table("Time of a sweep besides training", ["", "seconds"], rows, note), raw
 
 
 def _composed(root: Path, repeats: int) -> Iterator[float]:
-    """Seconds of each finished run where no request tells that it is done."""
+    """Seconds per finished run without the request file that identifies it."""
     for _ in range(repeats):
         spent = []
         for seeds in ("0", f"range({RUNS})"):
@@ -195,11 +196,11 @@ def ids_table(root: Path, megabytes: int) -> tuple[results.Table, dict[str, Any]
     _, _, printed = timed(IDS, str(corpus), str(root / "ids"))
     words, seconds, before, peak = map(float, printed.split())
     columns = ["text, MB", "million words", "seconds", "million words/s", "peak memory, MB",
-               "of it before"]  # fmt: skip
+               "of it at the start"]  # fmt: skip
     row = [megabytes, words / 1e6, seconds, words / seconds / 1e6, peak / 1e6, before / 1e6]
     note = (
-        "Digest of the files, checks, counting, encoding and writing, in a process of its own. "
-        "Memory holds the counts of the different words, the labels and a portion of the texts."
+        "Digest of the files, checks, counting, encoding and writing, in a separate process. "
+        "Memory contains the counts of the different words, the labels and one part of the texts."
     )
     raw = {"words": words, "seconds": seconds, "before": before, "peak": peak}
     return results.table("Building ids", columns, [row], note), raw
@@ -208,8 +209,8 @@ def ids_table(root: Path, megabytes: int) -> tuple[results.Table, dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--finished", type=int, default=1000, help="runs that are done")
-    parser.add_argument("--megabytes", type=int, default=200, help="of text to make ids of")
+    parser.add_argument("--finished", type=int, default=1000, help="finished runs")
+    parser.add_argument("--megabytes", type=int, default=200, help="megabytes of text for the ids")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/overhead.json"))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

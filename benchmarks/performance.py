@@ -1,9 +1,9 @@
-"""Put what the benchmarks wrote into docs/performance.md.
+"""Copy the benchmarks' results into docs/performance.md.
 
     python benchmarks/performance.py
 
-The document's own text stays. The results of benchmarks/results/NAME.json stand between a line
-<!-- NAME --> and the next <!-- end -->; those that have no such line yet come at its end.
+The results of benchmarks/results/NAME.json replace the text between the line <!-- NAME --> and the
+next <!-- end -->. Results without such a line are appended. Other text does not change.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def section(file: Path) -> str:
 
 
 def provenance(found: dict[str, Any]) -> str:
-    """Where, with which versions and when a file's numbers were measured, a sentence."""
+    """Machine, versions, commit and date of a results file, as one sentence."""
     m = found["machine"]
     device = f"{m['cpu']}, {m['cores']} cores, {m['threads']} threads, {m['memory_gib']:.0f} GiB"
     if m["gpu"]:
@@ -56,7 +56,7 @@ def spelt(commit: str) -> str:
 
 
 def markdown(columns: list[str], rows: list[list[str | float]]) -> list[str]:
-    """A table's lines; columns without a text are set right."""
+    """The lines of a table; columns of numbers are aligned right."""
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(columns))]
     rule = [("---:" if right else "---") for right in numeric]
     cells = [columns, rule, *([shown(value) for value in row] for row in rows)]
@@ -64,7 +64,7 @@ def markdown(columns: list[str], rows: list[list[str | float]]) -> list[str]:
 
 
 def shown(value: str | float) -> str:
-    """A number with three digits, or all of those before the point; a text as it is."""
+    """A number with three significant digits, or all digits before the point; text unchanged."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) or abs(value) >= 100:

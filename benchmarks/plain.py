@@ -1,8 +1,8 @@
-"""The plain baseline: what one writes first, after the description of the authors' notebooks.
+"""The plain baseline: a straightforward loop after the description of the authors' notebooks.
 
-Every text is split into words anew whenever it is read, padded to max_len, and its padding masked;
-nn.TransformerEncoder does the rest, in float32, with dropout in every place that it has. Nothing
-is slowed down on purpose, and torch's own fast path of evaluation stays on.
+Every text is split into words each time it is read, padded to max_len, and its padding masked;
+nn.TransformerEncoder does the rest, in float32, with all of its dropout. Nothing is slowed down on
+purpose, and torch's fast path for evaluation is on.
 
 Shapes: B documents, L = max_len tokens, d = d_model, C classes.
 """
@@ -19,7 +19,7 @@ PAD, UNKNOWN = 0, 1
 
 
 def vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> dict[str, int]:
-    """Ids of the most frequent words, ties in alphabetical order, behind those of pad, unknown."""
+    """Ids of the most frequent words, ties in alphabetical order, after pad and unknown."""
     counts = Counter(word for text in texts for word in text.lower().split())
     words = sorted((w for w in counts if counts[w] >= min_count), key=lambda w: (-counts[w], w))
     return {w: i for i, w in enumerate(words[: max_size - 2], 2)}

@@ -1,10 +1,10 @@
-"""Whether bfloat16 mixed precision gives float32's results: the same seeds in both.
+"""Compare bfloat16 mixed precision with float32, seed by seed.
 
     python benchmarks/precision.py --out benchmarks/results/precision.json
 
-The grid is the quickstart's model and settings on BBC's lead paragraphs. A seed starts from the
-same weights and sees the same batches and dropout in both, so the difference of its two accuracies
-is precision's doing; it is judged as any pair of a sweep is, beside the spread over seeds.
+The grid has the quickstart's model and settings on BBC's lead paragraphs. With the same seed both
+precisions have the same initial weights, batches and dropout, so the difference of the two
+accuracies comes from precision. It is tested like any paired difference of a sweep.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def sweep(root: Path, seeds: int, accelerator: str) -> Accuracies:
 
 
 def rows(accuracies: Accuracies) -> list[list[str | float]]:
-    """A row an operator: both means and their spreads, the paired difference and its interval."""
+    """One row per operator: both means and their spreads, the paired difference, its interval."""
     table: list[list[str | float]] = []
     for fusion in OPERATORS:
         exact, half = (accuracies[fusion, precision] for precision in PRECISIONS)
@@ -64,8 +64,8 @@ def main() -> None:
         found = sweep(Path(folder), arguments.seeds, arguments.accelerator)
     columns = ["fusion", *PRECISIONS, "difference", "95 % t"]
     note = (
-        f"Test accuracy in percent, ± the standard deviation over {arguments.seeds} seeds; the "
-        "difference is the mean over seeds of the second less the first, in points."
+        f"Test accuracy in percent, ± the standard deviation over {arguments.seeds} seeds. The "
+        "difference is the second minus the first, mean over seeds, in points."
     )
     table = results.table("bfloat16 against float32", columns, rows(found), note)
     raw = {" ".join(key): list(by_seed.values()) for key, by_seed in found.items()}

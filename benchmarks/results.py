@@ -1,6 +1,6 @@
-"""A benchmark's results as a file: its tables, the command, the versions and the machine.
+"""Write a benchmark's results: its tables, the command, the versions and the machine.
 
-`python benchmarks/performance.py` makes docs/performance.md of these files.
+`python benchmarks/performance.py` copies them into docs/performance.md.
 """
 
 import json
@@ -20,12 +20,12 @@ import torch
 from posfuse.process.environment import commit
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SIDE, PRODUCTS = 2048, 9  # of the matrix products that tell the machine's rate
+SIDE, PRODUCTS = 2048, 9  # side and number of the products that measure the machine's rate
 Table = dict[str, Any]
 
 
 def table(title: str, columns: list[str], rows: Iterable[list[str | float]], note: str) -> Table:
-    """A table of a results file; `note` is what a reader must know to read it."""
+    """A table of a results file; `note` explains it to the reader."""
     return {"title": title, "columns": columns, "rows": list(rows), "note": note}
 
 
@@ -44,7 +44,7 @@ def write(path: Path, tables: list[Table], raw: dict[str, Any]) -> None:
 
 
 def command(argv: list[str]) -> str:
-    """How the script was called, without what is this machine's alone: its folders."""
+    """The script's command line, with folders of this machine replaced by FOLDER."""
     words = [f"benchmarks/{Path(argv[0]).name}"]
     for argument in argv[1:]:
         path = Path(argument)
@@ -74,7 +74,7 @@ def _cpu() -> str:
 
 
 def product_rate(kind: torch.dtype, device: torch.device) -> float:
-    """FLOP/s of a matrix product of 2048 x 2048 numbers of this kind, with the threads in use."""
+    """FLOP/s of a product of 2048 x 2048 matrices of this type, with the current threads."""
     left, right = torch.randn(2, SIDE, SIDE, device=device).to(kind)
     seconds = []
     for _ in range(PRODUCTS + 2):
@@ -85,7 +85,7 @@ def product_rate(kind: torch.dtype, device: torch.device) -> float:
 
 
 def now(device: torch.device) -> float:
-    """Seconds of a clock, read when the device has done what it was given."""
+    """Seconds of a clock, read after the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

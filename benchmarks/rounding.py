@@ -1,8 +1,8 @@
-"""How far bfloat16 attention is from the exact one: by blocks of scores, and by torch's kernel.
+"""Rounding errors of bfloat16 attention: with blocks of scores, and with torch's kernel.
 
     python benchmarks/rounding.py --out benchmarks/results/rounding.json
 
-Both get the same bfloat16 numbers; the reference computes with these in float64. CPU only.
+Both get the same bfloat16 numbers. The reference computes with them in float64. CPU only.
 """
 
 import argparse
@@ -33,7 +33,7 @@ WAYS: dict[str, Attention] = {"blocks": blocks, "kernel": F.scaled_dot_product_a
 
 
 def step(attend: Attention, inputs: list[Tensor], dy: Tensor) -> tuple[list[Tensor], float]:
-    """The output with the gradients of q, k and v, and the CPU seconds that they took."""
+    """The output, the gradients of q, k and v, and the CPU seconds for both."""
     inputs = [x.detach().clone().requires_grad_() for x in inputs]
     start = time.process_time()
     y = attend(*inputs)
@@ -42,7 +42,7 @@ def step(attend: Attention, inputs: list[Tensor], dy: Tensor) -> tuple[list[Tens
 
 
 def rows(repeats: int) -> list[list[str | float]]:
-    """A row a way, shape and factor; the two ways take turns."""
+    """One row per method, shape and factor; the two methods take turns."""
     torch.manual_seed(0)
     table: list[list[str | float]] = []
     for length, d_head in SHAPES:
@@ -74,11 +74,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/rounding.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    columns = ["tokens × head", "q, k ×", "way", "y", "dq", "dk", "dv", "ms"]
+    columns = ["tokens × head", "q, k ×", "method", "y", "dq", "dk", "dv", "ms"]
     note = (
         f"Relative errors (Euclidean norm) against float64 for the same {DOCUMENTS} documents and "
         f"{HEADS} heads of standard normal bfloat16 numbers, and the median CPU time of a forward "
-        "and backward pass by one thread, the two ways in turn."
+        "and backward pass with one thread. The two methods take turns."
     )
     found = results.table("Rounding of bfloat16 attention", columns, rows(arguments.repeats), note)
     results.write(arguments.out, [found], {})

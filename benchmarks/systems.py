@@ -1,8 +1,8 @@
-"""What benchmarks/training.py compares, posfuse's own run and the plain baseline, each an epoch on
-chosen documents at a time.
+"""The systems that benchmarks/training.py compares: posfuse's own run and the plain baseline, one
+epoch on chosen documents at a time.
 
-posfuse runs as in posfuse-train: its batches, its trainer, its diagnostics. Of an epoch the
-training and the evaluation are timed, not the checkpoints between them.
+posfuse runs as in posfuse-train: its batches, its trainer, its diagnostics. An epoch's training and
+evaluation are timed, not the checkpoints between them.
 """
 
 import tempfile
@@ -43,8 +43,8 @@ def longest(batches: list[np.ndarray], n: int) -> list[np.ndarray]:
 def members(
     cfg: Config, documents: dict[str, Documents], steps: int, evaluated: int, choose: Chooser
 ) -> dict[str, np.ndarray]:
-    """Numbers of the documents that some batches have, of training and of the test split; `choose`
-    picks the batches out of a real epoch's, shortest first."""
+    """Indices of the documents in some batches of the training and the test split; `choose`
+    selects the batches from those of a real epoch, shortest first."""
     data, lengths = cfg.data, {split: documents[split].lengths for split in ("train", "test")}
     batches = {
         "train": LengthBatches(lengths["train"], data.batch_size, data.pool_batches, cfg.seed),
@@ -65,7 +65,7 @@ def part(split: TokenizedSplit, chosen: np.ndarray) -> TokenizedSplit:
 
 
 class Clock(Callback):
-    """Seconds of an epoch's training, the observers' work at its end with it, and evaluation."""
+    """Seconds of an epoch's training, including the callbacks at its end, and of its evaluation."""
 
     def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         self.start = results.now(DEVICE)
@@ -83,8 +83,8 @@ class Clock(Callback):
 
 
 class Posfuse:
-    """A run as posfuse-train makes it, on the documents of chosen batches: as those are of unlike
-    lengths, it batches them as the epoch did that they are from."""
+    """A run like posfuse-train's, on the documents of chosen batches. Their lengths differ, so the
+    run batches them as the real epoch did."""
 
     def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:
         keep_memory()  # as a run does
@@ -100,7 +100,7 @@ class Posfuse:
 
     @denormals_flushed()  # as a run is
     def epoch(self, batches: int | None = None) -> Rates:
-        """Train and evaluate on the chosen documents, or on so many batches of them."""
+        """Train and evaluate on the chosen documents, or on `batches` batches of them."""
         cfg = replace(self.cfg, trainer=replace(self.cfg.trainer, limit_batches=batches))
         clock = Clock()
         with tempfile.TemporaryDirectory() as folder:

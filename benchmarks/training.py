@@ -1,13 +1,13 @@
-"""Training and evaluation against the plain baseline, on the same documents in the same run.
+"""Time training and evaluation against the plain baseline, on the same documents.
 
     python benchmarks/training.py --agnews FOLDER --imdb FOLDER --out RESULTS.json
 
-A repeat takes all systems in turn, each in a process of its own, as one runs it: how the process
-keeps memory and which algorithms it allows is a system's own affair. posfuse's epoch is a few
-batches that stand for the corpus: of all batches of the real epoch in the order of their lengths,
-the middles of so many equal parts. The baseline trains on documents of these batches, its time
-being the same for all of them, and evaluates what posfuse does. Peak memory is that of a process
-which does nothing else.
+In each repeat the systems take turns, each in its own process, because memory allocation and the
+allowed algorithms are part of a system. posfuse's epoch is a few batches that represent the corpus:
+the batches of the real epoch are sorted by length and divided into equal parts, and the middle of
+each part is taken. The baseline trains on documents of these batches, since its time per document
+does not depend on length, and evaluates the same documents as posfuse. Peak memory is measured in a
+process that does nothing else.
 """
 
 import argparse
@@ -44,13 +44,13 @@ ARXIV_DOCUMENTS = 300  # generated for training: enough for a vocabulary of 50,0
 
 @dataclass(frozen=True)
 class Settings:
-    """What is timed of a protocol of conf/protocol in a repeat."""
+    """The part of a protocol (conf/protocol) that one repeat times."""
 
     batch: int  # documents, in training and in evaluation
     steps: int  # of training
     plain_steps: int  # of the baseline's training
     evaluated: int  # batches
-    larger: tuple[int, ...] = ()  # batches of which posfuse's peak memory is told too
+    larger: tuple[int, ...] = ()  # more batch sizes for posfuse's peak memory
 
 
 SETTINGS = {
@@ -79,8 +79,7 @@ def with_sizes(cfg: Config, **sizes: int) -> Config:
 
 
 def peak(threads: int, work: Callable[[], Any] | None) -> int:
-    """Peak memory in bytes of a process that does this work alone; None: of one that has its
-    imports and nothing else."""
+    """Peak memory in bytes of a process that does only this work, or only imports (None)."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(_peak, threads, work).result()
 
@@ -94,13 +93,13 @@ def _peak(threads: int, work: Callable[[], Any] | None) -> int:
 
 @contextmanager
 def apart(threads: int, make: Callable[[], Any]) -> Iterator[Callable[..., Rates]]:
-    """The `epoch` of what `make` makes, in a process of its own that waits between the calls."""
+    """The `epoch` method of the object that `make` returns, in its own process."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, _begin, (threads, make)) as process:
         yield lambda *arguments: process.submit(_epoch, *arguments).result()
 
 
-_system: Any  # what the process is for that `apart` has started
+_system: Any  # of a process that `apart` started
 
 
 def _begin(threads: int, make: Callable[[], Any]) -> None:
@@ -120,7 +119,7 @@ def train_posfuse(cfg: Config) -> None:
 
 
 def train_plain(cfg: Config, words: dict[str, int], n_classes: int, texts: Texts) -> None:
-    """A step and an evaluation batch: all are as long."""
+    """A step and an evaluation batch: all documents are padded to the same length."""
     Plain(cfg, words, n_classes, texts).epoch(cfg.data.batch_size, cfg.data.batch_size)
 
 
@@ -185,8 +184,8 @@ def timed(
     repeats: int,
     numbers: dict[str, str],
 ) -> dict[str, list[Rates]]:
-    """The systems in turn, after a first step of each that does not count; beside each turn the
-    machine's "products", FLOP/s of the system's kind of number."""
+    """Rates of the systems, which take turns after one uncounted step each. "products" is the
+    machine's rate, FLOP/s, with the system's number type."""
     first: dict[str, tuple[int, ...]] = dict.fromkeys(SPEEDS, (1,))
     whole: dict[str, tuple[int, ...]] = dict.fromkeys(SPEEDS, ())
     first["plain"], whole["plain"] = (2, 2), (settings.plain_steps * settings.batch,)
@@ -197,15 +196,15 @@ def timed(
         for system, epoch in epochs.items():
             rates[system].append(epoch(*whole[system]))
             kind = getattr(torch, numbers[system])
-            # Beside every turn: a machine that shares its host is not as fast a minute later.
+            # At every turn, because the speed of a shared machine changes within minutes.
             rates[system][-1]["products"] = results.product_rate(kind, DEVICE)
-            told = (f"{k} {rates[system][-1][k]:.2f} docs/s" for k in ("training", "evaluation"))
-            print(name, system, *told, sep=", ", flush=True)
+            shown = (f"{k} {rates[system][-1][k]:.2f} docs/s" for k in ("training", "evaluation"))
+            print(name, system, *shown, sep=", ", flush=True)
     return rates
 
 
 def times_plain(rates: dict[str, list[Rates]], system: str, what: str) -> float:
-    """The median over the repeats of a system's rate above the baseline's in the same repeat."""
+    """Median over the repeats of a system's rate divided by the baseline's in the same repeat."""
     pairs = zip(rates[system], rates["plain"], strict=True)
     return statistics.median(mine[what] / plain[what] for mine, plain in pairs)
 
@@ -240,32 +239,32 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
             speeds,
             "`plain` is benchmarks/plain.py, `exact` and `fast` are posfuse with `speed=exact` "
             "(float32, the protocol's dropout) and `speed=fast` (no dropout inside attention, and "
-            "bfloat16 mixed precision where the machine is faster at it); the fusion is add. Same "
-            "documents, model, protocol and threads, the systems in turn, each in its own process, "
-            "medians over the repeats of the rates and of the ratios. posfuse's training has its "
-            "diagnostics in it, on 8 documents an epoch; its checkpoints are left out, the "
-            "baseline having none. In evaluation the baseline has torch's fast path, which skips "
-            "padding. ArXiv's documents "
-            "are generated; its batch is the largest that lets the baseline fit here, 2.",
+            "bfloat16 mixed precision where it is faster); the fusion is add. All systems get the "
+            "same documents, model, protocol and threads. They take turns, each in its own "
+            "process; rates and ratios are medians over the repeats. posfuse's training includes "
+            "its diagnostics, on 8 documents per epoch, but not its checkpoints, because the baseline "
+            "has none. In evaluation the baseline uses torch's fast path, which skips padding. "
+            "ArXiv's documents are generated; its batch size, 2, is the largest with which the "
+            "baseline fits into this memory.",
         ),
         results.table(
             "Share of the machine's matrix product rate in training",
             ["settings", "system", "tokens a document", "of the corpus", "GFLOP a document",
              "GFLOP/s", "machine's GFLOP/s", "share"],
             shares,
-            "Counted are the matrix products over the documents' own tokens: 2mnk forward, three "
-            "times that with the backward pass, attention once; padding and what is computed "
-            "again count as nothing. The machine's rate is that of a product of 2,048 × 2,048 "
-            "numbers of the same kind with the same threads, beside every turn; medians of the "
-            "rates and of the shares.",
+            "GFLOP counts the matrix products over the documents' own tokens: 2mnk forward, three "
+            "times that with the backward pass, attention once. Padding and recomputation are not "
+            "counted. The machine's rate is that of a product of two 2,048 × 2,048 matrices of the "
+            "same number type with the same threads, measured beside every turn. Rates and shares "
+            "are medians.",
         ),
         results.table(
             "Peak memory",
             ["settings", "batch", "system", "GB"],
             memory,
-            f"Of a process that does one training step on the longest documents and evaluates "
-            f"the longest ones, posfuse in its usual batches of evaluation; imports alone are "
-            f"{imports / 1e9:.2f} GB of each.",
+            f"Peak of a process that does one training step on the longest documents and evaluates "
+            f"the longest ones, posfuse with its usual evaluation batch. Imports alone take "
+            f"{imports / 1e9:.2f} GB.",
         ),
     ]  # fmt: skip
 
