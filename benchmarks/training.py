@@ -242,10 +242,10 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
             "bfloat16 mixed precision where it is faster); the fusion is add. All systems get the "
             "same documents, model, protocol and threads. They take turns, each in its own "
             "process; rates and ratios are medians over the repeats. posfuse's training includes "
-            "its diagnostics, on 8 documents per epoch, but not its checkpoints, because the baseline "
-            "has none. In evaluation the baseline uses torch's fast path, which skips padding. "
-            "ArXiv's documents are generated; its batch size, 2, is the largest with which the "
-            "baseline fits into this memory.",
+            "its diagnostics, on 8 documents per epoch, but not its checkpoints, because the "
+            "baseline has none. In evaluation the baseline uses torch's fast path, which skips "
+            "padding. ArXiv's documents are generated; its batch size, 2, is the largest with "
+            "which the baseline fits into this memory.",
         ),
         results.table(
             "Share of the machine's matrix product rate in training",
