@@ -1,0 +1,77 @@
+"""The documentation's links, file names and code, and the version of the release files."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import posfuse
+
+TOP = Path(__file__).parents[2]
+PAGES = [
+    TOP / "README.md",
+    TOP / "CONTRIBUTING.md",
+    TOP / "CHANGELOG.md",
+    TOP / "multirun" / "README.md",
+    *sorted((TOP / "docs").glob("*.md")),
+]
+FOLDERS = ("src/", "conf/", "docs/", "tests/", "notebooks/", "benchmarks/")
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_links_and_files_of_a_page_exist(page):
+    text = page.read_text()
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in headings(target), link
+    for code in re.findall(r"`([\w./-]+)`", text):
+        if code.startswith(FOLDERS):
+            assert (TOP / code).exists(), code
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (TOP / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_the_operators_of_the_docs_compute_what_they_say():
+    code: dict = {}
+    for page in ("README.md", "docs/operators.md"):
+        for block in blocks(page, "python"):
+            exec(block, code)
+    tokens, table = torch.randn(2, 3, 4), torch.randn(5, 4)
+    torch.testing.assert_close(code["Modulate"](4)(tokens, table), tokens * (1 + table[:3]))
+    normed = torch.nn.functional.layer_norm(table[:3], (4,))
+    torch.testing.assert_close(code["AddNormed"](4)(tokens, table), tokens + normed)
+    torch.testing.assert_close(code["Ramp"](4, 5)()[:, 0], torch.arange(5) / 5)
+
+
+def test_the_functions_of_the_statistics_page_exist():
+    (block,) = blocks("docs/statistics.md", "python")
+    exec(block, {})
+
+
+def test_the_config_files_of_the_docs_name_classes_of_the_docs():
+    for page in ("README.md", "docs/operators.md"):
+        classes = re.findall(r"^class (\w+)", "".join(blocks(page, "python")), re.MULTILINE)
+        parts = [yaml.safe_load(block) for block in blocks(page, "yaml")]
+        targets = [part.get("table", part)["_target_"].split(".")[-1] for part in parts]
+        assert targets == classes
+
+
+def test_the_readme_is_short():
+    assert len((TOP / "README.md").read_text().split()) <= 600
+
+
+def test_the_citation_has_the_version():
+    assert yaml.safe_load((TOP / "CITATION.cff").read_text())["version"] == posfuse.__version__
