@@ -4,7 +4,7 @@ tables and figures that the document shows, and the settings that all its runs s
     python benchmarks/findings.py multirun/scale_surface multirun/controls
 
 It writes docs/findings/<sweep>/ and replaces the text between each line <!-- <sweep>/<table> --> of
-docs/findings.md and the next <!-- end --> by that table. tests/system/test_findings.py compares the
+docs/findings.md and the next <!-- end --> by that table. tests/unit/test_findings.py compares the
 document with these files.
 """
 
