@@ -1,5 +1,7 @@
 """The experiment files: their grids, the settings they stand for, and that each of them runs."""
 
+from functools import cache
+
 import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -9,7 +11,7 @@ from posfuse.config import CONF_DIR, run_folder
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.train import train
-from small_runs import composed, write_corpus
+from small_runs import composed, hydra_composed, write_corpus
 
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
          "controls": 75}  # fmt: skip
@@ -88,9 +90,10 @@ EXPECTED = {
 }
 
 
+@cache
 def grid(experiment):
     """The overrides of each job, as Hydra's own sweeper expands them."""
-    params = composed(f"experiment={experiment}", hydra_too=True).hydra.sweeper.params
+    params = hydra_composed(f"experiment={experiment}", hydra_too=True).hydra.sweeper.params
     asked = [f"{key}={value}" for key, value in params.items()]
     overrides = OverridesParser.create().parse_overrides(asked)
     return BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]

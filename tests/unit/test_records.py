@@ -43,7 +43,7 @@ def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> Non
     assert (tmp_path / "result.json").read_text() == before
 
 
-@pytest.mark.parametrize("text", ["", '{"schema": 2, "fing', "[]", "null", "{}"])
+@pytest.mark.parametrize("text", ["", '{"schema": 3, "fing', "[]", "null", "{}"])
 def test_an_unreadable_record_is_named(cfg, tmp_path, text: str) -> None:
     (tmp_path / "result.json").write_text(text)
     with pytest.raises(InputError, match=r"result\.json: not a readable record") as caught:
@@ -53,7 +53,7 @@ def test_an_unreadable_record_is_named(cfg, tmp_path, text: str) -> None:
 
 def test_a_record_of_another_schema_is_named(cfg, tmp_path) -> None:
     write(tmp_path, cfg, schema=0)
-    with pytest.raises(InputError, match="schema 0, this version reads 2"):
+    with pytest.raises(InputError, match="schema 0, this version reads 3"):
         records.finished(tmp_path, cfg)
 
 
@@ -90,7 +90,7 @@ def test_a_folder_is_one_process_at_a_time_and_free_after_a_kill(tmp_path) -> No
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert other.stdout.readline() == b"held\n"
-    with pytest.raises(InputError, match="another process is at work"), records.sole_use(tmp_path):
+    with pytest.raises(InputError, match="another process is running"), records.sole_use(tmp_path):
         pass
     other.kill()
     other.wait()
