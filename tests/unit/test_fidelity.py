@@ -10,18 +10,13 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from posfuse.analysis.evidence.bag_of_words import bags_of_words
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.config import CONF_DIR, FidelityConfig, run_folder
+from posfuse.config import CONF_DIR, FidelityConfig
 from posfuse.errors import InputError
 from posfuse.model.encoding import Learned, RelativeTable, RopeFeatures, Sinusoidal
 from posfuse.model.fusion import MLP, Add, Concat, Gated, GateFeature, GateMLP, GateScalar, Multiply
 from posfuse.runs import records
 from posfuse.runs.checks import checked
-from posfuse.train import train
 from posfuse.training.build import build_classifier, build_data, build_network, build_parts
-from posfuse.training.trained import load_run
 from small_runs import SMALL, composed, hydra_composed, write_corpus
 
 PAPER = asdict(FidelityConfig())
@@ -434,57 +429,3 @@ def test_every_encoding_of_table_3_is_the_notebooks() -> None:
     for encoding in params.encoding.split(","):
         cell = ["experiment=table3", f"encoding={encoding}", "fidelity=notebook"]
         assert asdict(checked(composed(*cell)).fidelity) == NOTEBOOK | ARXIV
-
-
-# Runs
-
-CELLS = [(fusion, seed) for fusion in ("add", "gate_scalar") for seed in (1, 2)]
-
-
-@pytest.fixture(scope="module")
-def sweep(corpus, tmp_path_factory):
-    """The folder of four runs as the notebooks do them."""
-    root = tmp_path_factory.mktemp("sweep")
-    for fusion, seed in CELLS:
-        asked = ["fidelity=notebook", "encoding=rope", f"fusion={fusion}", f"seed={seed}"]
-        folder = root / run_folder("agnews", "rope", fusion, seed, asked)
-        folder.mkdir(parents=True)
-        train(config(corpus, *asked, "trainer.max_epochs=1", f"cache_dir={root / 'cache'}"), folder)
-    return root
-
-
-def test_a_run_shows_what_ran_and_is_read_back(sweep) -> None:
-    folder = sweep / "agnews" / "rope" / "gate_scalar" / "fidelity=notebook" / "seed=1"
-    shown = OmegaConf.load(folder / "config.yaml")
-    assert shown.fusion == {
-        "name": "gate_scalar", "_target_": "posfuse.model.fusion.GateFeature", "start": "linear"
-    }  # fmt: skip
-    assert shown.encoding.table._target_ == "posfuse.model.encoding.RopeFeatures"
-    assert shown.encoding.attention == {}
-    assert shown.fidelity == NOTEBOOK | SHORT
-    record = records.read_result(folder / "result.json")
-    assert record["variant"] == "fidelity=notebook"
-    cfg, data, classifier = load_run(folder)
-    assert records.fingerprint(cfg) == record["fingerprint"]
-    assert type(classifier.model.fusion) is GateFeature
-    frame = pd.read_parquet(folder / "predictions.parquet")
-    with torch.no_grad():
-        for batch in data.test_dataloader():
-            found = classifier.model(batch.ids, batch.lengths).argmax(-1)
-            assert found.tolist() == frame["predicted"][batch.index.numpy()].tolist()
-
-
-def test_the_report_pairs_runs_whose_validation_split_follows_the_seed(sweep) -> None:
-    runs, problems = collect(sweep)
-    assert problems == []
-    rows, notes = compare(runs, Criteria())
-    assert rows[["fusion", "variant", "n"]].to_numpy().tolist() == [
-        ["gate_scalar", "fidelity=notebook", 2]
-    ]
-    assert not [note for note in notes if "not compared" in note or "unpaired" in note]
-    stores = sorted((sweep / "cache").glob("*/meta.json"))
-    assert len(stores) == 2  # one a seed, shared by the operators
-    bags, without = bags_of_words(runs)
-    assert (set(bags), without) == ({("agnews", "fidelity=notebook")}, [])
-    # Fitted on the documents that a run was trained on, not on a split of its own.
-    assert sorted((sweep / "cache").glob("*/meta.json")) == stores

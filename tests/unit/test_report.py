@@ -394,7 +394,7 @@ def test_a_damaged_failure_is_still_a_failure(sweep, text):
     (folder / "failure.json").write_text(text)
     count, line = failures(sweep, collect(sweep)[0])
     assert (count, line) == (
-        "not done: 1 failed", f"{folder}: it failed, and failure.json is damaged"
+        "not done: 1 failed", f"{folder}: the run failed, but failure.json is damaged"
     )  # fmt: skip
 
 
