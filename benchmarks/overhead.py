@@ -9,14 +9,12 @@ processes.
 """
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import results
-from posfuse.runs import records, request
 
 RUNS = 6  # of a sweep whose further runs are timed
 LOGGERS = ("none", "wandb")
@@ -95,35 +92,6 @@ def first_steps(root: Path, logger: str) -> tuple[float, list[float]]:
     return steps[0] - start, [end - begin for begin, end in pairwise(steps)]
 
 
-def copy_run(root: Path, runs: int) -> None:
-    """Copy the finished run of seed 0 to `runs` seeds, each with its own request."""
-    (run,) = (root / "none").rglob("seed=0")
-    record = records.read_result(run / records.RESULT)
-    command = sweep(root, "none", "0")[1:]
-    basis = _basis(root)
-    for seed in range(runs):
-        folder = run.with_name(f"seed={seed}")
-        if seed:
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(run, folder)
-        records.write_json(folder / records.RESULT, {**record, "seed": seed})
-        overrides = [f"seed={seed}" if o == "seed=0" else o for o in command]
-        kept = {"request": request.digest(basis, overrides), "path": None}
-        content = {**kept, "fingerprint": record["fingerprint"]}
-        (folder / request.REQUEST).write_text(json.dumps(content))
-
-
-def _basis(root: Path) -> str | None:
-    """The part of posfuse-train's requests that does not depend on the overrides."""
-    from hydra import compose, initialize_config_dir
-
-    from posfuse.config import CONF_DIR
-
-    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        config = compose("train", return_hydra_config=True)
-    return request.basis(config.hydra.runtime.config_sources)
-
-
 def write_corpus(folder: Path, megabytes: int) -> None:
     """Write `megabytes` of training texts, and a few for test."""
     draw = np.random.default_rng(0)
@@ -148,13 +116,13 @@ def runs_table(root: Path, repeats: int, finished: int) -> tuple[results.Table, 
             first, further = first_steps(root, logger)
             raw[f"first {logger}"].append(first)
             raw[f"further {logger}"] += further
-    raw["composed"] = list(_composed(root, repeats))
-    copy_run(root, finished)
-    raw["finished"] = []
+    timed(SKIP, *sweep(root, "none", f"range({finished})"))
+    raw |= {"finished": [], "one": []}
     for _ in range(repeats):
-        start, end, printed = timed(SKIP, *sweep(root, "none", f"range({finished})"))
-        assert printed.count("done already") == finished
-        raw["finished"].append(end - start)
+        for name, seeds, n in (("finished", f"range({finished})", finished), ("one", "0", 1)):
+            start, end, printed = timed(SKIP, *sweep(root, "none", seeds))
+            assert printed.count("done already") == n
+            raw[name].append(end - start)
     median = {name: statistics.median(values) for name, values in raw.items()}
     rows: list[list[str | float]] = []
     for logger in LOGGERS:
@@ -164,9 +132,8 @@ def runs_table(root: Path, repeats: int, finished: int) -> tuple[results.Table, 
     for logger in LOGGERS:
         rows.append([f"a further run in the process, logger={logger}", median[f"further {logger}"]])
     rows += [
-        ["a finished run whose config must be composed", median["composed"]],
         [f"a sweep of {finished} finished runs, from its start", median["finished"]],
-        ["a finished run of these", median["finished"] / finished],
+        ["a further finished run", (median["finished"] - median["one"]) / (finished - 1)],
     ]
     note = (
         f"Medians of {repeats} processes each. The process starts cold; token ids exist. A further "
@@ -175,18 +142,6 @@ def runs_table(root: Path, repeats: int, finished: int) -> tuple[results.Table, 
         "the next config by Hydra."
     )
     return results.table("Time of a sweep besides training", ["", "seconds"], rows, note), raw
-
-
-def _composed(root: Path, repeats: int) -> Iterator[float]:
-    """Seconds per finished run without the request file that identifies it."""
-    for _ in range(repeats):
-        spent = []
-        for seeds in ("0", f"range({RUNS})"):
-            for path in (root / "none").rglob(request.REQUEST):
-                path.unlink()
-            start, end, _ = timed(SKIP, *sweep(root, "none", seeds))
-            spent.append(end - start)
-        yield (spent[1] - spent[0]) / (RUNS - 1)
 
 
 def ids_table(root: Path, megabytes: int) -> tuple[results.Table, dict[str, Any]]:
@@ -209,8 +164,8 @@ def ids_table(root: Path, megabytes: int) -> tuple[results.Table, dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--finished", type=int, default=1000, help="finished runs")
-    parser.add_argument("--megabytes", type=int, default=200, help="megabytes of text for the ids")
+    parser.add_argument("--finished", type=int, default=20, help="finished runs")
+    parser.add_argument("--megabytes", type=int, default=200, help="of text to make ids of")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/overhead.json"))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -13,9 +13,9 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from posfuse.config import one_line
 from posfuse.errors import InputError
 from posfuse.process import signals
+from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import failures_in, lost
 
 SECONDS = 60  # that runs may take to keep their state when they are told to end

@@ -19,10 +19,10 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from posfuse.config import one_line
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.process.signals import Preempted
+from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import failures_in, lost
 
 

@@ -1,7 +1,5 @@
-"""Hydra's own sweeper, without the seconds that it takes for what is done; in this package since
-Hydra looks for plugins nowhere else."""
+"""Hydra's sweeper with checks of what is swept; Hydra finds plugins in this package only."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,15 +12,11 @@ from omegaconf import read_write
 
 from posfuse.errors import InputError
 from posfuse.process.signals import Preempted
-from posfuse.runs import request
 from posfuse.sweeps.watch import watching
 
-log = logging.getLogger(__name__)
 
-
-class SkippingSweeper(BasicSweeper):
-    """Leaves out of a sweep the runs that are seen to be done before their configs are composed,
-    and says what fails when it does."""
+class PosfuseSweeper(BasicSweeper):
+    """Refuses a sweep without runs or over folders, and shows failures while the sweep runs."""
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run every job, or with sweep.fail_fast up to the first failure.
@@ -35,39 +29,23 @@ class SkippingSweeper(BasicSweeper):
         parser = OverridesParser.create(self.hydra_context.config_loader)
         given = [*(f"{key}={value}" for key, value in self.params.items()), *arguments]
         listed = [_listed(override) for override in parser.parse_overrides(given)]
-        # posfuse-status and the report read multirun.yaml without the config groups of the sweep,
-        # so it holds what a glob has found.
+        # multirun.yaml gets the names that a glob has found: posfuse-status and the report read it
+        # without the config groups.
         self.params = {}
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
-        folder = Path(self.config.hydra.sweep.dir)
         watch = None
         try:
-            with watching(folder, self.config.sweep.fail_fast) as watch:
+            with watching(Path(self.config.hydra.sweep.dir), self.config.sweep.fail_fast) as watch:
                 return super().sweep(listed)
         except Preempted:
             if watch is None or not watch.has_ended_sweep:
                 raise
             return []
 
-    def get_job_batch(self) -> Sequence[Sequence[str]]:
-        """The next jobs' overrides."""
-        assert self.config is not None
-        finished = request.finished(Path(self.config.hydra.sweep.dir))
-        basis = request.basis(self.config.hydra.runtime.config_sources)
-        left = []
-        for overrides in super().get_job_batch():
-            record = finished.get(request.digest(basis, overrides) or "")
-            if record is None:
-                left.append(overrides)
-            else:
-                cell = "{data} {encoding} {fusion} seed={seed}".format_map(record)
-                log.info("%s: done already, test accuracy %.4f", cell, record["test"]["accuracy"])
-        return left
-
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Compose a job for each override, where Hydra composes every job."""
+        """Compose one job for each override: Hydra would compose every job, 0.15 s each."""
         seen: set[str] = set()
         for overrides in batch:
             if not seen.issuperset(overrides):
@@ -82,10 +60,10 @@ def _listed(override: Override) -> str:
         return line
     if override.key_or_group in ("output_dir", "sweep_id"):
         raise InputError(
-            f"{override.key_or_group}: a sweep lies in one folder; give a command for each"
+            f"{override.key_or_group}: a sweep has one folder; run one command for each value"
         )
     if override.key_or_group == "experiment":
-        raise InputError("experiment: each has a sweep of its own; give a command for each")
+        raise InputError("experiment: a sweep has one experiment; run one command for each")
     if not override.is_discrete_sweep():
         raise InputError(f"{line}: an interval has no list of values; use range() or choice()")
     try:
@@ -93,7 +71,7 @@ def _listed(override: Override) -> str:
     except (ValueError, HydraException) as error:
         if getattr(override.value(), "step", None) != 0:
             raise
-        raise InputError(f"{line}: a step of 0 has no end; give another step") from error
+        raise InputError(f"{line}: the step must not be 0; give another step") from error
     if not values:
         raise InputError(f"{line}: no values, so no runs; give at least one")
     is_glob = override.value_type == ValueType.GLOB_CHOICE_SWEEP

@@ -4,9 +4,8 @@ import sys
 from itertools import pairwise
 
 import posfuse
-from posfuse.errors import NO_MEMORY, lacks_memory
+from posfuse.errors import NO_MEMORY, lacks_memory, with_streams
 from posfuse.process import signals
-from posfuse.streams import with_streams
 
 # Options of Hydra that are followed by a value. Its parser also takes the start of a long one.
 LONG = (

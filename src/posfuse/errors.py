@@ -1,6 +1,10 @@
-"""The exceptions whose message alone says all that a user needs."""
+"""The exceptions whose message is all that a user needs, and how a command ends on others."""
 
 import errno
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
 
 NO_MEMORY = (
     "memory ran out; raise the limit of this process (ulimit -v, or the job's memory), or lower "
@@ -9,21 +13,27 @@ NO_MEMORY = (
 
 
 class InputError(Exception):
-    """One line that names the file or key, what is wrong with it, and the cure."""
+    """One line that names the file or key, what is wrong with it, and how to fix it."""
+
+
+class ConfigError(InputError):
+    """A part of the model refuses a value of the config."""
+
+    kind = "config"
 
 
 class HubUnreachable(InputError):
     """The Hugging Face hub does not answer, and the corpus is not in its local cache."""
 
 
-class AtWork(InputError):
-    """Another process is at this run."""
+class AlreadyRunning(InputError):
+    """Another process runs this run."""
 
-    kind = "at work"
+    kind = "already running"
 
 
 class TrainingError(Exception):
-    """Training went wrong: the step, and what to change. `kind` says in a word what it was."""
+    """Training failed: the step, and what to change. `kind` names the failure in records."""
 
     kind = "failed"
 
@@ -37,10 +47,56 @@ class OutOfMemory(TrainingError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that this process gets no more memory: Python's, the kernel's, torch's
-    or that of the loader of libraries."""
+    """Whether an error means that no memory is left: one of Python, the kernel, torch (on any
+    device) or the loader of shared libraries."""
     text = str(error)
     is_full = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    is_torchs = "DefaultCPUAllocator" in text
+    is_torchs = "DefaultCPUAllocator" in text or type(error).__name__ == "OutOfMemoryError"
     is_loaders = "failed to map segment" in text
     return isinstance(error, MemoryError) or is_full or is_torchs or is_loaders
+
+
+def with_streams(main: Callable[[], None]) -> Callable[[], None]:
+    """`main` as a command. A closed stdout or stderr is an error: the next file that is opened
+    would get its number, and what is printed would damage that file. If the reader of stdout is
+    gone, as in `| head`, the exit status is 1 without a message; if stdout cannot be written, as
+    on a full disk, it is 1 with one line."""
+
+    @wraps(main)
+    def command() -> None:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                other = sys.stderr or sys.stdout
+                if other is not None:
+                    print(f"error: {name} is closed; give a file or /dev/null", file=other)
+                sys.exit(1)
+        status: str | int | None = None
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+        except BrokenPipeError:
+            status = 1
+        except OSError as error:
+            status = None if error.filename else failure_of_stdout("\n")
+            if status is None:
+                raise
+        if status := status or failure_of_stdout():
+            sys.exit(status)
+
+    return command
+
+
+def failure_of_stdout(end: str = "") -> str | None:
+    """Write `end` and what is buffered to stdout, as Python does at exit, where no handler is
+    left. Returns one line if that fails; None on success and if the reader of stdout is gone.
+
+    An OSError without a file name may come from stdout or from a file: writing shows which.
+    """
+    try:
+        print(end=end, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            return f"error: stdout: {error.strerror}; free it or print elsewhere"
+    return None

@@ -17,15 +17,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from posfuse.config import CONF_DIR, Config, one_line
+from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import do_without_hub
-from posfuse.errors import HubUnreachable, InputError
+from posfuse.errors import HubUnreachable, InputError, failure_of_stdout
 from posfuse.imports import import_run
-from posfuse.process import signals
+from posfuse.process import precision, signals
 from posfuse.process.signals import Preempted
-from posfuse.runs import records, refusals, request
+from posfuse.runs import hydra_errors, records
 from posfuse.runs.checks import checked
-from posfuse.streams import failure_of_stdout
+from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
         with signals.signals_later():  # raised into an import, Preempted may get lost
             run = import_run(tracked=cfg.logger.name == "wandb")  # a finished run does not need it
         record = run(cfg, folder)
-        (folder / records.FAILURE).unlink(missing_ok=True)  # of a sweep that found this one at work
+        (folder / records.FAILURE).unlink(missing_ok=True)  # "already running"
         log.info(
             "%s: test accuracy %.4f, best epoch %d of %d, %.0f s%s",
             label,
@@ -84,13 +84,12 @@ def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
     try:
         signals.fail_if_told()
         cfg = checked(config)
-        asked = request.digest(request.basis(hydra_cfg.runtime.config_sources), overrides)
+        cfg.trainer.precision = precision.chosen(cfg)  # config.yaml and the record state it
         record = train(cfg, folder)
-        request.remember(folder, asked, cfg, record)
         accuracy: float = record["test"]["accuracy"]
         return accuracy
     except Preempted as stop:
-        record_failure(str(stop), folder, overrides, "preempted")
+        record_failure(str(stop), folder, overrides, records.INTERRUPTED)
         if not signals.is_worker():
             raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
@@ -114,11 +113,11 @@ def main() -> None:
     except (RunFailed, InputError) as error:
         sys.exit(f"error: {one_line(error)}")
     except (HydraException, OmegaConfBaseException) as error:
-        sys.exit(f"error: {refusals.of_no_keys(error) or one_line(error)}")
+        sys.exit(f"error: {hydra_errors.of_no_keys(error) or one_line(error)}")
     except (YAMLError, UnicodeDecodeError) as error:
-        sys.exit(f"error: {refusals.of_file(error)}")
+        sys.exit(f"error: {hydra_errors.of_file(error)}")
     except BrokenPipeError:
-        raise  # of stdout: posfuse.streams
+        raise  # of stdout: posfuse.errors.with_streams
     except OSError as error:
         place = error.filename or "disk"
         line = f"error: {message_of(error, Path(place))}"
@@ -130,4 +129,4 @@ def main() -> None:
     except Exception as error:
         if wants_traceback:
             raise
-        sys.exit(f"error: {refusals.of_hydra(error)}")
+        sys.exit(f"error: {hydra_errors.of_hydra(error)}")

@@ -1,4 +1,4 @@
-"""speed=fast: which precision it stands for, and that a sweep has one answer."""
+"""trainer.precision=fastest: which precision it stands for, and that a sweep has only one."""
 
 import itertools
 import os
@@ -6,7 +6,6 @@ import platform
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +15,10 @@ from posfuse.errors import InputError
 from posfuse.process import precision
 from posfuse.process.precision import fastest
 from posfuse.runs import records
-from small_runs import small_config, small_overrides, write_corpus
+from posfuse.train import train
+from small_runs import small_config, write_corpus
+
+MEASURE = "from posfuse.process import precision; print(precision.measured())"
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def corpus(tmp_path):
 def measuring(monkeypatch, *ratios):
     """The measurement gives these numbers in turn, then none."""
     found = iter(ratios)
-    monkeypatch.setattr(precision, "_measured_apart", lambda: next(found))
+    monkeypatch.setattr(precision, "measured", lambda: next(found))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def measuring(monkeypatch, *ratios):
         (2.4, "bf16-mixed", "bfloat16, because bfloat16 products are faster on this CPU (2.4x)"),
     ],
 )
-def test_it_is_bfloat16_only_where_that_is_clearly_faster(
+def test_it_is_bfloat16_only_if_that_is_clearly_faster(
     ratio, chosen, line, corpus, monkeypatch, caplog
 ):
     caplog.set_level("INFO")
@@ -75,16 +77,16 @@ def test_a_damaged_ratio_is_named(content, tmp_path):
     assert str(caught.value).startswith(str(path))
 
 
-def test_processes_that_ask_at_once_get_one_answer(tmp_path, monkeypatch):
+def test_concurrent_processes_get_the_same_precision(tmp_path, monkeypatch):
     waiting = itertools.cycle((0.5, 3.0))
-    monkeypatch.setattr(precision, "_measured_apart", lambda: next(waiting))
+    monkeypatch.setattr(precision, "measured", lambda: next(waiting))
     with ThreadPoolExecutor(8) as threads:
         asked = [threads.submit(fastest, "cpu", 128, tmp_path) for _ in range(8)]
     assert {one.result() for one in asked} == {"32-true"}
 
 
 @pytest.mark.parametrize(("has_units", "chosen"), [(True, "bf16-mixed"), (False, "32-true")])
-def test_a_gpu_is_asked(has_units, chosen, tmp_path, monkeypatch):
+def test_a_gpu_is_not_measured(has_units, chosen, tmp_path, monkeypatch):
     def is_supported(including_emulation=True):
         return has_units or including_emulation
 
@@ -95,38 +97,32 @@ def test_a_gpu_is_asked(has_units, chosen, tmp_path, monkeypatch):
     assert fastest("cpu", 128, tmp_path) == "32-true"
 
 
-def test_the_record_says_what_ran_and_no_later_choice_runs_it_again(run, corpus, tmp_path):
-    small = [key for key in small_overrides(corpus) if not key.startswith("model.d_model")]
-    small += ["speed=fast", "model.d_model=128", "output_dir=out"]
-    first = run("posfuse-train", *small)
-    assert first.code == 0, first.err
-    (kept,) = tmp_path.rglob(precision.RATIO)
-    measured = kept.read_text()
-    folder = next(kept.parent.rglob(records.RESULT)).parent
-    chosen = records.read_result(folder / records.RESULT)["settings"]["trainer.precision"]
-    assert chosen in ("32-true", "bf16-mixed")
-    assert OmegaConf.load(folder / "config.yaml").trainer.precision == chosen
-    shown = "float32" if chosen == "32-true" else "bfloat16"
-    assert f"trainer.precision=fastest: {shown}, because" in first.out
-    assert "done already" in run("posfuse-train", *small).out
-    assert kept.read_text() == measured
-    kept.unlink()  # a sweep skips finished runs before it asks for the precision
-    again = run("posfuse-train", "-m", *small)
-    assert (again.code, "done already" in again.out, kept.exists()) == (0, True, False)
+def test_the_record_states_the_precision_and_a_finished_run_keeps_it(corpus, tmp_path):
+    fast = ["speed=fast", "model.d_model=128", f"output_dir={tmp_path}", "trainer.max_epochs=1"]
+    cfg = small_config(corpus, *fast)
+    record = train(cfg, tmp_path / "run")
+    assert record["settings"]["trainer.precision"] == cfg.trainer.precision
+    assert cfg.trainer.precision in ("32-true", "bf16-mixed")
+    written = OmegaConf.load(tmp_path / "run" / "config.yaml")
+    assert written.trainer.precision == cfg.trainer.precision
+    assert train(small_config(corpus, *fast), tmp_path / "run") == record
 
 
-def test_a_measurement_that_fails_is_one_line(tmp_path, monkeypatch):
-    failed = SimpleNamespace(stdout="", stderr="Traceback\nMemoryError: none", returncode=1)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(InputError, match=r"\(MemoryError: none\); give trainer.precision=32-true"):
-        fastest("cpu", 128, tmp_path)
+def test_the_measurement_restores_the_threads():
+    threads = torch.get_num_threads()
+    assert 0 < precision.measured() < 100
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's name for x86")
-def test_without_bfloat16_units_it_is_float32():
-    """oneDNN kept off such units: what is left takes more than twice float32's time."""
+def test_without_bfloat16_units_float32_is_faster():
+    """oneDNN without such units; it reads the variable once per process."""
     done = subprocess.run(
-        [sys.executable, "-m", "posfuse.process.precision"],
+        [
+            sys.executable,
+            "-c",
+            "from posfuse.process import precision; print(precision.measured())",
+        ],
         env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
         capture_output=True,
         text=True,

@@ -1,6 +1,5 @@
 """What a run goes on from: its own state, of its own configuration, wherever its folder lies."""
 
-import json
 import os
 import shutil
 import signal
@@ -8,13 +7,12 @@ import signal
 import pytest
 import torch
 
-from posfuse.errors import AtWork, Diverged, InputError
+from posfuse.errors import AlreadyRunning, Diverged, InputError
 from posfuse.process import signals
 from posfuse.process.signals import Preempted
 from posfuse.runs import records
 from posfuse.sweeps import status
 from posfuse.sweeps.failures import failures_in, record_failure
-from posfuse.sweeps.watch import Watch, tell
 from posfuse.train import train
 from posfuse.training import progress
 from posfuse.training import run as run_module
@@ -168,7 +166,7 @@ def test_times_add_up_over_a_resume(step, corpus, tmp_path, monkeypatch, caplog)
     (tmp_path / "seed=1").mkdir()
     (tmp_path / "seed=1" / "train.log").write_text("\n".join(lines[:3]))
     with records.sole_use(tmp_path / "seed=1"):
-        left = status.look(tmp_path / "seed=1", tmp_path)
+        left = status.status_of(tmp_path / "seed=1", tmp_path)
     assert (left.detail, left.seconds) == ("epoch 3/4", 4.0)
     assert whole["seconds"] == {"setup": 10.0, "fit": 16.0, "test": 0.0}
     assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
@@ -197,20 +195,11 @@ class Sweep:
 def test_a_run_at_work_elsewhere_is_no_failure_once_it_is_done(corpus, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
-    with records.sole_use(run), pytest.raises(AtWork, match="another process is at work"):
+    with records.sole_use(run), pytest.raises(AlreadyRunning, match="another process is running"):
         train(small_config(corpus), run)
-    record_failure("at work", run, [], AtWork.kind, tmp_path)
+    record_failure("running", run, [], AlreadyRunning.kind, tmp_path)
     assert len(failures_in(Sweep(tmp_path))) == 1
-    assert not (tmp_path / ".failures").exists()  # the other sweep is not to hear of it
+    assert not (tmp_path / ".failures").exists()  # the sweep does not show it
     train(small_config(corpus), run)
     assert failures_in(Sweep(tmp_path)) == []
     assert not (run / records.FAILURE).exists()
-
-
-def test_a_line_that_a_full_disk_cut_short_hides_no_other(tmp_path, capsys):
-    watch = Watch(tmp_path, fail_fast=False)
-    failure = {"run": "a", "message": "wrong", "kind": "failed"}
-    (tmp_path / ".failures").write_text(json.dumps(failure)[:20])
-    tell(tmp_path, {**failure, "run": "b"})
-    watch.look()
-    assert capsys.readouterr().err == "failed: b: wrong\n"

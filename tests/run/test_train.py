@@ -278,7 +278,7 @@ def test_runs_of_a_seed_see_the_same_batches_and_each_epoch_others(corpus, tmp_p
 def test_two_runs_at_once_in_one_folder_are_refused(corpus, tmp_path):
     with (
         records.sole_use(tmp_path),
-        pytest.raises(InputError, match="another process is at work on this run") as caught,
+        pytest.raises(InputError, match="another process is running this run") as caught,
     ):
         train(small_config(corpus), tmp_path)
     assert "\n" not in str(caught.value)

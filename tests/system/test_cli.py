@@ -192,8 +192,10 @@ def test_two_corpora_of_one_name_get_the_name_as_the_cure(run, small, tmp_path):
     rest = [o for o in small if not o.startswith("data.path")]
     assert run("posfuse-train", *rest, f"data.path={one}").code == 0
     result = run("posfuse-train", *rest, f"data.path={other}")
-    message = "result.json: holds the result of other texts that are also named 'tiny'; give these "
-    assert_one_line(result, message + "data.name=NAME, or remove that file to run again")
+    message = "result.json: holds the result of other texts that are also named 'tiny'; set "
+    assert_one_line(
+        result, message + "data.name=NAME for these texts, or remove that file to run again"
+    )
     assert run("posfuse-train", *rest, f"data.path={other}", "data.name=other").code == 0
 
 
@@ -218,8 +220,8 @@ HYDRAS = {
     "hydra.verbose=3": "hydra.verbose: use true, false or the names of loggers",
     "hydra.verbose=[1]": "hydra.verbose: use true, false or the names of loggers",
     "hydra.callbacks=3": "hydra.callbacks",
-    "hydra.launcher._target_=nope": "hydra.launcher._target_: 'nope' is no launcher of Hydra; use ",
-    "hydra.sweeper._target_=nope": "hydra.sweeper._target_: 'nope' is no sweeper of Hydra; use ",
+    "hydra.launcher._target_=nope": "hydra.launcher._target_: 'nope' is not a launcher of Hydra; ",
+    "hydra.sweeper._target_=nope": "hydra.sweeper._target_: 'nope' is not a sweeper of Hydra; ",
     "hydra.launcher._target_=hydra_plugins.no.No": "hydra.launcher._target_: 'hydra_plugins.no.No'",
     "+hydra.launcher.foo=1": "error: hydra.launcher.foo: unknown key; remove it",
     "+hydra.sweeper.foo=1": "error: hydra.sweeper.foo: unknown key; remove it",
@@ -244,7 +246,7 @@ def test_a_second_process_on_one_run_gets_one_line(run, small, tmp_path):
     folder = folder_of(tmp_path, small, seed=0)
     with records.sole_use(folder):
         result = run("posfuse-train", *small)
-    assert_one_line(result, "another process is at work on this run")
+    assert_one_line(result, "another process is running this run")
     assert run("posfuse-train", *small).code == 0
 
 
@@ -277,7 +279,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_once_there_is_room(
     result = run("posfuse-train", *small, *wide)
     assert_one_line(result)
     assert not list(full_disk.rglob("result.json"))
-    assert "finished runs are kept" in result.err
+    assert "finished runs are skipped" in result.err
     filler.unlink()
     subprocess.run(["mount", "-o", "remount,size=8m", str(full_disk)], check=True)
     assert run("posfuse-train", *small, *wide).code == 0

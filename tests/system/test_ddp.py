@@ -162,7 +162,7 @@ def test_out_of_memory_in_one_process_is_told_with_the_batch_size_that_fits(full
     done = ended(command(corpus, *TWO, *target), tmp_path, environment)
     assert done.returncode == 1
     assert done.stderr == (
-        "error: out of memory at step 0 with data.batch_size=16; data.batch_size=4 fits\n"
+        "error: out of memory at step 0 with data.batch_size=16; try data.batch_size=8\n"
     )
 
 

@@ -181,7 +181,7 @@ def test_fail_fast_ends_the_others_with_their_state(launcher, corpus, tmp_path):
     assert first.startswith("failed: tiny/sinusoidal/add/")
     assert "cannot take 2 of 60 documents" in first
     assert second.startswith("error: 1 run(s) failed; sweep.fail_fast ended the others.")
-    assert kinds(tmp_path) in [["failed", "preempted"], ["failed"]]  # it may not have begun
+    assert kinds(tmp_path) in [["failed", "interrupted"], ["failed"]]  # it may not have begun
     assert not results(tmp_path)
 
 
@@ -251,7 +251,7 @@ def test_processes_that_wait_for_a_run_take_none_along_when_all_are_told(name, c
     assert not alive(pids)
     (run,) = tmp_path.rglob(records.FAILURE)
     told = json.loads(run.read_text())
-    assert told["kind"] == "preempted"
+    assert told["kind"] == "interrupted"
     assert "kept at step" in told["message"]
     assert (run.parent / records.LAST).exists()
 

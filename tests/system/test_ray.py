@@ -93,7 +93,7 @@ def test_a_command_that_is_told_to_end_keeps_its_runs_state(corpus, cluster, tmp
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 75, err
-    assert kinds(tmp_path) == ["preempted", "preempted"]
+    assert kinds(tmp_path) == ["interrupted", "interrupted"]
 
 
 def test_without_a_cluster_one_is_started(corpus, tmp_path):

@@ -107,7 +107,7 @@ def test_a_job_at_its_time_limit_goes_back_to_the_queue_and_on(corpus, cluster, 
     process = started(sweep(corpus, *LONG, *SLURM), tmp_path, cluster)
     job, run = job_at_work(tmp_path, cluster)
     send(signal.SIGUSR2, job, cluster)
-    wait_for(lambda: kinds(tmp_path) == ["preempted"])
+    wait_for(lambda: kinds(tmp_path) == ["interrupted"])
     assert "told to end by SIGUSR2, kept at step" in (run / "failure.json").read_text()
     release(cluster)
     _, err = process.communicate(timeout=HANG)
@@ -120,7 +120,7 @@ def test_jobs_that_slurm_preempts_are_requeued_and_go_on(corpus, cluster, whole,
     job_at_work(tmp_path, cluster)
     urgent = ["sbatch", "--partition=urgent", "--exclusive", "--wait", "--wrap=sleep 1"]
     subprocess.run([*urgent, f"--output={tmp_path}/urgent"], env=cluster, check=True, timeout=HANG)
-    assert "preempted" in kinds(tmp_path)
+    assert "interrupted" in kinds(tmp_path)
     release(cluster)
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
@@ -136,7 +136,7 @@ def test_a_command_that_is_told_to_end_leaves_no_job(corpus, cluster, whole, tmp
     assert process.returncode == 75, err
     assert err == "told to end by SIGINT; the same command goes on\n"
     assert not slurm_cluster.output(["squeue", "--noheader"], cluster)
-    assert set(kinds(tmp_path)) == {"preempted"}
+    assert set(kinds(tmp_path)) == {"interrupted"}
     again = ended(argv, tmp_path, cluster)
     assert again.returncode == 0, again.stderr
     assert_same_results(whole, tmp_path, 6)

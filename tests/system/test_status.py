@@ -1,4 +1,4 @@
-"""posfuse-status: what of a sweep is done, at work, failed, missing, and the time that is left."""
+"""posfuse-status: which runs of a sweep are done, running, failed or missing, and the time left."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.sweeps import status
-from posfuse.sweeps.status import Run, left, look, page, runs_of, spelt
+from posfuse.sweeps.status import RunStatus, page, runs_of, seconds_left, spelt, status_of
 from processes import HANG, wait_for
 from small_runs import small_overrides, write_corpus
 
@@ -44,13 +44,13 @@ def test_a_sweep_with_a_run_of_each_state(run, corpus, tmp_path):
 
     damaged = folder("concat", 2) / records.RESULT
     content = damaged.read_bytes()
-    damaged.write_text("{}")  # it is run again
+    damaged.write_text("{}")
     out = run("posfuse-status", "multirun/default").out
     assert "5 of 6 runs are done" in out
     assert f"{damaged.relative_to(tmp_path / 'work')}: " in " ".join(out.split())
     damaged.write_bytes(content)
-    (folder("add", 0) / records.RESULT).unlink()  # "stopped": it was begun
-    for seed, kind in ((1, "preempted"), (2, "diverged")):
+    (folder("add", 0) / records.RESULT).unlink()  # "stopped"
+    for seed, kind in ((1, "interrupted"), (2, "diverged")):
         (folder("add", seed) / records.RESULT).unlink()
         failure = {"id": "1", "time": 1.0, "kind": kind, "message": f"so {kind}", "overrides": []}
         records.write_json(folder("add", seed) / records.FAILURE, failure)
@@ -58,38 +58,42 @@ def test_a_sweep_with_a_run_of_each_state(run, corpus, tmp_path):
     for path in sorted(gone.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     gone.rmdir()
-    at_work = folder("concat", 1)
-    (at_work / records.RESULT).unlink()
-    (at_work / "train.log").write_text("epoch 1/4: loss 1, 10.0 s\nepoch 2/4: loss 1, 30.0 s\n")
-    with records.sole_use(at_work):
+    running = folder("concat", 1)
+    (running / records.RESULT).unlink()
+    progress = {"epoch": 2, "epochs": 4, "epoch_seconds": 30.0}
+    records.write_json(running / records.PROGRESS, progress)
+    with records.sole_use(running):
         lines = shown(sweep)
         result = run("posfuse-status", "multirun/default")
-    assert " ".join(lines[0][1:]) == "done at work preempted stopped failed missing"
+    assert " ".join(lines[0][1:]) == "done running interrupted stopped failed missing"
     cells = {line[0]: line[1:] for line in lines[1:3]}
     assert [v for k, v in cells.items() if "/add/" in k] == [["1", "1", "1"]]
     assert [v for k, v in cells.items() if "/concat/" in k] == [["1", "1", "1"]]
-    told = [" ".join(line) for line in lines[3:-1]]
-    assert any(line.startswith("at work:") and line.endswith("epoch 2/4") for line in told)
-    assert any(line.endswith("seed=1: so preempted") for line in told)
-    assert any(line.startswith("failed:") and line.endswith("so diverged") for line in told)
+    shown_lines = [" ".join(line) for line in lines[3:-1]]
+    for start, end in (
+        ("running:", "epoch 2/4"),
+        ("interrupted:", "seed=1: so interrupted"),
+        ("failed:", "so diverged"),
+    ):
+        assert any(line.startswith(start) and line.endswith(end) for line in shown_lines)
     assert " ".join(lines[-1]).startswith("1 of 6 runs are done, about ")
     assert result.code == 0
     assert [line.split() for line in result.out.splitlines()][1:] == lines[1:]
 
 
-def test_time_left_is_that_of_like_runs_over_those_at_work():
-    done = [Run("a", str(i), "done", seconds=s) for i, s in enumerate((10.0, 20.0, 90.0))]
-    other = Run("b", "0", "done", seconds=100.0)
-    assert left(done) == 0
-    assert left([*done, Run("a", "3", "missing")]) == 20
-    assert left([*done, other, Run("b", "1", "failed")]) == 100
-    assert left([*done, Run("c", "1", "missing")]) == 20  # none of its cell: any
-    two = [Run("a", str(i), "at work", "", 30.0) for i in (4, 5)]
-    assert left([*done, *two]) == 30  # side by side
-    assert left([Run("a", "0", "missing")]) is None
+def test_time_left_is_the_median_of_the_cell_divided_by_the_running_runs():
+    done = [RunStatus("a", str(i), "done", seconds=s) for i, s in enumerate((10.0, 20.0, 90.0))]
+    other = RunStatus("b", "0", "done", seconds=100.0)
+    assert seconds_left(done) == 0
+    assert seconds_left([*done, RunStatus("a", "3", "missing")]) == 20
+    assert seconds_left([*done, other, RunStatus("b", "1", "failed")]) == 100
+    assert seconds_left([*done, RunStatus("c", "1", "missing")]) == 20  # none of its cell: any
+    two = [RunStatus("a", str(i), "running", "", 30.0) for i in (4, 5)]
+    assert seconds_left([*done, *two]) == 30  # side by side
+    assert seconds_left([RunStatus("a", "0", "missing")]) is None
 
 
-def test_time_is_spelt_as_people_do():
+def test_seconds_become_minutes_and_hours():
     assert [spelt(s) for s in (4.4, 59, 90, 3600, 11_000)] == [
         "4 s", "59 s", "2 min", "1 h 0 min", "3 h 3 min",
     ]  # fmt: skip
@@ -123,33 +127,36 @@ def test_a_result_that_cannot_be_read_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({"schema": records.SCHEMA}, "no fingerprint"),
-        ({"schema": records.SCHEMA, "fingerprint": "f"}, "tells no seconds"),
-        ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": 3}, "tells no seconds"),
+        ({"schema": records.SCHEMA, "fingerprint": "f"}, "no seconds in this record"),
+        ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": 3}, "no seconds in this record"),
     ],
 )
-def test_a_result_that_lacks_what_is_looked_for_is_a_failure(content, told, tmp_path):
+def test_a_result_without_a_key_is_a_failure(content, message, tmp_path):
     folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
     folder.mkdir(parents=True)
     (folder / records.RESULT).write_text(json.dumps(content))
-    found = look(folder, tmp_path)
+    found = status_of(folder, tmp_path)
     assert found.state == "failed"
-    assert told in found.detail
+    assert message in found.detail
 
 
-def test_a_damaged_note_of_a_failure_is_a_failure(tmp_path):
+def test_a_damaged_failure_json_is_a_failure(tmp_path):
     folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
     folder.mkdir(parents=True)
     for text in ("", "[]", json.dumps({"kind": 1})):
         (folder / records.FAILURE).write_text(text)
-        found = look(folder, tmp_path)
-        assert (found.state, found.detail) == ("failed", "it failed, and failure.json is damaged")
+        found = status_of(folder, tmp_path)
+        assert (found.state, found.detail) == (
+            "failed",
+            "the run failed, but failure.json is damaged",
+        )
 
 
-def test_in_a_terminal_it_goes_on_until_all_is_done(corpus, tmp_path, monkeypatch):
-    """A pseudo-terminal: the page comes again, and the command ends with the last run."""
+def test_in_a_terminal_it_updates_until_all_is_done(corpus, tmp_path, monkeypatch):
+    """A pseudo-terminal: the page is updated, and the command ends when all runs are done."""
     import pty
 
     small = [*small_overrides(corpus), "trainer.max_epochs=1"]

@@ -14,7 +14,7 @@ from posfuse.analysis import report
 from small_runs import small_overrides, write_corpus
 
 CLOSED = "error: stdout is closed; give a file or /dev/null\n"
-NOTHING = ["-c", "from posfuse.streams import with_streams; with_streams(lambda: print('ran'))()"]
+NOTHING = ["-c", "from posfuse.errors import with_streams; with_streams(lambda: print('ran'))()"]
 # The reader of the pipe has ended before the command prints.
 NO_READER = (
     'mkfifo pipe; true < pipe & exec 3> pipe; wait; "$@" >&3; status=$?; rm pipe; exit $status'
@@ -33,7 +33,7 @@ def test_every_command_looks_at_its_streams():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     for command in project["scripts"].values():
         main = pkgutil.resolve_name(command)
-        assert main.__code__.co_filename.endswith("streams.py"), command
+        assert main.__code__.co_filename.endswith("errors.py"), command
 
 
 @pytest.mark.parametrize("module", ["posfuse.command", "posfuse.analysis.report"])

@@ -304,7 +304,7 @@ def test_a_torn_end_is_cut_off_while_no_other_is_at_the_run(sweep, monkeypatch):
     folders = []
 
     def look(log):
-        with pytest.raises(InputError, match="at work"), records.sole_use(log.parents[2]):
+        with pytest.raises(InputError, match="another process"), records.sole_use(log.parents[2]):
             pass
         folders.append(log.parents[2])
 
@@ -387,7 +387,7 @@ def test_a_run_at_work_a_damaged_log_and_a_moved_artifact_stay_and_are_named(swe
     assert done.returncode == 1
     lines = errors(done)
     assert len(lines) == 2
-    assert "at work" in lines[0]
+    assert "another process is running" in lines[0]
     assert "is damaged" in lines[1]
     assert server.runs == {}
 

@@ -20,6 +20,7 @@ from posfuse.model.attention_encoding import (
     t5_buckets,
 )
 from posfuse.runs.checks import checked
+from posfuse.training.build import build_parts
 from small_runs import composed
 from variants import ENCODINGS, OPERATORS, drawn_masks, make_network, random_tensor
 
@@ -309,7 +310,7 @@ BAD = {
 def test_what_cannot_be_is_refused_before_any_data(name):
     overrides, message = BAD[name]
     with pytest.raises(InputError, match=message):
-        checked(composed(*overrides))
+        build_parts(checked(composed(*overrides)))
 
 
 def test_an_encoding_without_an_attention_half_keeps_its_fingerprint_keys():

@@ -65,7 +65,7 @@ def test_collect_sorts_by_length_then_cell_then_seed(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("text", ['{"schema": 2, "data', "[]", '{"schema": 99}', "{}"])
+@pytest.mark.parametrize("text", ['{"schema": 3, "data', "[]", '{"schema": 99}', "{}"])
 def test_an_unreadable_record_is_reported_and_not_fatal(sweep, text):
     broken = sweep / "tiny" / "sinusoidal" / "add" / "seed=2" / "result.json"
     broken.write_text(text)
@@ -236,8 +236,8 @@ def broken(whole: Path, kind: str) -> str:
     folder = whole / "tiny" / "sinusoidal" / "concat" / "seed=1"
     result = folder / "result.json"
     if kind == "schema":
-        result.write_text(result.read_text().replace('"schema": 2', '"schema": 1'))
-        return f"{result}: schema 1, this version reads 2"
+        result.write_text(result.read_text().replace('"schema": 3', '"schema": 1'))
+        return f"{result}: schema 1, this version reads 3"
     if kind == "metric":
         result.write_text(result.read_text().replace('"accuracy": 0.65', '"accuracy": NaN'))
         return f"{result}: test.accuracy is nan, not a number; left out"
@@ -394,7 +394,7 @@ def test_a_damaged_failure_is_still_a_failure(sweep, text):
     (folder / "failure.json").write_text(text)
     count, line = failures(sweep, collect(sweep)[0])
     assert (count, line) == (
-        "not done: 1 failed", f"{folder}: it failed, and failure.json is damaged"
+        "not done: 1 failed", f"{folder}: the run failed, but failure.json is damaged"
     )  # fmt: skip
 
 

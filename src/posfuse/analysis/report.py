@@ -28,8 +28,7 @@ from posfuse.analysis.tables import formats, paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
 from posfuse.analysis.tables.scale_tables import scale_tables
 from posfuse.analysis.tables.table import Table
-from posfuse.errors import InputError
-from posfuse.streams import failure_of_stdout, with_streams
+from posfuse.errors import InputError, failure_of_stdout, with_streams
 
 # Beside the versions, what the page says of the runs.
 ALSO = ("commit", "host.device")

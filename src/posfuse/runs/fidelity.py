@@ -1,8 +1,8 @@
-"""Where the paper and its authors' notebooks differ: what runs under the paper's names.
+"""Where the paper and its authors' notebooks differ: which class runs under a paper's name.
 
-`cfg.fidelity` has an option for every difference, docs/fidelity.md explains them. Swapped here, at
-the checks, is what an operator's or encoding's name stands for: config.yaml shows what really
-runs, and reading it back changes nothing. The other options act where their values are used.
+`cfg.fidelity` has an option for every difference; docs/fidelity.md explains them. This module
+replaces classes and arguments when a config is checked, so config.yaml shows what really runs.
+The other options act where their values are used.
 """
 
 from typing import Any
@@ -10,19 +10,18 @@ from typing import Any
 from posfuse.config import Config, FidelityConfig
 from posfuse.errors import InputError
 
-LINEAR_START = "_linear_start"  # of the name of a gate that starts as nn.Linear does
+LINEAR_START = "_linear_start"  # end of the name of a gate that starts as nn.Linear does
 
-# What the notebooks have; rope_features and relative_table are their rope and relative by another
-# name, which the experiment table3 uses. Their gates start as nn.Linear does under either name.
+# The parts of the notebooks. rope_features and relative_table are the notebooks' rope and relative;
+# the experiment table3 uses these names. Gates start as nn.Linear does under either name.
 ENCODINGS = ("sinusoidal", "learned", "rope", "relative", "rope_features", "relative_table")
 OPERATORS = (
     "add", "concat", "mul", "mlp", "gate_scalar", "gate_feature", "gate_mlp",
     *(f"gate_{kind}{LINEAR_START}" for kind in ("scalar", "feature", "mlp")),
 )  # fmt: skip
 
-# By the key that is swapped and the option, which has the name of the encoding or of the operator
-# without its start: the option's value that swaps, the class that the YAML file names, the class
-# that runs instead.
+# key of the config -> option -> (value that swaps, class in the YAML file, class that runs). An
+# option has the name of its encoding or operator, without the suffix for the start.
 SWAPS = {
     "fusion": {
         "gate_scalar": (
@@ -46,7 +45,7 @@ SWAPS = {
     },
 }
 
-# Arguments of the operators' classes, and the option that sets each.
+# class -> argument -> the option that sets it.
 GATES = ("GateScalar", "GateFeature", "GateCNN", "GateMLP")
 ARGUMENTS = {
     **{f"posfuse.model.fusion.{name}": {"start": "gate_start"} for name in GATES},
@@ -54,7 +53,7 @@ ARGUMENTS = {
     "posfuse.model.fusion.MLP": {"activation": "mlp_activation", "biases": "mlp_biases"},
 }
 
-# What the YAML files of these have inside attention.
+# The attention part in the YAML files of these encodings.
 ATTENTION = {
     "rope": {"_target_": "posfuse.model.attention_encoding.Rotary"},
     "relative": {"_target_": "posfuse.model.attention_encoding.RelativeKeys", "clip": 16},
@@ -62,9 +61,12 @@ ATTENTION = {
 
 
 def apply_fidelity(cfg: Config) -> None:
-    """Make the operator and the encoding in `cfg` what `cfg.fidelity` says they are, in place;
-    applied again it changes nothing. Raises InputError for what the notebooks do not have, if
-    asked to, and where the class to swap is one of the user's own."""
+    """Replace the operator and the encoding in `cfg` as `cfg.fidelity` says, in place. Applied
+    again, it changes nothing.
+
+    Raises InputError with notebook_parts_only for parts that the notebooks do not have, and if an
+    option would replace a class or an argument that the user has set.
+    """
     fusion, encoding = cfg.fusion["name"], cfg.encoding.name
     if cfg.fidelity.notebook_parts_only:
         for key, name, known in (("encoding", encoding, ENCODINGS), ("fusion", fusion, OPERATORS)):
@@ -78,14 +80,14 @@ def apply_fidelity(cfg: Config) -> None:
     if _swap(cfg, "encoding.table", encoding, cfg.encoding.table):
         if cfg.encoding.attention not in ({}, ATTENTION[encoding]):
             raise InputError(
-                f"encoding.attention: {cfg.encoding.attention}, but fidelity.{encoding}=table puts "
-                "nothing inside attention; leave one of the two out"
+                f"encoding.attention: {cfg.encoding.attention}, but fidelity.{encoding}=table "
+                "removes the part inside attention; set only one of the two"
             )
         cfg.encoding.attention = {}
 
 
 def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
-    """Put the class that the option of this name asks for into the node, if it asks for any."""
+    """Replace the class in the node if the option of this name says so; whether it did."""
     option = name.removesuffix(LINEAR_START)
     if option not in SWAPS[key]:
         return False
@@ -95,8 +97,8 @@ def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
     target = node.get("_target_")
     if target not in (named, runs):
         raise InputError(
-            f"{key}._target_: {target}, but fidelity.{option}={value} puts {runs} there; give one "
-            "of the two"
+            f"{key}._target_: {target}, but fidelity.{option}={value} sets {runs}; set only one of "
+            "the two"
         )
     node["_target_"] = runs
     for argument in ARGUMENTS.get(named, {}).keys() - ARGUMENTS.get(runs, {}).keys():
@@ -105,8 +107,8 @@ def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
 
 
 def _set_arguments(cfg: Config) -> None:
-    """Set the operator's arguments that are null in its YAML file. Raises InputError where one that
-    is given contradicts an option that is not at its default."""
+    """Set the operator's arguments that are null in its YAML file. Raises InputError if another
+    value contradicts an option that is not at its default."""
     own = ARGUMENTS.get(str(cfg.fusion.get("_target_")), {})
     for argument, option in own.items():
         value, default = (getattr(group, option) for group in (cfg.fidelity, FidelityConfig()))
@@ -115,15 +117,15 @@ def _set_arguments(cfg: Config) -> None:
             cfg.fusion[argument] = value
         elif value != default and given != value:
             raise InputError(
-                f"fusion.{argument}: {given}, but fidelity.{option}={value} sets it; give one of "
-                "the two"
+                f"fusion.{argument}: {given}, but fidelity.{option}={value} sets it too; set "
+                "only one of the two"
             )
     for argument in {name for names in ARGUMENTS.values() for name in names} - own.keys():
-        if cfg.fusion.get(argument, "") is None:  # of the YAML file, but the class is another
+        if cfg.fusion.get(argument, "") is None:  # from the YAML file of another class
             del cfg.fusion[argument]
 
 
 def validation_seed(cfg: Config) -> int:
-    """The seed that decides which training documents become the validation split."""
+    """The seed that draws the validation split from the training documents."""
     by_seed = cfg.fidelity.validation_split == "by_seed"
     return cfg.seed if by_seed else cfg.data.split_seed

@@ -1,7 +1,7 @@
-"""A run's record: result.json, predictions.parquet, history.csv, and whether a run is done.
+"""The files of a run: its identity, its record and its measurements.
 
-Every file is written beside its place and renamed into it, result.json last, so a folder with one
-holds a finished run. SHA256SUMS has the digest of each, as sha256sum writes and checks them.
+Every file is written under another name and then renamed, result.json last, so a folder with a
+result.json holds a finished run. SHA256SUMS has the digest of each file; `sha256sum -c` checks it.
 """
 
 import hashlib
@@ -20,18 +20,21 @@ from omegaconf import Container, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from posfuse.config import NEUTRAL_KEYS, Config, one_line
+from posfuse.config import Config, is_neutral
 from posfuse.data.corpora import files_digest, folder_files
-from posfuse.errors import AtWork, InputError
+from posfuse.errors import AlreadyRunning, InputError
+from posfuse.runs.hydra_errors import one_line
 
-SCHEMA = 2  # of result.json's keys
+SCHEMA = 3  # of result.json's keys
 NUMERICS = 10  # raise it when the same config and seed no longer give the same numbers
 RESULT, PREDICTIONS, HISTORY = "result.json", "predictions.parquet", "history.csv"
 DIAGNOSTICS = "diagnostics.parquet"
 FAILURE = "failure.json"
+PROGRESS = "progress.json"
+INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 SUMS = "SHA256SUMS"
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
-WAIT = 1.0  # seconds for a run's lock: posfuse-status takes it for a moment to see if it is free
+WAIT = 1.0  # seconds to wait for a run's lock, which posfuse-status holds for a moment
 STEP = "trainer/global_step"  # the axis of learning curves in W&B: training steps done
 
 Record = dict[str, Any]
@@ -39,11 +42,11 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A row of diagnostics.parquet, the mean of `name` over `n` tokens, queries or documents.
+    """A row of diagnostics.parquet: the mean of `name` over `n` tokens, queries or documents.
 
-    `by` is what low to high, inclusive, count: "position" (from 0), "frequency" (occurrences of
-    the word in what training reads), "layer" (from 1), "offset" (of the positions), or "" for all
-    of them. Entropies are in bits, accuracies shares.
+    `by` names the variable that lies between low and high, inclusive: "position" (from 0),
+    "frequency" (occurrences of the word in the training split), "layer" (from 1), "offset" (of the
+    positions), or "" for all together. Entropies are in bits, accuracies are shares.
     """
 
     epoch: int  # from 1
@@ -56,22 +59,17 @@ class Diagnostic:
 
 
 def settings(cfg: Config) -> dict[str, Any]:
-    """The config without what cannot change a number, flat: {"model.d_model": 64, ...}."""
-    flat = flatten(asdict(cfg))
-    for key in list(flat):
-        if any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS):
-            del flat[key]
-    if cfg.trainer.devices == 1:
-        del flat["trainer.devices"]  # records from before there was the key stay valid
+    """The config without the neutral keys, flat: {"model.d_model": 64, ...}."""
+    flat = {key: value for key, value in flatten(asdict(cfg)).items() if not is_neutral(key)}
     if cfg.data.path is not None:
-        # What the files hold counts, not where they lie.
+        # Content, not location, identifies a data folder.
         flat["data.path"] = files_digest(folder_files(cfg.data.path))
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
     return flat
 
 
 def fingerprint(cfg: Config) -> str:
-    """16 hex digits of everything that can change a number of the run, and of nothing else."""
+    """16 hex digits of everything that can change a number of the run, and nothing else."""
     text = json.dumps([NUMERICS, settings(cfg)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -88,9 +86,9 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def identity(cfg: Config, folder: Path) -> Record:
-    """Which run this is: the record's first keys, and its settings.
+    """The keys of a record that identify the run, and its settings.
 
-    `variant` is what the folder's name says beyond data, encoding, fusion and seed.
+    `variant` is the part of the folder's name that holds the other overrides.
     """
     cell = {"data": cfg.data.name, "encoding": cfg.encoding.name, "fusion": cfg.fusion["name"]}
     parts = folder.parts[:-1]
@@ -106,9 +104,9 @@ def identity(cfg: Config, folder: Path) -> Record:
 
 
 def finished(folder: Path, cfg: Config) -> Record | None:
-    """The record in `folder` if it is this config's; None if the run is still to be done.
+    """The record in `folder` if it belongs to this config; None if the run is not finished.
 
-    Raises InputError where another configuration's result lies there: nothing is overwritten.
+    Raises InputError if the folder holds the result of another configuration.
     """
     path = folder / RESULT
     if not path.exists():
@@ -120,18 +118,18 @@ def finished(folder: Path, cfg: Config) -> Record | None:
     keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
     if "data.path" in keys and "data.path" in mine and "data.path" in theirs:
         raise InputError(
-            f"{path}: holds the result of other texts that are also named {cfg.data.name!r}; give "
-            "these data.name=NAME, or remove that file to run again"
+            f"{path}: holds the result of other texts that are also named {cfg.data.name!r}; set "
+            "data.name=NAME for these texts, or remove that file to run again"
         )
     changed = ", ".join(f"{k} {theirs.get(k)} -> {mine.get(k)}" for k in keys[:3]) or "numerics"
     raise InputError(
-        f"{path}: holds another configuration's result ({changed}); give sweep_id=NAME for a "
-        "folder of its own, or remove that file to run again"
+        f"{path}: holds another configuration's result ({changed}); set sweep_id=NAME to use "
+        "another folder, or remove that file to run again"
     )
 
 
 def read_result(path: Path) -> Record:
-    """A result.json of this schema; raises InputError otherwise."""
+    """A record of this schema; raises InputError otherwise."""
     try:
         if path.exists() and not is_whole(path):
             raise InputError(f"{path}: differs from its digest in {SUMS}; remove it to run again")
@@ -159,23 +157,24 @@ def read_failure(path: Path) -> Record:
         if not all(isinstance(found[key], kind) for key, kind in parts.items()):
             raise ValueError
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        message = f"it failed, and {path.name} is damaged"
+        message = f"the run failed, but {path.name} is damaged"
         return {"id": "", "time": 0.0, "kind": "failed", "message": message, "overrides": []}
     return {**found, "message": " ".join(found["message"].split())}
 
 
 def failures_in(folder: Path) -> list[tuple[Path, Record]]:
-    """The folders of runs below this one that ended otherwise than done, and their failures."""
+    """The folders of the runs below this one that failed or were interrupted, with the failure."""
     paths = sorted(folder.rglob(FAILURE))
     found = [(path.parent, read_failure(path)) for path in paths]
-    # One that was at work elsewhere may be done by now.
-    return [(run, f) for run, f in found if f["kind"] != AtWork.kind or not (run / RESULT).exists()]
+    # A run that another process was running may be finished by now.
+    kind = AlreadyRunning.kind
+    return [(run, f) for run, f in found if f["kind"] != kind or not (run / RESULT).exists()]
 
 
 def read_config(folder: Path) -> Config:
-    """The config.yaml of a run, its relative paths found again from wherever one is.
+    """The config.yaml of a run, with relative paths resolved for the current directory.
 
-    Raises InputError where there is none that fits the schema.
+    Raises InputError if the file is missing or does not fit the schema.
     """
     path = folder / "config.yaml"
     try:
@@ -196,22 +195,22 @@ def read_config(folder: Path) -> Config:
 
 
 def config_of(content: Container) -> Config:
-    """A config from what YAML holds; raises OmegaConfBaseException or ValueError where that does
-    not fit."""
+    """A config from the content of a YAML file; raises OmegaConfBaseException or ValueError if it
+    does not fit the schema."""
     cfg = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), content))
     assert isinstance(cfg, Config)
     return cfg
 
 
 def _found_above(folder: Path, path: str) -> str:
-    """A path relative to where the run was started, which is some folder above the run's own."""
+    """Resolve a path relative to the directory of the command, which is above the run's folder."""
     above = (parent / path for parent in folder.resolve().parents)
     return str(next((p for p in above if p.exists()), path))
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A place beside `path` to write to; what is whole there takes its name, else it goes."""
+    """A temporary path beside `path`. On success it is renamed to `path`, on error removed."""
     part = path.with_name(f"{path.name}.part")
     try:
         yield part
@@ -236,9 +235,9 @@ def write_diagnostics(folder: Path, rows: Sequence[Diagnostic]) -> None:
 
 
 def write_predictions(folder: Path, batches: list[dict[str, Any]], lengths: np.ndarray) -> None:
-    """predictions.parquet: index, length, label, predicted, log_p_0..C-1, a row a test document.
+    """predictions.parquet: index, length, label, predicted, log_p_0..C-1 of each test document.
 
-    `lengths` are the tokens of all test documents, before any cut, (documents,).
+    `lengths` (documents,) are the tokens of all test documents before they are cut at max_len.
     """
     index = np.concatenate([b["index"] for b in batches])
     order = np.argsort(index)
@@ -254,7 +253,7 @@ def write_predictions(folder: Path, batches: list[dict[str, Any]], lengths: np.n
 
 
 def write_result(folder: Path, record: Record) -> None:
-    """Close a run whose other files are written: their digests, then the record."""
+    """Finish a run whose other files are written: write their digests, then the record."""
     with replacing(folder / RESULT) as part:
         part.write_text(as_json(record))
         found = {RESULT: _digest(part)}
@@ -265,7 +264,7 @@ def write_result(folder: Path, record: Record) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file of a finished run is there, and as it was written if SHA256SUMS tells."""
+    """Whether a file of a finished run exists and, if SHA256SUMS exists, has its digest."""
     folder = path.parent.parent if path.parent.name == Path(BEST).parent.name else path.parent
     name = path.relative_to(folder).as_posix()
     try:
@@ -276,8 +275,7 @@ def is_whole(path: Path) -> bool:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether the files of a finished run are there as they were written; its weights are left
-    out, since nothing reads them but who loads them."""
+    """Whether the files of a finished run are whole; loading checks the weights."""
     names = (PREDICTIONS, HISTORY, DIAGNOSTICS) if (folder / SUMS).exists() else (PREDICTIONS,)
     return all(is_whole(folder / name) for name in names)
 
@@ -292,23 +290,23 @@ def as_json(content: Record) -> str:
 
 
 def write_json(path: Path, content: Record) -> None:
-    """Write atomically: a reader finds the old file or the new one, never a part."""
+    """Write atomically: a reader finds the old file or the new one."""
     with replacing(path) as part:
         part.write_text(as_json(content))
 
 
 @contextmanager
 def sole_use(folder: Path) -> Iterator[None]:
-    """Hold the run's folder; raises AtWork while another process does.
+    """Lock the run's folder; raises AlreadyRunning while another process holds the lock.
 
-    The lock is the kernel's: it ends with the process, however that ends.
+    The kernel releases the lock when the process ends, even if it is killed.
     """
     lock = FileLock(folder / ".lock", timeout=WAIT)
     try:
         lock.acquire()
     except Timeout as error:
-        raise AtWork(
-            f"{folder}: another process is at work on this run; wait for it, or give sweep_id=NAME"
+        raise AlreadyRunning(
+            f"{folder}: another process is running this run; wait for it or set sweep_id=NAME"
         ) from error
     try:
         yield

@@ -1,4 +1,4 @@
-"""What becomes of runs that fail: recorded in their folders, named when the sweep ends."""
+"""Failures of runs: recorded in their folders, and listed when the sweep ends."""
 
 import logging
 import os
@@ -17,32 +17,39 @@ from hydra.experimental.callback import Callback
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
-from posfuse.config import check_folder, one_line
-from posfuse.errors import NO_MEMORY, AtWork, InputError, TrainingError, lacks_memory
+from posfuse.config import check_folder
+from posfuse.errors import (
+    NO_MEMORY,
+    AlreadyRunning,
+    ConfigError,
+    InputError,
+    TrainingError,
+    lacks_memory,
+)
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.sweeps.watch import tell
+from posfuse.runs.hydra_errors import one_line
+from posfuse.sweeps.watch import report
 
 detail = logging.getLogger("posfuse.detail")
-detail.addHandler(logging.NullHandler())  # outside a run there is no train.log; not to stderr then
-
+detail.addHandler(logging.NullHandler())  # outside a run it must not print to stderr
 
 Failure = tuple[Path, str]  # the folder of a run that failed, and the failure's id
 
 
 class RunFailed(Exception):
-    """A run failed and its folder cannot take the note of it."""
+    """A run failed, and its failure.json cannot be written."""
 
 
 class Ending(Callback):
-    """Ends a sweep when it is told to, and with status 1 if a run of it failed."""
+    """Ends a sweep with status 1 if a run failed, by an exception if it was interrupted."""
 
     def __init__(self, folder: str) -> None:
-        """`folder` is the sweep's. It is resolved here since Hydra stops at an error now, and only
-        warns of errors in the methods below."""
+        """`folder` is the sweep's. It is an argument because Hydra stops at an error in it now,
+        and only logs errors in the methods below."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: workers get a copy, and what it holds is this process's alone."""
+        """Empty: workers get a copy, and the state belongs to this process alone."""
         return {}
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
@@ -59,18 +66,18 @@ class Ending(Callback):
         self.signals.close()
         below = records.failures_in(Path(config.hydra.sweep.dir))
         found = [failure for run, failure in below if (run, failure["id"]) not in self.before]
-        if failed := [failure for failure in found if failure["kind"] != "preempted"]:
+        if failed := [failure for failure in found if failure["kind"] != records.INTERRUPTED]:
             ended_by = signals.told[0] if signals.told else ""
             if ended_by and config.sweep.fail_fast:
                 ended_by = "sweep.fail_fast"
             sys.exit(summary(failed, ended_by))
         if found:
-            raise signals.Preempted(f"{len(found)} run(s) were told to end")
+            raise signals.Preempted(f"{len(found)} run(s) were interrupted")
 
 
 def refuse_empty(key: str, config: DictConfig) -> None:
-    """Exit with a line where `key` gives a run no folder of its own, so that its files would be
-    written into the working directory. Of an error Hydra would only warn."""
+    """Exit with one line if `key` is empty: files would go to the working directory. Hydra would
+    only log an exception."""
     _, section, name = key.split(".")
     unresolved: Any = OmegaConf.to_container(config.hydra[section])  # HydraConfig is not set yet
     try:
@@ -80,27 +87,26 @@ def refuse_empty(key: str, config: DictConfig) -> None:
 
 
 def failures_in(config: DictConfig) -> list[Failure]:
-    """The failures of a sweep's runs: that a new one is new, no clock needs to tell."""
+    """The failures of a sweep's runs. Their ids, and no clock, show which of them are new."""
     below = Path(config.hydra.sweep.dir)
     return [(run, failure["id"]) for run, failure in records.failures_in(below)]
 
 
 def kind_of(error: Exception) -> str:
-    """What failure.json says of it in a word."""
-    return error.kind if isinstance(error, AtWork | TrainingError) else TrainingError.kind
+    """The kind of a failure in failure.json."""
+    kinds = AlreadyRunning | ConfigError | TrainingError
+    return error.kind if isinstance(error, kinds) else TrainingError.kind
 
 
 def message_of(error: Exception, folder: Path) -> str:
-    """What went wrong, in one line; the traceback of a surprise goes to train.log."""
+    """The error in one line; the traceback of an unexpected one goes to train.log."""
     if isinstance(error, InputError | TrainingError):
         return str(error)
     if lacks_memory(error):
         return NO_MEMORY
     if isinstance(error, OSError):
         place = error.filename or folder
-        return (
-            f"{place}: {error.strerror or error}; mend that and run again: finished runs are kept"
-        )
+        return f"{place}: {error.strerror or error}; fix this and retry; finished runs are skipped"
     detail.error("%s", "".join(traceback.format_exception(error)))
     return f"{type(error).__name__}: {one_line(error)}; see the traceback in {folder}/train.log"
 
@@ -108,8 +114,11 @@ def message_of(error: Exception, folder: Path) -> str:
 def record_failure(
     message: str, folder: Path, overrides: list[str], kind: str, sweep: Path | None = None
 ) -> None:
-    """Write failure.json, of a kind: "config" was refused, "preempted", or what went wrong, and
-    tell the sweep that the run belongs to; raises RunFailed where that cannot be written."""
+    """Write failure.json, and report it to the sweep if the run belongs to one.
+
+    `kind` is "config" for a refused config, "interrupted", or that of the error. Raises RunFailed
+    if the file cannot be written.
+    """
     detail.error("%s: %s", kind, message)
     failure = {
         "id": uuid.uuid4().hex, "kind": kind, "message": message, "overrides": overrides,
@@ -117,20 +126,20 @@ def record_failure(
     }  # fmt: skip
     try:
         records.write_json(folder / records.FAILURE, failure)
-        if sweep is not None and kind not in ("preempted", AtWork.kind):
-            tell(sweep, {**failure, "run": os.path.relpath(folder, sweep)})
+        if sweep is not None and kind not in (records.INTERRUPTED, AlreadyRunning.kind):
+            report(sweep, {**failure, "run": os.path.relpath(folder, sweep)})
     except OSError as error:
         raise RunFailed(message) from error
 
 
 def summary(failures: list[records.Record], ended_by: str = "") -> str | int:
-    """Each run that failed, with the command for it; status 1 where nothing is left to say, since
-    mistakes in the config were said at once."""
+    """Each run that failed, with its command; 1 if only configs were refused, since each of these
+    was printed at once."""
     runs = [f for f in failures if f["kind"] != "config"]
     if not runs:
         return 1
-    others = f"{ended_by} ended the others" if ended_by else "the others are done"
-    lines = [f"error: {len(runs)} run(s) failed; {others}. Run each again with:"]
+    others = f"{ended_by} stopped the others" if ended_by else "the others are done"
+    lines = [f"error: {len(runs)} run(s) failed; {others}. Retry each with:"]
     for failure in runs:
         lines.append(f"  posfuse-train {shlex.join(failure['overrides'])}")
         lines.append(f"    {failure['message']}")
@@ -144,13 +153,13 @@ def lost(
     message: str,
     before: set[Failure],
 ) -> None:
-    """Record the failure of a run whose process has ended without a word; `before` are the
-    failures that were there before it."""
+    """Record the failure of a run whose process ended without recording one. `before` are the
+    failures from before the run."""
     cfg = context.config_loader.load_sweep_config(config, list(overrides))
-    HydraConfig.instance().set_config(cfg)  # its folder is a function of it
+    HydraConfig.instance().set_config(cfg)  # the resolvers of its folder read it
     sweep = Path(cfg.hydra.sweep.dir)
     folder = sweep / cfg.hydra.sweep.subdir
-    has_said = any(run == folder for run, _ in set(failures_in(config)) - before)
-    if not has_said and not (folder / records.RESULT).exists():
+    has_recorded = any(run == folder for run, _ in set(failures_in(config)) - before)
+    if not has_recorded and not (folder / records.RESULT).exists():
         folder.mkdir(parents=True, exist_ok=True)
         record_failure(message, folder, list(overrides), "failed", sweep)

@@ -1,78 +1,66 @@
-"""What of a sweep is done, at work, failed or missing, and how long it will take: posfuse-status.
+"""posfuse-status: which runs of a sweep are done, running, failed or missing, and the time left.
 
-Read from the sweep's folder alone, so it works from anywhere and beside a sweep on any machine
-that shares the folder's disk.
+It reads the sweep's folder alone, so it works while the sweep runs, on any machine that shares the
+folder's disk.
 """
 
 import argparse
-import re
+import json
 import statistics
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-from omegaconf import Container, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import OmegaConf
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
-from yaml import YAMLError
 
 from posfuse.config import run_folder
-from posfuse.errors import InputError
+from posfuse.errors import InputError, with_streams
 from posfuse.runs import records
-from posfuse.streams import with_streams
+from posfuse.runs.multirun import MULTIRUN, read_multirun
 
-STATES = ("done", "at work", "preempted", "stopped", "failed", "missing")
-EPOCH = re.compile(r"epoch (\d+)/(\d+): .*, ([\d.]+) s$")
-WIDE = 1000  # columns where it is no terminal: names are whole
-REFRESH = 2.0  # seconds between two looks
+STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
+WIDE = 1000  # columns if stdout is not a terminal: names are not cut
+REFRESH = 2.0  # seconds between two updates
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run of a sweep. "stopped" are those that were at work and are not: killed, most likely."""
+class RunStatus:
+    """The state of one run. "stopped": it started, and no process runs it; probably killed."""
 
     cell: str  # data/encoding/fusion[/variant]
     seed: str
     state: str
-    detail: str = ""  # of a failure its message, of a run at work its epoch
-    seconds: float | None = None  # a done run's whole time, of one at work what is left
+    detail: str = ""  # the message of a failure, the epoch of a running run
+    seconds: float | None = None  # the time of a run that is done, the time left of a running one
 
 
-def runs_of(sweep: Path) -> list[Run]:
-    """Every run that the sweep's last command asks for, and every other that is found there."""
+def runs_of(sweep: Path) -> list[RunStatus]:
+    """Every run that the sweep's last command asked for, and every other run in the folder."""
     folders = dict.fromkeys([*asked(sweep), *(p.parent for p in sweep.rglob("config.yaml"))])
-    return [look(folder, sweep) for folder in folders]
+    return [status_of(folder, sweep) for folder in folders]
 
 
 def asked(sweep: Path) -> list[Path]:
-    """The folders of the runs that multirun.yaml asks for; none where there is no such file."""
-    path = sweep / "multirun.yaml"
-    if not path.exists():
+    """The folders of the runs in multirun.yaml; none if the file is missing."""
+    if not (sweep / MULTIRUN).exists():
         return []
-    try:
-        cfg = OmegaConf.load(path)
-        params = [f"{k}={v}" for k, v in (cfg.hydra.sweeper.get("params") or {}).items()]
-        overrides = OverridesParser.create().parse_overrides([*params, *cfg.hydra.overrides.task])
-        (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-        return [sweep / folder_of(job, cfg) for job in jobs]
-    except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
-            HydraException) as error:  # fmt: skip
-        reason = " ".join(str(error).split())[:80]
-        raise InputError(f"{path}: not a sweep's settings ({reason}); restore it") from error
+    cfg, overrides = read_multirun(sweep / MULTIRUN)
+    choices = [[f"{key}={value}" for value in values] for key, values in overrides.items()]
+    return [sweep / folder_of(list(job), cfg) for job in product(*choices)]
 
 
-def folder_of(overrides: list[str], cfg: Container) -> str:
-    """Where the run of these overrides lies in its sweep."""
+def folder_of(overrides: list[str], cfg: Any) -> str:
+    """The folder of the run with these overrides, relative to its sweep."""
     given = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)
 
     def value(name: str, group: str) -> str:
@@ -82,26 +70,26 @@ def folder_of(overrides: list[str], cfg: Container) -> str:
     return run_folder(data, encoding, fusion, int(value("seed", "seed")), overrides)
 
 
-def look(folder: Path, sweep: Path) -> Run:
+def status_of(folder: Path, sweep: Path) -> RunStatus:
     """The state of the run in this folder."""
     if folder == sweep:
-        raise InputError(f"{sweep}: a run's folder; give its sweep's, as multirun/quickstart")
+        raise InputError(f"{sweep}: a run's folder; give its sweep's, such as multirun/quickstart")
     *cell, seed = folder.relative_to(sweep).parts
     place = "/".join(cell), seed.removeprefix("seed=")
     if (folder / records.RESULT).exists():
         try:
-            return Run(*place, "done", seconds=_seconds(folder / records.RESULT))
-        except InputError as error:  # it is run again
-            return Run(*place, "failed", str(error))
+            return RunStatus(*place, "done", seconds=_seconds(folder / records.RESULT))
+        except InputError as error:
+            return RunStatus(*place, "failed", str(error))
     if not folder.exists():
-        return Run(*place, "missing")
-    if _is_held(folder):
-        return Run(*place, "at work", *_progress(folder))
+        return RunStatus(*place, "missing")
+    if _is_locked(folder):
+        return RunStatus(*place, "running", *_progress(folder))
     if (folder / records.FAILURE).exists():
         failure = records.read_failure(folder / records.FAILURE)
-        state = "preempted" if failure["kind"] == "preempted" else "failed"
-        return Run(*place, state, failure["message"])
-    return Run(*place, "stopped" if (folder / "config.yaml").exists() else "missing")
+        state = failure["kind"] if failure["kind"] == records.INTERRUPTED else "failed"
+        return RunStatus(*place, state, failure["message"])
+    return RunStatus(*place, "stopped" if (folder / "config.yaml").exists() else "missing")
 
 
 @cache
@@ -109,10 +97,10 @@ def _seconds(result: Path) -> float:
     try:
         return float(sum(records.read_result(result)["seconds"].values()))
     except (KeyError, AttributeError, TypeError) as error:
-        raise InputError(f"{result}: tells no seconds; remove it to run again") from error
+        raise InputError(f"{result}: no seconds in this record; remove it to run again") from error
 
 
-def _is_held(folder: Path) -> bool:
+def _is_locked(folder: Path) -> bool:
     lock = FileLock(folder / ".lock", timeout=0)
     try:
         with lock:
@@ -120,45 +108,41 @@ def _is_held(folder: Path) -> bool:
     except Timeout:
         return True
     except OSError:
-        return False  # a folder that cannot be written: nobody is at work in it
+        return False  # a folder that cannot be written, so no process runs it
 
 
 def _progress(folder: Path) -> tuple[str, float | None]:
-    """The epoch that a run is at, and the seconds that its others will take."""
-    log = folder / "train.log"
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    found = [match.groups() for line in lines if (match := EPOCH.search(line))]
-    if not found:
-        return "", None
-    epoch, epochs, _ = found[-1]
-    return f"epoch {epoch}/{epochs}", (int(epochs) - int(epoch)) * statistics.median(
-        float(seconds) for *_, seconds in found
-    )
+    """The epoch of a running run, and the seconds that its other epochs will take."""
+    try:
+        progress = json.loads((folder / records.PROGRESS).read_text())
+        epoch, epochs = progress["epoch"], progress["epochs"]
+        return f"epoch {epoch}/{epochs}", (epochs - epoch) * progress["epoch_seconds"]
+    except FileNotFoundError:
+        return "", None  # in its first epoch
 
 
-def left(runs: list[Run]) -> float | None:
-    """Seconds until all is done with as many runs at work as now; None where nothing tells it."""
-    took: dict[str, list[float]] = {run.cell: [] for run in runs}
+def seconds_left(runs: list[RunStatus]) -> float | None:
+    """Seconds until all runs are done, if as many run at once as now; None without any measured
+    time."""
+    times: dict[str, list[float]] = {run.cell: [] for run in runs}
     for run in runs:
         if run.state == "done" and run.seconds is not None:
-            took[run.cell].append(run.seconds)
-    every = [seconds for of_cell in took.values() for seconds in of_cell]
-    if not every and not any(run.seconds for run in runs):
-        return None
+            times[run.cell].append(run.seconds)
+    every = [seconds for of_cell in times.values() for seconds in of_cell]
     total = 0.0
     for run in runs:
-        if run.state == "at work" and run.seconds is not None:
+        if run.state == "running" and run.seconds is not None:
             total += run.seconds
         elif run.state != "done":
-            likely = took[run.cell] or every
+            likely = times[run.cell] or every
             if not likely:
                 return None
             total += statistics.median(likely)
-    return total / max(1, sum(run.state == "at work" for run in runs))
+    return total / max(1, sum(run.state == "running" for run in runs))
 
 
-def page(sweep: Path, runs: list[Run]) -> Group:
-    """What is shown: a row a cell, then the runs at work and those that failed."""
+def page(sweep: Path, runs: list[RunStatus]) -> Group:
+    """One row per cell, then one line for each run that is running or failed."""
     table = Table(box=None, pad_edge=False)
     table.add_column(str(sweep))
     shown = [state for state in STATES if any(run.state == state for run in runs)]
@@ -174,14 +158,14 @@ def page(sweep: Path, runs: list[Run]) -> Group:
     ]
     done = sum(run.state == "done" for run in runs)
     summary = f"{done} of {len(runs)} runs are done"
-    seconds = left(runs)
+    seconds = seconds_left(runs)
     if done < len(runs):
         summary += f", about {spelt(seconds)} left" if seconds is not None else ""
     return Group(table, *lines, Text(summary))
 
 
 def spelt(seconds: float) -> str:
-    """Seconds as a person says them: 40 s, 12 min, 3 h 5 min."""
+    """Seconds as text: 40 s, 12 min, 3 h 5 min."""
     if round(seconds) < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -190,10 +174,10 @@ def spelt(seconds: float) -> str:
 
 @with_streams
 def main() -> None:
-    """posfuse-status DIR: once, or in a terminal until all is done."""
+    """posfuse-status FOLDER: prints the state once; in a terminal it updates until all is done."""
     parser = argparse.ArgumentParser(prog="posfuse-status", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="a sweep's, as multirun/quickstart")
-    parser.add_argument("--once", action="store_true", help="in a terminal too, show it and end")
+    parser.add_argument("folder", type=Path, help="of a sweep, such as multirun/quickstart")
+    parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
     arguments = parser.parse_args()
     sweep = arguments.folder
     console = Console()
@@ -201,7 +185,9 @@ def main() -> None:
         console = Console(width=WIDE)
     try:
         if not sweep.is_dir():
-            raise InputError(f"{sweep}: no such folder; give a sweep's, as multirun/quickstart")
+            raise InputError(
+                f"{sweep}: no such folder; give a sweep's, such as multirun/quickstart"
+            )
         runs = runs_of(sweep)
         if not runs:
             raise InputError(f"{sweep}: no runs here; run posfuse-train -m first")
@@ -216,9 +202,9 @@ def main() -> None:
     except InputError as error:
         sys.exit(f"error: {error}")
     except OSError as error:
-        sys.exit(f"error: {error.filename or sweep}: {error.strerror}; mend that and do it again")
+        sys.exit(f"error: {error.filename or sweep}: {error.strerror}; fix this and retry")
     except KeyboardInterrupt:
-        sys.exit(130)  # as shells have it
+        sys.exit(130)  # as in a shell
 
 
 if __name__ == "__main__":

@@ -1,75 +1,67 @@
-"""What a sweep hears of its runs' failures while it goes on, wherever they are: each appends a
-line to a file in the sweep's folder, which the process that was given the command reads."""
+"""Shows the failures of a sweep's runs while the sweep runs.
 
-import fcntl
+Runs may be on other machines, so each failure is a file in the sweep's folder, and a thread of the
+process that runs the sweep looks for new files.
+"""
+
 import json
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from posfuse.runs.records import Record
+from posfuse.runs.records import Record, write_json
 
 FAILURES = ".failures"  # in the sweep's folder
 SECONDS = 0.5  # between two looks
 
 
-def tell(sweep: Path, failure: Record) -> None:
-    """Append a failure, whole even where several processes do so at once, or one was cut short."""
-    with (sweep / FAILURES).open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # over a network it also brings the file's end up to date
-        file.write(f"\n{json.dumps(failure)}\n")
+def report(sweep: Path, failure: Record) -> None:
+    """Show a failure in the process that runs the sweep."""
+    (sweep / FAILURES).mkdir(exist_ok=True)
+    write_json(sweep / FAILURES / f"{failure['id']}.json", failure)
 
 
 class Watch(threading.Thread):
-    """Says each failure in a line on stderr; with `fail_fast` the first one ends the sweep."""
+    """Prints each new failure in one line on stderr; with `fail_fast` the first one interrupts the
+    sweep."""
 
     def __init__(self, sweep: Path, fail_fast: bool) -> None:
         super().__init__(daemon=True)
-        self.path, self.fail_fast = sweep / FAILURES, fail_fast
-        self.read = self.path.stat().st_size if self.path.exists() else 0  # bytes
-        self.said: set[str] = set()
+        self.folder, self.fail_fast = sweep / FAILURES, fail_fast
+        self.seen = set(self.folder.glob("*.json"))
+        self.printed: set[str] = set()
         self.over = threading.Event()
         self.has_ended_sweep = False
 
     def run(self) -> None:
         while not self.over.wait(SECONDS):
             self.look()
-            if self.said and self.fail_fast and not self.has_ended_sweep:
+            if self.printed and self.fail_fast and not self.has_ended_sweep:
                 self.has_ended_sweep = True
-                # To the thread that waits for the runs: it hears it even inside a system call.
+                # To the main thread, which waits for the runs, so that it interrupts system calls.
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def look(self) -> None:
-        """Say what has failed since the last look; a mistake in the config once."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self.read)
-            new = file.read()
-        whole = new[: new.rfind(b"\n") + 1]
-        self.read += len(whole)
-        for failure in _parsed(whole.splitlines()):
+        """Print what has failed since the last look. Runs with the same mistake in the config give
+        the same line, which is printed once."""
+        new = set(self.folder.glob("*.json")) - self.seen
+        self.seen |= new
+        failures = [json.loads(path.read_text()) for path in new]
+        for failure in sorted(failures, key=lambda failure: failure["time"]):
             line = f"failed: {failure['run']}: {failure['message']}"
             if failure["kind"] == "config":
                 line = f"error: {failure['message']}"
-            if line not in self.said:
+            if line not in self.printed:
                 print(line, file=sys.stderr, flush=True)
-            self.said.add(line)
-
-
-def _parsed(lines: list[bytes]) -> Iterator[Record]:
-    """What the lines hold, but for those that a full disk has cut short."""
-    for line in lines:
-        with suppress(ValueError):
-            yield json.loads(line)
+            self.printed.add(line)
 
 
 @contextmanager
 def watching(sweep: Path, fail_fast: bool) -> Iterator[Watch]:
-    """Watch for as long as the sweep goes on."""
+    """Watch while the sweep runs."""
     watch = Watch(sweep, fail_fast)
     watch.start()
     try:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from posfuse.config import Config, one_line
+from posfuse.config import Config
 from posfuse.errors import InputError, TrainingError
 from posfuse.process import signals
 from posfuse.process.signals import Preempted
 from posfuse.runs import records
+from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import STEP
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History

@@ -19,10 +19,9 @@ from wandb_workspaces import expr
 from posfuse.analysis.evidence.collect import SHARED, collect
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
-from posfuse.errors import InputError
+from posfuse.errors import InputError, with_streams
 from posfuse.runs import records
 from posfuse.runs.records import STEP
-from posfuse.streams import with_streams
 from posfuse.tracking.logs import keep_files_in
 from posfuse.tracking.server import FAILED, address, connect, entity_of, said, without_user
 

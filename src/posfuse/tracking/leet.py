@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from posfuse.streams import with_streams
+from posfuse.errors import with_streams
 from posfuse.tracking.logs import keep_files_in, segments
 
 

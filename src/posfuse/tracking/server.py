@@ -7,8 +7,8 @@ import wandb
 from wandb.sdk.lib.service.service_connection import WandbApiFailedError
 from wandb.sdk.lib.wbauth import read_netrc_auth
 
-from posfuse.config import one_line
 from posfuse.errors import InputError
+from posfuse.runs.hydra_errors import one_line
 
 FAILED = (wandb.Error, WandbApiFailedError, OSError)  # what its API raises, and the disk
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import wandb
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, with_streams
 from posfuse.runs import records
-from posfuse.streams import with_streams
 from posfuse.tracking.logs import (
     FILE_HEADER,
     Segment,

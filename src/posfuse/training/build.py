@@ -1,6 +1,7 @@
-"""From the config to the network and the trainer."""
+"""From the config to the data, the network and the trainer."""
 
 import logging
+import pkgutil
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,19 +17,18 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from posfuse.config import Config
 from posfuse.data.datamodule import TextDataModule
-from posfuse.errors import InputError
+from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
 from posfuse.model.network import PositionClassifier, copy_first_block, initialize, seed_from
-from posfuse.runs.checks import build_parts
 from posfuse.runs.fidelity import validation_seed
 from posfuse.runs.records import BEST, LAST
 from posfuse.training.checkpoints import WholeFiles
 from posfuse.training.classifier import Classifier
 from posfuse.training.progress import progress_callbacks
 
-WAIT = timedelta(minutes=10)  # of a process of a run for the others
+WAIT = timedelta(minutes=10)  # for the other processes of a run
 
-# What Lightning says at every start and what does not concern the user.
+# Messages of Lightning at every start that do not concern the user.
 SILENCED = (
     ".*does not have many workers.*",
     ".*exists and is not empty.*",
@@ -37,13 +37,15 @@ SILENCED = (
     ".*is the same as the saved.*",
     ".*GPU available but not used.*",
     ".*`srun` command is available.*",
-    ".*It is recommended to use `self.log.*",  # what is logged without is equal in all processes
+    ".*It is recommended to use `self.log.*",  # what is logged is equal in all processes
     ".*ended before the epoch ended and your dataloader is not resumable.*",  # its sampler is
 )
 
 
 def build_data(cfg: Config) -> TextDataModule:
-    """The run's corpus, its splits and the order of its batches as `cfg.fidelity` has them."""
+    """The run's corpus, its splits and the order of its batches; `cfg.fidelity` sets the last two.
+
+    Raises InputError if a split has fewer documents than the run has processes."""
     order = cfg.seed
     if cfg.fidelity.batch_order == "by_run":
         order = seed_from(cfg.seed, "batch order", cfg.encoding.name, cfg.fusion["name"])
@@ -51,14 +53,38 @@ def build_data(cfg: Config) -> TextDataModule:
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
             raise InputError(
-                f"trainer.devices: {cfg.trainer.devices} processes have no document each, {split} "
-                f"holds {len(documents)}; lower it"
+                f"trainer.devices: {split} has {len(documents)} documents for "
+                f"{cfg.trainer.devices} processes; use fewer devices"
             )
     return data
 
 
+def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
+    """The fusion operator, the position table (None if the operator uses none) and the encoding
+    inside attention (None if there is none) that the config names.
+
+    Raises ConfigError for a value that one of them refuses.
+    """
+    sizes = {"d_model": cfg.model.d_model, "max_len": cfg.data.max_len}
+    try:
+        fusion = _built(cfg.fusion, d_model=cfg.model.d_model)
+        table = _built(cfg.encoding.table, **sizes) if fusion.uses_table else None
+        attention = None
+        if cfg.encoding.attention:
+            attention = _built(cfg.encoding.attention, n_heads=cfg.model.n_heads, **sizes)
+    except ValueError as error:
+        pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
+        raise ConfigError(f"{pair}: {error}") from error
+    return fusion, table, attention
+
+
+def _built(node: dict[str, Any], **sizes: int) -> Any:
+    options = {k: v for k, v in node.items() if k not in ("name", "_target_")}
+    return pkgutil.resolve_name(node["_target_"])(**sizes, **options)
+
+
 def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> PositionClassifier:
-    """The network that `cfg` describes, its initial values not yet drawn."""
+    """The network of `cfg`, without its initial values."""
     fusion, table, position = build_parts(cfg)
     model = cfg.model
     encoder = Encoder(
@@ -91,7 +117,7 @@ def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
 
 
 class ResumableEarlyStopping(EarlyStopping):
-    """EarlyStopping that also holds for a run resumed after it had stopped, before its test."""
+    """EarlyStopping that also stops a run that is resumed between its stop and its test."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.wait_count >= self.patience:
@@ -99,7 +125,7 @@ class ResumableEarlyStopping(EarlyStopping):
 
 
 class MovableCheckpoint(ModelCheckpoint):
-    """ModelCheckpoint that knows its best epoch also where the sweep's folder was moved."""
+    """ModelCheckpoint that finds its best epoch after the sweep's folder was moved."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         def moved(value: Any) -> Any:
@@ -112,8 +138,10 @@ class MovableCheckpoint(ModelCheckpoint):
 
 
 def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L.Trainer:
-    """The trainer of one run in `folder`: keeps the weights of the best epoch by validation
-    accuracy (the first of equals), and of the last epoch all that a resume needs."""
+    """The trainer of one run in `folder`. It saves the weights of the best epoch by validation
+    accuracy (the first of equals), and after each epoch the state that a resume needs.
+
+    Raises InputError if the machine lacks the accelerator."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     for message in SILENCED:
         warnings.filterwarnings("ignore", message)
@@ -129,14 +157,14 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             enable_version_counter=False,
         ),
         MovableCheckpoint((folder / LAST).parent, Path(LAST).stem, enable_version_counter=False),
-        *progress_callbacks(t.progress),
+        *progress_callbacks(t.progress, folder),
     ]
     if t.patience is not None:
         callbacks.append(
             ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
         )
     precision: Any = t.precision
-    # What is allocated here is written before it is read; to fill it first is lost time.
+    # Every tensor is written before it is read, so filling it first only costs time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         return L.Trainer(
@@ -151,7 +179,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             limit_test_batches=t.limit_batches,
             logger=False,
             callbacks=callbacks,
-            # In a SLURM job it would take the job's tasks for devices, and requeue it by itself.
+            # Lightning's SLURM plugin would take the job's tasks for devices and requeue the job.
             plugins=[LightningEnvironment(), WholeFiles()],
             default_root_dir=folder,
             deterministic=True,

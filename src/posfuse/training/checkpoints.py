@@ -15,9 +15,9 @@ from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 
-from posfuse.config import one_line
 from posfuse.errors import InputError
 from posfuse.process.signals import Preempted, note, told
+from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import replacing
 
 AGREED = 10  # steps between two agreements of a run's processes, each of which waits for all

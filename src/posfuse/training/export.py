@@ -22,13 +22,14 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from yaml import YAMLError
 
-from posfuse.config import Config, one_line
+from posfuse.config import Config
 from posfuse.data.token_store import VOCABULARY
 from posfuse.data.vocabulary import encode_bytes, word_encoder
 from posfuse.errors import InputError
 from posfuse.model.folding import FoldedClassifier
 from posfuse.runs import records
 from posfuse.runs.checks import checked
+from posfuse.runs.hydra_errors import one_line
 from posfuse.training.build import build_network
 from posfuse.training.trained import load_run
 

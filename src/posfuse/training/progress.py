@@ -1,27 +1,34 @@
-"""A run's progress, as a bar in a terminal, else as a line an epoch; and the time that it takes."""
+"""A run's progress, as a bar or as one line per epoch, and the time that it takes."""
 
 import logging
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, RichProgressBar
+
+from posfuse.runs import records
 
 terminal = logging.getLogger("posfuse.training.progress")
 detail = logging.getLogger("posfuse.detail")  # goes to train.log only
 
 
 class EpochLines(Callback):
-    """One log line an epoch. The seconds of an epoch that was resumed are the sum over processes:
-    checkpoints keep those spent so far."""
+    """One log line per epoch, and progress.json in the run's folder for posfuse-status.
 
-    def __init__(self, lines: logging.Logger, clock: Callable[[], float] = time.perf_counter):
-        self.lines, self.clock = lines, clock
-        self.spent, self.started = 0.0, clock()  # before `started`; since then the clock counts
+    The seconds of an epoch that was resumed are the sum over its processes: checkpoints save them.
+    """
+
+    def __init__(
+        self, lines: logging.Logger, folder: Path, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.lines, self.folder, self.clock = lines, folder, clock
+        self.spent, self.started = 0.0, clock()  # seconds before `started`, and the clock then
 
     def seconds(self) -> float:
-        """Spent on this epoch so far."""
+        """Seconds spent on this epoch so far."""
         return self.spent + self.clock() - self.started
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
@@ -31,12 +38,19 @@ class EpochLines(Callback):
         self.spent, self.started = 0.0, self.clock()
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        metrics = trainer.callback_metrics
+        metrics, epoch, seconds = (
+            trainer.callback_metrics,
+            trainer.current_epoch + 1,
+            self.seconds(),
+        )
         self.lines.info(
             "epoch %d/%s: train loss %.4f, validation loss %.4f, accuracy %.4f, %.1f s",
-            trainer.current_epoch + 1, trainer.max_epochs, metrics["train/loss"],
-            metrics["val/loss"], metrics["val/accuracy"], self.seconds(),
+            epoch, trainer.max_epochs, metrics["train/loss"],
+            metrics["val/loss"], metrics["val/accuracy"], seconds,
         )  # fmt: skip
+        if trainer.is_global_zero:
+            progress = {"epoch": epoch, "epochs": trainer.max_epochs, "epoch_seconds": seconds}
+            records.write_json(self.folder / records.PROGRESS, progress)
 
     def state_dict(self) -> dict[str, float]:
         return {"seconds": self.seconds()}
@@ -46,8 +60,8 @@ class EpochLines(Callback):
 
 
 class Stopwatch(Callback):
-    """Seconds of a run's setup, fit and test. Checkpoints keep them, so a resumed run's are the sum
-    over its processes; what a process did after its last checkpoint is done again and not counted.
+    """Seconds of a run's setup, fit and test. Checkpoints save them, so those of a resumed run are
+    the sum over its processes, without the steps that were repeated after the last checkpoint.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -59,7 +73,7 @@ class Stopwatch(Callback):
         self.spent, self.part, self.started = self.seconds(), part, self.clock()
 
     def seconds(self) -> dict[str, float]:
-        """By part, the one in progress included."""
+        """Seconds of each part, including the part in progress."""
         now = self.spent[self.part] + self.clock() - self.started
         return {**self.spent, self.part: now}
 
@@ -70,10 +84,10 @@ class Stopwatch(Callback):
         self.spent = {part: own + state_dict[part] for part, own in self.spent.items()}
 
 
-def progress_callbacks(progress: str) -> list[Callback]:
-    """Callbacks for trainer.progress = auto, bar, lines or none."""
+def progress_callbacks(progress: str, folder: Path) -> list[Callback]:
+    """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's."""
     if progress == "auto":
         progress = "bar" if sys.stdout.isatty() else "lines"
     if progress == "bar":
-        return [RichProgressBar(), EpochLines(detail)]
-    return [EpochLines(terminal if progress == "lines" else detail)]
+        return [RichProgressBar(), EpochLines(detail, folder)]
+    return [EpochLines(terminal if progress == "lines" else detail, folder)]

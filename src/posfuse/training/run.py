@@ -16,11 +16,11 @@ from posfuse.process import environment
 from posfuse.process.signals import listening
 from posfuse.runs import records
 from posfuse.tracking.callback import tracker
-from posfuse.training.build import build_classifier, build_data, build_trainer
+from posfuse.training.build import build_classifier, build_data, build_parts, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
-from posfuse.training.memory_limit import BatchThatFits
+from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import gathered, rank, replicas
 
@@ -38,12 +38,13 @@ def run(cfg: Config, folder: Path) -> records.Record:
     environment.keep_memory()
     environment.reset_peak_memory()
 
+    build_parts(cfg)  # a value that an operator refuses fails before any data is loaded
     data = build_data(cfg)
     classifier = build_classifier(cfg, data)
     history, diagnostics = History(), Diagnostics(data)
     last = folder / records.LAST
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
-    limit = BatchThatFits(data)
+    limit = MemoryLimit(cfg.data)
     with listening(), tracker(cfg, folder, history, diagnostics) as tracked:
         with replicas(cfg, folder):
             observers = [history, diagnostics, state, limit, stopwatch]
@@ -60,9 +61,9 @@ def run(cfg: Config, folder: Path) -> records.Record:
                 classifier.fail_unless_finite(validation["val/loss"], best["global_step"])
                 test = trainer.test(classifier, data, verbose=False)[0]
             except (RuntimeError, MemoryError) as error:
-                if limit.found is None:
+                if limit.advice is None:
                     raise
-                raise OutOfMemory(limit.found) from error
+                raise OutOfMemory(limit.advice) from error
             seconds = stopwatch.seconds()
             predictions = gathered(classifier.predictions)
             seen = classifier.seen_by_all()

@@ -213,7 +213,7 @@ def test_two_sweeps_on_one_folder_at_once_share_the_work_or_say_so(tmp_path):
         _, err = process.communicate(timeout=HANG)
         assert process.returncode in (0, 1)
         assert b"Traceback" not in err
-        assert (process.returncode == 1) == (b"another process is at work" in err)
+        assert (process.returncode == 1) == (b"another process is running" in err)
     subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
     alone = tmp_path / "alone"
     alone.mkdir()

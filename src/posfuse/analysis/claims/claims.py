@@ -22,8 +22,8 @@ from posfuse.analysis.claims.evidence import KINDS, Evidence
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.statistics import statistics as st
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.config import one_line
 from posfuse.errors import InputError
+from posfuse.runs.hydra_errors import one_line
 
 # The axes of `where`, and the column of the comparisons that each looks at.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}

@@ -10,15 +10,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
+from posfuse.runs.multirun import MULTIRUN, read_multirun
 from posfuse.runs.records import (
     HISTORY,
     RESULT,
@@ -183,8 +178,8 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[tuple[Any, ...]]:
     for sweep_id, found in runs.groupby("sweep_id"):
         asked: dict[str, list[Any]] = {}
         for path in [
-            Path(folder) / "multirun.yaml",
-            Path(folder) / str(sweep_id) / "multirun.yaml",
+            Path(folder) / MULTIRUN,
+            Path(folder) / str(sweep_id) / MULTIRUN,
         ]:
             if path.exists() and path.resolve().parent.name == sweep_id:
                 asked |= _asked(path)
@@ -246,26 +241,10 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
 
 
 def _asked(path: Path) -> dict[str, list[Any]]:
-    """The values of each axis, and of each other key that is swept over, that a sweep's
-    multirun.yaml asks for; InputError if damaged."""
-    try:
-        hydra = OmegaConf.load(path).hydra
-        asked = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
-        overrides = OverridesParser.create().parse_overrides([*asked, *hydra.overrides.task])
-        values = {o.key_or_group: _values(o) for o in overrides}
-        # A name given by hand, as in data=folder data.name=mine, is what records hold.
-        axes = {axis: values.get(f"{axis}.name", values.get(axis, [])) for axis in AXES}
-        swept = {k: [_canonical(v) for v in vs] for k, vs in values.items() if len(vs) > 1}
-        return {**swept, **axes, "seed": [int(seed) for seed in axes["seed"]]}
-    except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
-            HydraException) as error:  # fmt: skip
-        raise InputError(
-            f"{path}: not a sweep's settings ({' '.join(str(error).split())[:80]}), so what it "
-            "asked for and what is missing is not known; restore it"
-        ) from error
-
-
-def _values(override: Override) -> list[Any]:
-    if override.is_sweep_override():
-        return list(override.sweep_string_iterator())
-    return [override.get_value_element_as_str()]
+    """The values of each axis, and of each other key with several values, in a multirun.yaml."""
+    _, overrides = read_multirun(path)
+    values = {key.lstrip("+~").split("@")[0]: found for key, found in overrides.items()}
+    # A name given by hand, as in data=folder data.name=mine, is the one in the records.
+    axes = {axis: values.get(f"{axis}.name", values.get(axis, [])) for axis in AXES}
+    swept = {k: [_canonical(v) for v in vs] for k, vs in values.items() if len(vs) > 1}
+    return {**swept, **axes, "seed": [int(seed) for seed in axes["seed"]]}

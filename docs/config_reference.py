@@ -1,0 +1,63 @@
+"""Writes docs/config.md, the reference of every config key, from src/posfuse/config.py.
+
+python docs/config_reference.py
+"""
+
+import dataclasses
+import typing
+from pathlib import Path
+from typing import Any
+
+from posfuse.config import Config, limits_of
+
+START = """\
+# Config keys
+
+    posfuse-train data=imdb fusion=concat model.d_model=128 optim.lr=1e-3
+    posfuse-train --cfg job            # prints the composed config
+
+Set a key with `key=value`. Choose a file of a group with `group=name`: the groups are the folders
+of `conf/`, and the files state their settings. `python docs/config_reference.py` writes this page
+from `src/posfuse/config.py`.
+"""
+
+
+def page() -> str:
+    """The text of docs/config.md."""
+    return "\n".join([START, *_sections(Config, "")])
+
+
+def _sections(schema: Any, prefix: str) -> list[str]:
+    nested = [f for f in dataclasses.fields(schema) if dataclasses.is_dataclass(f.type)]
+    rows = ["| key | type | default | limits | meaning |", "|---|---|---|---|---|"]
+    rows += [_row(f, prefix) for f in dataclasses.fields(schema) if f not in nested]
+    title = f"## {prefix.rstrip('.') or 'Run'}\n"
+    lines = [title, *rows, ""]
+    for f in nested:
+        lines += _sections(f.type, f"{prefix}{f.name}.")
+    return lines
+
+
+def _row(f: "dataclasses.Field[Any]", prefix: str) -> str:
+    default = f.default_factory() if callable(f.default_factory) else f.default
+    text = {"???": "required", "None": "null", "False": "false", "True": "true"}
+    limits = limits_of(f.metadata)
+    if check := f.metadata.get("check"):
+        limits = "a folder" if check.__name__ == "check_folder" else "letters, digits, _.-"
+    shown = f"`{text.get(str(default), default)}`"
+    return (
+        f"| `{prefix}{f.name}` | {_type(f.type)} | {shown} | {limits} | {f.metadata['meaning']} |"
+    )
+
+
+def _type(kind: Any) -> str:
+    names = {str: "text", bool: "true or false", int: "integer", float: "number", Any: "any"}
+    options = [o for o in typing.get_args(kind) if o is not type(None)]
+    if type(None) in typing.get_args(kind):
+        return f"{_type(options[0])} or null"
+    kind = typing.get_origin(kind) or kind
+    return names.get(kind, {dict: "mapping", list: "list"}.get(kind, str(kind)))
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("config.md").write_text(page())

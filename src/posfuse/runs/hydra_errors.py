@@ -1,0 +1,149 @@
+"""One line for each error of Hydra and OmegaConf, with the key or the file in front."""
+
+import dataclasses
+import re
+import traceback
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.errors import OverrideParseException
+from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
+
+from posfuse import config
+from posfuse.config import CONF_DIR, LETTERS
+from posfuse.errors import NO_MEMORY, lacks_memory
+
+# Names of tokens in the messages of Hydra's parser.
+GRAMMAR = re.compile("LexerNoViableAlt|mismatched input|extraneous input|no viable|missing .+ at")
+NAMES = ("data.name", "encoding.name", "fusion.name", "sweep_id")
+
+# Hydra's functions that check a value without naming its key, and the fix.
+VERBOSE = "hydra.verbose: use true, false or the names of loggers"
+KEY_OF = {
+    "configure_log": VERBOSE,
+    "getLogger": VERBOSE,
+    "instantiate_launcher": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
+    "instantiate_sweeper": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
+}
+
+
+def one_line(error: BaseException, *schemas: Any) -> str:
+    """The message of an error in one line, with the key in front if it is one of Hydra or
+    OmegaConf. `schemas` are dataclasses in addition to those of posfuse.config."""
+    if isinstance(error, OverrideParseException) and GRAMMAR.search(error.message):
+        key, _, name = error.override.partition("=")
+        if key in NAMES and name:
+            return f"{key}: the name {name!r} becomes a folder; {LETTERS}"
+        return (
+            f"{error.override}: not an override that Hydra can read; write key=value or "
+            "key=value,value, and put quotes around other characters, as in 'key=\"a:b\"'"
+        )
+    text = str(error)
+    if refused := re.match(r"InputError raised while resolving interpolation: (.*)", text):
+        return refused[1]
+    if isinstance(error.__cause__, OmegaConfBaseException):  # it names the key
+        text = str(error.__cause__)
+    key_line = re.search(r"full_key: (\S+)", text)
+    key = key_line[1] if key_line else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if key:
+        lines = [line for line in lines if not re.match(r"(full_key|\w+_type|hydra)\b", line)]
+    message = " ".join(lines)
+    message = re.sub(r"\s*See https://hydra.cc\S* for details", "", message)
+    message = re.sub(r"\s*Config search path:.*", "", message)
+    message = re.sub(
+        r"^field '(\S+)' is not Optional$", r"\1: null is not allowed; give a value", message
+    )
+    message = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", message)
+    extra = re.search(r"Error in call to target .* argument '(\w+)'", message)
+    if key and extra:
+        return f"{key}.{extra[1]}: unknown key; remove it"
+    unknown = re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)
+    if key and unknown:
+        names = _fields_of(unknown[1], schemas)
+        known = f"use one of {', '.join(names)}" if names else "posfuse-train --cfg job shows all"
+        return f"{key}: unknown key; {known}"
+    where = key or getattr(error, "override", None)
+    return f"{where}: {message}" if where and where not in message else message
+
+
+def _fields_of(class_name: str, schemas: tuple[Any, ...]) -> list[str]:
+    schema = {s.__name__: s for s in schemas}.get(class_name, getattr(config, class_name, None))
+    return [f.name for f in dataclasses.fields(schema)] if dataclasses.is_dataclass(schema) else []
+
+
+def of_file(error: YAMLError | UnicodeDecodeError) -> str:
+    """One line for a config file that cannot be read."""
+    if isinstance(error, UnicodeDecodeError):
+        file = next(_not_utf8(), "a config file")
+        return f"{file}: not UTF-8 (byte {error.object[error.start]:#x}); save it as UTF-8"
+    if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark):
+        place = f"line {mark.line + 1}, column {mark.column + 1}"
+        return f"{mark.name}: not YAML ({place}: {error.problem}); correct that line"
+    return f"not YAML ({one_line(error)}); correct the file"
+
+
+def _not_utf8() -> Iterator[Path]:
+    """The config files that are not UTF-8, those that an override selects first."""
+    for file in sorted(_files(), key=lambda file: not _is_selected(file)):
+        try:
+            file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            yield file
+        except OSError:  # a folder, or a broken link
+            continue
+
+
+def of_no_keys(error: Exception) -> str | None:
+    """One line if an override selects a config file that holds no keys, since Hydra's error does
+    not name the file; otherwise None."""
+    for file in filter(_is_selected, _files()):
+        group = file.parent.name
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        is_empty = content is None and f"{group}.name" in str(error)
+        if is_empty or isinstance(content, str | list):
+            return f"{file}: holds no keys; write key: value, as in the files of {CONF_DIR / group}"
+    return None
+
+
+def _files() -> list[Path]:
+    """The config files of --config-dir and of conf/."""
+    folders = [Path(f).resolve() for f in (_arguments()[0], CONF_DIR) if f]
+    return [file for folder in folders for file in sorted(folder.rglob("*.yaml"))]
+
+
+def _is_selected(file: Path) -> bool:
+    """Whether an override names the group and the file."""
+    pairs = (argument.lstrip("+").partition("=") for argument in _arguments()[1])
+    selected = {f"{group}/{name}.yaml" for group, _, names in pairs for name in names.split(",")}
+    return any(file.as_posix().endswith(f"/{name}") for name in selected)
+
+
+def _arguments() -> tuple[str | None, list[str]]:
+    """The folder of --config-dir, and the other arguments of the command."""
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("--config-dir", "-cd")
+    parser.add_argument("--cfg", "-c")  # without it, -c is an abbreviation of -cd
+    given, others = parser.parse_known_args()
+    return given.config_dir, others
+
+
+def of_hydra(error: Exception) -> str:
+    """One line for any other error of Hydra."""
+    if lacks_memory(error):
+        return NO_MEMORY
+    functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    if functions[-1] in KEY_OF:
+        return KEY_OF[functions[-1]]
+    if plugin := re.match(r"(?:Invalid plugin|Unknown plugin class :) ('[^']*')", str(error)):
+        kind = "launcher" if "instantiate_launcher" in functions else "sweeper"
+        known = KEY_OF[f"instantiate_{kind}"].rpartition("; ")[2]
+        return f"hydra.{kind}._target_: {plugin[1]} is not a {kind} of Hydra; {known}"
+    return (
+        f"{type(error).__name__}: {one_line(error)}; HYDRA_FULL_ERROR=1 posfuse-train ... shows "
+        "the traceback"
+    )

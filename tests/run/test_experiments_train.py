@@ -1,0 +1,29 @@
+"""Every protocol of an experiment trains: one batch on a small corpus in place of its own."""
+
+import pytest
+
+from posfuse.runs.checks import checked
+from posfuse.train import train
+from small_runs import composed, write_corpus
+
+TRIAL = [
+    "data.corpus=null", "data.batch_size=2", "trainer.max_epochs=1", "trainer.limit_batches=1",
+    "trainer.accelerator=cpu", "trainer.threads=1", "logger=none",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("experiment", "data"),
+    [
+        ("quickstart", "bbc_article"),
+        ("table1", "imdb"),
+        ("table3", "arxiv"),
+        ("controls", "listops"),
+    ],
+)
+def test_one_batch_trains(experiment, data, tmp_path):
+    corpus = write_corpus(tmp_path / "corpus", n_classes=4)
+    place = [f"data={data}", f"data.path={corpus}", f"cache_dir={tmp_path / 'cache'}"]
+    record = train(checked(composed(f"experiment={experiment}", *place, *TRIAL)), tmp_path / "run")
+    assert (record["sweep_id"], record["data"], record["epochs"]) == (experiment, data, 1)
+    assert 0 <= record["test"]["accuracy"] <= 1

@@ -1,0 +1,82 @@
+"""Runs with fidelity=notebook: what they record, and how the report pairs them."""
+
+import pandas as pd
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from posfuse.analysis.evidence.bag_of_words import bags_of_words
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.statistics.comparisons import Criteria, compare
+from posfuse.config import run_folder
+from posfuse.model.fusion import GateFeature
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.train import train
+from posfuse.training.trained import load_run
+from small_runs import SMALL, composed, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A corpus without a validation split."""
+    folder = write_corpus(tmp_path_factory.mktemp("notebook") / "corpus")
+    (folder / "validation.parquet").unlink()
+    return folder
+
+
+def config(corpus, *overrides):
+    place = ["data=agnews", f"data.path={corpus}", "data.batch_size=16"]
+    return checked(composed(*place, *SMALL, *overrides))
+
+
+CELLS = [(fusion, seed) for fusion in ("add", "gate_scalar") for seed in (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def sweep(corpus, tmp_path_factory):
+    """The folder of four runs as the notebooks do them."""
+    root = tmp_path_factory.mktemp("sweep")
+    for fusion, seed in CELLS:
+        asked = ["fidelity=notebook", "encoding=rope", f"fusion={fusion}", f"seed={seed}"]
+        folder = root / run_folder("agnews", "rope", fusion, seed, asked)
+        folder.mkdir(parents=True)
+        train(config(corpus, *asked, "trainer.max_epochs=1", f"cache_dir={root / 'cache'}"), folder)
+    return root
+
+
+def test_a_run_shows_what_ran_and_is_read_back(sweep) -> None:
+    folder = sweep / "agnews" / "rope" / "gate_scalar" / "fidelity=notebook" / "seed=1"
+    shown = OmegaConf.load(folder / "config.yaml")
+    assert shown.fusion == {
+        "name": "gate_scalar", "_target_": "posfuse.model.fusion.GateFeature", "start": "linear"
+    }  # fmt: skip
+    assert shown.encoding.table._target_ == "posfuse.model.encoding.RopeFeatures"
+    assert shown.encoding.attention == {}
+    assert (shown.fidelity.gate_scalar, shown.fidelity.rope) == ("feature", "table")
+    record = records.read_result(folder / "result.json")
+    assert record["variant"] == "fidelity=notebook"
+    cfg, data, classifier = load_run(folder)
+    assert records.fingerprint(cfg) == record["fingerprint"]
+    assert type(classifier.model.fusion) is GateFeature
+    frame = pd.read_parquet(folder / "predictions.parquet")
+    with torch.no_grad():
+        for batch in data.test_dataloader():
+            found = classifier.model(batch.ids, batch.lengths).argmax(-1)
+            assert found.tolist() == frame["predicted"][batch.index.numpy()].tolist()
+
+
+def test_the_report_pairs_runs_whose_validation_split_follows_the_seed(sweep) -> None:
+    runs, problems = collect(sweep)
+    assert problems == []
+    rows, notes = compare(runs, Criteria())
+    assert rows[["fusion", "variant", "n"]].to_numpy().tolist() == [
+        ["gate_scalar", "fidelity=notebook", 2]
+    ]
+    assert not [note for note in notes if "not compared" in note or "unpaired" in note]
+    stores = sorted((sweep / "cache").glob("*/meta.json"))
+    assert len(stores) == 2  # one a seed, shared by the operators
+    bags, without = bags_of_words(runs)
+    assert (set(bags), without) == ({("agnews", "fidelity=notebook")}, [])
+    # Fitted on the documents that a run was trained on, not on a split of its own.
+    assert sorted((sweep / "cache").glob("*/meta.json")) == stores
