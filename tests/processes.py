@@ -17,7 +17,7 @@ def command(corpus, *overrides):
     """The last of equal keys counts, and Hydra takes no overrides on both sides of an option."""
     options = [given for given in overrides if given.startswith("-")]
     own = [given for given in overrides if not given.startswith("-")]
-    return [sys.executable, "-m", "posfuse.command", *options, *small_overrides(corpus), *own]
+    return [sys.executable, "-m", "posfuse.train", *options, *small_overrides(corpus), *own]
 
 
 def started(argv, folder, env=None):

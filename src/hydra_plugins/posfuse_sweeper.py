@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import read_write
 
 from posfuse.errors import InputError
-from posfuse.process.signals import Preempted
+from posfuse.process.signals import Interrupted
 from posfuse.runs import request
 from posfuse.sweeps.watch import watching
 
@@ -46,7 +46,7 @@ class SkippingSweeper(BasicSweeper):
         try:
             with watching(folder, self.config.sweep.fail_fast) as watch:
                 return super().sweep(listed)
-        except Preempted:
+        except Interrupted:
             if watch is None or not watch.has_ended_sweep:
                 raise
             return []

@@ -78,5 +78,5 @@ def test_jobs_are_cancelled_that_a_signal_finds_half_submitted(corpus, tmp_path)
     argv = sweep(corpus, "seed=0,1", "hydra/launcher=slurm")
     done = ended(argv, tmp_path, environment)
     assert done.returncode == 75, done.stderr
-    assert done.stderr == "told to end by SIGTERM; the same command goes on\n"
+    assert done.stderr == "interrupted by SIGTERM; run the same command to resume\n"
     assert (tmp_path / "cancelled").read_text() == "17\n"

@@ -108,7 +108,7 @@ def test_a_job_at_its_time_limit_goes_back_to_the_queue_and_on(corpus, cluster, 
     job, run = job_at_work(tmp_path, cluster)
     send(signal.SIGUSR2, job, cluster)
     wait_for(lambda: kinds(tmp_path) == ["preempted"])
-    assert "told to end by SIGUSR2, kept at step" in (run / "failure.json").read_text()
+    assert "interrupted by SIGUSR2; saved at step" in (run / "failure.json").read_text()
     release(cluster)
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
@@ -134,7 +134,7 @@ def test_a_command_that_is_told_to_end_leaves_no_job(corpus, cluster, whole, tmp
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 75, err
-    assert err == "told to end by SIGINT; the same command goes on\n"
+    assert err == "interrupted by SIGINT; run the same command to resume\n"
     assert not slurm_cluster.output(["squeue", "--noheader"], cluster)
     assert set(kinds(tmp_path)) == {"preempted"}
     again = ended(argv, tmp_path, cluster)

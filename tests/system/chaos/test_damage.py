@@ -11,8 +11,7 @@ import pytest
 
 from posfuse.analysis import report
 from posfuse.errors import InputError
-from posfuse.process import signals
-from posfuse.process.signals import Preempted
+from posfuse.process.signals import Interrupted
 from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training.classifier import Classifier
@@ -42,11 +41,10 @@ def world(tmp_path_factory):
     ended.mkdir(parents=True)
     Classifier.training_step = told
     try:
-        with pytest.raises(Preempted):
+        with pytest.raises(Interrupted):
             train(cfg, ended)
     finally:
         Classifier.training_step = original
-        signals.told.clear()
     return root, cfg
 
 

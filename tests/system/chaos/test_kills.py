@@ -91,7 +91,7 @@ def test_a_sweep_killed_fifty_times_ends_as_one_that_never_was(launcher, referen
             err = kill(process, name, alone=draw.random() < 0.5)
             kills += name == "SIGKILL"
             # Until Hydra has it, the command is a Python that does what any does at a signal.
-            is_early = "kept at step" not in err and process.returncode in (
+            is_early = "saved at step" not in err and process.returncode in (
                 -signal.Signals[name],
                 1,
                 130,
