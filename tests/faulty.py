@@ -1,8 +1,11 @@
-"""A fusion operator that sends a signal at its sixth training step, as the environment says.
+"""A fusion operator that sends a signal at a training step, as the environment says.
 
-FAULT: names of signals. FAULT_FOLDER: an empty folder; the fault happens once in it. FAULT_TO:
-"self", "parent" or "group". FAULT_RUNS: so many runs must have reached the step. FAULT_RANK: the
-process of a run on several devices.
+FAULT: names of signals
+FAULT_FOLDER: an empty folder; the fault happens once in it
+FAULT_STEP: the number of training steps, 6 by default
+FAULT_TO: "self" (the default), "parent" or "group"
+FAULT_RUNS: so many runs must have reached the step, 1 by default
+FAULT_RANK: the process, for a run on several devices; 0 by default
 """
 
 import os
@@ -15,7 +18,6 @@ from posfuse.process import signals
 from posfuse.process.distributed import rank
 
 FAULTY = ["fusion=add", "fusion._target_=faulty.Faulty"]
-STEP = 6  # the second step of the second epoch in the tests' small runs
 
 
 class Faulty(Add):
@@ -24,8 +26,8 @@ class Faulty(Add):
     def merge(self, *parts):
         if self.training:
             self.calls += 1
-            is_due = self.calls == STEP and rank() == int(os.environ.get("FAULT_RANK", 0))
-            if is_due and "FAULT" in os.environ:
+            step, at = int(os.environ.get("FAULT_STEP", 6)), int(os.environ.get("FAULT_RANK", 0))
+            if "FAULT" in os.environ and (self.calls, rank()) == (step, at):
                 fault(Path(os.environ["FAULT_FOLDER"]), os.environ.get("FAULT_TO", "self"))
         return super().merge(*parts)
 
@@ -47,7 +49,7 @@ def fault(folder, to):
     except FileExistsError:
         if len(list(folder.glob("ready-*"))) > int(os.environ.get("FAULT_RUNS", 1)):
             return  # a later run
-    while signals.received() is None:  # the signal comes, or this process is killed
+    while signals.received() is None:  # until the signal arrives or this process is killed
         time.sleep(0.01)
 
 

@@ -29,7 +29,6 @@ KILLED = (
     "a worker process was killed during this run, and memory may have run out; run the same "
     "command to resume, with a smaller hydra.launcher.n_jobs if so"
 )
-KEYS = ("n_jobs", "batch_size")  # of joblib's; its others have no effect or fail inside joblib
 
 
 class WorkerTask:
@@ -62,12 +61,11 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
 
     task_function: Any
 
-    def __init__(self, runs_per_gpu: int = 1, runs_per_core: int = 1, **joblib: Any) -> None:
-        super().__init__(
-            **{**joblib, "initializer": partial(signals.exit_with_parent, os.getpid())}
-        )
+    def __init__(self, n_jobs: int = -1, runs_per_gpu: int = 1, runs_per_core: int = 1) -> None:
+        tied = partial(signals.exit_with_parent, os.getpid())
+        # batch_size=1: whichever worker is free first does the next run.
+        super().__init__(n_jobs=n_jobs, batch_size=1, initializer=tied)
         self.runs_per_gpu, self.runs_per_core = runs_per_gpu, runs_per_core
-        self.unknown = sorted(joblib.keys() - set(KEYS))
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -134,29 +132,14 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         return returned
 
     def checked_jobs(self) -> int:
-        """n_jobs; raises InputError for an unknown key and for a value that starts no run."""
-        if self.unknown:
-            raise InputError(
-                f"hydra.launcher.{self.unknown[0]}: unknown key; use one of {', '.join(KEYS)}, "
-                "runs_per_gpu, runs_per_core"
-            )
-        n_jobs, batch = self.joblib.get("n_jobs"), self.joblib.get("batch_size", "auto")
-        batch = 1 if batch == "auto" else batch
-        for name, number in (
-            ("n_jobs", n_jobs),
-            ("runs_per_gpu", self.runs_per_gpu),
-            ("runs_per_core", self.runs_per_core),
-            ("batch_size", batch),
-        ):
-            if type(number) is not int:  # a bool is an instance of int
-                raise InputError(
-                    f"hydra.launcher.{name}: {number!r} is not a whole number; give one"
-                )
-        if n_jobs == 0 or min(self.runs_per_gpu, self.runs_per_core, batch) < 1:
-            raise InputError(
-                "hydra.launcher: n_jobs=0, or runs_per_gpu, runs_per_core or batch_size below 1, "
-                "starts no run; give 1 or more, or n_jobs=-1 for as many as have room"
-            )
+        """n_jobs; raises InputError for a value that starts no run."""
+        n_jobs: Any = self.joblib["n_jobs"]
+        per = {"runs_per_gpu": self.runs_per_gpu, "runs_per_core": self.runs_per_core}
+        for name, number in {"n_jobs": n_jobs, **per}.items():
+            # A bool is an instance of int.
+            if type(number) is not int or number == 0 or (number < 0 and name != "n_jobs"):
+                more = ", or -1 for as many as have room" if name == "n_jobs" else ""
+                raise InputError(f"hydra.launcher.{name}: must be 1 or more{more} (got {number!r})")
         return int(n_jobs)
 
     def places(self, job_overrides: Sequence[Sequence[str]]) -> list[str]:

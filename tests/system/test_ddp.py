@@ -83,7 +83,7 @@ def test_a_sweep_has_runs_of_two_processes(corpus, tmp_path):
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
 def test_an_interrupted_run_of_two_processes_leaves_none_and_resumes(name, corpus, whole, tmp_path):
     argv = two(corpus)
-    process = started(argv, tmp_path, faulty(tmp_path / "fault", name) | FOREIGN)
+    process = started(argv, tmp_path, faulty(tmp_path / "fault", name, step=9) | FOREIGN)
     wait_for(lambda: descendants(process.pid) or process.poll() is not None)
     pids = descendants(process.pid)
     _, err = process.communicate(timeout=HANG)
