@@ -37,8 +37,8 @@ PART = 5_000  # documents written at a time
 TRAIN = """
 import time
 from posfuse import train
-def import_timed(tracked, imported=train.import_run):
-    run = imported(tracked)
+def import_timed(imported=train.import_run):
+    run = imported()
     from posfuse.training.classifier import Classifier
     step = Classifier.training_step
     def timed(self, *arguments):

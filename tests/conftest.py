@@ -33,9 +33,9 @@ Result = namedtuple("Result", "code out err")
 # its own work and not seconds of imports.
 SERVER = """
 import json, os, sys
-import torch, lightning, posfuse.training.build, posfuse.command, posfuse.train
+import torch, lightning, posfuse.training.build, posfuse.train
 import posfuse.analysis.report, posfuse.sweeps.status
-commands = {"posfuse-train": posfuse.command.main, "posfuse-report": posfuse.analysis.report.main,
+commands = {"posfuse-train": posfuse.train.main, "posfuse-report": posfuse.analysis.report.main,
     "posfuse-status": posfuse.sweeps.status.main}
 while line := sys.stdin.readline():
     argv, folder = json.loads(line)

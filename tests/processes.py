@@ -1,4 +1,4 @@
-"""posfuse-train as a process of its own, and what is left of it."""
+"""posfuse-train as a process: start it, wait for it, and look for processes that it has left."""
 
 import subprocess
 import sys
@@ -10,14 +10,14 @@ import pandas as pd
 from posfuse.runs import records
 from small_runs import small_overrides
 
-HANG = 600  # seconds after which a process is taken to hang; the only time limit of the tests
+HANG = 600  # seconds after which a process counts as hanging; the only time limit of the tests
 
 
 def command(corpus, *overrides):
-    """The last of equal keys counts, and Hydra takes no overrides on both sides of an option."""
+    """The command line of a small run on `corpus`; a later override replaces an earlier one."""
     options = [given for given in overrides if given.startswith("-")]
     own = [given for given in overrides if not given.startswith("-")]
-    return [sys.executable, "-m", "posfuse.command", *options, *small_overrides(corpus), *own]
+    return [sys.executable, "-m", "posfuse.train", *options, *small_overrides(corpus), *own]
 
 
 def started(argv, folder, env=None):
@@ -27,7 +27,7 @@ def started(argv, folder, env=None):
 
 
 def ended(argv, folder, env=None):
-    """The command's result, once it has ended."""
+    """Run the command to its end and return its result."""
     folder.mkdir(exist_ok=True)
     return subprocess.run(
         argv, cwd=folder, env=env, timeout=HANG, capture_output=True, text=True, check=False
@@ -35,27 +35,27 @@ def ended(argv, folder, env=None):
 
 
 def wait_for(condition):
-    """Wait until the condition holds, by asking it again and again."""
+    """Poll until the condition holds."""
     end = time.monotonic() + HANG
     while not condition():
-        assert time.monotonic() < end, f"not so within {HANG} seconds"
+        assert time.monotonic() < end, f"the condition did not hold within {HANG} seconds"
         time.sleep(0.05)
 
 
 def descendants(pid):
-    """Processes that a process has started, and those that they have."""
+    """The children of a process, their children, and so on."""
     found = children(pid)
     return [*found, *(further for child in found for further in descendants(child))]
 
 
 def children(pid):
-    """The processes that a process's threads have started."""
+    """The processes that the threads of a process have started."""
     lists = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for listed in lists for child in listed.read_text().split()]
 
 
 def alive(pids):
-    """Those of the processes that are still at work: a zombie is not."""
+    """The processes that still run; a zombie does not."""
     found = []
     for pid in pids:
         try:
@@ -67,7 +67,7 @@ def alive(pids):
 
 
 def assert_one_line(result, *parts):
-    """The command failed, and said so in one line that holds the parts."""
+    """The command failed with one line on stderr that contains the parts."""
     assert result.code != 0
     assert result.err.count("\n") == 1, result.err
     assert result.err.startswith("error: ")
@@ -77,7 +77,7 @@ def assert_one_line(result, *parts):
 
 
 def assert_same_files(one, other):
-    """Records but for times, and all that a run writes beside them, bit for bit."""
+    """Two runs wrote the same files, bit for bit, except for times."""
     left, right = (records.read_result(folder / records.RESULT) for folder in (one, other))
     for key in ("test", "validation", "best_epoch", "epochs", "position", "fingerprint"):
         assert left[key] == right[key], key

@@ -1,4 +1,4 @@
-"""A real SLURM of one node in a folder, without systemd or root's places: for tests."""
+"""For tests: a real SLURM of one node that lives in a folder, without systemd."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 INSTALL = "needs SLURM's programs: apt-get install slurm-wlm munge"
 CPUS = 2  # jobs at once
 
-# Preemption as clusters have it: a job of `urgent` has one of `main` requeued.
+# Preemption as on clusters: a job in `urgent` makes SLURM requeue a job in `main`.
 CONFIG = """
 ClusterName=posfuse
 SlurmctldHost={host}(127.0.0.1)
@@ -53,7 +53,7 @@ PartitionName=main Nodes=ALL Default=YES PriorityTier=1 GraceTime=20 State=UP
 PartitionName=urgent Nodes=ALL PriorityTier=2 PreemptMode=OFF State=UP
 """
 
-# submitit asks sacct, which needs a database; all that it wants is with slurmctld.
+# submitit calls sacct, which needs a database. slurmctld has the same information.
 SACCT = """#!/bin/sh
 echo "JobID|State|NodeList"
 scontrol show job --oneliner | sed -nE '
@@ -85,7 +85,7 @@ def free_ports(n: int) -> list[int]:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[dict[str, str]]:
-    """Start it in `folder`, give the environment in which commands see it, and end all of it."""
+    """Start SLURM in `folder` and yield the environment for its commands; stop it afterwards."""
     for name in ("bin", "state", "spool"):
         (folder / name).mkdir(parents=True)
     host, user = socket.gethostname().split(".")[0], subprocess.getoutput("id -un")
@@ -109,7 +109,7 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
     ]  # fmt: skip
     daemons = []
     try:
-        # Each needs the one before.
+        # Each needs the one before it.
         for command, is_ready in (
             (munge, (folder / "munge.socket").exists),
             (["slurmctld", "-D"], lambda: "is UP" in output(["scontrol", "ping"], environment)),

@@ -1,9 +1,11 @@
-"""The launcher of conf/hydra/launcher/ray.yaml, over hydra-ray-launcher: that one gives up at the
-first run that a node takes with it."""
+"""The launcher of conf/hydra/launcher/ray.yaml.
+
+hydra-ray-launcher stops at the first run that a node loses. This launcher records that run as
+failed and waits for the others.
+"""
 
 import math
 import os
-import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,21 +20,22 @@ from posfuse.process import signals
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import failures_in, lost
 
-SECONDS = 60  # that runs may take to keep their state when they are told to end
+SAVE_SECONDS = 60  # interrupted runs may take so long to save
 
 
-def run_there(folder: str, call: dict[str, Any]) -> JobReturn:
-    """A run on whichever node it comes to, in the folder where the command was given."""
+def run_task(folder: str, call: dict[str, Any]) -> JobReturn:
+    """One run on a node of the cluster, in the command's working directory."""
     from hydra_plugins.hydra_ray_launcher._launcher_util import _run_job
 
-    signals.elsewhere[:] = ["ray"]  # a process may have had runs before
+    signals.launcher = "ray"
     os.chdir(folder)
-    result: JobReturn = _run_job(**call)
+    with signals.handled():
+        result: JobReturn = _run_job(**call)
     return result
 
 
 class RayLauncher(Launcher):
-    """The runs as tasks of a ray cluster, until all have ended; the parameters are hydra-ray's."""
+    """The runs as tasks of a ray cluster; the parameters are those of hydra-ray-launcher."""
 
     def __init__(self, ray: DictConfig) -> None:
         self.ray = ray
@@ -53,7 +56,7 @@ class RayLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Give all runs to the cluster and wait for them; told to end, tell them and wait."""
+        """The results of all runs, NaN for a lost one. After a signal it interrupts the runs."""
         if not job_overrides:
             return []
         import ray
@@ -66,42 +69,37 @@ class RayLauncher(Launcher):
         left: dict[Any, Sequence[str]] = {}
         returns: dict[Any, JobReturn] = {}
         try:
-            handlers = {number: signal.getsignal(number) for number in signals.SIGNALS}
             try:
                 start_ray(self.ray.init)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 reason = one_line(error)
                 raise InputError(f"hydra/launcher=ray: {reason}; see docs/sweeps.md") from error
-            for number, handler in handlers.items():
-                signal.signal(number, handler)  # ray has put its own for SIGTERM
-            task = ray.remote(run_there).options(**options)
-            with signals.signals_later():
-                for job, overrides in enumerate(job_overrides, initial_job_idx):
-                    left[task.remote(os.getcwd(), self.call(overrides, job))] = overrides
+            signals.install()  # ray has replaced the handler of SIGTERM
+            task = ray.remote(run_task).options(**options)
+            for number, overrides in enumerate(job_overrides, initial_job_idx):
+                left[task.remote(os.getcwd(), self.call(overrides, number))] = overrides
             tasks = list(left)
             while left:
-                with signals.signals_later():  # what is raised inside ray comes out as another
-                    ended, _ = ray.wait(list(left), timeout=1)
-                    for one in ended:
-                        overrides = left.pop(one)
-                        try:
-                            returns[one] = ray.get(one)
-                        except RayError as error:
-                            message = f"{one_line(error)}; the same command goes on"
-                            lost(self.hydra_context, self.config, overrides, message, before)
-                            returns[one] = JobReturn(
-                                status=JobStatus.COMPLETED, _return_value=math.nan
-                            )
+                signals.check()
+                for ended in ray.wait(list(left), timeout=1)[0]:
+                    overrides = left.pop(ended)
+                    try:
+                        returns[ended] = ray.get(ended)
+                    except RayError as error:
+                        message = f"{one_line(error)}; run the same command to resume"
+                        lost(self.hydra_context, self.config, overrides, message, before)
+                        status = JobStatus.COMPLETED
+                        returns[ended] = JobReturn(status=status, _return_value=math.nan)
         finally:
-            for one in left:  # none, unless the command is told to end
-                ray.cancel(one)
+            for task in left:
+                ray.cancel(task)
             if left:
-                ray.wait(list(left), num_returns=len(left), timeout=SECONDS)
+                ray.wait(list(left), num_returns=len(left), timeout=SAVE_SECONDS)
             ray.shutdown()
-        return [returns[one] for one in tasks]
+        return [returns[task] for task in tasks]
 
     def call(self, overrides: Sequence[str], number: int) -> dict[str, Any]:
-        """The arguments of hydra-ray's function for one run."""
+        """The arguments of hydra-ray-launcher's function for one run."""
         config = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = str(number), number

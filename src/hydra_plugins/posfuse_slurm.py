@@ -1,5 +1,8 @@
-"""The launcher of conf/hydra/launcher/slurm.yaml, over hydra-submitit-launcher: that one gives up
-at the first job that ends without a word, and leaves the others in the queue."""
+"""The launcher of conf/hydra/launcher/slurm.yaml.
+
+hydra-submitit-launcher stops at the first job without a result and leaves the others in the queue.
+This launcher records that run as failed and waits for the others.
+"""
 
 import math
 import shutil
@@ -8,9 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from hydra.core.singleton import Singleton
@@ -21,21 +22,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.process.signals import Preempted
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import failures_in, lost
 
 
-class Job:
-    """What a SLURM job does: a run. Told to end, ahead of its time limit or of a preemption, it
-    keeps its state and goes back to the queue, since SLURM requeues no job that ends by itself;
-    where it is cancelled it just ends."""
+class SlurmRun:
+    """One run in a SLURM job. After a signal (before its time limit, or a preemption) the run saves
+    and the job requeues itself, since SLURM requeues no job that exits. A cancelled job exits."""
 
-    def __init__(self, launcher: Any, sweep: Path) -> None:
-        self.launcher, self.sweep = launcher, sweep
+    def __init__(self, launcher: Any) -> None:
+        self.launcher = launcher
 
     def checkpoint(self, *arguments: Any) -> Any:
-        """What is put back into the queue: the same run."""
+        """The work of the requeued job: the same run."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, *arguments)
@@ -43,21 +42,21 @@ class Job:
     def __call__(self, *arguments: Any) -> JobReturn:
         from submitit import JobEnvironment
 
-        signals.elsewhere.append("slurm")
-        with suppress(Preempted), signals.ending():
+        signals.launcher = "slurm"
+        with signals.handled():
             result: JobReturn = self.launcher(*arguments)
-        if not signals.told:
+        if not signals.received():
             return result
         asked = ["squeue", "--noheader", "--format=%T", "--jobs", JobEnvironment().job_id]
         state = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
         if state == "RUNNING":
-            # submitit's handler of it is back: it requeues the job, and exits.
+            # submitit's handler is installed again: it requeues the job and exits.
             signal.raise_signal(signal.Signals[f"SIG{JobEnvironment.USR_SIG}"])
-        sys.exit(signals.STATUS)
+        sys.exit(signals.EXIT_STATUS)
 
 
 class SlurmLauncher(Launcher):
-    """The runs as a SLURM array, until all have ended; the parameters are hydra-submitit's."""
+    """The runs as a SLURM array; the parameters are those of hydra-submitit-launcher."""
 
     def __init__(self, **parameters: Any) -> None:
         self.parameters = parameters
@@ -74,8 +73,8 @@ class SlurmLauncher(Launcher):
             ) from error
         if shutil.which("sbatch") is None:
             raise InputError(
-                "hydra/launcher=slurm: no sbatch on this machine; give the command where SLURM's "
-                "programs are, or hydra/launcher=parallel"
+                "hydra/launcher=slurm: no sbatch on this machine; run the command where SLURM's "
+                "programs are, or use hydra/launcher=parallel"
             )
         self.config, self.hydra_context = config, hydra_context
         known = OmegaConf.structured(schema.SlurmQueueConf)
@@ -87,7 +86,8 @@ class SlurmLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Submit all runs at once and wait for them; told to end, cancel them and wait for that."""
+        """Submit all runs and wait for them. After a signal it cancels the jobs and waits until
+        they have ended."""
         if not job_overrides:
             return []
         from submitit.core.utils import FailedJobError
@@ -98,25 +98,22 @@ class SlurmLauncher(Launcher):
             (list(overrides), "hydra.sweep.dir", number, str(number), state)
             for number, overrides in enumerate(job_overrides, initial_job_idx)
         ]
-        run = Job(self.submitit, Path(self.config.hydra.sweep.dir))
-        jobs: list[Any] = []
-        left: dict[int, Any] = {}
-        returns: dict[int, JobReturn] = {}
         try:
-            with signals.signals_later():
-                jobs = self.executor().map_array(run, *zip(*calls, strict=True))
-                left = dict(enumerate(jobs))
-            while left:
-                for i, job in list(left.items()):
-                    if job.done():
-                        returns[i] = self.result(job, job_overrides[i])
-                        del left[i]
-                time.sleep(1)
+            with signals.blocked():  # Ctrl-C in the terminal must not end sbatch
+                jobs = self.executor().map_array(SlurmRun(self.submitit), *zip(*calls, strict=True))
         except FailedJobError as error:
             raise InputError(
                 f"hydra/launcher=slurm: SLURM refuses the jobs ({one_line(error)}); see "
                 "hydra.launcher.* in docs/sweeps.md"
             ) from error
+        left = dict(enumerate(jobs))
+        returns: dict[int, JobReturn] = {}
+        try:
+            while left:
+                signals.check()
+                for i in [i for i, job in left.items() if job.done()]:
+                    returns[i] = self.result(left.pop(i), job_overrides[i])
+                time.sleep(1)
         finally:
             for array in {job.job_id.split("_")[0] for job in left.values()}:
                 subprocess.run(["scancel", array], check=False)
@@ -125,8 +122,24 @@ class SlurmLauncher(Launcher):
                     time.sleep(1)
         return [returns[i] for i in range(len(jobs))]
 
+    def result(self, job: Any, overrides: Sequence[str]) -> JobReturn:
+        """The result of a job that has ended; one without a result is recorded as a failed run."""
+        from submitit.core.utils import UncompletedJobError
+
+        try:
+            (returned,) = job.results()
+        except UncompletedJobError:
+            message = (
+                f"SLURM job {job.job_id} ended as {job.state} without a result, see "
+                f"{job.paths.stderr}; run the same command to resume"
+            )
+            lost(self.hydra_context, self.config, overrides, message, self.before)
+            returned = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
+        result: JobReturn = returned
+        return result
+
     def executor(self) -> Any:
-        """submitit's, with hydra-submitit's names for its parameters."""
+        """submitit's executor; hydra-submitit-launcher has other names for its parameters."""
         from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
         from submitit import AutoExecutor
 
@@ -141,20 +154,3 @@ class SlurmLauncher(Launcher):
             **{k if k in common else f"slurm_{k}": v for k, v in parameters.items()}
         )
         return executor
-
-    def result(self, job: Any, overrides: Sequence[str]) -> JobReturn:
-        """What a job that has ended gives back; one that gives nothing has lost its run."""
-        from submitit.core.utils import UncompletedJobError
-
-        try:
-            (returned,) = job.results()
-        except UncompletedJobError:
-            log = job.paths.stderr
-            message = (
-                f"SLURM job {job.job_id} ended as {job.state} without a result, see {log}; the "
-                "same command goes on"
-            )
-            lost(self.hydra_context, self.config, overrides, message, self.before)
-            returned = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
-        result: JobReturn = returned
-        return result

@@ -11,7 +11,7 @@ from hydra.errors import HydraException
 from omegaconf import read_write
 
 from posfuse.errors import InputError
-from posfuse.process.signals import Preempted
+from posfuse.process.signals import Interrupted
 from posfuse.sweeps.watch import watching
 
 
@@ -39,7 +39,7 @@ class PosfuseSweeper(BasicSweeper):
         try:
             with watching(Path(self.config.hydra.sweep.dir), self.config.sweep.fail_fast) as watch:
                 return super().sweep(listed)
-        except Preempted:
+        except Interrupted:
             if watch is None or not watch.has_ended_sweep:
                 raise
             return []

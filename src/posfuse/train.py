@@ -1,15 +1,15 @@
-"""The entry of one run: compose, build, fit, test, record."""
+"""posfuse-train: main -> job (one Hydra job) -> train (one run in its folder) -> run."""
 
 import contextlib
+import gc
 import logging
 import math
 import os
-import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import hydra
-from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -17,12 +17,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+import posfuse
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import do_without_hub
-from posfuse.errors import HubUnreachable, InputError, failure_of_stdout
-from posfuse.imports import import_run
+from posfuse.errors import HubUnreachable, InputError, failure_of_stdout, with_streams
 from posfuse.process import precision, signals
-from posfuse.process.signals import Preempted
+from posfuse.process.arguments import overrides_first
 from posfuse.runs import hydra_errors, records
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
@@ -31,85 +31,24 @@ from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failu
 log = logging.getLogger(__name__)
 
 
-def train(cfg: Config, folder: Path) -> records.Record:
-    """Do one run in `folder`, unless its record is there already; returns the record."""
-    label = f"{cfg.data.name} {cfg.encoding.name} {cfg.fusion['name']} seed={cfg.seed}"
-    with records.sole_use(folder):
-        if record := records.finished(folder, cfg):
-            log.info("%s: done already, test accuracy %.4f", label, record["test"]["accuracy"])
-            return record
-        for name in (records.FAILURE, records.RESULT):  # a result whose other files are damaged
-            (folder / name).unlink(missing_ok=True)
-        OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
-        with signals.signals_later():  # raised into an import, Preempted may get lost
-            run = import_run(tracked=cfg.logger.name == "wandb")  # a finished run does not need it
-        record = run(cfg, folder)
-        (folder / records.FAILURE).unlink(missing_ok=True)  # "already running"
-        log.info(
-            "%s: test accuracy %.4f, best epoch %d of %d, %.0f s%s",
-            label,
-            record["test"]["accuracy"],
-            record["best_epoch"],
-            record["epochs"],
-            sum(record["seconds"].values()),
-            _cut(record["truncated_share"]["train"]),
-        )
-        return record
-
-
-def _cut(share: float) -> str:
-    return f", {share:.1%} of the documents cut at max_len" if share else ""
-
-
-@hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
-def job(config: DictConfig) -> float:
-    """One Hydra job: a run in its folder; the test accuracy, NaN if it failed."""
-    signals.end_with_parent(signal.SIGTERM)
-    hydra_cfg = HydraConfig.get()
-    if hydra_cfg.mode == RunMode.RUN:
-        with signals.ending():
-            return attempt(config, hydra_cfg)
-    accuracy = attempt(config, hydra_cfg)
-    signals.end_with_parent(signal.SIGKILL)  # between runs there is nothing to keep
-    return accuracy
-
-
-def attempt(config: DictConfig, hydra_cfg: HydraConf) -> float:
-    """A run, its failure recorded and said: a sweep goes on, and `sweep.Ending` ends it."""
-    logging.raiseExceptions = False  # a disk too full for train.log is told once, as the failure
-    folder = Path(hydra_cfg.runtime.output_dir)
-    sweep = None if hydra_cfg.mode == RunMode.RUN else Path(hydra_cfg.sweep.dir)
-    overrides = list(hydra_cfg.overrides.task)
-    cfg = None
-    try:
-        signals.fail_if_told()
-        cfg = checked(config)
-        cfg.trainer.precision = precision.chosen(cfg)  # config.yaml and the record state it
-        record = train(cfg, folder)
-        accuracy: float = record["test"]["accuracy"]
-        return accuracy
-    except Preempted as stop:
-        record_failure(str(stop), folder, overrides, records.INTERRUPTED)
-        if not signals.is_worker():
-            raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
-        message, kind = message_of(error, folder), kind_of(error) if cfg else "config"
-        if sweep is None:
-            with contextlib.suppress(RunFailed):
-                record_failure(message, folder, overrides, kind)
-            sys.exit(f"error: {message}")
-        if isinstance(error, HubUnreachable):
-            do_without_hub()  # the next command asks again
-        record_failure(message, folder, overrides, kind, sweep)
-    return math.nan
-
-
+@with_streams
 def main() -> None:
-    """The runs; a mistake is said in a line, runs that failed in one each, and the status is 1."""
+    """posfuse-train. Exit status: 0 when every run is done, 75 after a signal, 1 after a failure.
+
+    Each failure is one line on stderr.
+    """
+    if "--version" in sys.argv[1:]:
+        print(f"posfuse {posfuse.__version__}")
+        return
+    sys.argv[1:] = overrides_first(sys.argv[1:])
+    signals.install()
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to the one place that words them
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors, and they are worded here
     try:
         job()
+    except signals.Interrupted as stop:
+        print(f"{stop}; run the same command to resume", file=sys.stderr)
+        sys.exit(signals.EXIT_STATUS)
     except (RunFailed, InputError) as error:
         sys.exit(f"error: {one_line(error)}")
     except (HydraException, OmegaConfBaseException) as error:
@@ -117,16 +56,95 @@ def main() -> None:
     except (YAMLError, UnicodeDecodeError) as error:
         sys.exit(f"error: {hydra_errors.of_file(error)}")
     except BrokenPipeError:
-        raise  # of stdout: posfuse.errors.with_streams
+        raise  # with_streams handles it
     except OSError as error:
-        place = error.filename or "disk"
-        line = f"error: {message_of(error, Path(place))}"
+        line = f"error: {message_of(error, Path(error.filename or 'disk'))}"
         sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
     except ValueError as error:
-        is_group = "group override" in str(error)  # Hydra's words for one that is given no name
+        is_group = "group override" in str(error)  # Hydra's words for a group without a name
         cure = "; a group takes one of its names, as fusion=add" if is_group else ""
         sys.exit(f"error: {one_line(error)}{cure}")
     except Exception as error:
         if wants_traceback:
             raise
         sys.exit(f"error: {hydra_errors.of_hydra(error)}")
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
+def job(config: DictConfig) -> float:
+    """One Hydra job; returns the test accuracy, NaN if the run failed.
+
+    A failure is written to the run's folder. A sweep then continues, and a single run exits.
+    """
+    logging.raiseExceptions = False  # the failure itself reports a disk too full for train.log
+    hydra_cfg = HydraConfig.get()
+    folder = Path(hydra_cfg.runtime.output_dir)
+    overrides = list(hydra_cfg.overrides.task)
+    cfg = None
+    try:
+        signals.check(" before training started")
+        cfg = checked(config)
+        signals.check(" before training started")
+        cfg.trainer.precision = precision.chosen(cfg)  # config.yaml and the record state it
+        record = train(cfg, folder)
+        accuracy: float = record["test"]["accuracy"]
+        return accuracy
+    except signals.Interrupted as stop:
+        record_failure(str(stop), folder, overrides, records.INTERRUPTED)
+        if not signals.is_worker():
+            raise
+    except Exception as error:  # noqa: BLE001 - any failure: the sweep's other runs continue
+        message, kind = message_of(error, folder), kind_of(error) if cfg else "config"
+        if hydra_cfg.mode == RunMode.RUN:
+            with contextlib.suppress(RunFailed):
+                record_failure(message, folder, overrides, kind)
+            sys.exit(f"error: {message}")
+        if isinstance(error, HubUnreachable):
+            do_without_hub()  # for the rest of this sweep
+        record_failure(message, folder, overrides, kind, Path(hydra_cfg.sweep.dir))
+    return math.nan
+
+
+def train(cfg: Config, folder: Path) -> records.Record:
+    """Do one run in `folder` and return its record; a finished run is skipped."""
+    label = f"{cfg.data.name} {cfg.encoding.name} {cfg.fusion['name']} seed={cfg.seed}"
+    with records.sole_use(folder), signals.handled():
+        if record := records.finished(folder, cfg):
+            log.info("%s: done already, test accuracy %.4f", label, record["test"]["accuracy"])
+            return record
+        for name in (records.FAILURE, records.RESULT):  # a result whose other files are damaged
+            (folder / name).unlink(missing_ok=True)
+        OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
+        run = import_run()
+        signals.check(" before training started")
+        record = run(cfg, folder)
+        # Another sweep may have recorded meanwhile that this run was busy.
+        (folder / records.FAILURE).unlink(missing_ok=True)
+        cut = record["truncated_share"]["train"]
+        log.info(
+            "%s: test accuracy %.4f, best epoch %d of %d, %.0f s%s",
+            label,
+            record["test"]["accuracy"],
+            record["best_epoch"],
+            record["epochs"],
+            sum(record["seconds"].values()),
+            f", {cut:.1%} of the documents cut at max_len" if cut else "",
+        )
+        return record
+
+
+def import_run() -> Callable[[Config, Path], records.Record]:
+    """`posfuse.training.run.run`. Torch and Lightning take seconds to import; --help, a refused
+    config and finished runs need neither."""
+    gc.disable()  # collections during these imports take a quarter of their time
+    try:
+        from posfuse.training.run import run
+    finally:
+        gc.enable()
+    return run
+
+
+if __name__ == "__main__":
+    from posfuse.train import main as imported  # launchers find `job` by its module's name
+
+    imported()

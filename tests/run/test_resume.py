@@ -1,15 +1,13 @@
-"""What a run goes on from: its own state, of its own configuration, wherever its folder lies."""
+"""A run resumes from its own state, with its own configuration, wherever its folder is."""
 
 import os
 import shutil
 import signal
 
 import pytest
-import torch
 
-from posfuse.errors import AlreadyRunning, Diverged, InputError
+from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
-from posfuse.process.signals import Preempted
 from posfuse.runs import records
 from posfuse.sweeps import status
 from posfuse.sweeps.failures import failures_in, record_failure
@@ -20,16 +18,79 @@ from posfuse.training.classifier import Classifier
 from processes import assert_same_files
 from small_runs import at_step, small_config, write_corpus
 
+STEPS = 4  # in an epoch: 60 documents in batches of 16
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("resume") / "corpus")
 
 
-@pytest.fixture(autouse=True)
-def nothing_told():
-    yield
-    signals.told.clear()
+@pytest.fixture(scope="module")
+def reference(corpus, tmp_path_factory):
+    """The folder of a run that nothing interrupts: 4 epochs."""
+    folder = tmp_path_factory.mktemp("reference")
+    train(small_config(corpus), folder)
+    return folder
+
+
+def steps_of(cfg, folder):
+    """The steps that training the run takes."""
+    steps = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = Classifier.training_step
+
+        def wrapped(self, *arguments):
+            steps.append(self.global_step)
+            return original(self, *arguments)
+
+        patch.setattr(Classifier, "training_step", wrapped)
+        train(cfg, folder)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [("SIGTERM", 0), ("SIGINT", 1), ("SIGUSR1", 9), ("SIGUSR2", 3), ("SIGHUP", 15)],
+)
+def test_an_interrupted_run_resumes_at_its_step(
+    name, step, corpus, reference, tmp_path, monkeypatch
+):
+    cfg, number = small_config(corpus), signal.Signals[name]
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patched:
+        at_step(patched, step, lambda: os.kill(os.getpid(), number))
+        expected = f"^interrupted by {name}; saved at step {step + 1}$"
+        with pytest.raises(signals.Interrupted, match=expected):
+            train(cfg, tmp_path)
+    assert signal.getsignal(number) is before
+    assert not (tmp_path / records.RESULT).exists()
+    assert steps_of(cfg, tmp_path) == list(range(step + 1, 4 * STEPS))
+    assert_same_files(reference, tmp_path)
+
+
+def test_a_worker_sees_a_signal_that_it_blocks(corpus, tmp_path, monkeypatch):
+    at_step(monkeypatch, 5, lambda: signal.raise_signal(signal.SIGTERM))
+    with monkeypatch.context() as patched, signals.blocked():
+        patched.setattr(signals, "launcher", "joblib")
+        with pytest.raises(signals.Interrupted, match="SIGTERM; saved at step 6"):
+            train(small_config(corpus), tmp_path)
+        assert signal.sigwait([signal.SIGTERM]) == signal.SIGTERM
+    signals.check()
+
+
+@pytest.mark.parametrize("step", [2, 9])
+def test_a_killed_run_resumes_from_its_last_checkpoint_inside_the_epoch(
+    step, corpus, reference, tmp_path, monkeypatch
+):
+    """A checkpoint after every step but an epoch's last one; an error stands in for the kill."""
+    cfg = small_config(corpus, "trainer.checkpoint_minutes=1e-9")
+    with monkeypatch.context() as patched:
+        at_step(patched, step, fail)
+        with pytest.raises(RuntimeError, match="killed"):
+            train(cfg, tmp_path)
+    assert steps_of(cfg, tmp_path) == list(range(step, 4 * STEPS))
+    assert_same_files(reference, tmp_path)
 
 
 def fail(*_):
@@ -37,7 +98,7 @@ def fail(*_):
 
 
 def killed(cfg, folder, monkeypatch, hook="on_validation_epoch_start", after=2):
-    """Start the run and have it fail when the hook was called so many times."""
+    """Start the run and let it fail after the hook was called `after` times."""
     calls, original = [], getattr(Classifier, hook)
 
     def wrapped(self, *arguments):
@@ -54,16 +115,16 @@ def test_the_state_of_another_configuration_is_refused(corpus, tmp_path, monkeyp
     data = shutil.copytree(corpus, tmp_path / "corpus")
     killed(small_config(data), tmp_path / "run", monkeypatch)
     write_corpus(data, seed=1)
-    with pytest.raises(InputError, match=r"last\.ckpt: the state of another configuration's run"):
+    with pytest.raises(InputError, match=r"last\.ckpt: saved by another configuration"):
         train(small_config(data), tmp_path / "run")
-    (tmp_path / "run" / records.LAST).unlink()  # the cure
+    (tmp_path / "run" / records.LAST).unlink()
     train(small_config(data), tmp_path / "run")
-    train(small_config(data), tmp_path / "anew")
-    assert_same_files(tmp_path / "anew", tmp_path / "run")
+    train(small_config(data), tmp_path / "again")
+    assert_same_files(tmp_path / "again", tmp_path / "run")
 
 
-def test_a_run_goes_on_in_a_folder_that_was_moved(corpus, tmp_path, monkeypatch, recwarn):
-    """Killed behind its best epoch: one that does not know its score takes a later one for it."""
+def test_a_run_resumes_in_a_folder_that_was_moved(corpus, tmp_path, monkeypatch, recwarn):
+    """Killed after its best epoch, whose score the resumed run must still know."""
     cfg = small_config(corpus, "optim.lr=0.05", "trainer.max_epochs=20")
     best = train(cfg, tmp_path / "whole")["best_epoch"]
     assert best < 20
@@ -74,28 +135,27 @@ def test_a_run_goes_on_in_a_folder_that_was_moved(corpus, tmp_path, monkeypatch,
     assert not [w for w in recwarn if "dirpath" in str(w.message)]
 
 
-@pytest.mark.parametrize("hook", ["validation_step", "test_step", "on_test_epoch_end"])
-def test_a_signal_outside_training_is_heard(hook, corpus, tmp_path, monkeypatch):
+def test_a_run_interrupted_outside_training_resumes_there(corpus, tmp_path, monkeypatch):
     cfg = small_config(corpus, "data.eval_batch_size=5", "trainer.max_epochs=1")
-    original = getattr(Classifier, hook)
-
-    def told(self, *arguments):
-        if self.trainer.state.fn != "fit":
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, *arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Classifier, hook, told)
-        with pytest.raises(Preempted, match="told to end by SIGTERM"):
-            train(cfg, tmp_path / "run")
-    assert not (tmp_path / "run" / records.RESULT).exists()
-    signals.told.clear()
-    train(cfg, tmp_path / "run")
     train(cfg, tmp_path / "whole")
-    assert_same_files(tmp_path / "whole", tmp_path / "run")
+    for hook in ("validation_step", "test_step", "on_test_epoch_end"):
+        original = getattr(Classifier, hook)
+
+        def wrapped(self, *arguments, original=original):
+            if self.trainer.state.fn != "fit":
+                os.kill(os.getpid(), signal.SIGTERM)
+            return original(self, *arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Classifier, hook, wrapped)
+            with pytest.raises(signals.Interrupted, match="interrupted by SIGTERM"):
+                train(cfg, tmp_path / hook)
+        assert not (tmp_path / hook / records.RESULT).exists()
+        assert steps_of(cfg, tmp_path / hook) == []
+        assert_same_files(tmp_path / "whole", tmp_path / hook)
 
 
-def test_a_result_without_its_files_is_made_again_even_by_a_run_that_is_killed(
+def test_a_result_without_its_files_is_repeated_even_by_a_run_that_is_killed(
     corpus, tmp_path, monkeypatch
 ):
     cfg = small_config(corpus)
@@ -107,23 +167,8 @@ def test_a_result_without_its_files_is_made_again_even_by_a_run_that_is_killed(
     assert records.is_complete(tmp_path)
 
 
-def test_weights_that_are_no_numbers_after_the_last_step_are_a_divergence(
-    corpus, tmp_path, monkeypatch
-):
-    original = Classifier.on_validation_epoch_start
-
-    def broken(self):
-        torch.nn.init.constant_(next(self.parameters()), torch.nan)
-        original(self)
-
-    monkeypatch.setattr(Classifier, "on_validation_epoch_start", broken)
-    with pytest.raises(Diverged, match="diverged at step 4: the loss is not finite"):
-        train(small_config(corpus, "trainer.max_epochs=1"), tmp_path)
-    assert not (tmp_path / records.RESULT).exists()
-
-
 class Steps:
-    """A clock on which a step of training takes a second, and the start of a process ten."""
+    """A clock on which a training step takes one second, and the setup of a run ten."""
 
     def __init__(self, monkeypatch):
         self.now = 1e6  # as on a machine that has been up for days
@@ -148,51 +193,52 @@ class Steps:
         monkeypatch.setattr(run_module, "build_data", build_data)
 
 
-@pytest.mark.parametrize("step", [5, 6, 7, 8])  # of epochs of 4 steps: inside one, and at an end
-def test_times_add_up_over_a_resume(step, corpus, tmp_path, monkeypatch, caplog):
+def test_times_add_up_over_a_resume(corpus, tmp_path, monkeypatch, caplog):
+    """An epoch has 4 steps: the run is interrupted inside one, and at the end of one."""
     caplog.set_level("INFO")
     cfg = small_config(corpus, "trainer.progress=lines")
     Steps(monkeypatch)
     whole = train(cfg, tmp_path / "whole")
-    caplog.clear()
-    with monkeypatch.context() as patched:
-        at_step(patched, step, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(Preempted, match="told to end by SIGTERM"):
-            train(cfg, tmp_path / "run")
-    signals.told.clear()
-    record = train(cfg, tmp_path / "run")
-    lines = [line for line in caplog.messages if line.startswith("epoch ")]
-    assert [line.rpartition(", ")[2] for line in lines] == ["4.0 s"] * 4
+    assert whole["seconds"] == {"setup": 10.0, "fit": 16.0, "test": 0.0}
+    assert whole["documents_per_second"] == 4 * 60 / 16
+    for step in (6, 7):
+        folder = tmp_path / str(step)
+        caplog.clear()
+        with monkeypatch.context() as patched:
+            at_step(patched, step, lambda: os.kill(os.getpid(), signal.SIGTERM))
+            with pytest.raises(signals.Interrupted, match="interrupted by SIGTERM"):
+                train(cfg, folder)
+        record = train(cfg, folder)
+        lines = [line for line in caplog.messages if line.startswith("epoch ")]
+        assert [line.rpartition(", ")[2] for line in lines] == ["4.0 s"] * 4
+        assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
+        for rate in ("documents_per_second", "tokens_per_second"):
+            assert record[rate] == whole[rate]
     (tmp_path / "seed=1").mkdir()
     (tmp_path / "seed=1" / "train.log").write_text("\n".join(lines[:3]))
     with records.sole_use(tmp_path / "seed=1"):
         left = status.status_of(tmp_path / "seed=1", tmp_path)
     assert (left.detail, left.seconds) == ("epoch 3/4", 4.0)
-    assert whole["seconds"] == {"setup": 10.0, "fit": 16.0, "test": 0.0}
-    assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
-    for rate in ("documents_per_second", "tokens_per_second"):
-        assert record[rate] == whole[rate]
-    assert record["documents_per_second"] == 4 * 60 / 16
 
 
-def test_what_is_done_again_after_a_kill_is_counted_once(corpus, tmp_path, monkeypatch):
+def test_work_that_is_repeated_after_a_kill_is_counted_once(corpus, tmp_path, monkeypatch):
     cfg = small_config(corpus)
     Steps(monkeypatch)
     whole = train(cfg, tmp_path / "whole")
-    killed(cfg, tmp_path / "run", monkeypatch)  # behind the third epoch's steps
+    killed(cfg, tmp_path / "run", monkeypatch)  # after the third epoch's steps
     record = train(cfg, tmp_path / "run")
     assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
     assert record["tokens_per_second"] == whole["tokens_per_second"]
 
 
 class Sweep:
-    """As much of a config as `failures_in` reads."""
+    """The part of a config that `failures_in` reads."""
 
     def __init__(self, folder):
         self.hydra = type("Hydra", (), {"sweep": type("Sweep", (), {"dir": folder})})
 
 
-def test_a_run_at_work_elsewhere_is_no_failure_once_it_is_done(corpus, tmp_path):
+def test_a_run_that_was_busy_elsewhere_is_no_failure_once_it_is_done(corpus, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     with records.sole_use(run), pytest.raises(AlreadyRunning, match="another process is running"):

@@ -1,8 +1,6 @@
-"""The arguments of posfuse-train: overrides around options, and config files of one's own."""
+"""The arguments of posfuse-train: overrides on both sides of options, and a user's config files."""
 
-import pytest
-
-from posfuse.command import overrides_first
+from posfuse.process.arguments import overrides_first
 from processes import assert_one_line
 
 
@@ -12,13 +10,13 @@ def test_a_config_file_that_cannot_be_read_is_named_with_what_is_wrong(run, tmp_
     (folder / "open.yaml").write_text("name: [foo\n  x: }\n")
     (folder / "control.yaml").write_bytes(b'name: "\x01"\n')
     (folder / "latin.yaml").write_bytes(b"name: caf\xe9\n")
-    for name, told in (
+    for name, message in (
         ("open", "not YAML (line 2, column 4: expected ',' or ']', but got ':'); correct"),
         ("control", "unacceptable character #x0001"),
         ("latin", "not UTF-8 (byte 0xe9); save it as UTF-8"),
     ):
         result = run("posfuse-train", "--config-dir", folder.parent, f"fusion={name}")
-        assert_one_line(result, str(folder / f"{name}.yaml"), told)
+        assert_one_line(result, str(folder / f"{name}.yaml"), message)
 
 
 def test_overrides_may_stand_on_both_sides_of_an_option(run, tmp_path):
@@ -48,17 +46,18 @@ def test_the_file_that_is_not_utf_8_is_the_one_that_was_chosen(run, tmp_path):
     assert_one_line(sweep, f"error: {folder / 'b'}.yaml: not UTF-8 (byte 0xe9); save it")
 
 
-@pytest.mark.parametrize("text", ["- 1\n", "words\n", ""])
-@pytest.mark.parametrize("group", ["data", "encoding", "fusion"])
-def test_a_config_file_without_keys_is_named(group, text, run, tmp_path):
-    file = tmp_path / "conf" / group / "mine.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    command = ["posfuse-train", "--config-dir", tmp_path / "conf", f"{group}=mine"]
-    told = f"error: {file}: holds no keys; write key: value, as in the files of "
-    assert_one_line(run(*command), told)
-    result = run(*command, "trainer.foo=1")
-    assert_one_line(result, told if text else "error: trainer.foo: unknown key")
+def test_a_config_file_without_keys_is_named(run, tmp_path):
+    for group in ("data", "encoding", "fusion"):
+        for text in ("- 1\n", "words\n", ""):
+            file = tmp_path / "conf" / group / "mine.yaml"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            command = ["posfuse-train", "--config-dir", tmp_path / "conf", f"{group}=mine"]
+            message = f"error: {file}: holds no keys; write key: value, as in the files of "
+            assert_one_line(run(*command), message)
+            if group == "fusion":
+                wrong = run(*command, "trainer.foo=1")
+                assert_one_line(wrong, message if text else "error: trainer.foo: unknown key")
 
 
 # Forms of a command, and the arguments that Hydra's parser gets.
@@ -87,21 +86,19 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("given", ORDERS)
-def test_overrides_stand_ahead_of_the_options(given):
-    assert overrides_first(given.split()) == ORDERS[given].split()
+def test_overrides_stand_before_the_options():
+    for given, ordered in ORDERS.items():
+        assert overrides_first(given.split()) == ordered.split(), given
 
 
-@pytest.mark.parametrize(
-    "given",
-    ["fusion=concat --info", "fusion=concat -i", "--info fusion=concat", "seed=1 -i all b=1"],
-)
-def test_info_may_stand_on_both_sides_of_an_override(given, run):
-    shown = run("posfuse-train", *given.replace("b=1", "fusion=concat").split())
-    assert (shown.code, shown.err) == (0, "")
-    assert "fusion: concat" in shown.out
+def test_info_may_stand_on_both_sides_of_an_override(run):
+    for given in ("fusion=concat --info", "fusion=concat -i", "--info fusion=concat",
+                  "fusion=concat -i all seed=1"):  # fmt: skip
+        shown = run("posfuse-train", *given.split())
+        assert (shown.code, shown.err) == (0, ""), given
+        assert "fusion: concat" in shown.out
 
 
-def test_an_option_may_be_cut_short(run, tmp_path):
+def test_an_option_may_be_abbreviated(run, tmp_path):
     shown = run("posfuse-train", "seed=7", "--config-d", tmp_path, "--cfg", "job", "-p", "seed")
     assert (shown.code, shown.out, shown.err) == (0, "7\n", "")

@@ -1,4 +1,4 @@
-"""The commands as a user meets them: sweeps, failures and how to mend them, errors of one line."""
+"""The commands as a user sees them: sweeps, failures and how to retry them, one-line errors."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def small(corpus):
 
 
 def folder_of(tmp_path, overrides, seed):
-    """The folder that a run's overrides lead to, made."""
+    """Make the folder of the run with these overrides."""
     run = run_folder("tiny", "sinusoidal", "add", seed, overrides)
     folder = tmp_path / "work" / "multirun" / "default" / run
     folder.mkdir(parents=True)
@@ -37,8 +37,8 @@ def folder_of(tmp_path, overrides, seed):
 
 
 def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_path):
-    """With the two commands as installed, each in a process of its own."""
-    train = [sys.executable, "-m", "posfuse.command", "-m", *small, "sweep_id=first"]
+    """Each command in a process of its own."""
+    train = [sys.executable, "-m", "posfuse.train", "-m", *small, "sweep_id=first"]
     train += ["fusion=add,concat", "seed=0,1"]
     report = [sys.executable, "-m", "posfuse.analysis.report", "multirun/first"]
 
@@ -75,7 +75,7 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_pat
     assert "missing: 0 of 4 runs" in shown.stdout
 
 
-def test_a_sweep_finishes_around_a_failed_run_and_says_how_to_run_it_again(run, small, tmp_path):
+def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(run, small, tmp_path):
     folder = write_corpus(tmp_path / "a folder", n_classes=3)
     common = [o for o in small if not o.startswith("data.path")]
     sweep = [*common, f"data.path='{folder}'", "data.limit=null,2", "seed=0,1"]
@@ -83,13 +83,13 @@ def test_a_sweep_finishes_around_a_failed_run_and_says_how_to_run_it_again(run, 
     root = tmp_path / "work" / "multirun" / "default"
     assert result.code != 0
     assert len(list(root.rglob("result.json"))) == 2
-    said, summary = result.err.partition("error: 2 run(s) failed; the others are done.")[::2]
-    assert said.count("failed: tiny/sinusoidal/add/") == 2
+    reported, summary = result.err.partition("error: 2 run(s) failed; the others are done.")[::2]
+    assert reported.count("failed: tiny/sinusoidal/add/") == 2
     assert "Traceback" not in result.out + result.err
     commands = [line.strip() for line in summary.splitlines() if "posfuse-train" in line]
     assert len(commands) == 2
     reason = f"{folder / 'train.parquet'}: cannot take 2 of 60 documents with every class"
-    assert said.count(reason) == summary.count(reason) == 2
+    assert reported.count(reason) == summary.count(reason) == 2
 
     listed = run("posfuse-report", "multirun/default").out
     assert listed.count("cannot take 2 of 60") == 2
@@ -104,7 +104,7 @@ def test_a_sweep_finishes_around_a_failed_run_and_says_how_to_run_it_again(run, 
     assert len(list(root.rglob("failure.json"))) == 1
 
 
-def test_after_mending_the_same_sweep_does_the_failed_runs_only(run, small, tmp_path):
+def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(run, small, tmp_path):
     folder = folder_of(tmp_path, small, seed=1)
     (folder / "result.json").write_text("{")
     sweep = ["posfuse-train", "-m", *small, "seed=0,1,2"]
@@ -121,7 +121,7 @@ def test_after_mending_the_same_sweep_does_the_failed_runs_only(run, small, tmp_
     assert not list(folder.parent.rglob("failure.json"))
 
 
-# Each with a folder that does not exist: what is wrong in the config is said before data is read.
+# Each with a folder that does not exist: mistakes in the config are reported before data is read.
 MISTAKES = {
     "unknown key": (["model.d_modle=8"], "d_modle"),
     "added unknown key": (["+model.depth=8"], "depth"),
@@ -130,13 +130,13 @@ MISTAKES = {
     "wrong type": (["trainer.max_epochs=many"], "trainer.max_epochs"),
     "heads that do not divide": (["model.n_heads=7"], "model.n_heads"),
     "negative seed": (["seed=-1"], "seed"),
-    "a name that is no text": (["fusion.name=[3]"], "error: fusion.name: [3] is not a text"),
+    "a name that is not a text": (["fusion.name=[3]"], "error: fusion.name: [3] is not a text"),
     "syntax": (["seed=[0"], "seed=[0"),
     "unknown experiment": (["experiment=tabel1"], "tabel1"),
 }
 
 
-# A sweep finds what Hydra refuses at its start, and what `checked` refuses in its first job.
+# In a sweep Hydra refuses some at its start, and `checked` refuses others in the first job.
 IN_SWEEPS = ("unknown key", "added unknown key", "heads that do not divide")
 
 
@@ -182,12 +182,12 @@ def test_no_folder_is_made_for_an_empty_name(override, message, multirun, run, s
 def test_an_empty_folder_of_hydra_is_refused(multirun, key, run, small, tmp_path):
     for value, what in (("", "empty"), ("/", "the root of the file system")):
         result = run("posfuse-train", *multirun, *small, "cache_dir=cache", f"{key}={value}")
-        told = f"error: {key}: '{value}' is {what}; name a folder with {key}=FOLDER"
-        assert_one_line(result, told)
+        message = f"error: {key}: '{value}' is {what}; name a folder with {key}=FOLDER"
+        assert_one_line(result, message)
     assert not list((tmp_path / "work").iterdir())
 
 
-def test_two_corpora_of_one_name_get_the_name_as_the_cure(run, small, tmp_path):
+def test_two_corpora_of_one_name_need_another_name(run, small, tmp_path):
     one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate(("a", "b")))
     rest = [o for o in small if not o.startswith("data.path")]
     assert run("posfuse-train", *rest, f"data.path={one}").code == 0
@@ -213,7 +213,7 @@ def test_the_version_is_that_of_posfuse(run):
     assert (shown.code, shown.out) == (0, f"posfuse {posfuse.__version__}\n")
 
 
-# Keys of Hydra that it checks by an assertion or without their name.
+# Keys of Hydra that Hydra checks by an assertion, or without naming the key.
 HYDRAS = {
     "hydra.launcher=null": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
     "hydra.sweeper=null": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
@@ -267,7 +267,7 @@ def full_disk(tmp_path):
 
 
 @pytest.mark.parametrize("left", [0, 24_000])
-def test_a_full_disk_is_one_line_and_the_run_goes_on_once_there_is_room(
+def test_a_full_disk_is_one_line_and_the_run_resumes_once_there_is_room(
     left, run, small, full_disk
 ):
     wide = ["model.d_model=64", f"output_dir={full_disk / 'runs'}"]  # weights above 24 kB

@@ -1,25 +1,26 @@
-"""One run over two processes: the numbers of one process with the doubled batch."""
+"""One run on two devices: the numbers of one process with the doubled batch."""
 
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.data.batching import LengthBatches, SortedBatches
+from faulty import FAULTY, faulty
+from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.training import replicas
 from processes import HANG, alive, command, descendants, ended, started, wait_for
 from small_runs import small_config, write_corpus
-from sweeps import PARALLEL, at_work, results, sweep
+from sweeps import PARALLEL, results, sweep
 
 TWO = ["trainer=ddp", "trainer.devices=2"]
 # 57 documents in batches of 16 leave 9, which two processes share unevenly.
-COMMON = ["data.limit=57", "model.dropout=0", "trainer.progress=none", "fusion=gate_scalar"]
+COMMON = ["data.limit=57", "model.dropout=0", "trainer.progress=none", *FAULTY]
+# Variables of another program that starts processes.
+FOREIGN = {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -31,42 +32,21 @@ def batched(argv, size):
     return [f"data.batch_size={size}" if o.startswith("data.batch_size") else o for o in argv]
 
 
-@pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("n", [60, 57, 49, 33])
-def test_processes_share_out_each_batch(n, world):
-    lengths = np.random.default_rng(0).integers(1, 40, n)
-    whole = LengthBatches(lengths, 16, 2, seed=3)
-    parts = [LengthBatches(lengths, 16, 2, 3, rank, world) for rank in range(world)]
-    steps = 0
-    for batch, *shares in zip(whole, *parts, strict=True):
-        steps += 1
-        assert min(map(len, shares)) >= 1
-        joined = np.concatenate(shares)
-        assert set(joined) == set(batch)
-        if len(batch) >= world:
-            assert len(joined) == len(batch)
-            assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert steps == len(whole)
-
-
-@pytest.mark.parametrize("n", [60, 57, 2])
-def test_processes_share_out_the_documents_of_an_evaluation(n):
-    lengths = np.random.default_rng(0).integers(1, 40, n)
-    parts = [list(SortedBatches(lengths, 8, rank, 2)) for rank in range(2)]
-    assert all(parts)
-    assert sorted(np.concatenate([*parts[0], *parts[1]])) == list(range(n))
+def two(corpus, *overrides):
+    return batched(command(corpus, *TWO, *COMMON, *overrides), 8)
 
 
 @pytest.fixture(scope="module")
-def one_process(corpus, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("one")
-    done = ended(batched(command(corpus, *COMMON), 16), folder)
+def whole(corpus, tmp_path_factory):
+    """The folder of a run of two processes that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("two")
+    done = ended(two(corpus), folder, faulty(folder / "fault", ""))
     assert done.returncode == 0, done.stderr
     return folder
 
 
 def assert_close(one, other):
-    """The only run of each folder has the numbers of the other's, but for rounding."""
+    """The only run of each folder has the other's numbers, except for rounding."""
     (left,), (right,) = (results(folder).values() for folder in (one, other))
     a, b = (records.read_result(folder / records.RESULT) for folder in (left, right))
     for part in ("test", "validation"):
@@ -75,73 +55,69 @@ def assert_close(one, other):
     frames = [pd.read_parquet(folder / records.PREDICTIONS) for folder in (left, right)]
     assert list(frames[0]["index"]) == list(range(20))  # every test document, once, in order
     pd.testing.assert_frame_equal(*frames, check_exact=False, rtol=0, atol=1e-4)
-    for name in (records.HISTORY,):
-        tables = [pd.read_csv(folder / name) for folder in (left, right)]
-        pd.testing.assert_frame_equal(*tables, check_exact=False, rtol=0, atol=1e-4)
+    tables = [pd.read_csv(folder / records.HISTORY) for folder in (left, right)]
+    pd.testing.assert_frame_equal(*tables, check_exact=False, rtol=0, atol=1e-4)
     diagnostics = [pd.read_parquet(folder / records.DIAGNOSTICS) for folder in (left, right)]
     pd.testing.assert_frame_equal(*diagnostics, check_exact=False, rtol=1e-2, atol=1e-3)
 
 
-def test_two_processes_have_the_numbers_of_one_with_the_doubled_batch(
-    corpus, one_process, tmp_path
-):
-    done = ended(batched(command(corpus, *TWO, *COMMON), 8), tmp_path)
+def test_two_processes_have_the_numbers_of_one_with_the_doubled_batch(corpus, whole, tmp_path):
+    """The variables of another program change nothing."""
+    environment = faulty(tmp_path / "fault", "") | FOREIGN
+    done = ended(batched(command(corpus, *COMMON), 16), tmp_path, environment)
     assert done.returncode == 0, done.stderr
-    assert_close(one_process, tmp_path)
-    (run,) = results(tmp_path).values()
+    assert_close(tmp_path, whole)
+    (run,) = results(whole).values()
     record = records.read_result(run / records.RESULT)
     assert record["settings"]["trainer.devices"] == 2
     assert not list(run.glob("*.part"))
 
 
-@pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
-def test_a_sweep_has_runs_over_two_processes(launcher, corpus, tmp_path):
-    done = ended(sweep(corpus, *TWO, "seed=0,1", "trainer.max_epochs=1", *launcher), tmp_path)
+def test_a_sweep_has_runs_of_two_processes(corpus, tmp_path):
+    """Two workers for three runs: one worker does two of them, one after the other."""
+    done = ended(sweep(corpus, *TWO, "seed=0,1,2", "trainer.max_epochs=1", *PARALLEL), tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(results(tmp_path)) == 2
+    assert len(results(tmp_path)) == 3
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
-def test_a_run_over_two_processes_ends_whole_and_goes_on(name, corpus, tmp_path):
-    argv = command(corpus, *TWO, *COMMON, "trainer.max_epochs=100")
-    process = started(argv, tmp_path)
-    wait_for(lambda: at_work(tmp_path))
+def test_an_interrupted_run_of_two_processes_leaves_none_and_resumes(name, corpus, whole, tmp_path):
+    argv = two(corpus)
+    process = started(argv, tmp_path, faulty(tmp_path / "fault", name, step=9) | FOREIGN)
+    wait_for(lambda: descendants(process.pid) or process.poll() is not None)
     pids = descendants(process.pid)
-    process.send_signal(signal.Signals[name])
     _, err = process.communicate(timeout=HANG)
-    assert process.returncode == (75 if name == "SIGTERM" else -9), err
+    if name == "SIGTERM":
+        # The processes agree at every tenth step on whether to save.
+        message = "interrupted by SIGTERM; saved at step 10; run the same command to resume\n"
+        assert (process.returncode, err) == (signals.EXIT_STATUS, message)
+    else:
+        assert process.returncode == -signal.SIGKILL, err
     wait_for(lambda: not alive(pids))
-    again = ended(argv, tmp_path)
+    again = ended(argv, tmp_path, faulty(tmp_path / "no fault", ""))
     assert again.returncode == 0, again.stderr
-    whole = ended(argv, tmp_path / "whole")
-    assert whole.returncode == 0, whole.stderr
-    assert_close(tmp_path / "whole", tmp_path)
+    assert_close(whole, tmp_path)
 
 
-def test_a_process_that_is_lost_is_a_failure_that_says_so(corpus, tmp_path):
-    argv = command(corpus, *TWO, *COMMON, "trainer.max_epochs=3000")
-    process = started(argv, tmp_path)
-    wait_for(lambda: at_work(tmp_path))
-    for pid in descendants(process.pid):
-        if "posfuse.training.replicas" in Path(f"/proc/{pid}/cmdline").read_text():
-            os.kill(pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=HANG)
-    assert process.returncode == 1
-    assert "process 1 of trainer.devices=2 ended with status -9" in err
-    assert "Traceback" not in err
+def test_a_killed_process_is_a_failure_that_names_it(corpus, tmp_path):
+    environment = faulty(tmp_path / "fault", "SIGKILL", rank=1)
+    done = ended(two(corpus), tmp_path, environment)
+    assert done.returncode == 1
+    assert "process 1 of trainer.devices=2 ended with status -9" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
-# A network that runs out of memory in some of the run's processes, on the way back, where the
-# others have begun to wait for its gradients.
+# A network that runs out of memory in some of the run's processes during the backward pass, while
+# the others wait for its gradients.
 FULL = """
 import os, torch
 from posfuse.model.fusion import Add
-from posfuse.training.replicas import rank
+from posfuse.process.distributed import rank
 
 class Full(Add):
-    def merge(self, tokens, part):
-        fused = super().merge(tokens, part)
-        if self.training and str(rank()) in os.environ["FULL"] and len(tokens) > 4:
+    def merge(self, *parts):
+        fused = super().merge(*parts)
+        if self.training and str(rank()) in os.environ["FULL"] and len(fused) > 4:
             fused.register_hook(self.fail)
         return fused
 
@@ -151,7 +127,7 @@ class Full(Add):
 
 
 @pytest.mark.parametrize("full", ["0", "1", "01"])
-def test_out_of_memory_in_one_process_is_told_with_the_batch_size_that_fits(full, corpus, tmp_path):
+def test_out_of_memory_in_one_process_names_the_batch_size_that_fits(full, corpus, tmp_path):
     (tmp_path / "full.py").write_text(FULL)
     environment = {
         **os.environ,
@@ -166,22 +142,12 @@ def test_out_of_memory_in_one_process_is_told_with_the_batch_size_that_fits(full
     )
 
 
-def test_divergence_is_told_as_in_one_process(corpus, tmp_path):
-    done = ended(command(corpus, *TWO, *COMMON, "optim.lr=1e30"), tmp_path)
+def test_divergence_is_reported_as_with_one_process(corpus, tmp_path):
+    environment = faulty(tmp_path / "fault", "")
+    done = ended(command(corpus, *TWO, *COMMON, "optim.lr=1e30"), tmp_path, environment)
     assert done.returncode == 1
     assert done.stderr.startswith("error: diverged at step ")
     assert done.stderr.count("\n") == 1
-
-
-def test_a_foreign_launchers_variables_change_nothing(corpus, one_process, tmp_path):
-    foreign = {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1"}
-    for folder, argv in (
-        ("one", batched(command(corpus, *COMMON), 16)),
-        ("two", batched(command(corpus, *TWO, *COMMON), 8)),
-    ):
-        done = ended(argv, tmp_path / folder, {**os.environ, **foreign})
-        assert done.returncode == 0, done.stderr
-        assert_close(one_process, tmp_path / folder)
 
 
 def test_a_process_that_cannot_start_leaves_nothing_behind(corpus, tmp_path, monkeypatch):
@@ -202,16 +168,16 @@ def test_a_process_that_cannot_start_leaves_nothing_behind(corpus, tmp_path, mon
     assert dict(os.environ) == before
 
 
-def test_a_process_whose_first_is_gone_already_ends():
-    done = subprocess.run(
-        [sys.executable, "-m", "posfuse.training.replicas", "1"], timeout=HANG, check=False
-    )
+def test_a_process_exits_if_its_parent_has_ended():
+    """Its parent is this test and not process 1, whose id it gets."""
+    argv = [sys.executable, "-m", "posfuse.training.replica_process", "1"]
+    done = subprocess.run(argv, timeout=HANG, check=False)
     assert done.returncode == -signal.SIGKILL
 
 
 def test_more_processes_than_documents_are_refused(corpus, tmp_path):
     refused = ended(command(corpus, *TWO, "trainer.devices=21"), tmp_path)
     assert refused.returncode == 1
-    told = "error: trainer.devices: 21 processes have no document each, validation holds 20;"
-    assert refused.stderr.startswith(told)
+    message = "error: trainer.devices: 21 processes have no document each, validation holds 20;"
+    assert refused.stderr.startswith(message)
     assert refused.stderr.count("\n") == 1

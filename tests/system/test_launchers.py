@@ -1,4 +1,4 @@
-"""Every launcher yields the same records: those that are installed are compared."""
+"""Every launcher that is installed gives the same records."""
 
 import importlib.util
 import os
@@ -30,7 +30,7 @@ def whole(corpus, tmp_path_factory):
 
 @contextmanager
 def launcher(name):
-    """What the command says for this launcher, and its environment."""
+    """The overrides of a command for this launcher, and its environment."""
     short = Path(tempfile.mkdtemp())  # sockets have paths of 107 letters at most
     chosen = [f"hydra/launcher={name}"]
     try:
@@ -58,7 +58,7 @@ def test_every_launcher_yields_the_same_records(name, corpus, whole, tmp_path):
     assert_same_results(whole, tmp_path, 12)
 
 
-# SLURM's programs as far as it goes: the command is told to end while sbatch is at work.
+# Stand-ins for SLURM's programs: sbatch sends SIGTERM to the command that runs it.
 PROGRAMS = {
     "sbatch": "kill -TERM $PPID; sleep 0.5; echo Submitted batch job 17",
     "scancel": 'echo "$@" >> cancelled',
@@ -67,7 +67,7 @@ PROGRAMS = {
 }
 
 
-def test_jobs_are_cancelled_that_a_signal_finds_half_submitted(corpus, tmp_path):
+def test_a_signal_during_sbatch_cancels_the_jobs(corpus, tmp_path):
     pytest.importorskip("submitit", reason="slurm needs pip install -e '.[slurm]'")
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -78,5 +78,5 @@ def test_jobs_are_cancelled_that_a_signal_finds_half_submitted(corpus, tmp_path)
     argv = sweep(corpus, "seed=0,1", "hydra/launcher=slurm")
     done = ended(argv, tmp_path, environment)
     assert done.returncode == 75, done.stderr
-    assert done.stderr == "told to end by SIGTERM; the same command goes on\n"
+    assert done.stderr == "interrupted by SIGTERM; run the same command to resume\n"
     assert (tmp_path / "cancelled").read_text() == "17\n"

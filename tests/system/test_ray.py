@@ -1,4 +1,4 @@
-"""Sweeps by a ray cluster of two nodes on this machine, one of which is lost."""
+"""Sweeps on a ray cluster of two nodes on this machine; one node is lost."""
 
 import shutil
 import signal
@@ -28,7 +28,7 @@ def whole(corpus, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def on_this_machine_alone(monkeypatch):
-    """Else ray has 127.0.0.1 mean the address by which others reach this machine."""
+    """Otherwise ray replaces 127.0.0.1 by the address of this machine in the network."""
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
 
@@ -57,7 +57,7 @@ def of(cluster):
     ]
 
 
-def test_a_node_that_is_lost_takes_no_run_with_it(corpus, cluster, whole, tmp_path):
+def test_the_runs_of_a_lost_node_move_to_another(corpus, cluster, whole, tmp_path):
     nodes, second = cluster
     argv = sweep(corpus, *LONG, *of(nodes))
     process = started(argv, tmp_path)
@@ -68,7 +68,7 @@ def test_a_node_that_is_lost_takes_no_run_with_it(corpus, cluster, whole, tmp_pa
     assert_same_results(whole, tmp_path, 6)
 
 
-def test_a_node_that_is_lost_without_another_try_fails_its_run(corpus, cluster, whole, tmp_path):
+def test_a_lost_node_fails_its_run_without_retries(corpus, cluster, whole, tmp_path):
     nodes, second = cluster
     argv = sweep(corpus, *LONG, *of(nodes))
     process = started([*argv, "hydra.launcher.ray.remote.max_retries=0"], tmp_path)
@@ -86,7 +86,7 @@ def test_a_node_that_is_lost_without_another_try_fails_its_run(corpus, cluster, 
     assert_same_results(whole, tmp_path, 6)
 
 
-def test_a_command_that_is_told_to_end_keeps_its_runs_state(corpus, cluster, tmp_path):
+def test_an_interrupted_command_saves_its_runs(corpus, cluster, tmp_path):
     nodes, _ = cluster
     process = started(sweep(corpus, *SIX, "trainer.max_epochs=3000", *of(nodes)), tmp_path)
     wait_for(lambda: len(at_work(tmp_path)) == 2)
@@ -112,7 +112,7 @@ def test_without_a_cluster_one_is_started(corpus, tmp_path):
 
 
 def test_two_runs_share_a_gpu(corpus, tmp_path):
-    """One that ray is told of: four cores would have room for all three runs."""
+    """ray gets one GPU. Its four cores would have room for all three runs."""
     short = tempfile.mkdtemp(prefix="ray")
     argv = sweep(corpus, "seed=0,1,2", "trainer.max_epochs=3000", "hydra/launcher=ray")
     argv += [f"+hydra.launcher.ray.init._temp_dir={short}", "+hydra.launcher.ray.init.num_cpus=4"]

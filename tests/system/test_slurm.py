@@ -1,4 +1,4 @@
-"""Sweeps by a real SLURM of one node: what it sends to jobs, kills and requeues loses nothing."""
+"""Sweeps on a real SLURM of one node: its signals, kills and requeues lose no work."""
 
 import os
 import shutil
@@ -57,8 +57,8 @@ def job_at_work(folder, cluster):
 
 
 def send(number, job, cluster):
-    """A signal to the processes of the job's step: before SIGKILL scancel would tell them, and of
-    others to a job of an array it says that they did not arrive, and sends them again."""
+    """Send a signal to the processes of the job's step. scancel sends SIGTERM before SIGKILL, and
+    repeats other signals to a job of an array."""
     asked = ["squeue", "--noheader", "--jobs", job, "--format=%A"]
     listed = ["scontrol", "listpids", slurm_cluster.output(asked, cluster)]
     rows = slurm_cluster.output(listed, cluster).splitlines()[1:]
@@ -67,7 +67,7 @@ def send(number, job, cluster):
 
 
 def release(cluster):
-    """Requeued jobs wait for two minutes; have them start at once."""
+    """Start requeued jobs at once instead of after two minutes."""
     asked = ["squeue", "--noheader", "--states=PD", "--format=%i %r"]
 
     def waiting():
@@ -80,9 +80,7 @@ def release(cluster):
         subprocess.run(update, env=cluster, check=True)
 
 
-def test_a_job_killed_hard_fails_alone_and_the_same_command_goes_on(
-    corpus, cluster, whole, tmp_path
-):
+def test_a_killed_job_fails_alone_and_the_same_command_resumes(corpus, cluster, whole, tmp_path):
     argv = sweep(corpus, *LONG, *SLURM)
     process = started(argv, tmp_path, cluster)
     job, run = job_at_work(tmp_path, cluster)
@@ -99,23 +97,23 @@ def test_a_job_killed_hard_fails_alone_and_the_same_command_goes_on(
     again = ended(argv, tmp_path, cluster)
     assert again.returncode == 0, again.stderr
     assert_same_results(whole, tmp_path, 6)
-    nothing = ended(argv, tmp_path, cluster)  # no job where no run is left
+    nothing = ended(argv, tmp_path, cluster)  # no job if no run is left
     assert nothing.returncode == 0, nothing.stderr
 
 
-def test_a_job_at_its_time_limit_goes_back_to_the_queue_and_on(corpus, cluster, whole, tmp_path):
+def test_a_job_at_its_time_limit_is_requeued_and_resumes(corpus, cluster, whole, tmp_path):
     process = started(sweep(corpus, *LONG, *SLURM), tmp_path, cluster)
     job, run = job_at_work(tmp_path, cluster)
     send(signal.SIGUSR2, job, cluster)
     wait_for(lambda: kinds(tmp_path) == ["interrupted"])
-    assert "told to end by SIGUSR2, kept at step" in (run / "failure.json").read_text()
+    assert "interrupted by SIGUSR2; saved at step" in (run / "failure.json").read_text()
     release(cluster)
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
     assert_same_results(whole, tmp_path, 6)
 
 
-def test_jobs_that_slurm_preempts_are_requeued_and_go_on(corpus, cluster, whole, tmp_path):
+def test_jobs_that_slurm_preempts_are_requeued_and_resume(corpus, cluster, whole, tmp_path):
     process = started(sweep(corpus, *LONG, *SLURM), tmp_path, cluster)
     job_at_work(tmp_path, cluster)
     urgent = ["sbatch", "--partition=urgent", "--exclusive", "--wait", "--wrap=sleep 1"]
@@ -127,14 +125,14 @@ def test_jobs_that_slurm_preempts_are_requeued_and_go_on(corpus, cluster, whole,
     assert_same_results(whole, tmp_path, 6)
 
 
-def test_a_command_that_is_told_to_end_leaves_no_job(corpus, cluster, whole, tmp_path):
+def test_an_interrupted_command_leaves_no_job(corpus, cluster, whole, tmp_path):
     argv = sweep(corpus, *LONG, *SLURM)
     process = started(argv, tmp_path, cluster)
     job_at_work(tmp_path, cluster)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 75, err
-    assert err == "told to end by SIGINT; the same command goes on\n"
+    assert err == "interrupted by SIGINT; run the same command to resume\n"
     assert not slurm_cluster.output(["squeue", "--noheader"], cluster)
     assert set(kinds(tmp_path)) == {"interrupted"}
     again = ended(argv, tmp_path, cluster)

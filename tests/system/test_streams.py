@@ -36,7 +36,7 @@ def test_every_command_looks_at_its_streams():
         assert main.__code__.co_filename.endswith("errors.py"), command
 
 
-@pytest.mark.parametrize("module", ["posfuse.command", "posfuse.analysis.report"])
+@pytest.mark.parametrize("module", ["posfuse.train", "posfuse.analysis.report"])
 def test_a_closed_stdout_is_refused_in_one_line(module, tmp_path):
     refused = shell('"$@" >&-', tmp_path, "-m", module, tmp_path)
     assert (refused.returncode, refused.stderr) == (1, CLOSED)
@@ -53,14 +53,14 @@ def test_every_closed_stream_is_refused_but_stdin(tmp_path):
 
 @pytest.mark.parametrize("argv", [["--cfg", "all"], ["--version"]])
 def test_a_pipe_without_a_reader_gives_no_message(argv, tmp_path):
-    ended = shell(NO_READER, tmp_path, "-m", "posfuse.command", *argv)
+    ended = shell(NO_READER, tmp_path, "-m", "posfuse.train", *argv)
     assert ended.stderr == ""
     assert ended.returncode in (0, 1)
 
 
 def test_a_run_without_a_reader_is_done(tmp_path):
     overrides = [*small_overrides(write_corpus(tmp_path / "corpus")), "trainer.max_epochs=1"]
-    ended = shell(NO_READER, tmp_path, "-m", "posfuse.command", *overrides)
+    ended = shell(NO_READER, tmp_path, "-m", "posfuse.train", *overrides)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert list(tmp_path.rglob("result.json"))
     shown = shell(NO_READER, tmp_path, "-m", "posfuse.sweeps.status", "multirun/default")
@@ -74,9 +74,9 @@ FULL = "error: stdout: No space left on device; free it or print elsewhere\n"
 @pytest.mark.parametrize(
     ("unbuffered", "module", "argv"),
     [
-        ("", "posfuse.command", ["--version"]),
-        ("1", "posfuse.command", ["--version"]),
-        ("1", "posfuse.command", ["--cfg", "all"]),
+        ("", "posfuse.train", ["--version"]),
+        ("1", "posfuse.train", ["--version"]),
+        ("1", "posfuse.train", ["--cfg", "all"]),
         ("", "posfuse.analysis.report", ["--help"]),
     ],
 )

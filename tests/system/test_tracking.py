@@ -13,7 +13,7 @@ import wandb
 
 from posfuse.errors import InputError, TrainingError
 from posfuse.process import signals
-from posfuse.process.signals import Preempted
+from posfuse.process.signals import Interrupted
 from posfuse.runs import records
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.callback import Tracker, fitting
@@ -48,7 +48,6 @@ def home(tmp_path, monkeypatch):
     yield tmp_path / "home"
     for name in PLACES:  # what the tracker sets for the process
         os.environ.pop(name, None)
-    signals.told.clear()
 
 
 def tracked(corpus, tmp_path, *overrides):
@@ -189,10 +188,9 @@ def test_a_preempted_run_is_marked_so_and_goes_on(corpus, tmp_path, monkeypatch)
     folder = tmp_path / "run"
     with monkeypatch.context() as patched:
         at_step(patched, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(Preempted):
+        with pytest.raises(Interrupted):
             train(tracked(corpus, tmp_path), folder)
-    assert ends(segments(folder)[0]) == ([signals.STATUS], True)
-    signals.told.clear()
+    assert ends(segments(folder)[0]) == ([signals.EXIT_STATUS], True)
     train(tracked(corpus, tmp_path), folder)
     assert ends(segments(folder)[1]) == ([0], False)
     assert steps_in(folder) == [[4], ALL_ROWS[1:]]
@@ -246,11 +244,10 @@ def test_a_signal_while_wandb_is_at_work_ends_a_run_that_goes_on(
     folder = tmp_path / "run"
     with monkeypatch.context() as patched:
         patched.setattr(*place, told)
-        with pytest.raises(Preempted, match="told to end by SIGTERM, kept at step"):
+        with pytest.raises(Interrupted, match="interrupted by SIGTERM; saved at step"):
             train(tracked(corpus, tmp_path), folder)
     assert wandb.run is None
     assert not (folder / records.RESULT).exists()
-    signals.told.clear()
     train(tracked(corpus, tmp_path), folder)
     assert [step for steps in steps_in(folder) for step in steps] == ALL_ROWS
 

@@ -49,7 +49,7 @@ def command(corpus, *overrides):
     """posfuse-train on a small corpus, long enough to be killed in."""
     small = [o for o in small_overrides(corpus) if o != "logger=none"]
     more = [f"trainer.max_epochs={EPOCHS}", "sweep_id=mine"]
-    return [sys.executable, "-m", "posfuse.command", *overrides, *small, *more]
+    return [sys.executable, "-m", "posfuse.train", *overrides, *small, *more]
 
 
 WAITING = f"""
@@ -66,7 +66,7 @@ def killed_when(condition, argv, folder, settings):
     """What posfuse-train said until it was killed, and W&B's own process with it; in the middle of
     its run it waits for that."""
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    assert argv[1:3] == ["-m", "posfuse.command"]
+    assert argv[1:3] == ["-m", "posfuse.train"]
     process = subprocess.Popen(
         [argv[0], "-c", WAITING, *argv[3:]],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""Which GPUs a run gets that goes on beside others on this machine."""
+"""The GPUs of a run when several runs share this machine."""
 
 import fcntl
 import os
@@ -9,23 +9,23 @@ from typing import IO
 
 from posfuse.errors import InputError
 
-PLACES = ".places"  # in the sweep's folder: a lock for each place
-held: list[IO[str]] = []  # the lock of this process's place, the kernel's: it ends with the process
+PLACES = ".places"  # in the sweep's folder: a lock file for each place
+held: list[IO[str]] = []  # this process's lock; the kernel releases it when the process ends
 
 
 def gpus() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    import torch
+    """The GPUs that this process may use, by their names in CUDA_VISIBLE_DEVICES."""
+    import torch  # takes seconds to import; sweeps on CPUs do not need it
 
-    n = torch.cuda.device_count()  # names behind one that is none do not count, as -1
+    n = torch.cuda.device_count()  # CUDA ignores the names after an invalid one, such as -1
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     return [name.strip() for name in named.split(",")][:n] if named else list(map(str, range(n)))
 
 
 def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
-    """The GPUs of each run that may go on at once: `devices` for a run, or `runs_per_gpu` runs on
-    each. Runs that are fewer than the places are spread over all GPUs. Raises InputError where
-    there are not enough for one."""
+    """The GPUs of each of the runs that can train at once: `devices` GPUs for each run, or
+    `runs_per_gpu` runs on each GPU. Fewer runs than places spread over all GPUs. Raises InputError
+    if there are not enough GPUs for one run."""
     if devices > len(gpus):
         raise InputError(
             f"trainer.devices: {devices} GPUs for a run, and there are {len(gpus)} "
@@ -36,9 +36,8 @@ def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
 
 
 def runs_at_once(asked: int, room: int, has_room: str, more: str) -> int:
-    """How many runs go on at once; `asked` is joblib's n_jobs, -1 as many as there is room for.
-    Raises InputError where that is more; `has_room` names what has the room, `more` the key that
-    gives it more."""
+    """How many runs train at once. `asked` is joblib's n_jobs; -1 means `room`. Raises InputError
+    if it is above `room`; the message names what has the room and the key that gives more."""
     n = asked if asked >= 0 else max(1, room + 1 + asked)
     if n > room:
         raise InputError(
@@ -49,10 +48,11 @@ def runs_at_once(asked: int, room: int, has_room: str, more: str) -> int:
 
 
 def take(places: list[str], sweep: Path) -> str:
-    """Hold a place that no other process of the sweep holds, for as long as this one lives."""
+    """Wait for a place that no other process of the sweep holds, and keep it until this process
+    ends."""
     folder = sweep / PLACES
     folder.mkdir(exist_ok=True)
-    looks = 0
+    tries = 0
     while True:
         for number, place in enumerate(places):
             lock = (folder / str(number)).open("a")
@@ -63,7 +63,7 @@ def take(places: list[str], sweep: Path) -> str:
                 continue
             held.append(lock)
             return place
-        looks += 1
-        if looks == 20:
-            print(f"another command holds every place of {folder}: waiting", file=sys.stderr)
-        time.sleep(0.1)  # a process that ends gives its place back
+        tries += 1
+        if tries == 20:
+            print(f"another command uses every place in {folder}; waiting", file=sys.stderr)
+        time.sleep(0.1)

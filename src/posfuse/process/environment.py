@@ -1,7 +1,6 @@
-"""The machine: what a record says of it, and what a process asks of it ahead of its work."""
+"""The machine: the facts in a record, and settings of a process for speed."""
 
 import ctypes
-import faulthandler
 import importlib.metadata
 import os
 import platform
@@ -13,19 +12,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 import posfuse
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "tokenizers", "datasets", "numpy", "wandb")
-MAX_ISA = "ONEDNN_MAX_CPU_ISA"
+CPU_INFO = Path("/proc/cpuinfo")
+# One bfloat16 product. A crash leaves no core file.
+PRODUCT = """
+import resource, torch
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+x = torch.ones(64, 64, dtype=torch.bfloat16)
+x @ x
+"""
 
 
 def facts(seconds: dict[str, float], seen: dict[str, int]) -> dict[str, Any]:
     """A record's measurements: `seconds` of setup, fit and test; `seen` counts the documents and
-    tokens of training in the seconds of fit. Memory is that of the process that ended the run."""
+    tokens of training during the seconds of fit. Memory is that of the process that finished the
+    run, not of processes that were interrupted before it."""
     return {
         "seconds": seconds,
         "documents_per_second": seen["documents"] / seconds["fit"],
@@ -44,7 +51,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The checkout's commit, "+changes" behind it where files differ; None outside a checkout."""
+    """The checkout's commit, with "+changes" if files differ; None outside a checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
@@ -66,10 +73,10 @@ def host() -> dict[str, str | int]:
 
 
 def keep_memory() -> None:
-    """Have glibc keep what is freed, up to 2 GiB: by default it gives each large tensor's memory
-    back to the system, and fetching it anew takes longer than many an operation on it."""
+    """Have glibc keep up to 2 GiB of freed memory. By default it returns each large tensor's memory
+    to the system, and allocating it again takes longer than many operations on it."""
     if platform.libc_ver()[0] == "glibc":
-        mmap_max, trim_threshold = -4, -1  # their numbers in malloc.h
+        mmap_max, trim_threshold = -4, -1  # M_MMAP_MAX and M_TRIM_THRESHOLD of malloc.h
         libc = ctypes.CDLL(None)
         libc.mallopt(mmap_max, 0)
         libc.mallopt(trim_threshold, 2**31 - 1)
@@ -77,9 +84,9 @@ def keep_memory() -> None:
 
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Have numbers below 1e-38 be 0: attention that looks at one token gives the others such, and
-    an Intel processor takes a hundred times as long with each. The threads that are started in it
-    do as this one."""
+    """Treat numbers below 1e-38 as 0, in this thread and in those that it starts. Attention to a
+    single token gives such weights to the others, and each takes an Intel processor a hundred times
+    as long."""
     torch.set_flush_denormal(True)
     try:
         yield
@@ -89,63 +96,34 @@ def denormals_flushed() -> Iterator[None]:
 
 @cache
 def do_without_broken_amx() -> bool:
-    """Keep oneDNN off matrix units (AMX) by which a bfloat16 product ends the process; whether that
-    was needed. Some virtual machines announce them and hide the sizes of their tiles (CPUID leaf
-    1DH), so that oneDNN configures none. It reads the variable at its first product: this comes
-    before any."""
-    if "amx_bf16" not in _cpu_flags():
+    """Keep oneDNN from matrix units (AMX) that do not work; returns whether that was needed.
+
+    Some virtual machines announce AMX but hide its tile sizes (CPUID leaf 1DH). A bfloat16 product
+    then ends the process by SIGILL. Call this before the process's first product in bfloat16:
+    oneDNN reads the variable then.
+    """
+    if not CPU_INFO.exists() or "amx_bf16" not in CPU_INFO.read_text():
         return False
-    try:
-        child = os.fork()
-        if child == 0:
-            _try_bfloat16()
-        _, status = os.waitpid(child, 0)
-    except OSError:
-        return False  # no process to be had, or none whose end is told: most such units work
-    is_broken = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGILL
+    done = subprocess.run([sys.executable, "-c", PRODUCT], capture_output=True, check=False)
+    is_broken = done.returncode == -signal.SIGILL
     if is_broken:
-        os.environ[MAX_ISA] = "AVX10_1_512"  # all but AMX
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX10_1_512"  # all but AMX
     return is_broken
 
 
-def _cpu_flags() -> set[str]:
-    if not (info := Path("/proc/cpuinfo")).exists():
-        return set()
-    flags = (line for line in info.read_text().splitlines() if line.startswith("flags"))
-    return set(next(flags, "").split())
-
-
-def _try_bfloat16() -> NoReturn:
-    """The product, in a process that has been forked for it and ends here."""
-    try:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)  # a fork may wait for what only its parent's threads would give
-        faulthandler.disable()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # else its end may leave a file
-        _multiply_bfloat16()
-    finally:
-        os._exit(0)
-
-
-def _multiply_bfloat16() -> None:
-    torch.set_num_threads(1)  # a fork has none of its parent's others
-    square = torch.ones(64, 64, dtype=torch.bfloat16)
-    square @ square
-
-
 def reset_peak_memory() -> None:
-    """Start anew to count peak memory, so that each run of a process has its own figure."""
+    """Reset the peak, so that each run of a process has its own."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     elif sys.platform == "linux":
         try:
             Path("/proc/self/clear_refs").write_text("5")
         except OSError:
-            return  # not permitted in some containers: the figure is then the process's
+            return  # not permitted in some containers; the peak is then the process's
 
 
 def peak_memory() -> int:
-    """Bytes: of the GPU where one is in use, else of this process."""
+    """In bytes: of the GPU if one is in use, else of this process."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated()
     status = Path("/proc/self/status")

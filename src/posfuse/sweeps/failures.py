@@ -8,7 +8,6 @@ import time
 import traceback
 import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +58,17 @@ class Ending(Callback):
         refuse_empty("hydra.sweep.dir", config)
         refuse_empty("hydra.sweep.subdir", config)
         self.before = set(failures_in(config))
-        self.signals = ExitStack()
-        self.signals.enter_context(signals.ending())
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        self.signals.close()
         below = records.failures_in(Path(config.hydra.sweep.dir))
         found = [failure for run, failure in below if (run, failure["id"]) not in self.before]
         if failed := [failure for failure in found if failure["kind"] != records.INTERRUPTED]:
-            ended_by = signals.told[0] if signals.told else ""
+            ended_by = signals.received() or ""
             if ended_by and config.sweep.fail_fast:
                 ended_by = "sweep.fail_fast"
             sys.exit(summary(failed, ended_by))
         if found:
-            raise signals.Preempted(f"{len(found)} run(s) were interrupted")
+            raise signals.Interrupted(f"{len(found)} run(s) were interrupted")
 
 
 def refuse_empty(key: str, config: DictConfig) -> None:

@@ -17,7 +17,7 @@ from lightning.pytorch.callbacks import Callback
 from posfuse.config import Config
 from posfuse.errors import InputError, TrainingError
 from posfuse.process import signals
-from posfuse.process.signals import Preempted
+from posfuse.process.signals import Interrupted
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import STEP
@@ -203,9 +203,9 @@ def tracker(
         try:
             yield Tracker(run, held, history, diagnostics)
             code = 0
-        except Preempted:
+        except Interrupted:
             run.mark_preempting()
-            code = signals.STATUS
+            code = signals.EXIT_STATUS
             raise
         finally:
             run.finish(exit_code=code)

@@ -1,7 +1,6 @@
-"""A run's checkpoints: files that are whole or refused, and a run's state inside an epoch."""
+"""A run's checkpoints: files that are complete or refused, and the state inside an epoch."""
 
 import io
-import signal
 import time
 import zipfile
 import zlib
@@ -16,22 +15,22 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 
 from posfuse.errors import InputError
-from posfuse.process.signals import Preempted, note, told
+from posfuse.process import signals
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import replacing
 
-AGREED = 10  # steps between two agreements of a run's processes, each of which waits for all
+AGREE_EVERY = 10  # steps; at these the processes of a run agree on whether to save
 
 
 class WholeFiles(CheckpointIO):
-    """Checkpoints as files that are renamed into place beside it: Lightning's own come from the
-    system's temporary folder, most often of another disk, and a kill cuts the copy short."""
+    """Writes each checkpoint beside its place and renames it. Lightning copies it from the system's
+    temporary folder, often on another disk, so that a kill leaves a part of a file."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        buffer = io.BytesIO()  # torch.save itself words a full disk as a fault of its own
+        buffer = io.BytesIO()  # torch.save does not report a full disk as an OSError
         torch.save(checkpoint, buffer)
         with replacing(Path(path)) as part:
             part.write_bytes(buffer.getbuffer())
@@ -46,9 +45,9 @@ class WholeFiles(CheckpointIO):
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint, on the CPU; raises InputError unless every byte is as it was written."""
+    """A checkpoint, on the CPU; raises InputError if any byte of the file has changed."""
     try:
-        with zipfile.ZipFile(path) as whole:  # torch does not look at its files' checksums
+        with zipfile.ZipFile(path) as whole:  # torch does not check its checksums
             damaged = whole.testzip()
         if damaged is None:
             found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
@@ -63,15 +62,15 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Checkpoints(Callback):
-    """Writes `path` when `seconds` have passed since the last one, or the process was told to end.
+    """Saves the run to `path` every `seconds` and after a signal, and polls for signals.
 
-    Not after an epoch's last step: its validation belongs to it, and the trainer's own checkpoint
-    comes behind that.
+    It does not save after an epoch's last step: validation belongs to the epoch, and the trainer
+    saves after it.
     """
 
     def __init__(self, path: Path, seconds: float, fingerprint: str) -> None:
         self.path, self.seconds, self.fingerprint = path, seconds, fingerprint
-        self.kept = time.monotonic()
+        self.saved = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
         return {"fingerprint": self.fingerprint}
@@ -79,40 +78,41 @@ class Checkpoints(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if state_dict["fingerprint"] != self.fingerprint:
             raise InputError(
-                f"{self.path}: the state of another configuration's run (or its data has changed); "
-                "give sweep_id=NAME for a folder of its own, or remove that file to start anew"
+                f"{self.path}: saved by another configuration, or its data has changed; give "
+                "sweep_id=NAME for a new folder, or remove that file to start again"
             )
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        signal.signal(signal.SIGTERM, note)  # in each of its loops Lightning puts its own
+        signals.install()  # Lightning installs a handler of its own in each of its loops
 
     on_validation_start = on_test_start = on_train_start
 
     def on_train_epoch_start(self, trainer: L.Trainer, module: Any) -> None:
-        self.kept = time.monotonic()
-        self.end_if_told(trainer)
+        self.saved = time.monotonic()
+        self.check(trainer)
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
             return
-        due = bool(told) or time.monotonic() - self.kept >= self.seconds
-        if trainer.world_size > 1:  # the processes of a run write one checkpoint, at one step
-            due = trainer.global_step % AGREED == 0 and trainer.strategy.broadcast(due)
+        due = signals.received() is not None or time.monotonic() - self.saved >= self.seconds
+        if trainer.world_size > 1:  # the processes of a run save together, at the same step
+            due = trainer.global_step % AGREE_EVERY == 0 and trainer.strategy.broadcast(due)
         if due:
             trainer.save_checkpoint(self.path)
-            self.kept = time.monotonic()
-            self.end_if_told(trainer)
+            self.saved = time.monotonic()
+            self.check(trainer)
 
     def on_train_end(self, trainer: L.Trainer, module: Any) -> None:
-        self.end_if_told(trainer)
+        self.check(trainer)
 
     def on_validation_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.state.fn != TrainerFn.FITTING:
-            self.end_if_told(trainer)
+            self.check(trainer)
 
     def on_test_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self.end_if_told(trainer)
+        self.check(trainer)
 
-    def end_if_told(self, trainer: L.Trainer) -> None:
-        if told and trainer.is_global_zero:  # the others end with the first
-            raise Preempted(f"told to end by {told[0]}, kept at step {trainer.global_step}")
+    def check(self, trainer: L.Trainer) -> None:
+        """Raise Interrupted if a signal was received."""
+        if trainer.is_global_zero:  # the others end with rank 0
+            signals.check(f"; saved at step {trainer.global_step}")

@@ -19,7 +19,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch
 from posfuse.errors import Diverged
 from posfuse.model.network import PositionClassifier, seed_from
-from posfuse.training.replicas import gathered, least, summed, world_size
+from posfuse.process.distributed import gathered, least, summed, world_size
 
 LOOKED = 50  # steps between two looks at whether the loss is finite
 NEVER = 2**62

@@ -1,8 +1,4 @@
-"""One run from its config to its record: build, fit, test, record.
-
-Apart from the entry, since torch and Lightning take seconds to import and what is done needs
-neither.
-"""
+"""One run from its config to its record: build, fit, test, record."""
 
 import logging
 from functools import cache
@@ -13,7 +9,7 @@ import torch
 from posfuse.config import Config
 from posfuse.errors import OutOfMemory
 from posfuse.process import environment
-from posfuse.process.signals import listening
+from posfuse.process.distributed import gathered, rank
 from posfuse.runs import records
 from posfuse.tracking.callback import tracker
 from posfuse.training.build import build_classifier, build_data, build_parts, build_trainer
@@ -22,18 +18,18 @@ from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.progress import Stopwatch
-from posfuse.training.replicas import gathered, rank, replicas
+from posfuse.training.replicas import replicas
 
 _warn = cache(logging.getLogger(__name__).warning)  # once in a process
 
 
 @environment.denormals_flushed()
 def run(cfg: Config, folder: Path) -> records.Record:
-    """Train, or go on from the last checkpoint, test, and write all of the run's files."""
+    """Train, from the last checkpoint if there is one, test, and write the run's files."""
     stopwatch = Stopwatch()
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
-    if environment.do_without_broken_amx() and cfg.trainer.precision.startswith("bf16"):
+    if cfg.trainer.precision.startswith("bf16") and environment.do_without_broken_amx():
         _warn("bfloat16 is slower than float32 here: this machine's matrix units do not work")
     environment.keep_memory()
     environment.reset_peak_memory()
@@ -45,7 +41,7 @@ def run(cfg: Config, folder: Path) -> records.Record:
     last = folder / records.LAST
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
     limit = MemoryLimit(cfg.data)
-    with listening(), tracker(cfg, folder, history, diagnostics) as tracked:
+    with tracker(cfg, folder, history, diagnostics) as tracked:
         with replicas(cfg, folder):
             observers = [history, diagnostics, state, limit, stopwatch]
             observers += [tracked] if tracked else []
@@ -89,7 +85,7 @@ def run(cfg: Config, folder: Path) -> records.Record:
         records.write_predictions(folder, predictions, data.store.splits["test"].lengths)
         if tracked:
             tracked.log_result(record, predictions, int(trainer.num_training_batches))
-    state.end_if_told(trainer)  # since its last step
+    state.check(trainer)  # since its last step
     records.write_result(folder, record)
     last.unlink(missing_ok=True)  # only a resume needs it
     return record

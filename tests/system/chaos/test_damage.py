@@ -1,5 +1,5 @@
-"""Files that are damaged, disks that are full or read-only, two sweeps at once, clocks that jump:
-either the numbers of an undisturbed run, or one line that names the file and the cure."""
+"""Damaged files, full or read-only disks, two sweeps at once, and clocks that jump: a run gives the
+numbers of an undisturbed one, or one line that names the file and the fix."""
 
 import os
 import shutil
@@ -11,8 +11,7 @@ import pytest
 
 from posfuse.analysis import report
 from posfuse.errors import InputError
-from posfuse.process import signals
-from posfuse.process.signals import Preempted
+from posfuse.process.signals import Interrupted
 from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training.classifier import Classifier
@@ -25,7 +24,7 @@ TRIALS = 25  # a file and a kind of damage
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A folder with a corpus, a finished run, and one that was ended in its third epoch."""
+    """A folder with a corpus, a finished run, and a run that was interrupted in its third epoch."""
     root = tmp_path_factory.mktemp("damage")
     corpus = write_corpus(root / "corpus")
     cfg = small_config(corpus)
@@ -34,19 +33,18 @@ def world(tmp_path_factory):
     train(cfg, done)
     original = Classifier.training_step
 
-    def told(self, *arguments):
+    def interrupting(self, *arguments):
         if self.global_step == 9:
             os.kill(os.getpid(), signal.SIGTERM)
         return original(self, *arguments)
 
     ended.mkdir(parents=True)
-    Classifier.training_step = told
+    Classifier.training_step = interrupting
     try:
-        with pytest.raises(Preempted):
+        with pytest.raises(Interrupted):
             train(cfg, ended)
     finally:
         Classifier.training_step = original
-        signals.told.clear()
     return root, cfg
 
 
@@ -66,8 +64,8 @@ IN_DONE = ["result.json", "predictions.parquet", "diagnostics.parquet", "history
 IN_DONE += ["SHA256SUMS", "checkpoints/best.ckpt", "config.yaml"]
 
 
-def assert_goes_on(cfg, folder, reference):
-    """The run done to the end, the same as the reference; or a line that says what to do."""
+def assert_finishes(cfg, folder, reference):
+    """The run finishes and equals the reference, or fails with a line that names the fix."""
     said = error_of(train, cfg, folder)
     if said is None:
         assert_same_files(reference, folder)
@@ -100,12 +98,12 @@ def test_a_damaged_file_of_a_run_is_named_or_does_not_matter(seed, name, damage,
         if not (folder / name).exists():
             pytest.skip("no such file in this state")
         (folder / name).write_bytes(damage((folder / name).read_bytes(), draw))
-        assert_goes_on(cfg, folder, source / "seed=0")
+        assert_finishes(cfg, folder, source / "seed=0")
         shutil.rmtree(folder)
 
 
 def report_of(sweep, out):
-    """posfuse-report's exit, if it is not a success, comes as SystemExit."""
+    """Run posfuse-report; a failure raises SystemExit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["posfuse-report", str(sweep), "--out", str(out)])
         report.main()
@@ -128,7 +126,7 @@ def test_a_report_leaves_a_damaged_file_out_and_names_it(name, damage, world, tm
         said = capsys.readouterr().out + (str(ended.code) if ended else "")
         table = sweep / "report" / "tables" / "table1.csv"
         if ended or table.read_bytes() != expected:
-            # Of damaged digests it is a file that they no longer fit.
+            # With damaged digests, the message names a file that does not match them.
             assert str(path.parent if name == records.SUMS else path) in "".join(said.split("\n"))
         shutil.rmtree(sweep)
 
@@ -144,13 +142,13 @@ def test_a_damaged_cache_is_built_again(damage, world, tmp_path):
         path.write_bytes(damage(before, draw))
         folder = tmp_path / "run"
         folder.mkdir()
-        assert_goes_on(cfg, folder, root / "sweep" / "tiny" / "none" / "add" / "seed=0")
+        assert_finishes(cfg, folder, root / "sweep" / "tiny" / "none" / "add" / "seed=0")
         shutil.rmtree(folder)
 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Mounts a file system of so many bytes, or read-only; unmounted in the end."""
+    """A function that mounts a file system with the given options."""
     folder = tmp_path / "disk"
     folder.mkdir()
 
@@ -164,9 +162,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], capture_output=True, check=False)
 
 
-def test_a_disk_that_is_full_at_any_byte_costs_nothing_once_there_is_room(
-    small_disk, world, tmp_path
-):
+def test_a_run_on_a_full_disk_resumes_once_there_is_room(small_disk, world, tmp_path):
     _, cfg = world
     reference = world[0] / "sweep" / "tiny" / "none" / "add" / "seed=0"
     draw = np.random.default_rng(0)
@@ -232,8 +228,7 @@ time.time = lambda: real() + draw.choice([-1, 1]) * draw.random() * 10**8
 
 
 def test_a_clock_that_jumps_changes_nothing(world, tmp_path):
-    """By years, back and forth, at every look at it: the numbers, and what a sweep says of a run
-    that fails."""
+    """The clock jumps by years at every call. Numbers and failure messages stay the same."""
     corpus = write_corpus(tmp_path / "corpus")
     (tmp_path / "sitecustomize.py").write_text(JUMPS)
     argv = [*command(corpus, "-m"), "seed=0,1"]

@@ -1,4 +1,4 @@
-"""A sweep that is killed again and again at random moments ends as one that never was."""
+"""A sweep that is killed at random moments gives the results of an undisturbed one."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def sweep(corpus, *more):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    """The folder of a sweep that nothing disturbs, its corpus, and its seconds."""
+    """The folder of an undisturbed sweep, its corpus, and its seconds."""
     folder = tmp_path_factory.mktemp("reference")
     corpus = write_corpus(folder / "corpus")
     start = time.monotonic()
@@ -34,12 +34,12 @@ def reference(tmp_path_factory):
 
 
 def parts(folder):
-    """What is being written: files and folders that wait for their names."""
+    """Files and folders that are being written."""
     return {p for p in folder.rglob("*") if p.suffix == ".part" or p.name.startswith("tiny-")}
 
 
 def wait_for_writing(folder, process, seconds):
-    """Until something new is being written, or the time is over."""
+    """Wait until something new is being written, at most so many seconds."""
     before, end = parts(folder), time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:
         if parts(folder) - before:
@@ -47,8 +47,8 @@ def wait_for_writing(folder, process, seconds):
 
 
 def kill(process, name, alone):
-    """The process, and by SIGKILL all that it has started unless it is to go alone; what it said
-    on the way. Nothing of it is left."""
+    """Send the signal to the process, and SIGKILL to its descendants too unless `alone`. Check that
+    all of them end; returns the process's stderr."""
     pids = [process.pid, *descendants(process.pid)]
     for pid in pids if name == "SIGKILL" and not alone else pids[:1]:
         os.kill(pid, signal.Signals[name])
@@ -73,7 +73,7 @@ def same_as(reference, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
-def test_a_sweep_killed_fifty_times_ends_as_one_that_never_was(launcher, reference, tmp_path):
+def test_a_sweep_killed_many_times_gives_the_same_results(launcher, reference, tmp_path):
     whole, corpus, seconds = reference
     corpus = Path(shutil.copytree(corpus, tmp_path / "corpus"))  # with a cache of its own
     argv = sweep(corpus, *launcher)
@@ -90,8 +90,8 @@ def test_a_sweep_killed_fifty_times_ends_as_one_that_never_was(launcher, referen
         if process.poll() is None:
             err = kill(process, name, alone=draw.random() < 0.5)
             kills += name == "SIGKILL"
-            # Until Hydra has it, the command is a Python that does what any does at a signal.
-            is_early = "kept at step" not in err and process.returncode in (
+            # Before main() has installed the handler, a signal ends any Python program.
+            is_early = "saved at step" not in err and process.returncode in (
                 -signal.Signals[name],
                 1,
                 130,

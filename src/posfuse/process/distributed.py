@@ -1,0 +1,42 @@
+"""Collective operations of the processes that train one run. With one process they do nothing."""
+
+import os
+from typing import Any
+
+from torch import Tensor, distributed
+
+RANK = "POSFUSE_PROCESS"  # our own variable: another program may have set LOCAL_RANK
+
+
+def rank() -> int:
+    """The number of this process among those of its run, from 0."""
+    return int(os.environ.get(RANK, 0))
+
+
+def world_size() -> int:
+    """How many processes train this run; 1 until they have connected."""
+    is_connected = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if is_connected else 1
+
+
+def summed(x: Tensor) -> Tensor:
+    """The sum over the run's processes, in place."""
+    if world_size() > 1:
+        distributed.all_reduce(x)
+    return x
+
+
+def least(x: Tensor) -> Tensor:
+    """The minimum over the run's processes, in place."""
+    if world_size() > 1:
+        distributed.all_reduce(x, distributed.ReduceOp.MIN)
+    return x
+
+
+def gathered(own: list[Any]) -> list[Any]:
+    """The items of all processes of the run, ordered by rank."""
+    if world_size() == 1:
+        return own
+    found: list[list[Any]] = [[]] * world_size()
+    distributed.all_gather_object(found, own)
+    return [item for part in found for item in part]

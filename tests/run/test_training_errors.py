@@ -1,0 +1,65 @@
+"""Training that fails: the message gives the step and the setting to change."""
+
+import pytest
+import torch
+
+from posfuse.errors import Diverged, OutOfMemory
+from posfuse.model.network import PositionClassifier
+from posfuse.runs import records
+from posfuse.train import train
+from posfuse.training.classifier import Classifier
+from small_runs import small_config, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("errors") / "corpus")
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(corpus, tmp_path):
+    with pytest.raises(Diverged, match=r"diverged at step \d+: .* lower optim.lr=1e\+30"):
+        train(small_config(corpus, "optim.lr=1e30"), tmp_path)
+    assert not (tmp_path / records.RESULT).exists()
+
+
+def test_weights_that_are_not_finite_after_the_last_step_are_a_divergence(
+    corpus, tmp_path, monkeypatch
+):
+    original = Classifier.on_validation_epoch_start
+
+    def broken(self):
+        torch.nn.init.constant_(next(self.parameters()), torch.nan)
+        original(self)
+
+    monkeypatch.setattr(Classifier, "on_validation_epoch_start", broken)
+    with pytest.raises(Diverged, match="diverged at step 4: the loss is not finite"):
+        train(small_config(corpus, "trainer.max_epochs=1"), tmp_path)
+    assert not (tmp_path / records.RESULT).exists()
+
+
+def limit_batches(monkeypatch, fits, training):
+    """Let the network run out of memory above `fits` documents."""
+    original = PositionClassifier.forward
+
+    def limited(self, ids, lengths, *more):
+        if len(ids) > fits and self.training == training:
+            raise torch.OutOfMemoryError("no room")
+        return original(self, ids, lengths, *more)
+
+    monkeypatch.setattr(PositionClassifier, "forward", limited)
+
+
+def test_out_of_memory_names_the_batch_size_that_fits(corpus, tmp_path, monkeypatch):
+    cfg = small_config(corpus)
+    for fits, told in ((8, "data.batch_size=8 fits"), (0, "not even one")):
+        with monkeypatch.context() as patched:
+            limit_batches(patched, fits, training=True)
+            with pytest.raises(OutOfMemory, match=f"at step 0 with data.batch_size=16; {told}"):
+                train(cfg, tmp_path)
+    train(cfg, tmp_path)
+
+
+def test_out_of_memory_in_evaluation_names_its_own_batch_size(corpus, tmp_path, monkeypatch):
+    limit_batches(monkeypatch, 5, training=False)
+    with pytest.raises(OutOfMemory, match=r"eval_batch_size=\d+; data.eval_batch_size=4 fits"):
+        train(small_config(corpus), tmp_path)

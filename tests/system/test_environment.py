@@ -1,0 +1,77 @@
+"""Settings of a process: broken matrix units, and numbers below the normal ones."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posfuse.process import environment
+from small_runs import write_corpus
+
+MAX_ISA = "ONEDNN_MAX_CPU_ISA"
+
+
+@pytest.mark.parametrize(
+    ("flags", "product", "is_broken"),
+    [
+        ("avx512f amx_bf16", "import os; os.kill(os.getpid(), 4)", True),
+        ("avx512f amx_bf16", "pass", False),
+        ("avx512f amx_bf16", "raise SystemExit(1)", False),
+        ("avx512f amx_bf16", "import os; os.kill(os.getpid(), 9)", False),
+        ("avx512f", "import os; os.kill(os.getpid(), 4)", False),
+        (None, "import os; os.kill(os.getpid(), 4)", False),
+    ],
+    ids=["illegal", "works", "fails", "killed", "no AMX", "no cpuinfo"],
+)
+def test_matrix_units_are_disabled_if_a_product_is_illegal(
+    flags, product, is_broken, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(environment, "CPU_INFO", tmp_path / "cpuinfo")
+    if flags:
+        (tmp_path / "cpuinfo").write_text(f"model name: any\nflags: fpu {flags}\n")
+    monkeypatch.setattr(environment, "PRODUCT", product)
+    monkeypatch.setenv(MAX_ISA, "ALL")
+    assert environment.do_without_broken_amx.__wrapped__() is is_broken
+    assert os.environ[MAX_ISA] == ("AVX10_1_512" if is_broken else "ALL")
+
+
+PROGRAM = """
+import os, sys
+os.environ.pop("ONEDNN_MAX_CPU_ISA", None)
+from pathlib import Path
+from small_runs import small_config
+from posfuse.process import environment
+environment.do_without_broken_amx()
+import torch
+from posfuse.train import train
+
+square = torch.ones(64, 64, dtype=torch.bfloat16)
+print("product", (square @ square)[0, 0].item())
+
+def tiny():
+    return float((torch.full((2**20,), 1e-30) * 1e-10).sum())
+
+facts = environment.facts
+environment.facts = lambda *given: (print("during the run", tiny()), facts(*given))[1]
+train(small_config(Path(sys.argv[1]), "trainer.threads=2"), Path("run").absolute())
+print("after it", tiny() > 0)
+"""
+
+
+def test_denormals_are_flushed_during_a_run_and_bfloat16_works(tmp_path):
+    """In a process of its own: threads keep the setting with which they were started."""
+    corpus = write_corpus(tmp_path / "corpus")
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(corpus)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for line in ("product 64.0\n", "during the run 0.0\n", "after it True\n"):
+        assert line in done.stdout
