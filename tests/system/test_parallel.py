@@ -267,6 +267,7 @@ def test_a_command_that_is_told_while_its_processes_start_leaves_none(name, corp
     wait_for(lambda: not alive(pids))
 
 
+@pytest.mark.smoke
 def test_parallel_has_the_same_records_as_one_after_another(corpus, tmp_path):
     for name, launcher in (("basic", []), ("parallel", PARALLEL)):
         done = ended(sweep(corpus, *SIX, *launcher), tmp_path / name)

@@ -214,6 +214,7 @@ def done(folder):
     return (folder / records.RESULT).exists()
 
 
+@pytest.mark.smoke
 def test_the_command_says_that_it_was_preempted_by_its_status(corpus, tmp_path):
     argv = [*command(corpus), "trainer.max_epochs=3000", "trainer.progress=none"]
     process = started(argv, tmp_path)
