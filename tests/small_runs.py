@@ -27,6 +27,7 @@ SMALL = [
     "trainer.threads=1",
     "logger=none",
 ]
+REFERENCE = ["fusion=gate_scalar", "seed=3"]  # of the run that tests/run/conftest.py trains
 
 
 def write_corpus(folder: Path, n_classes: int = 3, seed: int = 0) -> Path:

@@ -1,35 +1,26 @@
-"""One run: what it leaves behind, that it repeats, resumes, and keeps the best epoch."""
+"""One run: the files it writes, that it repeats bit for bit, resumes, and tests its best epoch."""
 
+import hashlib
 import json
 import logging
-import subprocess
 from collections import defaultdict
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from omegaconf import OmegaConf
 
+from posfuse.config import Config
 from posfuse.errors import InputError
 from posfuse.runs import records
+from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training import run as entry
 from posfuse.training.classifier import Classifier
-from small_runs import small_config, write_corpus
+from small_runs import REFERENCE, SMALL, composed, small_config, write_corpus
 
-SAME = ("test", "validation", "best_epoch", "epochs")  # what a repeat must give bit for bit
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("train") / "corpus")
-
-
-@pytest.fixture(scope="module")
-def reference(corpus, tmp_path_factory):
-    """An uninterrupted run: its folder and its record."""
-    folder = tmp_path_factory.mktemp("reference")
-    return folder, train(small_config(corpus, "seed=3"), folder)
+SAME = ("test", "validation", "best_epoch", "epochs")  # equal bit for bit in a repeated run
 
 
 def assert_same_run(one, two):
@@ -43,7 +34,7 @@ def assert_same_run(one, two):
 
 
 def wrap(monkeypatch, name, before):
-    """Call `before(classifier, *arguments)` ahead of one of Classifier's methods."""
+    """Call `before(classifier, *arguments)` before one of Classifier's methods."""
     original = getattr(Classifier, name)
 
     def wrapped(self, *arguments):
@@ -53,10 +44,11 @@ def wrap(monkeypatch, name, before):
     monkeypatch.setattr(Classifier, name, wrapped)
 
 
-def test_a_run_leaves_config_result_predictions_and_best_weights(reference):
-    folder, _ = reference
-    left = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-    assert left - {".lock"} == {
+def test_a_run_writes_config_result_predictions_and_best_weights(reference):
+    folder, record = reference
+    written = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {".lock"}
+    sums = [line.split("  ") for line in (folder / "SHA256SUMS").read_text().splitlines()]
+    assert written == {
         "config.yaml",
         "result.json",
         "predictions.parquet",
@@ -65,26 +57,19 @@ def test_a_run_leaves_config_result_predictions_and_best_weights(reference):
         "diagnostics.parquet",
         "SHA256SUMS",
     }
-    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True)
-
-
-def test_result_json_is_what_train_returned(reference):
-    folder, record = reference
+    assert {name for _, name in sums} == written - {"config.yaml", "SHA256SUMS"}
+    for digest, name in sums:
+        assert digest == hashlib.sha256((folder / name).read_bytes()).hexdigest()
     assert json.loads((folder / "result.json").read_text()) == record
 
 
 def test_the_written_config_gives_the_same_run(reference):
-    from omegaconf import OmegaConf
-
-    from posfuse.config import Config
-    from posfuse.runs.checks import checked
-
     folder, record = reference
     loaded = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(folder / "config.yaml"))
     assert records.fingerprint(checked(loaded)) == record["fingerprint"]
 
 
-def test_accuracy_and_loss_recomputed_from_predictions_are_the_records(reference):
+def test_accuracy_and_loss_follow_from_the_predictions(reference):
     folder, record = reference
     frame = pd.read_parquet(folder / "predictions.parquet")
     log_p = frame[["log_p_0", "log_p_1", "log_p_2"]].to_numpy()
@@ -98,14 +83,15 @@ def test_accuracy_and_loss_recomputed_from_predictions_are_the_records(reference
     assert loss == pytest.approx(record["test"]["loss"], abs=1e-6)
 
 
-def test_lengths_in_predictions_are_the_words_of_the_test_file(reference, corpus):
+def test_lengths_and_labels_in_the_predictions_are_those_of_the_test_file(reference, corpus):
     frame = pd.read_parquet(reference[0] / "predictions.parquet")
-    texts = pd.read_parquet(corpus / "test.parquet")["text"]
-    assert frame["length"].tolist() == [len(text.split()) for text in texts]
+    test = pd.read_parquet(corpus / "test.parquet")
+    assert frame["length"].tolist() == [len(text.split()) for text in test["text"]]
     assert frame["length"].nunique() > 1
+    assert frame["label"].tolist() == test["label"].tolist()
 
 
-def test_the_history_has_a_row_an_epoch_and_the_best_one_is_the_records(reference):
+def test_the_history_has_a_row_for_each_epoch_and_the_record_has_the_best(reference):
     folder, record = reference
     history = pd.read_csv(folder / "history.csv")
     assert history["epoch"].tolist() == [1, 2, 3, 4]
@@ -117,105 +103,103 @@ def test_the_history_has_a_row_an_epoch_and_the_best_one_is_the_records(referenc
     assert record["latency_ms"] > 0
 
 
-def test_labels_in_predictions_are_those_of_the_test_file(reference, corpus):
-    frame = pd.read_parquet(reference[0] / "predictions.parquet")
-    given = pd.read_parquet(corpus / "test.parquet")["label"]
-    assert frame["label"].tolist() == given.tolist()
-
-
-def test_a_repeat_is_bitwise_equal_whatever_ran_before_it(reference, corpus, tmp_path):
+def test_a_repeated_run_is_bitwise_equal_whatever_ran_before(reference, corpus, tmp_path):
     folder, record = reference
-    other = train(small_config(corpus, "seed=4", "fusion=gate_scalar"), tmp_path / "other")
+    other = train(small_config(corpus, "seed=4"), tmp_path / "other")
     torch.manual_seed(991)
-    train(small_config(corpus, "seed=3"), tmp_path / "again")
+    train(small_config(corpus, *REFERENCE), tmp_path / "again")
     assert_same_run(folder, tmp_path / "again")
     assert other["test"]["loss"] != record["test"]["loss"]
 
 
-def test_seed_0_seeds_as_any_other(corpus, tmp_path):
-    for name, noise in (("one", 5), ("two", 6)):
+def test_seed_0_is_a_seed_like_any_other(corpus, tmp_path):
+    found = {}
+    for name, seed, noise in (("one", 0, 5), ("two", 0, 6), ("three", 1, 6)):
         torch.manual_seed(noise)
         np.random.seed(noise)
-        train(small_config(corpus, "seed=0", "trainer.max_epochs=1"), tmp_path / name)
+        cfg = small_config(corpus, f"seed={seed}", "trainer.max_epochs=1")
+        found[name] = train(cfg, tmp_path / name)["test"]
     assert_same_run(tmp_path / "one", tmp_path / "two")
-    one = train(small_config(corpus, "seed=1", "trainer.max_epochs=1"), tmp_path / "three")
-    assert one["test"] != records.read_result(tmp_path / "one" / "result.json")["test"]
+    assert found["one"] != found["three"]
 
 
-def test_a_finished_run_is_skipped_and_says_so(reference, corpus, monkeypatch, caplog):
+def test_a_finished_run_is_skipped(reference, corpus, monkeypatch, caplog):
     folder, record = reference
     before = {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.name != ".lock"}
     monkeypatch.setattr(entry, "run", lambda *_: pytest.fail("trained again"))
     caplog.set_level(logging.INFO)
-    assert train(small_config(corpus, "seed=3"), folder) == record
-    assert "tiny sinusoidal add seed=3: done already" in caplog.text
+    assert train(small_config(corpus, *REFERENCE), folder) == record
+    assert "tiny sinusoidal gate_scalar seed=3: done already" in caplog.text
     assert before == {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.name != ".lock"}
 
 
-def test_another_configuration_in_the_folder_is_refused_and_nothing_lost(reference, corpus):
+def test_a_folder_of_another_configuration_is_refused_and_left_as_it_is(reference, corpus):
     folder, _ = reference
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     with pytest.raises(InputError, match=r"another configuration's.*optim.lr 0.01 -> 0.02"):
-        train(small_config(corpus, "seed=3", "optim.lr=0.02"), folder)
+        train(small_config(corpus, *REFERENCE, "optim.lr=0.02"), folder)
     assert before == {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_run_without_predictions_is_not_done(reference, corpus, tmp_path):
+def test_a_run_without_predictions_is_not_finished(reference, corpus, tmp_path):
     folder, _ = reference
     (tmp_path / "result.json").write_text((folder / "result.json").read_text())
-    assert records.finished(tmp_path, small_config(corpus, "seed=3")) is None
+    assert records.finished(tmp_path, small_config(corpus, *REFERENCE)) is None
 
 
-INTERRUPTIONS = {
-    "inside epoch 3": ("training_step", lambda self: self.global_step == 9),
-    "validation of epoch 3": ("on_validation_epoch_end", lambda self: self.current_epoch == 2),
-    "the test": ("test_step", lambda self: True),
+INTERRUPTIONS = {  # the method, when it is interrupted, the epochs that are trained afterwards
+    "inside epoch 3": ("training_step", lambda self: self.global_step == 9, {2, 3}),
+    "validation of epoch 3": (
+        "on_validation_epoch_end",
+        lambda self: self.current_epoch == 2,
+        {2, 3},
+    ),
+    "the test": ("test_step", lambda self: True, set()),
 }
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize("where", INTERRUPTIONS)
-def test_an_interrupted_run_resumes_to_the_same_numbers(
-    where, error, reference, corpus, tmp_path, monkeypatch
-):
-    method, when = INTERRUPTIONS[where]
+def interrupt(where, error, cfg, folder):
+    """Start a run and raise an error in it."""
+    method, when, _ = INTERRUPTIONS[where]
 
-    def interrupt(self, *_):
+    def stop(self, *_):
         if when(self):
             raise error("stop here")
 
-    with monkeypatch.context() as patched:
-        wrap(patched, method, interrupt)
+    with pytest.MonkeyPatch.context() as patched:
+        wrap(patched, method, stop)
         with pytest.raises((error, SystemExit)):
-            train(small_config(corpus, "seed=3"), tmp_path)
+            train(cfg, folder)
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [*((w, RuntimeError) for w in INTERRUPTIONS), ("inside epoch 3", KeyboardInterrupt)],
+)
+def test_an_interrupted_run_resumes_to_the_same_numbers(
+    where, error, reference, corpus, tmp_path, monkeypatch
+):
+    cfg = small_config(corpus, *REFERENCE)
+    interrupt(where, error, cfg, tmp_path)
     assert not (tmp_path / "result.json").exists()
     assert (tmp_path / "checkpoints" / "last.ckpt").exists()
     epochs = set()
     wrap(monkeypatch, "training_step", lambda self, *_: epochs.add(self.current_epoch))
-    train(small_config(corpus, "seed=3"), tmp_path)
-    assert epochs == (set() if where == "the test" else {2, 3})  # from 0: not from the start
+    train(cfg, tmp_path)
+    assert epochs == INTERRUPTIONS[where][2]
     assert_same_run(reference[0], tmp_path)
     assert not (tmp_path / "checkpoints" / "last.ckpt").exists()
 
 
-@pytest.mark.parametrize("where", ["inside epoch 3", "the test"])
-def test_early_stopping_survives_an_interruption(where, corpus, tmp_path, monkeypatch):
+def test_early_stopping_survives_an_interruption(corpus, tmp_path):
     cfg = small_config(corpus, "seed=3", "trainer.patience=3", "optim.lr=1e-12")
     cfg.trainer.max_epochs = 9
     whole = train(cfg, tmp_path / "whole")
-    method, when = INTERRUPTIONS[where]
-
-    def interrupt(self, *_):
-        if when(self):
-            raise RuntimeError("stop here")
-
-    with monkeypatch.context() as patched:
-        wrap(patched, method, interrupt)
-        with pytest.raises(RuntimeError):
-            train(cfg, tmp_path / "parts")
-    train(cfg, tmp_path / "parts")
     assert whole["epochs"] == 4  # the first, and three that are no better
-    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    for where in ("inside epoch 3", "the test"):
+        interrupt(where, RuntimeError, cfg, tmp_path / where)
+        train(cfg, tmp_path / where)
+        assert_same_run(tmp_path / "whole", tmp_path / where)
 
 
 def test_without_patience_no_run_stops_early(corpus, tmp_path):
@@ -223,7 +207,7 @@ def test_without_patience_no_run_stops_early(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_tested_weights_are_the_first_best_epochs(seed, corpus, tmp_path, monkeypatch):
+def test_the_tested_weights_are_those_of_the_first_best_epoch(seed, corpus, tmp_path, monkeypatch):
     history = []
 
     def keep(self):
@@ -240,42 +224,48 @@ def test_the_tested_weights_are_the_first_best_epochs(seed, corpus, tmp_path, mo
     accuracies = [accuracy for accuracy, _ in history]
     best = accuracies.index(max(accuracies))
     assert len(accuracies) == 6
-    assert best < 5  # else the last epoch's weights would pass too
+    assert best < 5  # otherwise the last epoch's weights would pass too
     assert record["best_epoch"] == best + 1
     assert record["validation"]["accuracy"] == accuracies[best]
     weights = history[best][1]
     assert all(torch.equal(final[k], weights[k]) for k in weights if k.startswith("model."))
 
 
-def batches_seen(cfg, folder, monkeypatch):
-    """The document numbers of every training batch, by epoch."""
-    seen = defaultdict(list)
-    with monkeypatch.context() as patched:
-        wrap(
-            patched,
-            "training_step",
-            lambda self, batch, _: seen[self.current_epoch].append(batch.index.tolist()),
-        )
-        train(cfg, folder)
-    return seen
+def test_runs_of_one_seed_see_the_same_batches_and_each_epoch_has_its_own(
+    corpus, tmp_path, monkeypatch
+):
+    def batches(name, *overrides):
+        """The document numbers of every training batch, by epoch."""
+        seen = defaultdict(list)
+        with monkeypatch.context() as patched:
+            wrap(
+                patched,
+                "training_step",
+                lambda self, batch, _: seen[self.current_epoch].append(batch.index.tolist()),
+            )
+            train(small_config(corpus, "trainer.max_epochs=2", *overrides), tmp_path / name)
+        return seen
 
-
-def test_runs_of_a_seed_see_the_same_batches_and_each_epoch_others(corpus, tmp_path, monkeypatch):
-    add, concat, other = (
-        batches_seen(small_config(corpus, *overrides), tmp_path / str(i), monkeypatch)
-        for i, overrides in enumerate(
-            (["fusion=add", "seed=5"], ["fusion=concat", "seed=5"], ["fusion=add", "seed=6"])
-        )
-    )
-    assert add == concat
+    add = batches("add", "fusion=add", "seed=5")
+    assert add == batches("concat", "fusion=concat", "seed=5")
     assert add[0] != add[1]
-    assert add[0] != other[0]
-    assert all(
-        sorted(i for batch in batches for i in batch) == list(range(60)) for batches in add.values()
-    )
+    assert add[0] != batches("other", "fusion=add", "seed=6")[0]
+    for epoch in add.values():
+        assert sorted(i for batch in epoch for i in batch) == list(range(60))
 
 
-def test_two_runs_at_once_in_one_folder_are_refused(corpus, tmp_path):
+def test_a_corpus_of_bytes_is_trained_and_tested(tmp_path):
+    corpus = write_corpus(tmp_path / "corpus", n_classes=2)
+    data = ["data=imdb_bytes", f"data.path={corpus}", f"cache_dir={tmp_path / 'cache'}"]
+    cfg = checked(composed(*data, *SMALL, "data.max_len=40", "trainer.max_epochs=1"))
+    record = train(cfg, tmp_path / "run")
+    lengths = pd.read_parquet(corpus / "test.parquet")["text"].str.len()
+    assert (record["data"], record["vocabulary_size"]) == ("imdb_bytes", 258)
+    assert record["mean_tokens"]["test"] == pytest.approx(lengths.clip(upper=40).mean())
+    assert 0 < record["truncated_share"]["test"] == (lengths > 40).mean()
+
+
+def test_a_second_run_in_a_folder_in_use_is_refused(corpus, tmp_path):
     with (
         records.sole_use(tmp_path),
         pytest.raises(InputError, match="another process is running this run") as caught,

@@ -36,6 +36,7 @@ def folder_of(tmp_path, overrides, seed):
     return folder
 
 
+@pytest.mark.smoke
 def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_path):
     """Each command in a process of its own."""
     train = [sys.executable, "-m", "posfuse.train", "-m", *small, "sweep_id=first"]

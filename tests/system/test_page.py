@@ -90,6 +90,7 @@ def click_head(browser, table, number):
     )  # fmt: skip
 
 
+@pytest.mark.smoke
 def test_it_renders_without_a_network(opened):
     assert opened.title == "posfuse: sweep"
     sizes = opened.execute_script(

@@ -67,8 +67,11 @@ def whole(corpus, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "launcher"),
-    [("SIGTERM", []), ("SIGINT", PARALLEL), ("SIGKILL", PARALLEL)],
-    ids=["basic-TERM", "parallel-INT", "parallel-KILL"],
+    [
+        pytest.param("SIGTERM", [], id="basic-TERM", marks=pytest.mark.smoke),
+        pytest.param("SIGINT", PARALLEL, id="parallel-INT", marks=pytest.mark.smoke),
+        pytest.param("SIGKILL", PARALLEL, id="parallel-KILL"),
+    ],
 )
 def test_an_interrupted_sweep_leaves_no_process_and_resumes(
     name, launcher, corpus, whole, tmp_path

@@ -1,4 +1,4 @@
-"""The project's top level is complete, and its folder of sweeps stays out of Git."""
+"""The files at the top of the repository, and the folder of sweeps, which Git ignores."""
 
 import shutil
 import subprocess
@@ -14,22 +14,21 @@ from small_records import write_sweep
 TOP = CONF_DIR.parent
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["src/posfuse", "conf/train.yaml", "tests", "notebooks", "multirun/README.md", "Makefile",
-     "pyproject.toml", "README.md", "docs", "benchmarks"],
-)  # fmt: skip
-def test_the_top_level_is_complete(name):
-    assert (TOP / name).exists()
+def test_the_top_level_is_complete():
+    names = (
+        "src/posfuse conf/train.yaml tests notebooks multirun/README.md Makefile docs benchmarks"
+    )
+    for name in (*names.split(), "pyproject.toml", "README.md"):
+        assert (TOP / name).exists(), name
 
 
-def test_the_page_on_sweeps_names_the_commands_that_read_one():
+def test_the_readme_of_multirun_names_the_commands_that_read_a_sweep():
     text = (TOP / "multirun" / "README.md").read_text()
     for command in ("posfuse-status", "posfuse-report", "posfuse-sync"):
         assert f"{command} multirun/" in text
 
 
-def test_the_page_on_sweeps_is_no_run(tmp_path):
+def test_the_readme_of_multirun_is_not_taken_for_a_run(tmp_path):
     shutil.copy(TOP / "multirun" / "README.md", tmp_path)
     (tmp_path / ".cache").mkdir()
     with pytest.raises(InputError, match="no finished runs"):
@@ -40,10 +39,10 @@ def test_the_page_on_sweeps_is_no_run(tmp_path):
     assert [run.cell for run in runs_of(tmp_path)] == ["mine/tiny/sinusoidal/add"] * 2
 
 
-@pytest.mark.skipif(not (TOP / ".git").exists() or not shutil.which("git"), reason="no checkout")
-@pytest.mark.parametrize(
-    ("path", "ignored"), [("README.md", False), ("mine/multirun.yaml", True), (".cache/x", True)]
-)
-def test_git_ignores_sweeps_but_not_their_page(path, ignored):
-    command = ["git", "check-ignore", "--quiet", "--no-index", f"multirun/{path}"]
-    assert subprocess.run(command, cwd=TOP, check=False).returncode == (0 if ignored else 1)
+@pytest.mark.skipif(not (TOP / ".git").exists() or not shutil.which("git"), reason="not a checkout")
+def test_git_ignores_sweeps_but_not_their_readme():
+    ignored = {"README.md": False, "mine/multirun.yaml": True, ".cache/x": True}
+    for path, expected in ignored.items():
+        command = ["git", "check-ignore", "--quiet", "--no-index", f"multirun/{path}"]
+        status = subprocess.run(command, cwd=TOP, check=False).returncode
+        assert status == (0 if expected else 1), path

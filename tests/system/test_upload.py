@@ -143,6 +143,7 @@ def errors(done):
     return [line for line in done.stderr.splitlines() if line.startswith("error: ")]
 
 
+@pytest.mark.smoke
 def test_the_server_holds_a_killed_and_resumed_sweep_once(sweep, server, home):
     done = sync(sweep, server, home)
     assert done.returncode == 0, done.stderr

@@ -21,8 +21,8 @@ from posfuse.errors import Diverged
 from posfuse.model.network import PositionClassifier, seed_from
 from posfuse.process.distributed import gathered, least, summed, world_size
 
-LOOKED = 50  # steps between two looks at whether the loss is finite
-NEVER = 2**62
+CHECK_EVERY = 50  # steps between two checks that the loss is finite
+NEVER = 2**62  # a step that no run reaches
 
 
 class Classifier(L.LightningModule):
@@ -35,23 +35,26 @@ class Classifier(L.LightningModule):
         self.model, self.optim, self.seed = model, optim, seed
         metrics = MetricCollection(
             {
-                # Labels are checked when the corpus is read; to check them here waits for a GPU.
+                # The corpus reader has checked the labels; a check here would wait for the GPU.
                 "accuracy": MulticlassAccuracy(n_classes, average="micro", validate_args=False),
                 "macro_f1": MulticlassF1Score(n_classes, average="macro", validate_args=False),
             }
         )
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
-        self.loss_sum: Tensor | float = 0.0  # over the documents of this epoch's training
-        self.documents = 0  # of this epoch's training
+        self.loss_sum: Tensor | float = 0.0  # over the training documents of this epoch
+        self.documents = 0  # training documents of this epoch
         self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
-        self.predictions: list[dict[str, Tensor]] = []  # a batch each, of the last test
-        self.seen = {"documents": 0, "tokens": 0}  # in training, by this process; kept on resume
-        self.latency_ms = 0.0  # of a document in the last test, forward pass alone
+        self.predictions: list[dict[str, Tensor]] = []  # one dict for each batch of the last test
+        self.seen = {
+            "documents": 0,
+            "tokens": 0,
+        }  # by this process in training
+        self.latency_ms = 0.0  # mean forward pass of a document in the last test
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
-        # Dropout's masks follow from (seed, step) alone: equal for every variant of a seed, and
-        # after a resume the same as without one; of a run's processes each has its own.
+        # Dropout masks depend on (seed, step) alone, so every variant of a seed has the same ones,
+        # and so has a resumed run. Each process of a run draws its own.
         rank = [self.global_rank] if self.global_rank else []
         torch.manual_seed(seed_from(self.seed, "dropout", self.global_step, *rank))
         loss = F.cross_entropy(self.model(batch.ids, batch.lengths), batch.labels)
@@ -59,22 +62,22 @@ class Classifier(L.LightningModule):
         self.seen["tokens"] += batch.n_tokens
         self.loss_sum = self.loss_sum + loss.detach() * len(batch.labels)
         self.documents += len(batch.labels)
-        # Noted on the device, and read now and then: to ask it at every step would make it wait.
+        # Stays on the device and is read now and then: reading it at each step would wait for it.
         finite = loss.detach().isfinite()
         self.diverged = torch.where(finite, NEVER, self.global_step).minimum(
             torch.as_tensor(self.diverged, device=loss.device)
         )
-        if (self.global_step + 1) % LOOKED == 0:
+        if (self.global_step + 1) % CHECK_EVERY == 0:
             self.fail_if_diverged()
         if (processes := world_size()) > 1:
-            # The gradient becomes the mean of theirs; a document counts the same in each.
+            # DDP averages the processes' gradients; weigh them so that every document counts alike.
             n = len(batch.labels)
             loss = loss * (n * processes / summed(loss.new_tensor(n)))
         return loss
 
     def epoch_loss(self) -> tuple[float, int]:
-        """The sum over this epoch's documents so far and their number, in all of the run's
-        processes."""
+        """The sum of the losses of this epoch's documents so far, and their number, over all
+        processes of the run."""
         if world_size() == 1:
             return float(self.loss_sum), self.documents
         own = torch.tensor([float(self.loss_sum), self.documents], dtype=torch.float64)
@@ -82,19 +85,19 @@ class Classifier(L.LightningModule):
         return both[0], round(both[1])
 
     def seen_by_all(self) -> dict[str, int]:
-        """`seen`, summed over the run's processes."""
+        """`seen`, summed over all processes of the run."""
         every = gathered([self.seen])
         return {name: sum(seen[name] for seen in every) for name in self.seen}
 
     def fail_if_diverged(self) -> None:
-        """Raises Diverged with the first step whose loss was not finite."""
+        """Raise Diverged with the first step whose loss was not finite."""
         found = torch.as_tensor(self.diverged, device=self.device)
         step = int(least(found))
         if step < NEVER:
             self.fail_unless_finite(math.nan, step)
 
     def fail_unless_finite(self, loss: float, step: int) -> None:
-        """Raises Diverged where the loss of a step, or after it, is not finite."""
+        """Raise Diverged if the loss at a step is not finite."""
         if not math.isfinite(loss):
             raise Diverged(
                 f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
@@ -108,7 +111,7 @@ class Classifier(L.LightningModule):
         checkpoint["epoch_loss"], checkpoint["seen"] = self.epoch_loss(), self.seen_by_all()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if self.global_rank == 0:  # the sums over all processes
+        if self.global_rank == 0:  # they are sums over all processes
             self.loss_sum, self.documents = checkpoint["epoch_loss"]
             self.seen = dict(checkpoint["seen"])
 
@@ -124,7 +127,7 @@ class Classifier(L.LightningModule):
     def on_validation_epoch_end(self) -> None:
         self.log_dict(self.val_metrics.compute())
         self.val_metrics.reset()
-        if self.trainer.state.fn == TrainerFn.FITTING:  # else there is no training to tell of
+        if self.trainer.state.fn == TrainerFn.FITTING:  # otherwise there is no training loss
             loss_sum, documents = self.epoch_loss()
             self.log("train/loss", loss_sum / documents)
 
@@ -162,8 +165,8 @@ class Classifier(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """By norm. Lightning refuses it beside a fused optimiser in mixed precision, whose own
-        unscaling would come after it; bfloat16 has nothing to unscale."""
+        """Clip by norm. Lightning refuses to clip with a fused optimiser in mixed precision, which
+        unscales the gradients later; bfloat16 has no scale."""
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
@@ -176,6 +179,6 @@ class Classifier(L.LightningModule):
 
 
 def _wait_for(device: torch.device) -> None:
-    """Let a GPU end its queued work, so that a clock read next is right."""
+    """Wait for the queued work of a GPU, so that the next reading of the clock is right."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

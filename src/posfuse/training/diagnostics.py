@@ -1,8 +1,8 @@
-"""What position does inside a model: an epoch at a time on a few validation documents, and at the
-end what it is worth to the trained model on test documents.
+"""Measures how a model uses position: after each epoch on a few validation documents, and in the
+test by the accuracy that the trained model loses without it.
 
-Shapes: B documents, L tokens, T of them valid, V words, H heads, k gates a position (1 or d).
-Documents are so few that all of it stays within 3 % of a run's time.
+Shapes: B documents, L tokens, T of them valid, V words, H heads, k gates per position (1 or d).
+The number of documents keeps the cost below 3 % of a run's time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,19 +23,19 @@ from posfuse.model.fusion import Gated
 from posfuse.model.network import PositionClassifier
 from posfuse.runs.records import Diagnostic
 
-SHARE = 0.01  # of the documents that training passes through
+SHARE = 0.01  # of the documents that training reads
 EPOCH_DOCUMENTS = (8, 64)  # at least and at most
-TEST_DOCUMENTS = (32, 1000)
-BATCH = 16  # documents at a time
-GRADIENT_STEPS = 4  # of so many steps of an epoch, the gradients of the first are looked at
-QUERIES = 128  # of a document whose attention is looked at
-SHUFFLE_SEED = 0  # the same for every run, so that runs are shuffled alike
+TEST_DOCUMENTS = (32, 1000)  # at least and at most
+BATCH = 16  # documents
+GRADIENT_STEPS = 4  # gradients are measured at the first of so many steps
+QUERIES = 128  # of a document, at most
+SHUFFLE_SEED = 0  # the same in every run, so that all runs shuffle alike
 
 
 def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tensor]:
-    """How each valid token (T,) is fused: `position`, `id`; the norms of the fused vector's two
-    parts, `token_norm` and `position_norm`, where the operator has them; the mean over its gates
-    of `gate`, `gate_square` and `gate_entropy` (bits), where it has gates."""
+    """For each valid token, shape (T,): its `position` and `id`; if the operator separates the two
+    parts of the fused vector, their norms `token_norm` and `position_norm`; if it has gates, the
+    means over them of `gate`, `gate_square` and `gate_entropy` (bits)."""
     length = batch.ids.shape[1]
     valid = valid_positions(batch.lengths, length)
     tokens = model.tokens(batch.ids)
@@ -57,8 +57,9 @@ def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tenso
 
 
 def fusion_values(found: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, float]:
-    """Means of what `fusion_of_tokens` found over the chosen tokens; norm_ratio is that of the
-    mean norms, token to position, left out where position has none; gate_std the gates' spread."""
+    """Means over the chosen tokens of the columns of `fusion_of_tokens`. `norm_ratio` divides the
+    mean norm of tokens by that of positions, and is left out if the latter is 0; `gate_std` is the
+    standard deviation of the gates."""
     mean = {name: float(column[chosen].mean()) for name, column in found.items()}
     values: dict[str, float] = {}
     if "token_norm" in mean:
@@ -73,8 +74,8 @@ def fusion_values(found: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str,
 
 
 def bins(counts: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
-    """The bin of each count, low to high inclusive: 0, then 1 to factor - 1, factor to
-    factor^2 - 1 and so on."""
+    """The lowest and the highest count of each count's bin. The bins are 0, then 1 to factor - 1,
+    factor to factor^2 - 1 and so on."""
     edges = factor ** np.arange(63 // int(np.log2(factor)), dtype=np.int64)
     bin_of = np.searchsorted(edges, counts, side="right")
     ends = np.concatenate(([0], edges))
@@ -84,7 +85,7 @@ def bins(counts: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
 def fusion_rows(
     epoch: int, found: dict[str, np.ndarray], counts: np.ndarray
 ) -> Iterator[Diagnostic]:
-    """Over all tokens, by position and by frequency; counts (V,) are the words' in training."""
+    """Rows over all tokens, by position and by frequency. `counts` (V,): a word's in training."""
     by = {
         "": (np.zeros_like(found["position"]),) * 2,
         "position": bins(found["position"], 2),
@@ -99,7 +100,7 @@ def fusion_rows(
 
 
 def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
-    """Entropy in bits of the attention weights in each layer, the mean over heads: (queries,)."""
+    """For each layer the entropy of the attention weights in bits, mean over heads: (queries,)."""
     found: list[Tensor] = []
     length = batch.ids.shape[1]
     every = torch.linspace(0, length - 1, min(length, QUERIES), device=batch.ids.device)
@@ -113,7 +114,7 @@ def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
     attentions = [module for module in model.encoder.modules() if isinstance(module, Attention)]
     hooks = [module.register_forward_pre_hook(look) for module in attentions]
     try:
-        model.forward(batch.ids, batch.lengths)  # past a compiled graph, which has no hooks
+        model.forward(batch.ids, batch.lengths)  # not a compiled graph, which ignores hooks
     finally:
         for hook in hooks:
             hook.remove()
@@ -123,16 +124,16 @@ def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
 def shuffled(batch: Batch, generator: torch.Generator) -> Batch:
     """The batch with each document's own tokens in random order."""
     draws = torch.rand(batch.ids.shape, generator=generator).to(batch.ids.device)
-    draws[~valid_positions(batch.lengths, batch.ids.shape[1])] = 2.0  # padding stays behind
+    draws[~valid_positions(batch.lengths, batch.ids.shape[1])] = 2.0  # padding stays at the end
     return replace(batch, ids=batch.ids.gather(1, draws.argsort(1)))
 
 
 def worth_of_position(
     model: PositionClassifier, batches: Iterable[Batch], longest: int, offset: int
 ) -> dict[str, float]:
-    """Shares of documents classified rightly: `accuracy` as they are, `shuffled` after each one's
-    tokens are put in random order. And of the documents cut to `longest` tokens, so that the rows
-    do not run out: `unshifted`, and `shifted` with the table's rows taken `offset` further on."""
+    """Accuracy on the documents as they are (`accuracy`) and with each one's tokens in random order
+    (`shuffled`). Also on the documents cut to `longest` tokens: as they are (`unshifted`) and with
+    positions that begin at `offset` (`shifted`); uncut, these would leave the table."""
     generator = torch.Generator().manual_seed(SHUFFLE_SEED)
     right, documents = dict.fromkeys(("accuracy", "shuffled", "unshifted", "shifted"), 0), 0
     for batch in batches:
@@ -151,7 +152,7 @@ def worth_of_position(
 
 
 class Diagnostics(Callback):
-    """Collects `rows` in training, kept in checkpoints, and `worth` in the test."""
+    """Collects `rows` in training, which checkpoints save, and `worth` in the test."""
 
     def __init__(self, data: TextDataModule) -> None:
         self.data = data
@@ -162,7 +163,7 @@ class Diagnostics(Callback):
         self.counts = data.documents["train"].counts(data.store.vocabulary_size)  # (V,)
 
     def batches(self, split: str, n: int, device: torch.device) -> Iterator[Batch]:
-        """Every so-manieth document of a split, n in all."""
+        """Batches of n documents of a split, at equal distances."""
         documents = self.data.documents[split]
         chosen = np.linspace(0, len(documents) - 1, min(n, len(documents))).astype(int)
         for members in SortedBatches(documents.lengths[chosen], BATCH):
@@ -242,7 +243,7 @@ class Diagnostics(Callback):
 
 @contextmanager
 def evaluating(trainer: L.Trainer, model: PositionClassifier) -> Iterator[None]:
-    """No gradients, no dropout, the run's precision."""
+    """Without gradients and dropout, in the precision of the run."""
     training = model.training
     model.eval()
     try:

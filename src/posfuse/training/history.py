@@ -1,4 +1,4 @@
-"""The learning curve of a run, an epoch a row; a resumed run has it whole."""
+"""The learning curve of a run, one row for each epoch; complete in a resumed run as well."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ COLUMNS = ("train_loss", "val_loss", "val_accuracy", "val_macro_f1")
 
 
 class History(Callback):
-    """Collects `rows`: {"epoch": counted from 1, "train_loss": ..., ...}, kept in checkpoints."""
+    """Collects `rows`: {"epoch": counted from 1, "train_loss": ..., ...}; checkpoints save them."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []

@@ -1,4 +1,4 @@
-"""docs/findings.md says nothing that the committed records do not say."""
+"""Every number in docs/findings.md follows from the committed records."""
 
 import re
 
@@ -38,7 +38,7 @@ def records(sweep):
 
 
 @pytest.mark.parametrize(("sweep", "table", "shown"), SHOWN, ids=[f"{s}/{t}" for s, t, _ in SHOWN])
-def test_tables_are_the_kept_ones(sweep, table, shown):
+def test_tables_are_the_committed_ones(sweep, table, shown):
     assert shown == (DOCS / "findings" / sweep / f"{table}.md").read_text()
 
 
@@ -96,7 +96,7 @@ def test_the_worth_of_position_is_that_of_the_records(sweep):
 
 
 @pytest.mark.parametrize("sweep", SWEEPS)
-def test_what_is_inside_the_runs_is_that_of_the_records(sweep):
+def test_diagnostics_are_those_of_the_records(sweep):
     runs = records(sweep)
     if "settings.model.token_scale" not in runs:
         runs["settings.model.token_scale"] = "sqrt_d"
@@ -111,7 +111,7 @@ def test_what_is_inside_the_runs_is_that_of_the_records(sweep):
 
 @pytest.mark.parametrize("sweep", SWEEPS)
 def test_differences_are_those_of_the_records_seed_by_seed(sweep):
-    """With both at the paper's scale, by the t interval of scipy's own."""
+    """Both at the paper's scale, with the t interval of scipy."""
     runs = records(sweep)
     if "settings.model.token_scale" in runs:
         runs = runs[runs["settings.model.token_scale"] == "sqrt_d"]
@@ -254,7 +254,7 @@ def test_a_constant_gate_begins_with_the_ratio_of_addition_and_loses_every_pair(
     assert 14 < best["2.0"].abs().max() < 15
 
 
-def test_ratios_of_the_runs_that_are_ahead_at_the_papers_scale():
+def test_norm_ratios_of_the_better_operators_at_the_papers_scale():
     at = scale_surface().xs("sqrt_d", level="scale")
     add, ahead = at.loc["add"], at.loc[["concat", *GATES]]
     assert len(ahead) == 9
@@ -363,7 +363,7 @@ def test_addition_memorises_at_the_papers_scale():
     assert text.format(means[0], means[1], 100 * means[2]) in PROSE
 
 
-def test_a_repeat_with_other_dropout_masks_is_told_with_its_seeds():
+def test_a_repeat_with_other_dropout_masks_is_given_for_each_seed():
     kept, repeated = (
         100 * runs.query("fusion == 'gate_scalar'").set_index("seed")["test.accuracy"].sort_index()
         for runs in (records("controls").query("data == 'bbc_lead_story'"), records("repeat"))
@@ -375,9 +375,9 @@ def test_a_repeat_with_other_dropout_masks_is_told_with_its_seeds():
     assert "{:.2f}, {:.2f}, {:.2f} and {:.2f}, {:.2f}, {:.2f}".format(*kept, *repeated) in PROSE
 
 
-def test_every_accuracy_of_the_prose_stands_in_one_of_its_tables():
-    """Numbers with two decimals, which is how accuracies and differences are spelt: in a table of
-    the records, in the paper's, or in a statement that a test above recomputes."""
+def test_every_accuracy_in_the_prose_is_in_a_table():
+    """A number with two decimals is an accuracy or a difference. It must be in a table of the
+    records, in the paper's table, or in a statement that a test above recomputes."""
     prose = re.sub("|".join(map(re.escape, CHECKED_ABOVE)), "", PROSE)
     tables = " ".join(path.read_text() for path in (DOCS / "findings").rglob("*.md"))
     tables += " ".join(f"{100 * a:.2f}" for a in records("repeat")["test.accuracy"])
@@ -390,7 +390,7 @@ def test_every_accuracy_of_the_prose_stands_in_one_of_its_tables():
 
 
 @pytest.mark.parametrize("sweep", SWEEPS)
-def test_the_records_are_of_a_commit_and_of_whole_cells(sweep):
+def test_each_record_has_a_commit_and_is_listed_once(sweep):
     runs = records(sweep)
     assert runs["commit"].str.fullmatch(r"[0-9a-f]{40}").all()
     assert runs["test.accuracy"].between(0, 1).all()

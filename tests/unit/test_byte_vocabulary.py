@@ -1,11 +1,11 @@
-"""Bytes to ids, and a corpus of bytes from its files to its results."""
+"""Bytes as tokens: ids, vocabulary, token store, and the bag of bytes."""
 
 import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -18,29 +18,27 @@ from posfuse.data.vocabulary import byte_vocabulary, encode_bytes
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.runs.checks import checked
-from posfuse.train import train
 from small_runs import SMALL, composed, write_corpus
 
 BYTES = VocabularyConfig(unit="bytes")
 texts_lists = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=6)
 
 
-@settings(deadline=None)
 @given(texts_lists)
-def test_ids_are_the_bytes_and_two(texts: list[str]) -> None:
+def test_ids_are_the_bytes_plus_2(texts: list[str]) -> None:
     ids, offsets = encode_bytes(texts)
     assert ids.dtype == np.uint16
     found = [bytes(i - 2 for i in ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
     assert [raw.decode() for raw in found] == texts
 
 
-def test_worked_by_hand() -> None:
+def test_ids_by_hand() -> None:
     ids, offsets = encode_bytes(["A a", "é\x00", "<pad>"])
     assert ids.tolist() == [67, 34, 99, 197, 171, 2, 62, 114, 99, 102, 64]
     assert offsets.tolist() == [0, 3, 6, 11]
 
 
-def test_every_byte_has_a_spelling_of_its_own() -> None:
+def test_every_byte_has_its_own_spelling() -> None:
     vocabulary = byte_vocabulary().get_vocab()
     assert sorted(vocabulary.values()) == list(range(258))
     assert (vocabulary["<pad>"], vocabulary["<unk>"]) == (0, 1)
@@ -56,7 +54,7 @@ def write(root, texts: list[str]) -> str:
     return str(root)
 
 
-def test_a_store_holds_the_bytes_of_each_document_and_spells_them(tmp_path) -> None:
+def test_a_store_holds_and_spells_the_bytes_of_each_document(tmp_path) -> None:
     texts = ["Straße", "one\ttwo", " ÅÅ ", "日本"]
     cfg = DataConfig("tiny", path=write(tmp_path, texts), vocabulary=BYTES)
     store = open_store(cfg, tmp_path / "cache")
@@ -81,32 +79,22 @@ def test_words_and_bytes_of_one_corpus_are_two_stores(tmp_path) -> None:
     assert words.splits["test"].lengths.tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("empty", ["", " \n"])
-def test_a_text_without_words_is_refused_or_dropped_as_it_is_for_words(tmp_path, empty) -> None:
-    cfg = DataConfig("tiny", path=write(tmp_path, ["a", empty, "b", "c"]), vocabulary=BYTES)
-    with pytest.raises(InputError, match="no text in row 1"):
-        open_store(cfg, tmp_path / "cache")
-    cfg.drop_empty = True
-    store = open_store(cfg, tmp_path / "cache")
-    assert [store.words(s.ids) for s in store.splits.values()] == [["a", "b", "c"]] * 3
+def test_a_text_without_words_is_refused_or_dropped(tmp_path) -> None:
+    for name, empty in (("empty", ""), ("blank", " \n")):
+        (tmp_path / name).mkdir()
+        path = write(tmp_path / name, ["a", empty, "b", "c"])
+        cfg = DataConfig("tiny", path=path, vocabulary=BYTES)
+        with pytest.raises(InputError, match="no text in row 1"):
+            open_store(cfg, tmp_path / "cache")
+        cfg.drop_empty = True
+        store = open_store(cfg, tmp_path / "cache")
+        assert [store.words(s.ids) for s in store.splits.values()] == [["a", "b", "c"]] * 3
 
 
-@pytest.fixture
-def cfg(tmp_path):
+def test_a_bag_of_bytes_is_that_of_scikit_learn(tmp_path) -> None:
     corpus = write_corpus(tmp_path / "corpus", n_classes=2)
     overrides = ["data=imdb_bytes", f"data.path={corpus}", f"cache_dir={tmp_path / 'cache'}"]
-    return checked(composed(*overrides, *SMALL, "data.max_len=40", "trainer.max_epochs=1"))
-
-
-def test_imdb_bytes_trains_end_to_end(cfg, tmp_path) -> None:
-    record = train(cfg, tmp_path / "run")
-    lengths = pd.read_parquet(f"{cfg.data.path}/test.parquet")["text"].str.len()
-    assert (record["data"], record["vocabulary_size"]) == ("imdb_bytes", 258)
-    assert record["mean_tokens"]["test"] == pytest.approx(lengths.clip(upper=40).mean())
-    assert 0 < record["truncated_share"]["test"] == (lengths > 40).mean()
-
-
-def test_a_bag_of_bytes_is_what_scikit_learn_makes_of_the_texts(cfg) -> None:
+    cfg = checked(composed(*overrides, *SMALL, "data.max_len=40"))
     found = bag_of_words(cfg, records.settings(cfg))
     train, test = (pd.read_parquet(f"{cfg.data.path}/{s}.parquet") for s in ("train", "test"))
     vectors = TfidfVectorizer(analyzer=lambda text: list(text.encode()[:40]))

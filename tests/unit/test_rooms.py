@@ -1,0 +1,77 @@
+"""Which folder of `src` may import which, and that no modules import each other in a cycle.
+
+Imports inside functions count as well.
+"""
+
+import ast
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src"
+MODULES = {
+    ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in SRC.rglob("*.py")
+}
+MAY_IMPORT = {  # beside posfuse.config and posfuse.errors, which all but the model may import
+    "posfuse": "",  # the version
+    "posfuse.config": "",
+    "posfuse.errors": "",
+    "posfuse.model": "",
+    "posfuse.data": "",
+    "posfuse.runs": "data",
+    "posfuse.process": "",
+    "posfuse.training": "model data runs process",
+    "posfuse.sweeps": "runs process",
+    "posfuse.tracking": "runs process",
+    "posfuse.tracking.dashboard": "tracking runs process analysis",
+    "posfuse.analysis": "runs data",  # report, page and headline, on top of the packages
+    "posfuse.analysis.evidence": "runs data",
+    "posfuse.analysis.statistics": "runs data analysis.evidence",
+    "posfuse.analysis.claims": "runs data analysis.evidence analysis.statistics",
+    "posfuse.analysis.tables": "runs data analysis.evidence analysis.statistics analysis.claims",
+    "posfuse.analysis.figures": "runs data analysis.evidence analysis.statistics analysis.claims",
+    "posfuse.train": "model data runs process training sweeps tracking analysis",
+    "hydra_plugins": "sweeps runs process",
+}
+
+
+def lies_in(module: str, rooms: list[str]) -> bool:
+    return any(f"{module}.".startswith(f"{room}.") for room in rooms)
+
+
+def imports(module: str) -> set[str]:
+    """The full names of the modules that a module imports, anywhere in its file."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module} has a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else str(node.module) for name in names}
+    return found
+
+
+def test_every_module_imports_only_from_the_rooms_that_it_may():
+    wrong = []
+    for module in MODULES:
+        room = max((r for r in MAY_IMPORT if lies_in(module, [r])), key=len)
+        wrong += [f"{module} is in no room"] * (room == "posfuse" != module)
+        allowed = [room, *(f"posfuse.{name}" for name in MAY_IMPORT[room].split())]
+        if room != "posfuse.model":
+            allowed += ["posfuse.config", "posfuse.errors"]
+        ours = {name for name in imports(module) if name in MODULES} - {"posfuse"}
+        wrong += [f"{module} -> {name}" for name in sorted(ours) if not lies_in(name, allowed)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_model_needs_torch_and_numpy_only():
+    for module in filter(lambda name: lies_in(name, ["posfuse.model"]), MODULES):
+        packages = {name.split(".")[0] for name in imports(module)}
+        assert packages - sys.stdlib_module_names <= {"posfuse", "torch", "numpy"}, module
+
+
+def test_no_modules_import_each_other_in_a_cycle():
+    graph = {module: {name for name in imports(module) if name in MODULES} for module in MODULES}
+    TopologicalSorter(graph).prepare()  # raises CycleError with the cycle
