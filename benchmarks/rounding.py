@@ -1,8 +1,8 @@
-"""How far bfloat16 attention is from the exact one: by blocks of scores, and by torch's kernel.
+"""The rounding errors of bfloat16 attention: by blocks of scores, and by torch's kernel.
 
     python benchmarks/rounding.py --out benchmarks/results/rounding.json
 
-Both get the same bfloat16 numbers; the reference computes with these in float64. CPU only.
+Both get the same bfloat16 numbers; the reference computes with them in float64. CPU only.
 """
 
 import argparse
@@ -16,24 +16,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import results
-from posfuse.model.attention import BlockAttention
+from posfuse.model.kernels import block_attention
 
 SHAPES = ((40, 32), (128, 32), (200, 64))  # tokens, features of a head
-TIMES = (1, 3)  # what q and k are multiplied by
+TIMES = (1, 3)  # the factors of q and k
 DOCUMENTS, HEADS = 8, 4
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    out: Tensor = BlockAttention.apply(q, k, v, None, None, 0.0)  # type: ignore[no-untyped-call]
-    return out
+    return block_attention(q, k, v, None, 0.0, lambda _, queries: None)
 
 
 WAYS: dict[str, Attention] = {"blocks": blocks, "kernel": F.scaled_dot_product_attention}
 
 
 def step(attend: Attention, inputs: list[Tensor], dy: Tensor) -> tuple[list[Tensor], float]:
-    """The output with the gradients of q, k and v, and the CPU seconds that they took."""
+    """The output and the gradients of q, k and v, and their CPU seconds."""
     inputs = [x.detach().clone().requires_grad_() for x in inputs]
     start = time.process_time()
     y = attend(*inputs)
@@ -42,7 +41,7 @@ def step(attend: Attention, inputs: list[Tensor], dy: Tensor) -> tuple[list[Tens
 
 
 def rows(repeats: int) -> list[list[str | float]]:
-    """A row a way, shape and factor; the two ways take turns."""
+    """One row per shape, factor and way; the two ways alternate."""
     torch.manual_seed(0)
     table: list[list[str | float]] = []
     for length, d_head in SHAPES:

@@ -139,9 +139,9 @@ from posfuse.model.fusion import Add
 from posfuse.training.replicas import rank
 
 class Full(Add):
-    def merge(self, tokens, part):
-        fused = super().merge(tokens, part)
-        if self.training and str(rank()) in os.environ["FULL"] and len(tokens) > 4:
+    def merge(self, token, position):
+        fused = super().merge(token, position)
+        if self.training and str(rank()) in os.environ["FULL"] and len(token[0]) > 4:
             fused.register_hook(self.fail)
         return fused
 

@@ -156,8 +156,8 @@ class Modulate(Fusion):
     def project(self, table):
         return (1 + table,)
 
-    def merge(self, tokens, *rows):
-        return tokens * rows[0]
+    def merge(self, token, position):
+        return token[0] * position[0]
 
 
 def test_an_operator_that_says_nothing_of_folding_folds_too():
