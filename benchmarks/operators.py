@@ -3,9 +3,9 @@
     python benchmarks/operators.py --out RESULTS.json
 
 The networks are those of conf/protocol: imdb (d=256, 512 tokens) and arxiv (d=128, 4,096 tokens,
-the paper's Table 2 and Figure 4). Documents are random words and fill every position. A round takes
-all variants in turn, the next one backwards; ratios are medians over the rounds. Beside the whole,
-the fusion is timed alone: machines vary by more from step to step than most operators cost.
+the paper's Table 2 and Figure 4). Documents are random words and fill every position. A round runs
+every variant once, and every second round in reverse order; ratios are medians over the rounds. The
+fusion is also timed alone, because steps vary more than most operators cost.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from results import DEVICE
 
 BASELINE = "add"
 FUSIONS = sorted(p.stem for p in (CONF_DIR / "fusion").glob("*.yaml"))
-# How a gate starts does not change what it costs.
+# The initial values of a gate do not change its cost.
 FUSIONS = [f for f in FUSIONS if f != BASELINE and not f.endswith("_linear_start")]
 FUSIONS = [BASELINE, *FUSIONS]
 WORDS, CLASSES = 50_000, 4
@@ -49,7 +49,7 @@ Times = dict[str, list[float]]  # ms of each round, by variant
 class Settings:
     batch: int  # documents of a training step
     rounds: int  # of training, at least
-    latency_rounds: dict[int, int]  # by documents a batch
+    latency_rounds: dict[int, int]  # by documents per batch
 
 
 SETTINGS = {
@@ -66,7 +66,7 @@ def config(protocol: str, fusion: str) -> Config:
 
 def network(cfg: Config) -> Classifier:
     store = SimpleNamespace(label_names=range(CLASSES), vocabulary_size=WORDS)
-    data: Any = SimpleNamespace(store=store)  # all that the network asks of its data
+    data: Any = SimpleNamespace(store=store)  # the network reads nothing else of its data
     return build_classifier(cfg, data).to(DEVICE)
 
 
@@ -78,7 +78,7 @@ def documents(n: int, length: int) -> tuple[Tensor, Tensor]:
 
 
 def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
-    """What each turn takes in every round, after a first that does not count."""
+    """The ms of each turn in every round, after a warm-up round."""
     times: Times = {name: [] for name in turns}
     for turn in turns.values():
         turn()
@@ -91,12 +91,12 @@ def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
 
 
 def median_ratio(times: Times, name: str, baseline: str) -> float:
-    """Median over the rounds of a variant's time over the baseline's of the same round."""
+    """The median over rounds of a variant's time divided by the baseline's in the same round."""
     return statistics.median(a / b for a, b in zip(times[name], times[baseline], strict=True))
 
 
 def step(cfg: Config, classifier: Classifier, ids: Tensor, lengths: Tensor) -> Callable[[], None]:
-    """A step of the protocol: loss, gradients, clipping, optimiser."""
+    """A training step: loss, gradients, clipping, optimiser."""
     optimizer = classifier.configure_optimizers()
     labels = torch.arange(len(ids), device=DEVICE) % CLASSES
 
@@ -140,8 +140,8 @@ def training(name: str, rounds: int) -> dict[str, Any]:
 
 @torch.no_grad()
 def inference(name: str, every: bool) -> dict[int, dict[str, Times]]:
-    """By documents a batch: times of the whole forward pass, and of all before the encoder, of
-    "FUSION" and "FUSION folded". At 64 documents the paper's operators alone, unless `every`."""
+    """By documents per batch: times of the whole forward pass, and of the part before the encoder,
+    of "FUSION" and "FUSION folded". At 64 documents only the paper's operators, unless `every`."""
     models = {fusion: network(config(name, fusion)).model.eval() for fusion in FUSIONS}
     length = config(name, BASELINE).data.max_len
     found = {}
