@@ -96,7 +96,7 @@ def median_ratio(times: Times, name: str, baseline: str) -> float:
 
 
 def step(cfg: Config, classifier: Classifier, ids: Tensor, lengths: Tensor) -> Callable[[], None]:
-    """A step of the protocol: loss, gradients, clipping, optimiser."""
+    """A training step: loss, gradients, clipping, optimiser."""
     optimizer = classifier.configure_optimizers()
     labels = torch.arange(len(ids), device=DEVICE) % CLASSES
 

@@ -1,4 +1,4 @@
-"""The variants that conf/ offers, built small; a new YAML file is found by itself."""
+"""The operators and encodings in conf/, built small; a new YAML file is found automatically."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
-from posfuse.model import attention
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.dropout import Draws, new_seed, zero_
 from posfuse.model.encoder import Encoder
 from posfuse.model.encoding import Table
 from posfuse.model.fusion import Fusion
+from posfuse.model.kernels import blocks
 from posfuse.model.network import PositionClassifier, initialize
 
 
@@ -67,12 +67,12 @@ def random_tensor(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def drawn_masks(shape, p):
-    """The dropout, rescaled, that attention by blocks draws next for the weights of q (B, H, L, D):
-    (B, H, L, L) in float64."""
+    """The rescaled dropout masks (B, H, L, L), float64, that block attention draws next for a q of
+    this shape (B, H, L, D)."""
     masks = torch.ones(*shape[:3], shape[2], dtype=torch.float64)
     if p:
         draws = Draws(p, new_seed(), masks.device)
-        for documents, queries in attention.blocks(shape, masks.device):
+        for documents, queries in blocks(shape, masks.device):
             block = masks[documents, :, queries]
             block[...] = zero_(torch.ones_like(block), draws.next(block)) / (1 - p)
     return masks

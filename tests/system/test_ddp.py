@@ -115,9 +115,9 @@ from posfuse.model.fusion import Add
 from posfuse.process.distributed import rank
 
 class Full(Add):
-    def merge(self, *parts):
-        fused = super().merge(*parts)
-        if self.training and str(rank()) in os.environ["FULL"] and len(fused) > 4:
+    def merge(self, token, position):
+        fused = super().merge(token, position)
+        if self.training and str(rank()) in os.environ["FULL"] and len(token[0]) > 4:
             fused.register_hook(self.fail)
         return fused
 

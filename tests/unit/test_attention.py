@@ -1,20 +1,22 @@
-"""Attention by blocks against torch's own, and its dropout against masks drawn by hand."""
+"""Each attention kernel against its plain twin, and which kernel runs when."""
+
+from itertools import product
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from posfuse.model import attention
-from posfuse.model.attention import BlockAttention, masked_and_biased, parts, unpadded
+from posfuse.model import attention, kernels
 from posfuse.model.attention_encoding import Alibi
+from posfuse.model.kernels import block_attention, padded_bias_attention
 from variants import drawn_masks, random_tensor
 
 B, H, L, D = 3, 2, 9, 4
+BLOCKS = {"whole": 10**6, "documents": 2 * H * L**2, "queries": 4 * H * L, "one score": 0}
 
 
-def qkv(length=L, batch=B, seed=0):
-    x = random_tensor(3, batch, H, length, D, seed=seed)
-    return tuple(part.requires_grad_() for part in x.unbind())
+def qkv(length=L):
+    return [x.requires_grad_() for x in random_tensor(3, B, H, length, D)]
 
 
 def lengths_mask(length=L):
@@ -26,138 +28,122 @@ def alibi(length=L):
     return Alibi(H * D, H, length).bias(length).double()
 
 
-def gradients(y, *inputs):
-    weights = random_tensor(*y.shape, seed=7)
-    return torch.autograd.grad((y * weights).sum(), inputs)
+def by_blocks(q, k, v, mask, bias, p):
+    def added(_, queries):
+        return None if bias is None else bias[:, queries]
+
+    return block_attention(q, k, v, mask, p, added)
 
 
-@pytest.mark.parametrize("length", [1, 7, 9, 20])
-@pytest.mark.parametrize("scores", [10**6, 2 * H * 81, 4 * H * 9, 0])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("biased", [False, True])
-def test_without_dropout_it_is_torchs_own(length, scores, masked, biased, monkeypatch):
-    monkeypatch.setitem(attention.SCORES, "cpu", scores)
-    q, k, v = qkv(length)
-    mask = lengths_mask(length) if masked else None
-    bias = alibi(length) if biased else None
-    y = BlockAttention.apply(q, k, v, mask, bias, 0.0)
-    added = torch.zeros(B, H, length, length, dtype=torch.float64)
+def plain(q, k, v, mask, bias, dropped=1.0):
+    """softmax(q k^T / sqrt(D) + bias) v with a rescaled dropout mask (B, H, L, L)."""
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
     if bias is not None:
-        added = added + bias
+        scores = scores + bias
     if mask is not None:
-        added = added.masked_fill(~mask, -torch.inf)
-    expected = F.scaled_dot_product_attention(q, k, v, added)
-    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
-    for mine, torchs in zip(gradients(y, q, k, v), gradients(expected, q, k, v), strict=True):
-        torch.testing.assert_close(mine, torchs, rtol=0, atol=1e-12)
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return (scores.softmax(-1) * dropped) @ v
 
 
-@pytest.mark.parametrize("scores", [10**6, 3 * H * 9])
-def test_dropout_and_its_gradients_are_those_of_the_masks_drawn(scores, monkeypatch):
-    monkeypatch.setitem(attention.SCORES, "cpu", scores)
-    q, k, v = qkv()
-    mask, bias, p = lengths_mask(), alibi(), 0.3
-    torch.manual_seed(5)
-    y = BlockAttention.apply(q, k, v, mask, bias, p)
-    torch.manual_seed(5)
-    masks = drawn_masks(q.shape, p)
-    scores = q @ k.transpose(-2, -1) / D**0.5 + bias
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1) * masks
-    expected = weights @ v
-    assert 0 < (masks == 0).double().mean() < 0.6
-    torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
-    for mine, plain in zip(gradients(y, q, k, v), gradients(expected, q, k, v), strict=True):
-        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)
+def check_equal(y, expected, inputs, atol=1e-12):
+    """The outputs and their gradients are equal."""
+    weights = random_tensor(*y.shape, seed=7)
+    both = [(out, *torch.autograd.grad((out * weights).sum(), inputs)) for out in (y, expected)]
+    for mine, other in zip(*both, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_blocks_equal_plain_attention(blocks, monkeypatch):
+    monkeypatch.setitem(kernels.SCORES, "cpu", BLOCKS[blocks])
+    for length, masked, biased, p in product((1, 9, 20), (False, True), (False, True), (0.0, 0.3)):
+        inputs = qkv(length)
+        mask = lengths_mask(length) if masked else None
+        bias = alibi(length) if biased else None
+        torch.manual_seed(5)
+        y = by_blocks(*inputs, mask, bias, p)
+        torch.manual_seed(5)
+        masks = drawn_masks(inputs[0].shape, p)
+        check_equal(y, plain(*inputs, mask, bias, masks), inputs)
+    assert 0.2 < (masks == 0).double().mean() < 0.4
+
+
+def test_every_path_equals_torchs_attention_without_dropout():
+    for masked, biased in product((False, True), (False, True)):
+        inputs = qkv(12)
+        mask = lengths_mask(12) if masked else None
+        bias = alibi(12) if biased else None
+        added = torch.zeros(B, H, 12, 12, dtype=torch.float64) if bias is None else bias[None]
+        if mask is not None:
+            added = added.masked_fill(~mask, -torch.inf)
+        expected = F.scaled_dot_product_attention(*inputs, added)
+        for path in (by_blocks, attention.attention):
+            y = path(*inputs, mask, bias, 0.0)
+            torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
 
 
 def test_blocks_are_as_large_as_allowed_and_cover_every_score_once(monkeypatch):
-    for scores in (10**6, 2 * H * L**2, 4 * H * L, 0):
-        monkeypatch.setitem(attention.SCORES, "cpu", scores)
+    for scores in BLOCKS.values():
+        monkeypatch.setitem(kernels.SCORES, "cpu", scores)
         times = torch.zeros(B, L)
-        for documents, queries in attention.blocks(torch.Size((B, H, L, D)), times.device):
+        for documents, queries in kernels.blocks(torch.Size((B, H, L, D)), times.device):
             part = times[documents, queries]
             part += 1
             assert part.numel() == 1 or part.numel() * H * L <= scores
         assert (times == 1).all()
 
 
-@pytest.mark.parametrize("p", [0.0, 0.1])
-def test_bfloat16_is_near_float32(p):
-    q, k, v = (x.detach().float().requires_grad_() for x in qkv(40, seed=1))
-    halves = [x.detach().bfloat16().requires_grad_() for x in (q, k, v)]
-    both = []
-    for inputs in ((q, k, v), halves):
-        torch.manual_seed(0)
-        y = BlockAttention.apply(*inputs, None, None, p)
-        assert y.dtype == inputs[0].dtype
-        both.append([y, *gradients(y, *inputs)])
-    for wide, half in zip(*both, strict=True):
-        assert (wide - half).abs().max() < 0.03 * wide.abs().max()
-
-
-@pytest.mark.parametrize(("times", "of_y", "of_grads"), [(1, 3e-3, 4e-3), (3, 3e-3, 4e-3)])
-def test_bfloat16_rounds_no_score(times, of_y, of_grads):
-    """Relative errors; with rounded scores they are 5e-3 and 6e-3, tripled 1.2e-2 and 2.6e-2."""
+@pytest.mark.parametrize("factor", [1, 3])
+def test_bfloat16_blocks_do_not_round_scores(factor):
+    """Relative errors; with rounded scores they are 5e-3 and 6e-3, times 3 1.2e-2 and 2.6e-2."""
     q, k, v, dy = (x.float().bfloat16() for x in random_tensor(4, 4, 4, 128, 32))
-    halves = [x.requires_grad_() for x in (times * q, times * k, v)]
+    halves = [x.requires_grad_() for x in (factor * q, factor * k, v)]
     wide = [x.detach().double().requires_grad_() for x in halves]
-    found = []
-    for inputs in (halves, wide):
-        with torch.autocast("cpu", torch.bfloat16, enabled=inputs is halves):
-            y = BlockAttention.apply(*inputs, None, None, 0.0)
-        found.append([y, *torch.autograd.grad(y, inputs, dy.to(y.dtype))])
-    errors = [(mine - exact).norm() / exact.norm() for mine, exact in zip(*found, strict=True)]
-    assert errors[0] < of_y
-    assert max(errors[1:]) < of_grads
+    for p in (0.0, 0.1):
+        found = []
+        for inputs in (halves, wide):
+            torch.manual_seed(0)
+            with torch.autocast("cpu", torch.bfloat16, enabled=inputs is halves):
+                y = by_blocks(*inputs, None, None, p)
+            assert y.dtype == inputs[0].dtype
+            found.append([y, *torch.autograd.grad(y, inputs, dy.to(y.dtype))])
+        errors = [(mine - exact).norm() / exact.norm() for mine, exact in zip(*found, strict=True)]
+        assert errors[0] < 3e-3
+        assert max(errors[1:]) < 4e-3
 
 
-@pytest.mark.parametrize(
-    ("length", "p", "dtype", "learns", "expected"),
-    [
-        (9, 0.0, torch.float32, True, "kernel"),
-        (300, 0.0, torch.float32, True, "kernel"),
-        (300, 0.1, torch.float32, True, "blocks"),
-        (9, 0.0, torch.bfloat16, False, "kernel"),
-        (attention.SHORT, 0.0, torch.bfloat16, True, "blocks"),
-        (attention.SHORT + 1, 0.0, torch.bfloat16, True, "kernel"),
-    ],
-)
-def test_a_kernel_of_torch_runs_but_with_dropout_and_where_its_backward_pass_is_slow(
-    length, p, dtype, learns, expected, monkeypatch
-):
+def test_blocks_run_with_dropout_and_where_they_are_faster(monkeypatch):
     called = []
-    monkeypatch.setattr(attention.BlockAttention, "apply", lambda *a: called.append("blocks"))
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a: called.append("kernel"))
-    x = torch.zeros(1, 1, length, 2, dtype=dtype, requires_grad=learns)
-    attention.attention(x, x, x, None, None, p)
-    assert called == [expected]
+    monkeypatch.setattr(attention, "block_attention", lambda *a: called.append("blocks"))
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a: called.append("torch"))
+    short = attention.SHORT
+    for length, p, dtype, trains, expected in (
+        (9, 0.0, torch.float32, True, "torch"),
+        (300, 0.0, torch.float32, True, "torch"),
+        (300, 0.1, torch.float32, True, "blocks"),
+        (9, 0.0, torch.bfloat16, False, "torch"),
+        (short, 0.0, torch.bfloat16, True, "blocks"),
+        (short + 1, 0.0, torch.bfloat16, True, "torch"),
+    ):
+        x = torch.zeros(1, 1, length, 2, dtype=dtype, requires_grad=trains)
+        attention.attention(x, x, x, None, None, p)
+        assert called.pop() == expected
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("biased", [False, True])
-def test_both_ways_agree(masked, biased):
-    q, k, v = qkv(12)
-    mask = lengths_mask(12) if masked else None
-    bias = alibi(12) if biased else None
-    blocks = attention.BlockAttention.apply(q, k, v, mask, bias, 0.0)
-    kernel = attention.attention(q, k, v, mask, bias, 0.0)
-    torch.testing.assert_close(blocks, kernel, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
-def test_padding_beside_a_bias_is_as_if_it_were_not_there(dtype, atol):
-    q, k, v = (x.detach().to(dtype) for x in qkv(12))
-    bias = alibi(12).to(dtype)
-    mask = (torch.arange(12) < 7)[None, None, None].expand(3, 1, 1, 12)
-    padded = masked_and_biased(q, k, v, mask, bias[None], 0.0)[:, :, :7]
-    q, k, v = (x[:, :, :7] for x in (q, k, v))
-    alone = F.scaled_dot_product_attention(q, k, v, bias[None, :, :7, :7])
-    torch.testing.assert_close(padded, alone, rtol=10 * atol, atol=atol)
+def test_padded_bias_attention_equals_attention_without_the_padding():
+    for dtype, atol in ((torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 1e-2)):
+        q, k, v = (x.detach().to(dtype) for x in qkv(12))
+        bias = alibi(12).to(dtype)
+        mask = (torch.arange(12) < 7)[None, None, None].expand(3, 1, 1, 12)
+        padded = padded_bias_attention(q, k, v, mask, bias[None], 0.0)[:, :, :7]
+        q, k, v = (x[:, :, :7] for x in (q, k, v))
+        alone = F.scaled_dot_product_attention(q, k, v, bias[None, :, :7, :7])
+        torch.testing.assert_close(padded, alone, rtol=10 * atol, atol=atol)
 
 
 @pytest.mark.parametrize("length", [12, 300, 1200])  # one and several blocks of torch's kernel
 def test_padding_beside_a_bias_gets_no_weight_from_large_scores(length):
-    """Some of the padding's scores are above all others. Whole numbers keep the products exact."""
+    """Some scores of padding are above all others. Integers keep the products exact."""
     q, k, v = (x.detach().float() for x in qkv(length))
     q, k = (300 * q).round(), (300 * k).round()
     assert (q @ k.transpose(-2, -1) / D**0.5).abs().max() > 3.5e4
@@ -165,55 +151,12 @@ def test_padding_beside_a_bias_gets_no_weight_from_large_scores(length):
     inputs = [x.requires_grad_() for x in (q, k, v)]
     wide = [x.detach().double().requires_grad_() for x in inputs]
     y = attention.attention(*inputs, mask, bias, 0.0)
-    added = bias.double().masked_fill(~mask, -torch.inf)
-    expected = F.scaled_dot_product_attention(*wide, added)
+    expected = F.scaled_dot_product_attention(*wide, bias.double().masked_fill(~mask, -torch.inf))
     torch.testing.assert_close(y.double(), expected, rtol=0, atol=0.01)
-    mine, reference = gradients(y, *inputs), gradients(expected, *wide)
-    torch.testing.assert_close(mine[2].double(), reference[2], rtol=0.01, atol=0.01)  # of v
+    weights = random_tensor(*y.shape, seed=7)
+    mine, exact = (
+        torch.autograd.grad((out * weights).sum(), of)
+        for out, of in ((y, inputs), (expected, wide))
+    )
+    torch.testing.assert_close(mine[2].double(), exact[2], rtol=0.01, atol=0.01)  # of v
     assert all(x.isfinite().all() for x in mine)
-
-
-def test_the_parts_of_a_padded_batch_are_documents_and_paddings_in_turn():
-    mask = (torch.arange(4) < torch.tensor([[3], [1], [4]]))[:, None, None]
-    assert parts(mask).tolist() == [0, 3, 4, 5, 8, 12, 12]
-    assert parts(mask).dtype == torch.int32
-
-
-def by_parts(q, k, v, ends, ends_of_keys, longest, longest_of_keys):
-    """varlen_attn, which is for GPUs alone: each part of the row by itself."""
-    sizes = ends.diff().tolist()
-    assert max(sizes) <= longest
-    assert ends is ends_of_keys
-    split = ([x.transpose(0, 1) for x in whole.split(sizes)] for whole in (q, k, v))
-    attended = [F.scaled_dot_product_attention(*part) for part in zip(*split, strict=True)]
-    return torch.cat([part.transpose(0, 1) for part in attended])
-
-
-def test_unpadded_attention_is_that_with_a_mask(monkeypatch):
-    monkeypatch.setattr(attention, "varlen_attn", by_parts)
-    q, k, v = qkv()
-    mask = lengths_mask()
-    used = mask.transpose(-2, -1).expand(q.shape)
-    y, expected = unpadded(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask)
-    torch.testing.assert_close(y[used], expected[used], rtol=0, atol=1e-12)
-    # What comes of padding is not used, so it has no gradient.
-    pairs = zip(gradients(y * used, q, k, v), gradients(expected * used, q, k, v), strict=True)
-    for mine, masked in pairs:
-        torch.testing.assert_close(mine, masked, rtol=0, atol=1e-12)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_unpadded_attention_on_a_gpu_is_that_with_a_mask():
-    x = random_tensor(3, B, H, 24, 16).to("cuda", torch.bfloat16)
-    q, k, v = (part.requires_grad_() for part in x.unbind())
-    mask = lengths_mask(24).cuda()
-    used = mask.transpose(-2, -1).expand(q.shape)
-    y, expected = unpadded(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask)
-    torch.testing.assert_close(y[used], expected[used], rtol=0.02, atol=0.02)
-    weights = random_tensor(*y.shape, seed=7).to("cuda", torch.bfloat16) * used
-    for mine, masked in zip(
-        torch.autograd.grad((y * weights).sum(), (q, k, v)),
-        torch.autograd.grad((expected * weights).sum(), (q, k, v)),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, masked, rtol=0.03, atol=0.03)

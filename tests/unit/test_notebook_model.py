@@ -18,7 +18,7 @@ WORDS, CLASSES, MAX_LEN = 40, 5, 24
 SMALL = ["model.d_model=16", "model.n_heads=4", "model.n_layers=2", "model.d_ff=32"]
 SMALL += [f"data.max_len={MAX_LEN}"]
 OPERATORS = ["add", "mul", "concat", "mlp", "gate_scalar", "gate_feature", "gate_mlp"]
-ENCODINGS = ["sinusoidal", "learned", "rope", "relative"]
+ENCODINGS = ["sinusoidal", "rope", "relative"]
 LENGTHS = torch.tensor([24, 9, 1, 17])
 
 
@@ -102,7 +102,7 @@ def weights_for(network: nn.Module, reference: Reference) -> dict[str, Tensor]:
         found |= {f"encoder.blocks.{i}.{name}": value for name, value in own.items()}
     found |= {"head.weight": reference.head.weight, "head.bias": reference.head.bias}
     names = {name for name, _ in network.named_parameters()}
-    assert names <= set(found)  # every parameter of the network is given a value
+    assert names <= set(found)  # every parameter of the network gets a value
     return {name: value for name, value in found.items() if name in names}
 
 
@@ -125,10 +125,14 @@ def difference(data: str, fusion: str, encoding: str, *asked: str) -> float:
         return (network(ids, LENGTHS) - reference(ids)).abs().max().item()
 
 
-@pytest.mark.parametrize("data", ["agnews", "arxiv"])
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("fusion", OPERATORS)
-def test_logits_are_those_of_the_notebooks_model(fusion: str, encoding: str, data: str) -> None:
+# Operators and encodings do not interact, but some operators differ between the two notebooks.
+MODELS = [("agnews", fusion, "learned") for fusion in OPERATORS]
+MODELS += [("arxiv", fusion, "sinusoidal") for fusion in OPERATORS]
+MODELS += [("agnews", "add", encoding) for encoding in ENCODINGS]
+
+
+@pytest.mark.parametrize(("data", "fusion", "encoding"), MODELS)
+def test_logits_equal_those_of_the_notebooks_model(data: str, fusion: str, encoding: str) -> None:
     assert difference(data, fusion, encoding) < 1e-5
 
 

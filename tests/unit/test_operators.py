@@ -1,4 +1,4 @@
-"""benchmarks/operators.py on small networks: it times every operator, and its tables are right."""
+"""benchmarks/operators.py on small networks: all operators are timed, and the tables are right."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ def small(protocol, fusion):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The results file of a run on networks of d=8 and documents of 6 tokens."""
+    """The results of networks with d=8 and documents of 6 tokens."""
     path = tmp_path_factory.mktemp("operators") / "operators.json"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operators, "config", small)
@@ -49,7 +49,7 @@ def test_every_operator_is_timed_in_both_settings_unfolded_and_folded(written):
         assert all(len(row) == len(table["columns"]) for row in table["rows"])
 
 
-def test_the_published_latency_stands_beside_the_papers_operators_alone(written):
+def test_only_operators_of_the_paper_have_a_published_latency(written):
     theirs = {(row[0], row[1]): row[-1] for row in written["tables"][1]["rows"]}
     assert theirs["arxiv, batch 1", "gate_cnn"] == "912 ms"
     assert theirs["arxiv, batch 1", "mlp"] == theirs["imdb, batch 1", "gate_cnn"] == ""
@@ -92,7 +92,7 @@ def test_latency_by_hand(monkeypatch):
     assert input_half["rows"][1] == ["arxiv, batch 1", "gate_cnn", 4.0, "+10.00%", 1.5, "+5.00%"]
 
 
-def test_a_round_takes_all_in_turn_and_the_next_one_backwards():
+def test_rounds_alternate_in_direction():
     order: list[str] = []
     turns = {name: lambda name=name: order.append(name) for name in "abc"}
     times = operators.in_turn(turns, 3)

@@ -1,4 +1,4 @@
-"""Position encodings: the attention half, what an encoding does to queries, keys and scores.
+"""Position encodings, the attention half: what an encoding does to queries, keys and scores.
 
 Shapes: B documents, H heads, L tokens, D = d / H features of a head; i a query, j a key.
 """
@@ -8,61 +8,65 @@ import math
 import torch
 from torch import Tensor, nn
 
-from posfuse.model.attention import BlockAttention, attention, offsets
+from posfuse.model.attention import attention
 from posfuse.model.encoding import rotary_angles
+from posfuse.model.kernels import block_attention
+
+
+def offsets(queries: Tensor, length: int) -> Tensor:
+    """j - i of queries i (Q,) and keys j = 0 .. L - 1: (Q, L) int64."""
+    return torch.arange(length, device=queries.device) - queries[:, None]
 
 
 class AttentionEncoding(nn.Module):
     """No position inside attention: the scores are q . k / sqrt(D).
 
-    A subclass turns q and k, adds to the scores, or both.
+    A subclass rotates q and k in `turn`, adds to the scores in `extra`, or both.
     """
 
-    per_layer = False  # whether every block has parameters of its own
-    learned = False  # whether what is added to the scores has parameters
+    per_layer = False  # whether every block has its own parameters
+    learned = False  # whether `extra` has parameters
 
     def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
         super().__init__()
         self.n_heads, self.d_head = n_heads, d_model // n_heads
 
     def turn(self, x: Tensor) -> Tensor:
-        """q or k (B, H, L, D), its row i at position i -> the same, as the scores take it."""
+        """q or k (B, H, L, D), row i at position i -> q or k for the scores, (B, H, L, D)."""
         return x
 
     def extra(self, q: Tensor, offset: Tensor) -> Tensor | None:
-        """q (B, H, Q, D) of Q queries, divided by sqrt(D), and their offsets j - i (Q, L) -> what
-        is added to their scores, (B, H, Q, L) or (H, Q, L); None for nothing."""
+        """q (B, H, Q, D) of Q queries, divided by sqrt(D), and their offsets j - i (Q, L) -> the
+        term added to their scores, (B, H, Q, L) or (H, Q, L), or None."""
         return None
 
     def bias(self, length: int) -> Tensor | None:
-        """`extra` of all queries where it is the same for every document and block, (H, L, L)."""
+        """`extra` of all queries, (H, L, L), if it is the same for every document and layer."""
         return None
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
     ) -> Tensor:
-        """q, k, v (B, H, L, D); mask (B, 1, 1, L), True where a key may be looked at; p the
-        dropout of the weights -> (B, H, L, D)."""
+        """q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens; bias of the
+        length L; p the dropout of the weights -> (B, H, L, D)."""
         q, k = self.turn(q), self.turn(k)
-        # A kernel that never holds a score gives no gradient to what is added to it.
-        return (
-            self.by_blocks(q, k, v, mask, p) if self.learned else attention(q, k, v, mask, bias, p)
-        )
+        if not self.learned:
+            return attention(q, k, v, mask, bias, p)
+        # torch's fused kernels have no gradient for a term added to the scores.
+        positions = torch.arange(q.shape[2], device=q.device)
 
-    # Not compiled: how many blocks there are follows from the length.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def by_blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
-        """`forward` with q and k turned, and a gradient for what is added to the scores."""
-        out: Tensor = BlockAttention.apply(  # type: ignore[no-untyped-call]
-            q, k, v, mask, None, p, self.extra, *self.parameters()
-        )
-        return out
+        def added(some: Tensor, queries: slice) -> Tensor | None:
+            return self.extra(some, offsets(positions[queries], len(positions)))
 
-    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, offset: Tensor) -> Tensor:
-        """What Q queries (B, H, Q, D), turned, give to each key: (B, H, Q, L), rows sum to 1."""
-        q = q * self.d_head**-0.5
+        trained = [x for x in self.parameters() if x.requires_grad]
+        return block_attention(q, k, v, mask, p, added, trained)
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, queries: Tensor) -> Tensor:
+        """The weights (B, H, Q, L) of the queries at these positions (Q,); other arguments as in
+        `forward`. The plain twin of the kernels."""
+        q, k = self.turn(q)[:, :, queries] * self.d_head**-0.5, self.turn(k)
         scores: Tensor = q @ k.transpose(-2, -1)
-        extra = self.extra(q, offset)
+        extra = self.extra(q, offsets(queries, k.shape[2]))
         if extra is not None:
             scores = scores + extra
         if mask is not None:
@@ -71,8 +75,8 @@ class AttentionEncoding(nn.Module):
 
 
 class Rotary(AttentionEncoding):
-    """Features (2m, 2m+1) of q and k at position i turn by the angle i / 10000^(2m/D), so their
-    product depends on i - j alone (Su et al. 2021, eq. 34)."""
+    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / 10000^(2m/D), so
+    q_i . k_j depends on i - j alone (Su et al. 2021, eq. 34)."""
 
     angles: Tensor
 
@@ -80,7 +84,7 @@ class Rotary(AttentionEncoding):
         super().__init__(d_model, n_heads, max_len)
         if self.d_head % 2:
             raise ValueError(
-                f"a head has {self.d_head} features, rotary turns them in pairs; use an even "
+                f"a head has {self.d_head} features, but rotary rotates pairs; use an even "
                 "model.d_model / model.n_heads"
             )
         angles = rotary_angles(self.d_head, max_len)
@@ -108,7 +112,7 @@ class Alibi(AttentionEncoding):
         self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
     def extra(self, q: Tensor, offset: Tensor) -> Tensor:
-        return (-self.slopes)[:, None, None] * offset.abs()  # one tensor (H, Q, L), not two
+        return (-self.slopes)[:, None, None] * offset.abs()  # allocates one (H, Q, L), not two
 
     def bias(self, length: int) -> Tensor:
         every = torch.arange(length, device=self.slopes.device)
@@ -116,8 +120,8 @@ class Alibi(AttentionEncoding):
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
-    """2^(-8h/H) for h = 1..H where H is a power of 2; else those of the power of 2 below it, then
-    every second one of the power above it (Press et al. 2022, section 3 and its code)."""
+    """2^(-8h/H) for h = 1..H if H is a power of 2; else the slopes of the power of 2 below H, then
+    every second slope of the power above H (Press et al. 2022, section 3 and its code)."""
     power = 2 ** math.floor(math.log2(n_heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
@@ -125,18 +129,13 @@ def alibi_slopes(n_heads: int) -> list[float]:
 
 
 class T5Bias(AttentionEncoding):
-    """A learned number for each head and bucket of j - i is added to the scores, the same in
-    every block of the encoder (Raffel et al. 2020, section 2.1, bidirectional)."""
+    """A learned number for each head and bucket of j - i is added to the scores; all layers share
+    it (Raffel et al. 2020, section 2.1, bidirectional)."""
 
     learned = True
 
     def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        max_len: int,
-        n_buckets: int = 32,
-        max_distance: int = 128,
+        self, d_model: int, n_heads: int, max_len: int, n_buckets: int = 32, max_distance: int = 128
     ) -> None:
         super().__init__(d_model, n_heads, max_len)
         if n_buckets < 4 or n_buckets % 4:
@@ -154,14 +153,15 @@ class T5Bias(AttentionEncoding):
 
     def extra(self, q: Tensor, offset: Tensor) -> Tensor:
         buckets = t5_buckets(offset, self.n_buckets, self.max_distance)
-        # A gather: its gradient takes half the time of that of by_bucket[buckets].
+        # The gradient of gather takes half the time of the gradient of by_bucket[buckets].
         values = self.by_bucket.T[:, None].expand(-1, len(offset), -1)  # (H, Q, n_buckets)
         return values.gather(-1, buckets.expand(len(values), -1, -1)).to(q.dtype)
 
 
 def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
-    """Bucket of each offset j - i: half of them for keys behind the query, half for those ahead;
-    one an offset up to a quarter of n_buckets, then growing by a factor up to max_distance."""
+    """The bucket of each offset j - i: the first half for keys at or before the query, the second
+    half for keys after it. Distances below n_buckets / 4 have one bucket each; from there the
+    widths grow geometrically up to max_distance, and the last bucket holds all beyond."""
     half = n_buckets // 2
     exact = half // 2
     distance = offset.abs()

@@ -1,9 +1,9 @@
-"""Dropout that is cheap on a CPU.
+"""Dropout that is fast on a CPU; the tests compare it with the definition.
 
-torch draws a double for every number there, one after another, and spends more time on it than on
-the matrix products around it. Here the gaps between numbers that are dropped are drawn, which are
-geometric: at a rate of 0.1 that is one draw of 16 bits for ten numbers, and only what is dropped
-is written.
+On a CPU torch draws a double for every number, one after another, which takes longer than the
+matrix products around it. This module draws the gaps between dropped numbers instead, which are
+geometric: at a rate of 0.1 that is one draw of 16 bits for ten numbers, and only dropped numbers
+are written.
 """
 
 import math
@@ -18,36 +18,47 @@ LEVELS = 2**16  # of a draw
 SPARE = 6.0  # standard deviations of the number of gaps that are drawn beyond its mean
 
 
-def dropout(x: Tensor, p: float) -> Tensor:
-    """Zero each number of x with probability p, 0 <= p < 1, and divide the rest by 1 - p.
+class Dropout(nn.Module):
+    """`dropout` in training, the identity in evaluation."""
 
-    Which ones follows from torch's global generator, and on a CPU from the number of x's elements.
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (...) -> (...)."""
+        return dropout(x, self.p) if self.training else x
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Zero each number of x with probability p, 0 <= p < 1, and divide the others by 1 - p.
+
+    torch's global generator determines which, and on a CPU also the number of elements of x.
     """
     if x.device.type != "cpu":
         return F.dropout(x, p)
     if p == 0:
         return x
-    out: Tensor = Thinned.apply(x, p)  # type: ignore[no-untyped-call]
+    out: Tensor = _Dropout.apply(x, p)  # type: ignore[no-untyped-call]
     return out
 
 
-class Thinned(torch.autograd.Function):
-    """`dropout` on a CPU; the backward pass draws again instead of keeping what was drawn."""
+class _Dropout(torch.autograd.Function):
+    """`dropout` on a CPU; the backward pass draws again instead of storing the mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
         """x (...) -> (...)."""
         ctx.p, ctx.seed = p, new_seed()
-        return thinned(x, p, ctx.seed)
+        return _dropped(x, p, ctx.seed)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        """The gradient (...) of what came out -> that of x."""
-        return thinned(grads[0], ctx.p, ctx.seed), None
+        """The gradient of the output (...) -> that of x."""
+        return _dropped(grads[0], ctx.p, ctx.seed), None
 
 
-def thinned(x: Tensor, p: float, seed: int) -> Tensor:
-    """`dropout` by this seed."""
+def _dropped(x: Tensor, p: float, seed: int) -> Tensor:
     return zero_(x.contiguous() * (1 / (1 - p)), Draws(p, seed, x.device).next(x))
 
 
@@ -57,18 +68,20 @@ def new_seed() -> int:
 
 
 class Draws:
-    """What is dropped of one tensor after another; the same for one seed."""
+    """Draws what to drop, for one tensor after another; the same seed repeats the draws."""
 
     def __init__(self, p: float, seed: int, device: torch.device) -> None:
-        """p, 0 < p < 1: with which each number is dropped."""
-        self.p, self.source = p, seeded(device, seed)
+        """p, 0 <= p < 1: the probability with which each number is dropped."""
+        self.p, self.source = p, generator(device, seed)
 
-    def next(self, like: Tensor) -> Tensor:
-        """Which numbers of a tensor like this one are dropped, whatever their type: on a CPU their
-        places in it, flat and ascending, int64, else a mask of its shape."""
+    def next(self, like: Tensor) -> Tensor | None:
+        """What to drop of a tensor of this shape: on a CPU the flat indices, ascending, int64, else
+        a mask of its shape; None if p = 0."""
+        if self.p == 0:
+            return None
         if not isinstance(self.source, np.random.SFC64):
-            drops = torch.empty_like(like, dtype=torch.bool)
-            return drops.bernoulli_(self.p, generator=self.source)
+            mask = torch.empty_like(like, dtype=torch.bool)
+            return mask.bernoulli_(self.p, generator=self.source)
         n = like.numel()
         places = _places(n, self.p, self.source)
         while places[-1] < n:
@@ -77,18 +90,18 @@ class Draws:
         return places[: places.numpy().searchsorted(n)]
 
 
-def seeded(device: torch.device, seed: int) -> np.random.SFC64 | torch.Generator:
-    """A source of random numbers on the device; numpy's draws five times as fast as torch's."""
+def generator(device: torch.device, seed: int) -> np.random.SFC64 | torch.Generator:
+    """A random generator on the device; on a CPU numpy's is five times as fast as torch's."""
     if device.type == "cpu":
         return np.random.SFC64(seed)
     return torch.Generator(device).manual_seed(seed)
 
 
 def _places(n: int, p: float, source: np.random.SFC64) -> Tensor:
-    """The first places that are dropped, ascending: most likely all of n numbers', and some."""
+    """The first dropped indices, ascending; almost always all those below n, and a few more."""
     mean = n * p
     words = int(mean + SPARE * mean**0.5) // 4 + 4  # of 64 bits, four draws each
-    # A uniform number's logarithm over that of 1 - p, rounded up, is geometric.
+    # The logarithm of a uniform number over log(1 - p), rounded up, is geometric.
     uniform = torch.from_numpy(source.random_raw(words).view(np.int16)).float()
     scale = 1 / math.log1p(-p)
     gaps = uniform.add_(LEVELS / 2 + 0.5).log_().mul_(scale).add_(1 - scale * math.log(LEVELS))
@@ -97,21 +110,11 @@ def _places(n: int, p: float, source: np.random.SFC64) -> Tensor:
     return torch.cumsum(places, 0, out=places)
 
 
-def zero_(x: Tensor, which: Tensor) -> Tensor:
-    """Zero these numbers of x, which is contiguous, in place; `which` as `Draws` has it."""
-    if which.dtype == torch.bool:
-        return x.masked_fill_(which, 0)
-    x.view(-1).index_fill_(0, which, 0)
+def zero_(x: Tensor, dropped: Tensor | None) -> Tensor:
+    """Zero the `dropped` numbers of a contiguous x in place; `dropped` as from `Draws.next`."""
+    if dropped is None:
+        return x
+    if dropped.dtype == torch.bool:
+        return x.masked_fill_(dropped, 0)
+    x.view(-1).index_fill_(0, dropped, 0)
     return x
-
-
-class Dropout(nn.Module):
-    """`dropout` in training, nothing in evaluation."""
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (...) -> (...)."""
-        return dropout(x, self.p) if self.training else x

@@ -12,17 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posfuse.model.attention import offsets
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.dropout import Dropout
 
-# The encoding inside attention, and its bias (H, L, L) for the batch's length, if it has one.
+# The encoding inside attention and its bias (H, L, L) for the batch's length, or None.
 Position = tuple[AttentionEncoding, Tensor | None]
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention over the valid tokens of each document; how position enters is
-    the encoding's doing."""
+    """Multi-head self-attention over the valid tokens of each document. The encoding decides how
+    position enters."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
         super().__init__()
@@ -48,7 +47,7 @@ class Attention(nn.Module):
         return q, k, v
 
     def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
-        """x (B, L, d); mask (B, 1, 1, L), True where a token may be looked at -> (B, L, d)."""
+        """x (B, L, d); mask (B, 1, 1, L), True at valid tokens -> (B, L, d)."""
         q, k, v = self.heads(x)
         dropout = self.dropout if self.training else 0.0
         encoding, bias = position
@@ -58,15 +57,14 @@ class Attention(nn.Module):
     def weights(
         self, x: Tensor, mask: Tensor | None, position: Position, queries: Tensor
     ) -> Tensor:
-        """What the queries at these positions (Q,) give to each key: (B, H, Q, L)."""
+        """The attention weights (B, H, Q, L) of the queries at these positions (Q,)."""
         q, k, _ = self.heads(x)
-        encoding = position[0]
-        q, k = encoding.turn(q)[:, :, queries], encoding.turn(k)
-        return encoding.weights(q, k, mask, offsets(queries, x.shape[1]))
+        return position[0].weights(q, k, mask, queries)
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each with a residual and a norm after it (or before)."""
+    """Attention and feed-forward, each with a residual connection and a LayerNorm after it, or
+    before it with `norm_first`."""
 
     def __init__(
         self,
@@ -89,23 +87,23 @@ class Block(nn.Module):
         self.dropout = Dropout(dropout)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        hidden = linear(x, self.linear1.weight, self.linear1.bias)
-        hidden = self.dropout(self.activation(hidden))
+        hidden = self.activation(linear(x, self.linear1.weight, self.linear1.bias))
+        hidden = self.dropout(hidden)
         out: Tensor = self.dropout(linear(hidden, self.linear2.weight, self.linear2.bias))
         return out
 
     def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
         """x (B, L, d), mask (B, 1, 1, L) or None -> (B, L, d)."""
         if self.norm_first:
-            x = added(self.dropout(self.attention(self.norm1(x), mask, position)), x)
-            return added(self.feed_forward(self.norm2(x)), x)
-        x = self.norm1(added(self.dropout(self.attention(x, mask, position)), x))
-        normed: Tensor = self.norm2(added(self.feed_forward(x), x))
+            x = x + self.dropout(self.attention(self.norm1(x), mask, position))
+            return x + self.feed_forward(self.norm2(x))
+        x = self.norm1(x + self.dropout(self.attention(x, mask, position)))
+        normed: Tensor = self.norm2(x + self.feed_forward(x))
         return normed
 
 
 class Encoder(nn.Module):
-    """A stack of blocks; with norm_first a last norm closes it."""
+    """A stack of blocks; with `norm_first` a LayerNorm follows the last one."""
 
     def __init__(
         self,
@@ -116,8 +114,8 @@ class Encoder(nn.Module):
         dropout: float = 0.1,
         activation: str = "gelu",
         norm_first: bool = False,
-        attention_dropout: float | None = None,  # None: as dropout
-        position: AttentionEncoding | None = None,  # None: nothing inside attention
+        attention_dropout: float | None = None,  # None: the same as dropout
+        position: AttentionEncoding | None = None,  # None: no position inside attention
     ) -> None:
         super().__init__()
         inside = dropout if attention_dropout is None else attention_dropout
@@ -131,30 +129,25 @@ class Encoder(nn.Module):
         self.positions = nn.ModuleList(copy.deepcopy(position) for _ in range(copies))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """x (B, L, d), lengths (B,), at least 1 each -> (B, L, d); padding positions are unused."""
+        """x (B, L, d), lengths (B,) of at least 1 -> (B, L, d), undefined at padding."""
         valid = valid_positions(lengths, x.shape[1])
-        # A batch of one length needs no mask, and attention without one is the fastest; to ask a
-        # GPU would make it wait.
+        # Without padding attention needs no mask and is faster. On a GPU the check would wait for
+        # the queued work.
         full = x.device.type == "cpu" and bool(valid.all())
         mask = None if full else valid[:, None, None, :]
         encodings = cast(list[AttentionEncoding], list(self.positions))
         positions = [(encoding, encoding.bias(x.shape[1])) for encoding in encodings]
         for i, block in enumerate(self.blocks):
-            x = block(x, mask, positions[i % len(positions)])  # its own, or the one all share
+            x = block(x, mask, positions[i % len(positions)])  # one per block, or one for all
         normed: Tensor = self.norm(x)
         return normed
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x (..., in), weight (out, in), bias (out,) -> (..., out)."""
-    if x.device.type == "cpu":  # where the bias would be written into every row first
+    if x.device.type == "cpu":  # as fast as F.linear with a bias, which rounds differently
         return F.linear(x, weight).add_(bias)
     return F.linear(x, weight, bias)
-
-
-def added(new: Tensor, x: Tensor) -> Tensor:
-    """new + x, in the memory of `new` where it has the type of the sum."""
-    return new.add_(x) if new.dtype == x.dtype else new + x
 
 
 def valid_positions(lengths: Tensor, length: int) -> Tensor:
@@ -165,5 +158,5 @@ def valid_positions(lengths: Tensor, length: int) -> Tensor:
 def mean_pool(x: Tensor, lengths: Tensor) -> Tensor:
     """Mean of x (B, L, d) over each document's own positions -> (B, d)."""
     valid = valid_positions(lengths, x.shape[1])[:, :, None]
-    # where, not a product: what stands at padding, even inf or nan, must not leak in.
+    # where, not a product: inf or nan at padding must not reach the sum.
     return x.where(valid, x.new_zeros(())).sum(1) / lengths[:, None]

@@ -1,7 +1,7 @@
-"""Position encodings: the table half, (N, d), which a fusion operator joins with the tokens.
+"""Position encodings, the table half: (N, d), which a fusion operator joins with the tokens.
 
-Shapes: N = max_len rows, d = d_model. An encoding in conf/encoding names its `table`; what it does
-inside attention, if anything, stands beside it as `attention` (attention_encoding.py).
+Shapes: N = max_len rows, d = d_model. An encoding in conf/encoding names its `table`, and its
+`attention` half if it has one (attention_encoding.py).
 """
 
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Table(nn.Module, ABC):
-    """A position table; `forward()` gives it whole, (N, d)."""
+    """A position table; `forward()` returns all of it, (N, d)."""
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__()
@@ -21,46 +21,49 @@ class Table(nn.Module, ABC):
     def forward(self) -> Tensor: ...
 
 
-class NoTable(Table):
-    """P = 0: with it an operator keeps its parameters and loses all knowledge of position."""
+class FixedTable(Table):
+    """A table without parameters, computed once from its shape."""
 
     table: Tensor
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__(d_model, max_len)
-        self.register_buffer("table", torch.zeros(max_len, d_model), persistent=False)
+        self.register_buffer("table", self.build(d_model, max_len), persistent=False)
+
+    @abstractmethod
+    def build(self, d_model: int, max_len: int) -> Tensor:
+        """The table (N, d)."""
 
     def forward(self) -> Tensor:
         return self.table
 
 
-class Sinusoidal(Table):
+class NoTable(FixedTable):
+    """P = 0: an operator keeps its parameters but gets no position."""
+
+    def build(self, d_model: int, max_len: int) -> Tensor:
+        return torch.zeros(max_len, d_model)
+
+
+class Sinusoidal(FixedTable):
     """P[i, 2j] = sin(i / 10000^(2j/d)), P[i, 2j+1] = cos of the same (Vaswani et al. 2017, 3.5)."""
 
-    table: Tensor
-
-    def __init__(self, d_model: int, max_len: int) -> None:
-        super().__init__(d_model, max_len)
-        self.register_buffer("table", self.build(rotary_angles(d_model, max_len)), persistent=False)
-
-    def build(self, angles: Tensor) -> Tensor:
-        """Angles (N, d/2) -> table (N, d)."""
+    def build(self, d_model: int, max_len: int) -> Tensor:
+        angles = rotary_angles(d_model, max_len)
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
 
-    def forward(self) -> Tensor:
-        return self.table
 
+class RopeFeatures(FixedTable):
+    """[sin | cos] of the rotary frequencies as an absolute table: what the authors' notebook runs
+    under the name RoPE. It is the sinusoidal table with permuted columns."""
 
-class RopeFeatures(Sinusoidal):
-    """[sin | cos] of the rotary frequencies as an absolute table: what the authors' notebook
-    runs under the name RoPE. It is the sinusoidal table with its columns permuted."""
-
-    def build(self, angles: Tensor) -> Tensor:
+    def build(self, d_model: int, max_len: int) -> Tensor:
+        angles = rotary_angles(d_model, max_len)
         return torch.cat((angles.sin(), angles.cos()), dim=-1).float()
 
 
 class Learned(Table):
-    """One free vector a position, drawn from N(0, 1)."""
+    """One learned vector per position, drawn from N(0, 1)."""
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__(d_model, max_len)
@@ -77,8 +80,8 @@ class Learned(Table):
 class RelativeTable(Table):
     """What the authors' notebook runs under the name relative: an absolute table like `Learned`.
 
-    Initial values are derived from a module's name, so the part's own name makes this an
-    independent draw from the same distribution, as it is in the paper's Table 3.
+    Initial values follow from a module's name (network.py), so the name `relative` gives an
+    independent draw from the same distribution, as in the paper's Table 3.
     """
 
     def __init__(self, d_model: int, max_len: int) -> None:
@@ -94,8 +97,8 @@ def rotary_angles(d_model: int, max_len: int) -> Tensor:
     """Angles i / 10000^(2j/d) in radians, (N, d/2), float64."""
     if d_model % 2:
         raise ValueError(
-            f"d_model is {d_model}, sines and cosines come in pairs; use an even model.d_model, or "
-            "encoding=learned"
+            f"d_model is {d_model}, but sines and cosines come in pairs; use an even model.d_model "
+            "or encoding=learned"
         )
     positions = torch.arange(max_len, dtype=torch.float64)
     frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)

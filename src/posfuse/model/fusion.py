@@ -1,16 +1,15 @@
-"""Fusion operators: how the position table P meets the token embeddings E.
+"""Fusion operators: how the position table P is joined with the token embeddings E.
 
 Shapes: B documents, L tokens of a padded document, T tokens of a packed batch, d = d_model,
 N = rows of the position table. Equations are those of Hallam & Tseng, Fusion Matters (2026).
 
 An operator splits its work in three:
 
-- `project(table)` is everything that depends on the position alone, computed once a batch
-  (and once for ever at inference): a tuple of tensors whose row i belongs to position i;
-- `project_tokens(tokens)` is likewise what depends on the token alone, which a folded model
-  (folding.py) looks up by word; the tokens themselves unless an operator says otherwise;
-- `merge(*token_parts, *rows)` joins the two, the rows being those of the tokens' positions.
+- `project(table)` computes what depends on the position alone, once a batch;
+- `project_tokens(tokens)` computes what depends on the token alone;
+- `merge(token, position)` joins the parts of each token with the parts of its position.
 
+A folded model (folding.py) stores the first two for all words and positions, and only merges.
 A new operator is one subclass here (or in your own module) and one YAML file in conf/fusion.
 """
 
@@ -22,16 +21,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.initial_values import check_choice, gate_, linear_
-from posfuse.model.two_layer import TwoLayer, hidden_width
+from posfuse.model.split_mlp import SplitMLP
 
-Parts = tuple[Tensor, ...]  # of positions each (N, k), row i belongs to i; of tokens each (..., k)
+# Tensors (..., k) of tokens, or (N, k) of positions, whose row i belongs to position i.
+Parts = tuple[Tensor, ...]
 
 
 class Fusion(nn.Module, ABC):
-    """Fuses token embeddings with a position table; subclasses give `merge`, and what of their
-    work can be done ahead of it in `project` and `project_tokens`."""
+    """Fuses token embeddings with a position table.
 
-    uses_table = True  # False: the model builds no table, so no parameter is left untrained
+    A subclass defines `merge`, and moves work ahead of it to `project` and `project_tokens`.
+    """
+
+    uses_table = True  # False: the model builds no table, so no parameter stays untrained
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -46,28 +48,32 @@ class Fusion(nn.Module, ABC):
         return (tokens,)
 
     @abstractmethod
-    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        """The tokens' parts and the rows of their positions, each (..., k) -> fused (..., d)."""
+    def merge(self, token: Parts, position: Parts) -> Tensor:
+        """The tokens' parts and the parts of their positions, each (..., k) -> fused (..., d)."""
 
     def forward(self, tokens: Tensor, table: Tensor, positions: Tensor | int = 0) -> Tensor:
-        """Fuse a padded batch (B, L, d), its first token at this position, or a packed one (T, d)
-        with its positions (T,)."""
+        """Fuse a padded batch (B, L, d) whose first token is at position `positions`, or a packed
+        batch (T, d) whose tokens are at `positions` (T,)."""
         return self.merge(*self.parts(tokens, table, positions))
 
-    def parts(self, tokens: Tensor, table: Tensor, positions: Tensor | int = 0) -> Parts:
-        """All that `merge` takes, and `gate` and `token_part` with it."""
-        rows = rows_at(self.project(table), tokens.shape[-2], positions)
-        return *self.project_tokens(tokens), *rows
+    def parts(
+        self, tokens: Tensor, table: Tensor, positions: Tensor | int = 0
+    ) -> tuple[Parts, Parts]:
+        """The arguments of `merge`, `token_part` and `gate`: token parts and position parts."""
+        position = rows_at(self.project(table), tokens.shape[-2], positions)
+        return self.project_tokens(tokens), position
 
-    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor | None:
-        """The part of `merge` that carries the tokens, (..., d); the rest carries the position.
-        None where the two cannot be told apart."""
+    def token_part(self, token: Parts, position: Parts) -> Tensor | None:
+        """The term of `merge` that carries the tokens, (..., d); the rest carries the position.
+        None if the operator has no such terms."""
         return None
 
 
 def rows_at(parts: Iterable[Tensor], length: int, positions: Tensor | int) -> Parts:
-    """Of parts (N, k) the rows at `positions`, which must be among the N, or `length` rows from
-    that one on; then raises ValueError beyond the end."""
+    """The rows of parts (N, k) at `positions`, or `length` rows from row `positions` on.
+
+    Raises ValueError if the `length` rows exceed N.
+    """
     if isinstance(positions, Tensor):
         return tuple(part[positions] for part in parts)
     end = positions + length
@@ -88,25 +94,25 @@ class NoFusion(Fusion):
     def project(self, table: Tensor) -> Parts:
         return ()
 
-    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return tokens
+    def merge(self, token: Parts, position: Parts) -> Tensor:
+        return token[0]
 
-    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return tokens
+    def token_part(self, token: Parts, position: Parts) -> Tensor:
+        return token[0]
 
 
 class Add(Fusion):
     """H = E + P (eq. 1)."""
 
-    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return tokens + rows[0]
+    def merge(self, token: Parts, position: Parts) -> Tensor:
+        return token[0] + position[0]
 
-    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return tokens
+    def token_part(self, token: Parts, position: Parts) -> Tensor:
+        return token[0]
 
 
 class AddScaled(Add):
-    """H = E + alpha P with one learned alpha, 1 at the start: a control for scale."""
+    """H = E + alpha P with one learned alpha that starts at 1: a control for scale."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
@@ -122,15 +128,15 @@ class AddScaled(Add):
 class Multiply(Fusion):
     """H = E * P, feature by feature: in the authors' notebooks, not in the paper."""
 
-    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return tokens * rows[0]
+    def merge(self, token: Parts, position: Parts) -> Tensor:
+        return token[0] * position[0]
 
 
 class Concat(Add):
     """H = W [E; P] (eq. 2), computed as W_E E + W_P P: [E; P] never exists in memory.
 
-    Weights start as those of nn.Linear(2d, d). `bias` adds its bias too, as in the authors'
-    notebooks: in the token's part, so that the position's part is zero where P is.
+    Weights start as those of nn.Linear(2d, d). `bias` adds its bias as well, as in the authors'
+    notebooks. It belongs to the token's part, so the position's part is zero if P is zero.
     """
 
     def __init__(self, d_model: int, bias: bool = False) -> None:
@@ -141,9 +147,7 @@ class Concat(Add):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        linear_(2 * self.d_model, self.weight_token, self.weight_position)
-        if self.bias is not None:
-            linear_(2 * self.d_model, self.bias)
+        linear_(2 * self.d_model, *self.parameters())
 
     def project(self, table: Tensor) -> Parts:
         return (F.linear(table, self.weight_position),)
@@ -153,32 +157,38 @@ class Concat(Add):
 
 
 class Gated(Fusion):
-    """H = g E + (1 - g) P (eq. 4 and 6). The table is the last of the rows; a gate that looks at
-    the token too has its own half of the token, then the position's, before it."""
+    """H = g E + (1 - g) P (eq. 4 and 6).
 
-    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        # One pass over the batch; under autocast gates come in less than the tokens' precision.
-        return torch.lerp(rows[-1], tokens, self.gate(tokens, *rows).to(tokens.dtype))
+    E is the first of the token parts and P the last of the position parts. The other parts are
+    what the gate reads.
+    """
 
-    def token_part(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return self.gate(tokens, *rows) * tokens
+    def merge(self, token: Parts, position: Parts) -> Tensor:
+        tokens, rows = token[0], position[-1]
+        # lerp is one pass over the batch. Under autocast the gate has a smaller type than E.
+        return torch.lerp(rows, tokens, self.gate(token, position).to(tokens.dtype))
+
+    def token_part(self, token: Parts, position: Parts) -> Tensor:
+        return self.gate(token, position) * token[0]
 
     @abstractmethod
-    def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        """What `merge` takes -> g, (..., 1) or (..., d).
+    def gate(self, token: Parts, position: Parts) -> Tensor:
+        """The arguments of `merge` -> g, (..., 1) or (..., d).
 
-        A gate that looks at the position alone, as GateCNN's, has the rows' shape: it broadcasts.
+        A gate that depends on the position alone has the shape of the position's rows; it
+        broadcasts over the documents.
         """
 
 
 class PositionGated(Gated):
-    """g depends on the position alone: one number for each, worked out with the table."""
+    """g depends on the position alone: one number each, computed with the table."""
 
     def project(self, table: Tensor) -> Parts:
         return torch.sigmoid(self.position_logit(table)), table
 
-    def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return rows[0]
+    def gate(self, token: Parts, position: Parts) -> Tensor:
+        gate, _ = position
+        return gate
 
     @abstractmethod
     def position_logit(self, table: Tensor) -> Tensor:
@@ -186,7 +196,7 @@ class PositionGated(Gated):
 
 
 class GateConstant(PositionGated):
-    """g is one learned number: a control that mixes without looking."""
+    """g is one learned number: a control whose gate depends on neither token nor position."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
@@ -202,9 +212,9 @@ class GateConstant(PositionGated):
 class GateLinear(Gated):
     """g = sigmoid(W [E; P] + b) with `n_gates` gates a position.
 
-    W and b start near zero, so that gates start at 0.5, or as nn.Linear(2d, n_gates) does: then
-    32 % (d = 128) and 48 % (d = 256) of the gates start below 0.01 or above 0.99 at the token scale
-    sqrt(d).
+    With start="half" W and b start near zero, so gates start at 0.5. With start="linear" they
+    start as nn.Linear(2d, n_gates) does: then 32 % (d = 128) and 48 % (d = 256) of the gates start
+    below 0.01 or above 0.99 at the token scale sqrt(d).
     """
 
     def __init__(self, d_model: int, n_gates: int, start: str = "half") -> None:
@@ -225,8 +235,10 @@ class GateLinear(Gated):
     def project_tokens(self, tokens: Tensor) -> Parts:
         return tokens, F.linear(tokens, self.weight_token)
 
-    def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return torch.sigmoid(rows[0] + rows[1])
+    def gate(self, token: Parts, position: Parts) -> Tensor:
+        _, token_logit = token
+        position_logit, _ = position
+        return torch.sigmoid(token_logit + position_logit)
 
 
 class GateScalar(GateLinear):
@@ -244,13 +256,12 @@ class GateFeature(GateLinear):
 
 
 class GateCNN(PositionGated):
-    """g_i = sigmoid(sum_k w_k . P_(i+k)), k = -K..K (eq. 5), a depth-wise convolution over P.
+    """g_i = sigmoid(sum_k w_k . P_(i+k)), k = -K..K (eq. 5): a depth-wise convolution over P whose
+    channels are summed to one gate a position, as the paper's text asks.
 
-    The products are summed over the channels to one gate a position, as the text asks. Rows
-    beyond the ends of the table count as zero; the convolution sees the whole table, so a
-    document's gate never depends on how far its batch is padded. With start="linear" the weights
-    start as those of the depth-wise nn.Conv1d, each of whose channels has 2K + 1 inputs; eq. 5 has
-    no bias.
+    Rows beyond the ends of the table count as zero. The convolution covers the whole table, so a
+    document's gates do not depend on its padding. With start="linear" the weights start as those of
+    the depth-wise nn.Conv1d, whose channels have 2K + 1 inputs each. Eq. 5 has no bias.
     """
 
     def __init__(self, d_model: int, half_width: int = 2, start: str = "half") -> None:
@@ -265,7 +276,7 @@ class GateCNN(PositionGated):
         gate_(self.start, self.d_model, 2 * self.half_width + 1, (self.weight,))
 
     def position_logit(self, table: Tensor) -> Tensor:
-        # Depth-wise, then summed over channels, is one ordinary convolution with one output.
+        # A depth-wise convolution summed over channels is an ordinary one with one output.
         return F.conv1d(table.T[None], self.weight, padding=self.half_width)[0].T
 
 
@@ -276,7 +287,7 @@ class GateMLP(Gated):
     def __init__(self, d_model: int, hidden: int | None = None, start: str = "half") -> None:
         super().__init__(d_model)
         check_choice("start", start, "half", "linear")
-        self.mlp = TwoLayer(d_model, hidden_width(d_model, hidden), start)
+        self.mlp = SplitMLP(d_model, hidden, start)
 
     def project(self, table: Tensor) -> Parts:
         return self.mlp.position_half(table), table
@@ -284,12 +295,14 @@ class GateMLP(Gated):
     def project_tokens(self, tokens: Tensor) -> Parts:
         return tokens, self.mlp.token_half(tokens)
 
-    def gate(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        return torch.sigmoid(self.mlp(rows[0], rows[1]))
+    def gate(self, token: Parts, position: Parts) -> Tensor:
+        _, token_half = token
+        position_half, _ = position
+        return torch.sigmoid(self.mlp(token_half, position_half))
 
 
 class MLP(Fusion):
-    """H = MLP([E; P]) with no gate: what the authors' notebook runs under the name mlp.
+    """H = MLP([E; P]) without a gate: what the authors' notebook runs under the name mlp.
 
     `biases` start at "zero" or, as in the notebook, as nn.Linear starts them: "linear".
     """
@@ -303,7 +316,7 @@ class MLP(Fusion):
     ) -> None:
         super().__init__(d_model)
         check_choice("biases", biases, "linear", "zero")
-        self.mlp = TwoLayer(d_model, hidden_width(d_model, hidden), biases, activation)
+        self.mlp = SplitMLP(d_model, hidden, biases, activation)
 
     def project(self, table: Tensor) -> Parts:
         return (self.mlp.position_half(table),)
@@ -311,6 +324,6 @@ class MLP(Fusion):
     def project_tokens(self, tokens: Tensor) -> Parts:
         return (self.mlp.token_half(tokens),)
 
-    def merge(self, tokens: Tensor, *rows: Tensor) -> Tensor:
-        fused: Tensor = self.mlp(tokens, rows[0])
+    def merge(self, token: Parts, position: Parts) -> Tensor:
+        fused: Tensor = self.mlp(token[0], position[0])
         return fused

@@ -1,4 +1,4 @@
-"""The whole network: embed, scale, fuse, encode, pool, classify.
+"""The classifier network: embed, scale, fuse, encode, pool, classify.
 
 Shapes: B documents, L tokens, d = d_model, V words, C classes.
 """
@@ -19,8 +19,8 @@ from posfuse.model.fusion import Fusion
 class TokenScale(nn.Module):
     """Multiplies embeddings by a number, by sqrt(d), or by a learned positive number.
 
-    The learned one is kept as its logarithm, so a step of the optimiser changes it by a share of
-    itself, and starts at sqrt(d).
+    The parameter of a learned scale is its logarithm, so a step of the optimiser changes the scale
+    by a fraction of its value. It starts at sqrt(d).
     """
 
     def __init__(self, scale: float | str, d_model: int) -> None:
@@ -34,7 +34,7 @@ class TokenScale(nn.Module):
             nn.init.constant_(self.log_scale, math.log(self.initial))
 
     def value(self) -> Tensor | float:
-        """What embeddings are multiplied by."""
+        """The factor of the embeddings."""
         return self.initial if self.log_scale is None else self.log_scale.exp()
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class PositionClassifier(nn.Module):
     def __init__(
         self,
         fusion: Fusion,
-        table: Table | None,  # None where the fusion uses none
+        table: Table | None,  # None if the fusion uses none
         encoder: Encoder,
         vocabulary_size: int,
         n_classes: int,
@@ -66,13 +66,13 @@ class PositionClassifier(nn.Module):
         self.head = nn.Linear(d_model, n_classes)
 
     def tokens(self, ids: Tensor) -> Tensor:
-        """ids (..., L) -> embeddings as the fusion takes them (..., L, d)."""
+        """ids (..., L) -> scaled embeddings (..., L, d), the input of the fusion."""
         scaled: Tensor = self.token_scale(self.embedding(ids))
         return scaled
 
     def forward(self, ids: Tensor, lengths: Tensor, offset: int = 0) -> Tensor:
-        """ids (B, L), lengths (B,) -> logits (B, C); no tokens count as one `<pad>`. The first
-        token takes row `offset` of the position table."""
+        """ids (B, L), lengths (B,) -> logits (B, C). An empty document counts as one `<pad>`. The
+        first token gets row `offset` of the position table."""
         lengths = lengths.clamp(min=1)
         fused = self.fusion(self.tokens(ids), self.table(), offset)
         pooled = mean_pool(self.encoder(fused, lengths), lengths)
@@ -81,25 +81,25 @@ class PositionClassifier(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> FoldedClassifier:
-        """A copy for inference, with the same logits: what a word or a position alone decides is
-        worked out ahead, and the embeddings are replaced by it."""
+        """A copy for inference with the same logits, whose token and position parts are already
+        computed (folding.py)."""
         tokens = self.token_scale(self.embedding.weight)
         return FoldedClassifier(self.fusion, tokens, self.table(), self.encoder, self.head)
 
 
 def seed_from(seed: int, *names: object) -> int:
-    """A 63-bit seed of its own for every (seed, names)."""
+    """A different 63-bit seed for every (seed, names)."""
     text = "/".join(map(str, (seed, *names)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def initialize(model: nn.Module, seed: int, shared_stream: bool = False) -> None:
-    """Draw every module's initial values from a generator of its own, derived from (seed, name).
+    """Draw every module's initial values from a separate generator, seeded by (seed, name).
 
-    So two models with the same seed start bitwise equal in every parameter they share, whatever
-    else either of them has: the literal meaning of paired seeds. With `shared_stream` all draw
-    from one generator in the order of construction, embedding, table, fusion, encoder, head, as
-    in the authors' notebooks: what the fusion draws, the encoder finds gone.
+    Two models with the same seed start bitwise equal in every parameter they share: the literal
+    meaning of paired seeds. With `shared_stream` all modules draw from one generator in the order
+    embedding, table, fusion, encoder, head, as in the authors' notebooks: then the encoder's
+    values depend on how many numbers the fusion draws.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -112,8 +112,8 @@ def initialize(model: nn.Module, seed: int, shared_stream: bool = False) -> None
 
 
 def copy_first_block(encoder: Encoder) -> None:
-    """Make every block start as the first one, with what it has inside attention: so
-    nn.TransformerEncoder begins, whose layers are copies of the one it is given."""
+    """Copy the first block's values, and its attention encoding's, to all blocks, as in
+    nn.TransformerEncoder, whose layers start as copies of one layer."""
     for stack in (encoder.blocks, encoder.positions):
         for module in stack[1:]:
             module.load_state_dict(stack[0].state_dict())

@@ -1,4 +1,4 @@
-"""The MLP of two fusion operators, its first layer split by what it sees: token or position.
+"""The MLP of [E; P] in two fusion operators, whose first layer is split into two halves.
 
 Shapes: N = rows of the position table, d = d_model.
 """
@@ -12,36 +12,41 @@ from torch import Tensor, nn
 from posfuse.model.initial_values import check_choice, gate_, linear_
 
 
-class TwoLayer(nn.Module):
-    """Weights of an MLP of [E; P] with one hidden layer, the first layer split into E and P.
+class SplitMLP(nn.Module):
+    """An MLP of [E; P] with one hidden layer, of width d unless `hidden` is given.
 
-    `start` is "linear": all as nn.Linear starts it; "zero": likewise, but biases at 0; or "half":
-    biases at 0 and the second layer as that of a gate near 0.5 (initial_values.py).
+    `start` is "linear": all as nn.Linear; "zero": as nn.Linear, but biases 0; or "half": biases 0
+    and the second layer as that of a gate near 0.5 (initial_values.py).
     """
 
-    def __init__(self, d_model: int, hidden: int, start: str, activation: str = "gelu") -> None:
+    def __init__(
+        self, d_model: int, hidden: int | None, start: str, activation: str = "gelu"
+    ) -> None:
         super().__init__()
+        if hidden is not None and hidden < 1:
+            raise ValueError(f"hidden is {hidden}; use 1 or more, or null for d_model")
         check_choice("activation", activation, "gelu", "relu")
         self.activation: Callable[[Tensor], Tensor] = getattr(F, activation)
         self.start = start
-        self.weight_token = nn.Parameter(torch.empty(hidden, d_model))
-        self.weight_position = nn.Parameter(torch.empty(hidden, d_model))
-        self.bias = nn.Parameter(torch.zeros(hidden))
-        self.weight_out = nn.Parameter(torch.empty(d_model, hidden))
+        width = hidden or d_model
+        self.weight_token = nn.Parameter(torch.empty(width, d_model))
+        self.weight_position = nn.Parameter(torch.empty(width, d_model))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.weight_out = nn.Parameter(torch.empty(d_model, width))
         self.bias_out = nn.Parameter(torch.zeros(d_model))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        hidden, d_model = self.weight_token.shape
+        d_model, width = self.weight_out.shape
         linear_(2 * d_model, self.weight_token, self.weight_position)
         nn.init.zeros_(self.bias)
         if self.start == "linear":
             linear_(2 * d_model, self.bias)
         if self.start == "zero":
-            linear_(hidden, self.weight_out)
+            linear_(width, self.weight_out)
             nn.init.zeros_(self.bias_out)
         else:
-            gate_(self.start, d_model, hidden, (self.weight_out,), (self.bias_out,))
+            gate_(self.start, d_model, width, (self.weight_out,), (self.bias_out,))
 
     def token_half(self, tokens: Tensor) -> Tensor:
         """Tokens (..., d) -> (..., hidden)."""
@@ -54,10 +59,3 @@ class TwoLayer(nn.Module):
     def forward(self, token: Tensor, position: Tensor) -> Tensor:
         """The two halves (..., hidden) -> (..., d)."""
         return F.linear(self.activation(token + position), self.weight_out, self.bias_out)
-
-
-def hidden_width(d_model: int, hidden: int | None) -> int:
-    """Width of an MLP's hidden layer: d unless told otherwise."""
-    if hidden is not None and hidden < 1:
-        raise ValueError(f"hidden is {hidden}; use 1 or more, or null for d_model")
-    return d_model if hidden is None else hidden

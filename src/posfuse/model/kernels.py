@@ -1,0 +1,184 @@
+"""Attention kernels that save time or memory; the tests compare each with its plain twin.
+
+Shapes: B documents, H heads, L tokens, Q queries of a block, D features of a head.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from posfuse.model.dropout import Draws, new_seed, zero_
+
+# The most scores of a block: on a CPU as many as fit in its cache, elsewhere enough to keep the
+# device busy.
+SCORES = {"cpu": 2**20}
+MOST_SCORES = 2**26
+# q (b, H, Q, D), divided by sqrt(D), and which queries -> added to their scores, (..., H, Q, L)
+Added = Callable[[Tensor, slice], Tensor | None]
+
+
+def padded_bias_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor, p: float
+) -> Tensor:
+    """softmax(q k^T / sqrt(D) + bias) v with a mask (B, 1, 1, L) and a bias (1, H, L, L).
+
+    Its plain twin is F.scaled_dot_product_attention with bias.masked_fill(~mask, -inf), which
+    needs (B, H, L, L) numbers. Here q gets one more feature of 1, and k one of 0, or of -inf at
+    padding. Features of 0 follow, because the kernels are aligned to 8. The gradient of q's
+    additional feature is NaN, and no parameter receives it.
+    """
+    d_head = q.shape[-1]
+    scale = d_head**-0.5
+    hidden = torch.where(mask, 0.0, -torch.inf).to(q.dtype).transpose(-2, -1)  # (B, 1, L, 1)
+    q = F.pad(q, (0, 1), value=1.0)
+    k = torch.cat((k, hidden.expand(*k.shape[:-1], 1)), -1)
+    q, k, v = (F.pad(x, (0, d_head + 8 - x.shape[-1])) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, bias, p, scale=scale)[..., :d_head]
+
+
+def block_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    p: float,
+    added: Added,
+    learned: Sequence[Tensor] = (),
+) -> Tensor:
+    """softmax(q k^T / sqrt(D) + added) v with dropout p of the weights, by blocks of scores.
+
+    q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens -> (B, H, L, D).
+    `added` may depend on q and on the `learned` parameters; both get gradients. Its plain twin is
+    AttentionEncoding.weights, times the dropout mask, times v.
+    """
+    # Not compiled: the number of blocks depends on L.
+    apply = torch.compiler.disable(_BlockAttention.apply)  # type: ignore[no-untyped-call]
+    out: Tensor = apply(q, k, v, mask, p, added, *learned)
+    return out
+
+
+class _BlockAttention(torch.autograd.Function):
+    """The backward pass computes the scores and draws the dropout a second time.
+
+    In float32 it takes sum_j w_ij dw_ij from y_i . dy_i (Dao et al. 2022, appendix B.2), unless
+    parameters learn. In half precision y_i is rounded, so the sum is taken over j.
+
+    Scores and weights are float32 even if q, k, v have half precision. Each is rounded once, for
+    the product with v and for the products of the backward pass, as in torch's kernels.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        p: float,
+        added: Added,
+        *learned: Tensor,
+    ) -> Tensor:
+        """As `block_attention`."""
+        n_documents, n_heads, length, d_head = q.shape
+        # The products of every block would copy them.
+        k, v = k.contiguous(), _scaled(v, 1 / (1 - p))
+        wide_k = k.to(torch.promote_types(q.dtype, torch.float32))
+        padding = None
+        if mask is not None:  # added to the scores: masked_fill takes ten times as long
+            padding = wide_k.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
+        y = q.new_empty(n_documents, length, n_heads, d_head).transpose(1, 2)
+        seed = new_seed() if p else 0
+        draws = Draws(p, seed, q.device)
+        # Autocast would round the factors of the scores. Meta tensors have no autocast.
+        device = q.device.type if torch.amp.is_autocast_available(q.device.type) else "cpu"
+        with torch.autocast(device, enabled=False):
+            for documents, queries in blocks(q.shape, q.device):
+                some = _scaled(q[documents, :, queries].to(wide_k.dtype), d_head**-0.5)
+                weights = _weights(some, wide_k, documents, padding, added(some, queries))
+                zero_(weights, draws.next(weights))
+                y[documents, :, queries] = weights.to(v.dtype) @ v[documents]
+        ctx.save_for_backward(q, k, v, y, padding, *learned)
+        ctx.p, ctx.added, ctx.seed = p, added, seed
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """dy (B, H, L, D) -> the gradients of q, k, v and the parameters."""
+        q, k, v, y, padding, *learned = ctx.saved_tensors
+        dy = grads[0].contiguous()
+        dq = q.new_empty(q.shape)
+        # Sums over blocks of queries are float32 even if the products are bfloat16.
+        wide = torch.promote_types(q.dtype, torch.float32)
+        wide_k, scale = k.to(wide), q.shape[-1] ** -0.5
+        dk, dv = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+        d_learned = [torch.zeros_like(x, dtype=torch.promote_types(x.dtype, wide)) for x in learned]
+        dots = None if learned or q.dtype != wide else (dy * y).sum(-1, keepdim=True)
+        draws = Draws(ctx.p, ctx.seed, q.device)
+        for documents, queries in blocks(q.shape, q.device):
+            some = _scaled(q[documents, :, queries].to(wide), scale).requires_grad_()
+            with torch.enable_grad():
+                added = ctx.added(some, queries)
+            weights = _weights(some.detach(), wide_k, documents, padding, added)
+            g = dy[documents, :, queries]
+            d_weights = (g @ v[documents].transpose(-2, -1)).to(wide)
+            dropped = draws.next(weights)
+            zero_(d_weights, dropped)
+            if dots is None:
+                # Each row sums exactly these numbers. From a rounded y every row would get a
+                # surplus, which adds up in a parameter that many keys share.
+                d_scores = torch.ops.aten._softmax_backward_data(
+                    d_weights, weights, -1, weights.dtype
+                )
+            else:
+                d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
+            zero_(weights, dropped)
+            dv[documents] += weights.to(g.dtype).transpose(-2, -1) @ g
+            rounded = d_scores.to(k.dtype)
+            dq[documents, :, queries] = rounded @ k[documents]
+            dk[documents] += rounded.transpose(-2, -1) @ some.detach().to(k.dtype)
+            if added is not None and added.requires_grad:
+                of_q, *parts = torch.autograd.grad(
+                    added, (some, *learned), d_scores.sum_to_size(added.shape), allow_unused=True
+                )
+                if of_q is not None:
+                    dq[documents, :, queries] += of_q
+                for total, part in zip(d_learned, parts, strict=True):
+                    total += 0 if part is None else part
+        dq *= scale
+        dv *= 1 / (1 - ctx.p)
+        of_learned = (total.to(x.dtype) for total, x in zip(d_learned, learned, strict=True))
+        return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None, *of_learned
+
+
+def blocks(shape: torch.Size, device: torch.device) -> Iterator[tuple[slice, slice]]:
+    """The documents and queries of each block of the scores of q (B, H, L, D)."""
+    n_documents, n_heads, length = shape[:3]
+    most = SCORES.get(device.type, MOST_SCORES)
+    documents = max(1, most // (n_heads * length**2))
+    queries = max(1, most // (documents * n_heads * length))
+    for document in range(0, n_documents, documents):
+        for query in range(0, length, queries):
+            yield slice(document, document + documents), slice(query, query + queries)
+
+
+def _scaled(x: Tensor, factor: float) -> Tensor:
+    """x times a number, contiguous, in one pass."""
+    return torch.mul(x, factor, out=x.new_empty(x.shape))
+
+
+def _weights(
+    q: Tensor, k: Tensor, documents: slice, padding: Tensor | None, added: Tensor | None
+) -> Tensor:
+    """The weights (b, H, Q, L) of queries (b, H, Q, D) of these documents, already divided by
+    sqrt(D), and all keys (B, H, L, D); padding (B, 1, 1, L) is -inf at padding, else 0."""
+    scores = q @ k[documents].transpose(-2, -1)
+    if added is not None:
+        scores += added
+    if padding is not None:
+        scores += padding[documents]
+    return scores.softmax(-1)
