@@ -14,7 +14,7 @@ from posfuse.analysis.evidence.bag_of_words import BagOfWords
 from posfuse.analysis.evidence.published import Published, numbers, published
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.paper_tables import MARK, paper_tables
-from posfuse.analysis.tables.table import Table, p_value
+from posfuse.analysis.tables.table import Table, is_numeric, p_value
 
 
 def cells(*rows):
@@ -234,4 +234,4 @@ def test_the_terminal_shows_markup_as_text():
     ],
 )
 def test_a_column_of_numbers_is_known(column, numeric):
-    assert formats.is_numeric(column) == numeric
+    assert is_numeric(column) == numeric

@@ -7,8 +7,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posfuse.analysis.claims.claims import Verdict, not_judged
-from posfuse.analysis.tables.formats import is_numeric
-from posfuse.analysis.tables.table import Table, p_value
+from posfuse.analysis.tables.table import p_value
 
 
 @dataclass(frozen=True)
@@ -30,16 +29,11 @@ def render(**parts: Any) -> str:
     verdicts = parts["verdicts"]
     return environment.get_template("page.html.j2").render(
         **parts,
-        numeric=_numeric,
         p_values=p_values,
         not_judged=not_judged(parts["folded"]),
         tested=sum(not np.isnan(v.p_support) for v in verdicts),
         refutable=sum(not np.isnan(v.p_refute) for v in verdicts),
     )
-
-
-def _numeric(table: Table, column: int) -> bool:
-    return is_numeric([row[column] for row in table.rows])
 
 
 def p_values(verdict: Verdict) -> str:
