@@ -30,7 +30,7 @@ MEAN: Column = ("difference", signed, "mean")
 T_INTERVAL: Column = ("95 % t", interval, "low", "high")
 
 
-def all_tables(
+def paired_tables(
     comparisons: pd.DataFrame,
     documents: DocumentEvidence,
     interactions: pd.DataFrame,
