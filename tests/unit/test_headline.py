@@ -1,50 +1,52 @@
-"""The first lines of a report: what the sweep says, in sentences."""
-
-import sys
+"""The first lines of a report: the conclusions of a sweep in sentences."""
 
 import pandas as pd
-import pytest
 
-from posfuse.analysis import report
-from posfuse.analysis.claims.claims import judge_claims, not_judged, read_claims
-from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.headline import MOST_LINES, headline
 from posfuse.analysis.statistics import statistics as st
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
-    cells,
-    compare,
     seeds_for_difference,
     seeds_for_equivalence,
 )
-from posfuse.analysis.statistics.scales import scales_of
-from small_records import write_record, write_sweep
 
-CRITERIA = Criteria()
-ADD = [0.5, 0.6, 0.7]
+NO_SCALES = pd.DataFrame(columns=["data", "encoding", "p_t"])
 
 
-def lines(root, criteria=CRITERIA):
-    runs, _ = collect(root)
-    has_baseline = criteria.baseline in set(runs["fusion"])
-    comparisons, _ = compare(runs if has_baseline else runs.iloc[:0], criteria)
-    return headline(cells(runs), comparisons, scales_of(runs, criteria).best, criteria)
+def compared(deltas, criteria, **more):
+    """Comparisons from the differences of each fusion, in points by seed; `more` are columns."""
+    labels = {"data": "tiny", "encoding": "sinusoidal", "variant": "", "baseline_variant": ""}
+    rows = []
+    for fusion, values in deltas.items():
+        low, high = st.t_interval(values)
+        rows.append(
+            {
+                **labels, **more, "fusion": fusion, "seeds": list(range(len(values))),
+                "n": len(values), "mean": sum(values) / len(values), "std": st.spread(values),
+                "low": low, "high": high, "p_t": st.p_paired_t(values),
+                "p_equivalence": st.p_equivalence(values, criteria.margin),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
-def plus(*points):
-    return [a + p / 100 for a, p in zip(ADD, points, strict=True)]
+def lines(*frames, margin=0.5, cells=None, scaled=False):
+    """The headline; Holm's adjustment is over all frames together."""
+    frame = pd.concat(frames, ignore_index=True)
+    frame["p_holm"] = st.holm(frame["p_t"])
+    frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
+    best = frame if scaled else NO_SCALES
+    cells = frame[["data", "encoding", "fusion", "n", "mean"]] if cells is None else cells
+    return headline(cells, frame, best, Criteria(margin=margin))
 
 
-def test_a_decided_difference_and_an_undecided_one(tmp_path):
-    root = write_sweep(
-        tmp_path / "mine",
-        {"add": ADD, "gate_cnn_linear_start": plus(10, 10.5, 11), "mul": plus(-2.5, 5, 0)},
-    )
+def test_a_decided_difference_and_an_undecided_one():
+    deltas = {"gate_cnn_linear_start": [10, 10.5, 11], "mul": [-2.5, 5, 0]}
     low, high = st.t_interval([10, 10.5, 11])
     p = st.holm([st.p_paired_t([10, 10.5, 11]), st.p_paired_t([-2.5, 5, 0])])
     other = st.t_interval([-2.5, 5, 0])
     seeds = seeds_for_difference(2.5 / 3, st.spread([-2.5, 5, 0]), 0.05 / 2)
-    assert lines(root) == [
+    assert lines(compared(deltas, Criteria())) == [
         "1 of 2 differences to add is decided: p ≤ 0.05 after Holm's adjustment, for a difference "
         "or for equivalence within ±0.5 points.",
         "On tiny (sinusoidal): gate_cnn_linear_start is ahead of add by 10.50 points of test "
@@ -55,158 +57,85 @@ def test_a_decided_difference_and_an_undecided_one(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("points", "margin", "says"),
-    [
-        ((-10, -10.5, -11), 0.5, "concat is behind add by 10.50 points"),
-        (
-            (0.1, -0.1, 0.05),
-            20,
-            "concat is equivalent to add within ±20 points: the difference is +0.02",
-        ),
-        ((10, 10.5, 11), 20, "p < 0.001), a difference within ±20 points."),
-        ((5, 5, 5), 0.5, "+5.00 points of test accuracy with each of 3 seeds. Without a spread"),
-        ((0, 0, 0), 0.5, "+0.00 points of test accuracy with each of 3 seeds. Without a spread"),
-    ],
-)
-def test_each_conclusion_has_its_sentence(tmp_path, points, margin, says):
-    root = write_sweep(tmp_path / "mine", {"add": ADD, "concat": plus(*points)})
-    assert says in lines(root, Criteria(margin=margin))[1]
-
-
-def test_a_mean_of_zero_asks_for_the_seeds_of_equivalence(tmp_path):
-    root = write_sweep(tmp_path / "mine", {"add": ADD, "concat": plus(-5, 5, 0)})
+def test_each_conclusion_has_its_sentence():
     seeds = seeds_for_equivalence(5.0, 0.5, 0.0, 0.05)
-    assert f"About {seeds:,.0f} seeds would show equivalence at 80 % power" in lines(root)[1]
+    for deltas, margin, sentence in (
+        ([-10, -10.5, -11], 0.5, "concat is behind add by 10.50 points"),
+        ([0.1, -0.1, 0.05], 20, "concat is equivalent to add within ±20 points: the difference is"),
+        ([10, 10.5, 11], 20, "p < 0.001), a difference within ±20 points."),
+        ([5, 5, 5], 0.5, "+5.00 points of test accuracy with each of 3 seeds. Without a spread"),
+        ([0, 0, 0], 0.5, "+0.00 points of test accuracy with each of 3 seeds. Without a spread"),
+        ([-5, 5, 0], 0.5, f"About {seeds:,.0f} seeds would show equivalence at 80 % power"),
+        ([-1e9, 1e9 + 1, 0], 0.5, "No feasible number of seeds would decide it."),
+    ):
+        frame = compared({"concat": deltas}, Criteria(margin=margin))
+        assert sentence in lines(frame, margin=margin)[1], deltas
 
 
-def test_one_seed_has_no_test(tmp_path):
-    root = write_sweep(tmp_path / "mine", {"add": [0.5], "concat": [0.6]})
-    assert lines(root) == [
+def test_one_seed_has_no_test():
+    assert lines(compared({"concat": [10]}, Criteria())) == [
         "No difference to add could be tested.",
         "On tiny (sinusoidal): concat minus add is +10.00 points of test accuracy with seed 0. One "
         "seed gives no interval and no test: run more, as seed=0,1,2,3,4.",
     ]
 
 
-@pytest.mark.parametrize(
-    ("fusions", "says"),
-    [
+def test_without_a_comparison_the_line_names_what_to_run():
+    none = compared({"concat": [1]}, Criteria())[:0]
+    for fusions, sentence in (
         (["add"], "Only add was run: run another operator with the same seeds."),
         (
             ["mul"],
             "There is no add to compare with: run fusion=add too, or name "
             "another operator with --baseline.",
         ),
-    ],
-)
-def test_one_operator_alone_is_compared_with_nothing(tmp_path, fusions, says):
-    root = write_sweep(tmp_path / "mine", dict.fromkeys(fusions, ADD))
-    first, line = lines(root)
-    assert first == "No difference to add could be tested."
-    assert line == f"On tiny (sinusoidal): {fusions[0]} 60.00 % (n = 3). {says}"
+        (["mul", "add"], "No operator can be compared with add: the notes say why."),
+    ):
+        cells = pd.DataFrame(
+            [("tiny", "sinusoidal", fusion, 3, 60.0) for fusion in fusions],
+            columns=["data", "encoding", "fusion", "n", "mean"],
+        )
+        listed = ", ".join(f"{fusion} 60.00 % (n = 3)" for fusion in fusions)
+        assert lines(none, cells=cells) == [
+            "No difference to add could be tested.",
+            f"On tiny (sinusoidal): {listed}. {sentence}",
+        ]
 
 
-def test_no_seed_in_common_is_said(tmp_path):
-    write_record(tmp_path / "mine", 0.5, "add", 0)
-    write_record(tmp_path / "mine", 0.6, "mul", 1)
-    assert "No operator can be compared with add: the notes say why." in lines(tmp_path / "mine")[1]
-
-
-def test_many_operators_and_many_corpora_are_folded(tmp_path):
-    root = tmp_path / "mine"
-    for i in range(MOST_LINES + 3):
-        write_sweep(root, {"add": ADD, "mul": plus(5, -5, 1)}, data=f"corpus{i:02}")
-    names = [f"gate{i}" for i in range(6)]
-    write_sweep(root, {f: plus(5, -5, i) for i, f in enumerate(names)}, data="corpus00")
-    write_sweep(root, {"concat": plus(10, 10.01, 10.02)}, data="corpus10")
-    found = lines(root)
+def test_many_operators_and_many_corpora_are_folded():
+    frames = [
+        compared({"mul": [5, -5, 1]}, Criteria(), data=f"corpus{i:02}")
+        for i in range(MOST_LINES + 3)
+    ]
+    gates = {f"gate{i}": [5, -5, i] for i in range(6)}
+    frames.append(compared(gates, Criteria(), data="corpus00"))
+    frames.append(compared({"concat": [10, 10.01, 10.02]}, Criteria(), data="corpus10"))
+    found = lines(*frames)
     assert len(found) == MOST_LINES + 2
     assert found[1].startswith("On corpus10 (sinusoidal): concat is ahead of add by 10.01 points")
     assert found[2].startswith("On corpus00 (sinusoidal): gate5 minus add is +1.67 points")
     assert found[2].endswith("Undecided too are gate4 +1.33, gate3 +1.00, gate2 +0.67, "
-                             "gate1 +0.33, mul +0.33, gate0 +0.00.")  # fmt: skip
+                             "mul +0.33, gate1 +0.33, gate0 +0.00.")  # fmt: skip
     assert found[-1] == (
         "3 more combinations of corpus, encoding and settings are in the tables, none of them with "
         "a decided difference."
     )
 
 
-def test_settings_are_named_where_they_tell_lines_apart(tmp_path):
-    root = tmp_path / "mine"
-    for width in (8, 16):
-        more = {"variant": f"model.d_model={width}", "settings": {"model.d_model": width}}
-        write_sweep(root, {"add": ADD, "mul": plus(5, -5, 1)}, **more)
-        if width == 8:
-            assert lines(root)[1].startswith("On tiny (sinusoidal): mul minus add")
-    assert [line.split(":")[0] for line in lines(root)[1:]] == [
+def test_settings_are_named_if_lines_differ_in_nothing_else():
+    frames = [
+        compared({"mul": [10, 10.5, 11]}, Criteria(), variant=name, baseline_variant=name)
+        for name in ("model.d_model=16", "model.d_model=8")
+    ]
+    assert lines(frames[1])[1].startswith("On tiny (sinusoidal): mul is ahead of add")
+    assert [line.split(":")[0] for line in lines(*frames)[1:]] == [
         "On tiny (sinusoidal, model.d_model=16)", "On tiny (sinusoidal, model.d_model=8)",
     ]  # fmt: skip
 
 
-def test_operators_at_several_scales_are_compared_at_their_best(tmp_path):
-    root = tmp_path / "mine"
-    for scale, gain in (("1", 0), ("2", 10)):
-        more = {
-            "variant": f"model.token_scale={scale}",
-            "settings": {"model.token_scale": scale},
-            "validation": {"accuracy": 0.5 + gain / 100},
-        }
-        write_sweep(root, {"add": ADD, "mul": plus(gain, gain + 0.5, gain + 1)}, **more)
-    _, line = lines(root)
-    assert line.startswith(
-        "On tiny (sinusoidal), each operator at its own best model.token_scale, add at 2: "
+def test_operators_at_several_scales_are_compared_at_their_best():
+    best = compared({"mul": [10, 10.5, 11]}, Criteria(), scale="2", baseline_scale="4")
+    assert lines(best, scaled=True)[1].startswith(
+        "On tiny (sinusoidal), each operator at its own best model.token_scale, add at 4: "
         "mul (at 2) is ahead of add by 10.50 points"
     )
-
-
-def test_claims_without_runs_are_one_line(tmp_path):
-    runs, _ = collect(write_sweep(tmp_path / "mine", {"add": ADD, "gate_scalar": plus(1, 2, 3)}))
-    claims = read_claims()
-    verdicts = judge_claims(claims, compare(runs, CRITERIA)[0], CRITERIA)
-    assert not_judged(verdicts) == [
-        "7 claims of the paper match no runs here: negligible_short, negligible_medium, gain_long, "
-        "every_seed_long, every_encoding, cnn_less_stable, grows_with_length."
-    ]
-    other = Criteria(baseline="gate_scalar")
-    verdicts = judge_claims(claims, compare(runs, other)[0], other)
-    (line,) = not_judged(verdicts)
-    assert line.startswith("7 claims of the paper match no comparison (needs --baseline add)")
-    assert not_judged([]) == []
-
-
-def test_a_claim_of_ones_own_keeps_its_verdict_where_no_runs_match(tmp_path, monkeypatch, capsys):
-    root = write_sweep(tmp_path / "mine", {"add": ADD, "concat": plus(10, 12.5, 15)})
-    own = tmp_path / "claims.yaml"
-    own.write_text("claims: [{name: n, text: Mine., kind: gain, where: {data: other}}]")
-    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root), "--claims", str(own)])
-    monkeypatch.setattr(report, "draw_all", lambda *_: [])
-    report.main()
-    shown = capsys.readouterr().out
-    assert "INCONCLUSIVE Mine." in shown
-    assert "To settle it: needs runs with data=other" in " ".join(shown.split())
-    assert "match no runs" not in shown
-    assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1
-
-
-def test_terminal_and_page_begin_with_the_sweep(tmp_path, monkeypatch, capsys):
-    root = write_sweep(tmp_path / "mine", {"add": ADD, "concat": plus(10, 12.5, 15)})
-    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root)])
-    monkeypatch.setattr(report, "draw_all", lambda *_: [])
-    report.main()
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0].startswith("1 of 1 difference to add is decided")
-    assert shown[1].startswith("On tiny (sinusoidal): concat is ahead of add by 12.50 points")
-    assert "INCONCLUSIVE" not in "".join(shown)
-    assert sum("match no runs here" in line for line in shown) == 1
-    page = (root / "report" / "index.html").read_text()
-    assert page.index("concat is ahead of add") < page.index('id="verdicts"')
-    assert page.count("match no runs here") == 1
-    assert 'class="verdict ' not in page
-
-
-def test_the_headline_of_no_rows_needs_no_columns():
-    runs = pd.DataFrame({"data": ["a"], "encoding": ["b"], "fusion": ["add"], "n": 1, "mean": 50.0})
-    none, _ = compare(pd.DataFrame(columns=["data", "encoding", "fusion", "variant"]), CRITERIA)
-    best = scales_of(pd.DataFrame({"data": []}), CRITERIA).best
-    assert len(headline(runs, none, best, CRITERIA)) == 2

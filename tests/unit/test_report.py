@@ -1,8 +1,9 @@
-"""From records to the report: the table of runs, holes, what is left out, what is written."""
+"""From records to the report: the table of runs, missing runs, damaged records, the files."""
 
+import contextlib
 import csv
+import io
 import json
-import subprocess
 import sys
 from itertools import product
 from pathlib import Path
@@ -11,10 +12,72 @@ import pandas as pd
 import pytest
 
 from posfuse.analysis import report
+from posfuse.analysis.claims.claims import judge_claims, not_judged, read_claims
 from posfuse.analysis.evidence.collect import collect, failures, missing
+from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.config import run_folder
 from posfuse.errors import InputError
 from small_records import write_predictions, write_record, write_sweep
+
+FAILURE = {
+    "id": "1", "time": 1.0, "kind": "diverged", "message": "out of luck", "overrides": [],
+}  # fmt: skip
+TABLES = {
+    *(f"tables/{name}.{end}" for end in ("csv", "md", "tex") for name in (
+        "table1", "table2", "table3", "paired_differences", "paired_tests", "interaction",
+        "gain_by_length", "documents")),
+    "tables/tables.tex", "index.html", "runs.csv",
+}  # fmt: skip
+FIGURES = {
+    f"figures/{name}.{end}" for end in ("png", "svg") for name in (
+        "deltas", "forest", "accuracy_latency", "gain_by_length", "learning_curves",
+        "confusions")
+}  # fmt: skip
+
+
+def ask(root, params, task=()):
+    """Write the settings of a sweep."""
+    hydra = {"sweeper": {"params": params}, "overrides": {"task": list(task)}}
+    (root / "multirun.yaml").write_text(json.dumps({"hydra": hydra}))  # JSON is YAML too
+
+
+def posfuse_report(*arguments, draw=False):
+    """The command's standard output and its error message, None for exit status 0. Figures take
+    longest, so they are drawn on request only."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(sys, "argv", ["posfuse-report", *map(str, arguments)])
+        if not draw:
+            patch.setattr(report, "draw_all", lambda *_: [])
+        try:
+            report.main()
+        except SystemExit as stopped:
+            return out.getvalue(), stopped.code
+    return out.getvalue(), None
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def write_whole(root):
+    """Two corpora, two fusions, three seeds; no record is damaged."""
+    write_sweep(root, {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]})
+    wordy = {"add": [0.5, 0.55, 0.6], "concat": [0.7, 0.8, 0.9]}
+    return write_sweep(root, wordy, data="wordy", tokens=80.0)
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return write_whole(tmp_path / "sweep")
+
+
+@pytest.fixture(scope="module")
+def whole_report(tmp_path_factory):
+    """The sweep's folder with its report, and what the command printed."""
+    root = write_whole(tmp_path_factory.mktemp("whole") / "sweep")
+    text, error = posfuse_report(root, draw=True)
+    assert error is None
+    return root, text
 
 
 @pytest.fixture
@@ -27,17 +90,6 @@ def sweep(tmp_path):
         write_record(root, accuracy, "concat", seed)
     write_record(root, 0.9, "gate_scalar", 7)
     return root
-
-
-def ask(root, params, task=()):
-    hydra = {"sweeper": {"params": params}, "overrides": {"task": list(task)}}
-    (root / "multirun.yaml").write_text(json.dumps({"hydra": hydra}))  # JSON is YAML too
-
-
-def run_report(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", ["posfuse-report", *map(str, arguments)])
-    report.main()
-    return capsys.readouterr().out
 
 
 def test_collect_gives_one_row_a_run_with_flat_columns(sweep):
@@ -65,15 +117,14 @@ def test_collect_sorts_by_length_then_cell_then_seed(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("text", ['{"schema": 3, "data', "[]", '{"schema": 99}', "{}"])
-def test_an_unreadable_record_is_reported_and_not_fatal(sweep, text):
+def test_an_unreadable_record_is_reported_and_not_fatal(sweep):
     broken = sweep / "tiny" / "sinusoidal" / "add" / "seed=2" / "result.json"
-    broken.write_text(text)
-    runs, problems = collect(sweep)
-    assert len(runs) == 5
-    assert len(problems) == 1
-    assert str(broken) in problems[0]
-    assert "remove it to run again" in problems[0]
+    for text in ('{"schema": 2, "data', "[]", '{"schema": 99}', "{}"):
+        broken.write_text(text)
+        runs, (problem,) = collect(sweep)
+        assert len(runs) == 5
+        assert str(broken) in problem
+        assert "remove it to run again" in problem
 
 
 def test_a_copied_run_counts_once_and_is_reported(sweep):
@@ -87,29 +138,28 @@ def test_a_copied_run_counts_once_and_is_reported(sweep):
     assert "second record" in problems[0]
 
 
-def test_missing_names_the_holes_of_what_was_found(tmp_path):
+def test_missing_names_the_gaps_of_the_grid_that_was_found(tmp_path):
     root = tmp_path / "sweep"
     for fusion, seed in (("add", 0), ("add", 1), ("concat", 0)):
         write_record(root, 0.5, fusion, seed)
     assert missing(root, collect(root)[0]) == [("tiny", "sinusoidal", "concat", 1)]
 
 
-@pytest.mark.parametrize("where", ["params", "overrides"])
-@pytest.mark.parametrize("above", [False, True])
-def test_missing_names_what_the_sweep_asked_for(tmp_path, where, above):
+def test_missing_names_the_runs_that_the_sweep_lists(tmp_path):
     root = tmp_path / "sweep"
     write_record(root, 0.5, "add", 0)
-    asked = {"fusion": "add,concat", "seed": "range(0,2)"}
-    if where == "params":
-        ask(root, asked)
-    else:
-        ask(root, {"seed": "7"}, [f"{key}={value}" for key, value in asked.items()])
-    folder = tmp_path if above else root
-    assert missing(folder, collect(folder)[0]) == [
-        ("tiny", "sinusoidal", "add", 1),
-        ("tiny", "sinusoidal", "concat", 0),
-        ("tiny", "sinusoidal", "concat", 1),
-    ]
+    listed = {"fusion": "add,concat", "seed": "range(0,2)"}
+    for task in (False, True):
+        if task:
+            ask(root, {"seed": "7"}, [f"{key}={value}" for key, value in listed.items()])
+        else:
+            ask(root, listed)
+        for folder in (root, tmp_path):
+            assert missing(folder, collect(folder)[0]) == [
+                ("tiny", "sinusoidal", "add", 1),
+                ("tiny", "sinusoidal", "concat", 0),
+                ("tiny", "sinusoidal", "concat", 1),
+            ]
 
 
 def test_missing_names_the_settings_that_a_sweep_varies(tmp_path):
@@ -127,17 +177,12 @@ def test_missing_names_the_settings_that_a_sweep_varies(tmp_path):
     ]
 
 
-def test_nothing_is_missing_from_a_whole_grid(tmp_path):
+def test_nothing_is_missing_from_a_complete_grid(tmp_path):
     root = tmp_path / "sweep"
     for fusion in ("add", "concat"):
         write_record(root, 0.5, fusion, 0)
     ask(root, {"fusion": "add,concat", "seed": "0"})
     assert missing(root, collect(root)[0]) == []
-
-
-FAILURE = {
-    "id": "1", "time": 1.0, "kind": "diverged", "message": "out of luck", "overrides": [],
-}  # fmt: skip
 
 
 def test_failures_are_listed_with_their_folder(sweep):
@@ -147,156 +192,136 @@ def test_failures_are_listed_with_their_folder(sweep):
     assert failures(sweep, collect(sweep)[0]) == ["not done: 1 diverged", f"{folder}: out of luck"]
 
 
-FILES = {
-    *(f"tables/{name}.{end}" for end in ("csv", "md", "tex") for name in (
-        "table1", "table2", "table3", "paired_differences", "paired_tests", "interaction",
-        "gain_by_length", "documents")),
-    *(f"figures/{name}.{end}" for end in ("png", "svg") for name in (
-        "deltas", "forest", "accuracy_latency", "gain_by_length", "learning_curves",
-        "confusions")),
-    "tables/tables.tex", "index.html", "runs.csv",
-}  # fmt: skip
-
-
-def written(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-@pytest.fixture
-def whole(tmp_path):
-    """Two corpora, two fusions, three seeds; nothing wrong with it."""
-    root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]})
-    return write_sweep(
-        root, {"add": [0.5, 0.55, 0.6], "concat": [0.7, 0.8, 0.9]}, data="wordy", tokens=80.0
-    )
-
-
-def test_a_report_has_its_page_tables_and_figures(whole, monkeypatch, capsys):
-    text = run_report(monkeypatch, capsys, whole)
-    assert set(written(whole / "report")) == FILES
+def test_a_report_has_its_page_tables_and_figures(whole_report):
+    root, text = whole_report
+    assert set(written(root / "report")) == TABLES | FIGURES
+    lines = text.splitlines()
+    assert lines[0].startswith("2 of 2 differences to add are decided")
+    assert lines[1].startswith("On tiny (sinusoidal): concat is ahead of add by 8.33 points")
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
     assert "With 3 seeds no sign-flip or signed rank test can fall below p = 0.25." in text
     assert "missing: 0 of 12 runs" in text
-    assert str(whole / "report" / "index.html") in text
+    assert str(root / "report" / "index.html") in text
+    assert text.count("match no runs here") == 1
+    page = (root / "report" / "index.html").read_text()
+    assert page.index("concat is ahead of add") < page.index('id="verdicts"')
+    assert page.count("match no runs here") == 1
 
 
-def test_the_same_records_give_the_same_bytes(whole, monkeypatch, capsys):
-    run_report(monkeypatch, capsys, whole)
-    first = written(whole / "report")
-    run_report(monkeypatch, capsys, whole)
-    assert written(whole / "report") == first
+def test_the_same_records_give_the_same_bytes(whole_report, tmp_path):
+    root, _ = whole_report
+    first = written(root / "report")
+    posfuse_report(root, draw=True)
+    assert written(root / "report") == first
 
 
-def test_out_takes_the_report_elsewhere_and_several_sweeps_get_a_folder_each(
-    whole, tmp_path, monkeypatch, capsys
-):
-    write_sweep(tmp_path / "other", {"add": [0.5, 0.6], "concat": [0.5, 0.7]})
-    run_report(monkeypatch, capsys, tmp_path, "--out", tmp_path / "out")
-    assert set(written(tmp_path / "out")) == {f"{s}/{f}" for s in ("sweep", "other") for f in FILES}
-
-
-def test_tables_hold_the_numbers_of_the_records(whole, monkeypatch, capsys):
-    run_report(monkeypatch, capsys, whole)
-    table = pd.read_csv(whole / "report" / "tables" / "table1.csv").set_index(["data", "fusion"])
+def test_tables_hold_the_numbers_of_the_records(whole_report):
+    tables = whole_report[0] / "report" / "tables"
+    table = pd.read_csv(tables / "table1.csv").set_index(["data", "fusion"])
     assert table.loc[("tiny", "add"), "mean"] == pytest.approx(60)
     assert table.loc[("tiny", "add"), "std"] == pytest.approx(10)
     assert table.loc[("tiny", "add"), "n"] == 3
     assert table.loc[("wordy", "concat"), "latency_mean"] == pytest.approx(0.6)
-    paired = pd.read_csv(whole / "report" / "tables" / "paired_differences.csv")
+    paired = pd.read_csv(tables / "paired_differences.csv")
     assert paired["deltas"][0] == "10 5 10"
     assert paired["mean"][1] == pytest.approx(25)  # 20, 25, 30
 
 
-def test_missing_and_failed_runs_are_listed_and_stop_nothing(whole, monkeypatch, capsys):
-    ask(whole, {"data": "tiny,wordy", "fusion": "add,concat", "seed": "range(0,4)"})
+def test_several_sweeps_get_a_folder_each_below_out(tmp_path):
+    for name in ("one", "other"):
+        write_sweep(tmp_path / name, {"add": [0.5]})
+    posfuse_report(tmp_path, "--out", tmp_path / "out")
+    expected = {f"{name}/{file}" for name in ("one", "other") for file in TABLES}
+    assert set(written(tmp_path / "out")) == expected
+
+
+def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
+    for path in (whole / "wordy").rglob("config.yaml"):
+        path.unlink()  # the corpus of the runs cannot be found
+    write_record(whole, 0.9, "gate_scalar", 0)
+    write_record(whole, 0.9, "mul", 3)
+    fusions = "add,concat,gate_scalar"
+    ask(whole, {"data": "tiny,wordy", "fusion": fusions, "seed": "range(0,4)"})
     folder = whole / "tiny" / "sinusoidal" / "add" / "seed=3"
     folder.mkdir()
     (folder / "failure.json").write_text(json.dumps(FAILURE))
-    text = run_report(monkeypatch, capsys, whole)
+    text, error = posfuse_report(whole)
+    assert error is None
     page = (whole / "report" / "index.html").read_text()
     for shown in (text, page):
         assert "wordy sinusoidal concat seed=3" in shown
         assert "out of luck" in shown
-    assert "missing: 4 of 16 runs" in text
+        assert "gate_scalar: unpaired, left out of the comparison: seed 1, 2" in shown
+        assert "gate_scalar: one seed only, so no spread and no test" in shown
+        assert "mul: no seed in common with add" in shown
+        assert "wordy: no bag-of-words row, its corpus cannot be had" in shown
+        assert "90.00 (1)" in shown
+    assert "missing: 18 of 32 runs" in text
+    assert set(written(whole / "report")) == TABLES
 
 
-def test_unpaired_seeds_and_a_single_seed_are_told(tmp_path, monkeypatch, capsys):
-    root = write_sweep(
-        tmp_path / "sweep", {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65], "gate_scalar": [0.9]}
-    )
-    text = run_report(monkeypatch, capsys, root)
-    assert "concat: unpaired, left out of the comparison: seed 2" in text
-    assert "gate_scalar: one seed only, so no spread and no test" in text
-    assert "90.00 (1)" in text
+def damage(whole: Path) -> list[str]:
+    """Damage one run of each corpus; returns the problems that the report must list."""
+    accuracies = {"add": [0.5, 0.6], "concat": [0.6, 0.65]}
 
+    def of(data):
+        write_sweep(whole, accuracies, data=data)
+        folder = whole / data / "sinusoidal" / "concat" / "seed=1"
+        return folder, folder / "result.json"
 
-def broken(whole: Path, kind: str) -> str:
-    """Spoil one run of the sweep; returns what the report must say."""
-    folder = whole / "tiny" / "sinusoidal" / "concat" / "seed=1"
-    result = folder / "result.json"
-    if kind == "schema":
-        result.write_text(result.read_text().replace('"schema": 3', '"schema": 1'))
-        return f"{result}: schema 1, this version reads 3"
-    if kind == "metric":
-        result.write_text(result.read_text().replace('"accuracy": 0.65', '"accuracy": NaN'))
-        return f"{result}: test.accuracy is nan, not a number; left out"
-    if kind == "settings":
-        result.write_text(result.read_text().replace('"model.d_model": 8', '"model.d_model": 16'))
-        return "one cell with two configurations (model.d_model 8, 16)"
-    if kind == "copy":
-        other = folder.with_name("seed=1 (copy)")
-        other.mkdir()
-        (other / "result.json").write_bytes(result.read_bytes())
-        return f"{other}: a second record of one run is left out"
-    if kind == "seed":
-        other = folder.with_name("seed=9")
-        other.mkdir()
-        (other / "result.json").write_text(result.read_text().replace("concat/seed=1", "another"))
-        return "two different runs with seed 1"
-    if kind == "documents":
-        write_predictions(folder, 0.65, shift=1)
-        return f"{folder}/predictions.parquet: its documents are not those of the runs"
-    if kind == "predictions":
-        (folder / "predictions.parquet").write_bytes(b"PAR1 no more")
-        return f"{folder}/predictions.parquet: not readable"
-    if kind == "contradiction":
-        write_predictions(folder, 0.5)
-        return f"{folder}/predictions.parquet: 50.00 % are right, result.json says 65.00 %"
-    if kind == "sweep file":
-        (whole / "multirun.yaml").write_text("hydra: [")
-        return f"{whole}/multirun.yaml: not a sweep's settings"
-    assert kind == "history"
+    def replace(path, old, new):
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    problems = []
+    folder, result = of("schema")
+    version = json.loads(result.read_text())["schema"]
+    replace(result, f'"schema": {version}', '"schema": 0')
+    problems.append(f"{result}: schema 0, this version reads {version}")
+    folder, result = of("metric")
+    replace(result, '"accuracy": 0.65', '"accuracy": NaN')
+    problems.append(f"{result}: test.accuracy is nan, not a number; left out")
+    folder, result = of("settings")
+    replace(result, '"model.d_model": 8', '"model.d_model": 16')
+    problems.append("one cell with two configurations (model.d_model 8, 16)")
+    folder, result = of("copy")
+    other = folder.with_name("seed=1 (copy)")
+    other.mkdir()
+    (other / "result.json").write_bytes(result.read_bytes())
+    problems.append(f"{other}: a second record of one run is left out")
+    folder, result = of("seed")
+    other = folder.with_name("seed=9")
+    other.mkdir()
+    (other / "result.json").write_text(result.read_text().replace("concat/seed=1", "another"))
+    problems.append("two different runs with seed 1")
+    folder, _ = of("documents")
+    write_predictions(folder, 0.65, shift=1)
+    problems.append(f"{folder}/predictions.parquet: its documents are not those of the runs")
+    folder, _ = of("predictions")
+    (folder / "predictions.parquet").write_bytes(b"PAR1 no more")
+    problems.append(f"{folder}/predictions.parquet: not readable")
+    folder, _ = of("contradiction")
+    write_predictions(folder, 0.5)
+    problems.append(f"{folder}/predictions.parquet: 50.00 % are right, result.json says 65.00 %")
+    folder, _ = of("history")
     (folder / "history.csv").unlink()
-    return f"{folder}/history.csv: no learning curve"
+    problems.append(f"{folder}/history.csv: no learning curve")
+    (whole / "multirun.yaml").write_text("hydra: [")
+    problems.append(f"{whole}/multirun.yaml: not a sweep's settings")
+    return problems
 
 
-KINDS = (
-    "schema",
-    "metric",
-    "settings",
-    "copy",
-    "seed",
-    "documents",
-    "predictions",
-    "history",
-    "contradiction",
-    "sweep file",
-)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_wrong_is_one_line_and_the_rest_comes_out(whole, kind, monkeypatch, capsys):
-    message = broken(whole, kind)
-    monkeypatch.setattr(report, "draw_all", lambda *_: [])  # figures take longest
-    with pytest.raises(SystemExit) as stopped:
-        run_report(monkeypatch, capsys, whole)
-    lines = stopped.value.code.splitlines()
-    assert any(line.startswith("error: ") and message in line for line in lines)
-    assert len(lines) == 1
-    assert set(written(whole / "report")) == {f for f in FILES if not f.startswith("figures")}
-    text = capsys.readouterr().out
-    assert "55.00 ± 5.00 (3)" in text  # of the other corpus
+def test_each_problem_is_one_line_and_the_rest_is_reported(whole):
+    problems = damage(whole)
+    text, error = posfuse_report(whole)
+    lines = error.splitlines()
+    assert len(lines) == len(problems)
+    for problem in problems:
+        assert sum(line.startswith("error: ") and problem in line for line in lines) == 1, problem
+    assert set(written(whole / "report")) == TABLES
+    assert "55.00 ± 5.00 (3)" in text  # of a corpus without damage
     assert "Left out" in (whole / "report" / "index.html").read_text()
 
 
@@ -312,53 +337,46 @@ BAD_VALUES = {
     "test": {"accuracy": 55.0},
     "settings": "none",
 }
+BAD_NAMES = ("=cmd()", "<img src=x>", "../up", "", "a b", "-a", "ü", "a\n")
+BAD_VARIANTS = ("=cmd('a')", "<b>", "a|b", "x/../y", "a b")
 
 
-@pytest.mark.parametrize("key", BAD_VALUES)
-def test_a_value_of_another_kind_is_one_line(whole, key, monkeypatch, capsys):
-    path = whole / "tiny" / "sinusoidal" / "concat" / "seed=1" / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: BAD_VALUES[key]}))
-    runs, problems = collect(whole)
-    assert len(runs) == 11
-    assert len(problems) == 1
-    assert str(path) in problems[0]
-    assert key in problems[0]
+def test_a_value_of_the_wrong_type_or_a_name_that_no_run_can_have_is_one_line(sweep):
+    path = sweep / "tiny" / "sinusoidal" / "concat" / "seed=1" / "result.json"
+    record = json.loads(path.read_text())
+
+    def problem_of(**values):
+        path.write_text(json.dumps(record | values))
+        runs, (problem,) = collect(sweep)
+        assert len(runs) == 5
+        return problem
+
+    for key, value in BAD_VALUES.items():
+        problem = problem_of(**{key: value})
+        assert str(path) in problem
+        assert key in problem
+    for key, name in product(("data", "encoding", "fusion", "sweep_id"), BAD_NAMES):
+        assert problem_of(**{key: name}) == (
+            f"{path}: {key} is {name!r}, not a name of letters, digits and _.-; left out, remove "
+            "it to run again"
+        )
+    for variant in BAD_VARIANTS:
+        problem = problem_of(variant=variant)
+        assert f"variant is {variant!r}, not the name of a run's folder" in problem
 
 
-@pytest.mark.parametrize("name", ["=cmd()", "<img src=x>", "../up", "", "a b", "-a", "ü", "a\n"])
-@pytest.mark.parametrize("key", ["data", "encoding", "fusion", "sweep_id"])
-def test_a_name_that_no_run_can_have_is_one_line(whole, key, name):
-    path = whole / "tiny" / "sinusoidal" / "concat" / "seed=1" / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: name}))
-    runs, problems = collect(whole)
-    assert len(runs) == 11
-    assert problems == [
-        f"{path}: {key} is {name!r}, not a name of letters, digits and _.-; left out, remove it to "
-        "run again"
-    ]
-
-
-@pytest.mark.parametrize("variant", ["=cmd('a')", "<b>", "a|b", "x/../y", "a b"])
-def test_a_variant_that_no_folder_can_have_is_one_line(whole, variant):
-    path = whole / "tiny" / "sinusoidal" / "concat" / "seed=1" / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"variant": variant}))
-    runs, problems = collect(whole)
-    assert len(runs) == 11
-    assert len(problems) == 1
-    assert f"variant is {variant!r}, not the name of a run's folder" in problems[0]
-
-
-@pytest.mark.parametrize("override", ["+a.b=1", "~x", "a=<img>", "a='=cmd()'", "a=é" * 50])
-def test_a_variant_that_a_run_makes_is_collected(tmp_path, override):
-    variant = run_folder("d", "e", "f", 0, [override]).split("/")[3]
-    write_record(tmp_path, 0.5, variant=variant)
+def test_the_variants_that_runs_make_are_collected(tmp_path):
+    overrides = ("+a.b=1", "~x", "a=<img>", "a='=cmd()'", "a=" + "é" * 50)
+    variants = {run_folder("d", "e", "f", 0, [override]).split("/")[3] for override in overrides}
+    for variant in variants:
+        write_record(tmp_path, 0.5, variant=variant)
     runs, problems = collect(tmp_path)
     assert problems == []
-    assert runs["variant"].tolist() == [variant]
+    assert set(runs["variant"]) == variants
 
 
-def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path, monkeypatch, capsys):
-    """What no rule of names covers: settings, versions, labels, and the keys themselves."""
+def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path):
+    """Settings, versions, labels and keys may be any text."""
     root = tmp_path / "sweep"
     scales = {"1": 0.5, "2": 0.6}
     for fusion, seed, scale in product(("add", "concat"), (0, 1), scales):
@@ -374,7 +392,7 @@ def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path, monkeypatch, ca
             commit="=cmd()",
             **{"=key()": "\t=1+1", "@key": "-1 2", "-key": "+1+cmd()"},
         )
-    run_report(monkeypatch, capsys, root)
+    posfuse_report(root, draw=True)
     out = root / "report"
     rows = [row for path in out.rglob("*.csv") for row in csv.reader(path.open())]
     cells = {cell for row in rows for cell in row}
@@ -387,69 +405,77 @@ def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path, monkeypatch, ca
         assert "<script>" not in path.read_text()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"message": null}'])
-def test_a_damaged_failure_is_still_a_failure(sweep, text):
+def test_a_damaged_failure_is_still_a_failure(sweep):
     folder = sweep / "tiny" / "sinusoidal" / "add" / "seed=9"
     folder.mkdir()
-    (folder / "failure.json").write_text(text)
-    count, line = failures(sweep, collect(sweep)[0])
-    assert (count, line) == (
-        "not done: 1 failed", f"{folder}: the run failed, but failure.json is damaged"
-    )  # fmt: skip
+    for text in ("", "{", "[]", "{}", '{"message": null}'):
+        (folder / "failure.json").write_text(text)
+        assert failures(sweep, collect(sweep)[0]) == [
+            "not done: 1 failed", f"{folder}: the run failed, but failure.json is damaged"
+        ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text", ["", "hydra: 3", "a: [", "hydra: {sweeper: {params: {seed: abc}}}"]
-)
-def test_a_damaged_sweep_file_is_one_line(sweep, text):
-    (sweep / "multirun.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"multirun\.yaml: not a sweep's settings") as error:
-        missing(sweep, collect(sweep)[0])
-    assert "\n" not in str(error.value)
+def test_a_damaged_sweep_file_is_one_line(sweep):
+    for text in ("", "hydra: 3", "a: [", "hydra: {sweeper: {params: {seed: abc}}}"):
+        (sweep / "multirun.yaml").write_text(text)
+        with pytest.raises(InputError, match=r"multirun\.yaml: not a sweep's settings") as error:
+            missing(sweep, collect(sweep)[0])
+        assert "\n" not in str(error.value)
 
 
-def test_without_its_corpus_a_report_lacks_the_bag_of_words_and_says_so(whole, monkeypatch, capsys):
-    for path in whole.rglob("config.yaml"):
-        path.unlink()
-    text = run_report(monkeypatch, capsys, whole)
-    assert "tiny: no bag-of-words row, its corpus cannot be had" in text
-    assert set(written(whole / "report")) == FILES
-
-
-def test_an_unknown_baseline_leaves_the_tables(whole, monkeypatch, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        run_report(monkeypatch, capsys, whole, "--baseline", "ad")
-    assert stopped.value.code == "error: --baseline: no run with fusion 'ad'; use add, concat"
-    assert "60.00 ± 10.00 (3)" in capsys.readouterr().out
+def test_an_unknown_baseline_leaves_the_tables(whole):
+    text, error = posfuse_report(whole, "--baseline", "ad")
+    assert error == "error: --baseline: no run with fusion 'ad'; use add, concat"
+    assert "60.00 ± 10.00 (3)" in text
     assert "Nothing to compare" in (whole / "report" / "index.html").read_text()
 
 
-def test_an_empty_or_absent_folder_is_an_error_of_one_line(tmp_path, monkeypatch, capsys):
-    for folder, message in ((tmp_path, "no finished runs"), (tmp_path / "x", "no such folder")):
-        with pytest.raises(InputError, match=message):
-            collect(folder)
-        with pytest.raises(SystemExit) as stopped:
-            run_report(monkeypatch, capsys, folder)
-        assert stopped.value.code.startswith(f"error: {folder}: {message}")
-        assert "\n" not in stopped.value.code
+def test_without_comparisons_only_accuracy_and_curves_are_drawn(tmp_path):
+    root = write_sweep(tmp_path / "sweep", {"add": [0.5]})
+    assert posfuse_report(root, draw=True)[1] is None
+    drawn = {path.stem for path in (root / "report" / "figures").iterdir()}
+    assert drawn == {"accuracy_latency", "learning_curves"}
 
 
-@pytest.mark.parametrize("option", [("--margin", "0"), ("--effect", "-1"), ("--margin", "nan")])
-def test_points_are_above_0(whole, option, monkeypatch, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        run_report(monkeypatch, capsys, whole, *option)
-    assert stopped.value.code == "error: --margin, --effect: use points above 0"
+def test_what_makes_a_report_impossible_is_an_error_of_one_line(whole, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (whole / "report").write_text("a file where the folder must be")
+    points = "error: --margin, --effect: use points above 0"
+    for arguments, message in (
+        ([tmp_path / "empty"], f"error: {tmp_path / 'empty'}: no finished runs"),
+        ([tmp_path / "x"], f"error: {tmp_path / 'x'}: no such folder"),
+        ([whole, "--margin", "0"], points),
+        ([whole, "--effect", "-1"], points),
+        ([whole, "--margin", "nan"], points),
+        ([whole], f"error: {whole / 'report'}"),
+    ):
+        _, error = posfuse_report(*arguments)
+        assert error.startswith(message)
+        assert "\n" not in error
+    assert "--out" in error
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(whole, monkeypatch, capsys):
-    (whole / "report").write_text("in the way")
-    with pytest.raises(SystemExit) as stopped:
-        run_report(monkeypatch, capsys, whole)
-    assert stopped.value.code.startswith(f"error: {whole / 'report'}")
-    assert "--out" in stopped.value.code
-    assert "\n" not in stopped.value.code
+def test_claims_without_runs_are_one_line(tmp_path):
+    runs, _ = collect(write_sweep(tmp_path / "sweep", {"add": [0.5], "concat": [0.6]}))
+    claims = read_claims()
+    verdicts = judge_claims(claims, compare(runs, Criteria())[0], Criteria())
+    assert not_judged(verdicts) == [
+        "7 claims of the paper match no runs here: negligible_short, negligible_medium, gain_long, "
+        "every_seed_long, every_encoding, cnn_less_stable, grows_with_length."
+    ]
+    other = Criteria(baseline="concat")
+    verdicts = judge_claims(claims, compare(runs, other)[0], other)
+    (line,) = not_judged(verdicts)
+    assert line.startswith("7 claims of the paper match no comparison (needs --baseline add)")
+    assert not_judged([]) == []
 
 
-def test_the_analysis_never_imports_torch():
-    code = "import posfuse.analysis.report, sys; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
+    root = write_sweep(tmp_path / "sweep", {"add": [0.5]})
+    own = tmp_path / "claims.yaml"
+    own.write_text("claims: [{name: n, text: Mine., kind: gain, where: {data: other}}]")
+    shown, _ = posfuse_report(root, "--claims", own)
+    assert "INCONCLUSIVE Mine." in shown
+    assert "To settle it: needs runs with data=other" in " ".join(shown.split())
+    assert "match no runs" not in shown
+    assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1

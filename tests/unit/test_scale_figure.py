@@ -1,6 +1,5 @@
-"""The figure of accuracy over the token scale: what stands where, and that nothing touches."""
+"""The figure of accuracy over the token scale: every mark is at its value and no labels touch."""
 
-import warnings
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 
@@ -8,18 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis.figures.figure_style import LOOKS, TITLE, LineName, save
 from posfuse.analysis.figures.scale_figure import scale
+from posfuse.analysis.figures.style import LOOKS, TITLE, LineName, save
 
+pytestmark = pytest.mark.filterwarnings("error")
 ODD = "a_$x_<b>&$\"id='1'"  # mathtext, XML and an attribute, in a name
 SCALES = [("1/8", 0.125), ("1", 1.0), ("sqrt_d = 8", 8.0), ("learned", np.nan)]
-
-
-@pytest.fixture(autouse=True)
-def no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
 
 
 def cells(fusions=("add", "concat"), n=5, data=("tiny",), scales=SCALES):
@@ -40,13 +33,18 @@ def cells(fusions=("add", "concat"), n=5, data=("tiny",), scales=SCALES):
     return pd.DataFrame(rows)
 
 
+@pytest.fixture(scope="module")
+def figure():
+    return scale(cells())
+
+
 def marked(figure):
+    """Each artist that has a hover text, by that text."""
     found = figure.findobj(lambda artist: (artist.get_gid() or "").startswith(TITLE))
     return {artist.get_gid().removeprefix(TITLE): artist for artist in found}
 
 
-def test_every_cell_is_a_mark_at_its_scale_and_mean():
-    figure = scale(cells())
+def test_every_cell_is_a_mark_at_its_scale_and_mean(figure):
     found = marked(figure)
     assert len(found) == 8
     mark = found["tiny sin concat, scale 1/8: 60.00 % [57.00, 63.00] n=5"]
@@ -54,8 +52,7 @@ def test_every_cell_is_a_mark_at_its_scale_and_mean():
     assert figure.axes[0].get_xscale() == "log"
 
 
-def test_learned_scales_stand_side_by_side_right_of_all_numbers_under_their_name():
-    figure = scale(cells())
+def test_learned_scales_are_side_by_side_to_the_right_of_all_numbers(figure):
     axis = figure.axes[0]
     learned = [artist for text, artist in marked(figure).items() if "scale learned" in text]
     places = [artist.get_xdata()[0] for artist in learned]
@@ -67,15 +64,23 @@ def test_learned_scales_stand_side_by_side_right_of_all_numbers_under_their_name
     assert sorted(ticks.values()) == pytest.approx([0.125, 1, 8, ticks["learned"]])
 
 
-@pytest.mark.parametrize(("n", "reach"), [(5, 3), (3, 3), (2, 2), (1, 0)])
-def test_the_band_is_the_t_interval_from_3_seeds_on(n, reach):
-    (band, _) = scale(cells(n=n)).axes[0].collections
-    lines = band.get_paths()[0].vertices
-    at_one = lines[lines[:, 0] == 1.0][:, 1]
-    assert (at_one.min(), at_one.max()) == pytest.approx((51 - reach, 51 + reach))
+def test_the_papers_scale_is_a_line_and_the_best_has_a_ring(figure):
+    lines = figure.axes[0].lines
+    dotted = [line for line in lines if line.get_linestyle() == ":"]
+    assert [list(line.get_xdata()) for line in dotted] == [[8, 8]]
+    rings = [line for line in lines if line.get_markerfacecolor() == "none"]
+    assert [(*r.get_xdata(), *r.get_ydata()) for r in rings] == [(1, 51), (1, 61)]
 
 
-def test_a_band_stays_an_accuracy():
+def test_the_band_is_the_t_interval_from_3_seeds_on():
+    for n, reach in ((3, 3), (2, 2), (1, 0)):
+        (band, _) = scale(cells(n=n)).axes[0].collections
+        lines = band.get_paths()[0].vertices
+        at_one = lines[lines[:, 0] == 1.0][:, 1]
+        assert (at_one.min(), at_one.max()) == pytest.approx((51 - reach, 51 + reach)), n
+
+
+def test_a_band_stays_between_0_and_100_percent():
     wide = cells()
     wide["low"], wide["high"] = -20.0, 140.0
     low, high = scale(wide).axes[0].get_ylim()
@@ -83,41 +88,29 @@ def test_a_band_stays_an_accuracy():
     assert 100 <= high < 110
 
 
-def test_the_papers_scale_is_a_line_and_the_best_has_a_ring():
-    axis = scale(cells()).axes[0]
-    dotted = [line for line in axis.lines if line.get_linestyle() == ":"]
-    assert [list(line.get_xdata()) for line in dotted] == [[8, 8]]
-    rings = [line for line in axis.lines if line.get_markerfacecolor() == "none"]
-    assert [(*r.get_xdata(), *r.get_ydata()) for r in rings] == [(1, 51), (1, 61)]
-
-
-def test_a_panel_for_each_corpus_and_encoding():
-    figure = scale(cells(data=("short", "long")))
-    assert [axis.get_title(loc="left") for axis in figure.axes] == ["short\nsin", "long\nsin"]
-
-
-@pytest.mark.parametrize(
-    "grid",
-    [
+def test_any_sweep_is_drawn_without_a_warning_and_its_names_do_not_touch(tmp_path):
+    for grid in (
         {"fusions": list(LOOKS)},
         {"fusions": ("add", ODD, "x" * 90), "data": (ODD, "中文", "c")},
         {"n": 1},
         {"scales": SCALES[2:]},
         {"scales": SCALES[:2]},
-    ],
-)
-def test_any_sweep_is_drawn_without_a_warning_and_its_names_do_not_touch(grid, tmp_path):
-    figure = scale(cells(**grid))
-    for axis in figure.axes:
-        boxes = [t.get_window_extent() for t in axis.texts if isinstance(t, LineName)]
-        assert len(boxes) == len(grid.get("fusions", "ab"))
-        assert all(box.x1 <= figure.bbox.x1 for box in boxes)
-        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-        ticks = [t.get_window_extent() for t in axis.get_xticklabels()]
-        assert not any(a.overlaps(b) for a, b in pairwise(ticks))
-    assert ET.fromstring(save(figure, tmp_path, "scale")).get("viewBox")
+    ):
+        figure = scale(cells(**grid))
+        titles = [axis.get_title(loc="left").split("\n")[0] for axis in figure.axes]
+        assert len(titles) == len(grid.get("data", "a"))
+        for axis in figure.axes:
+            boxes = [t.get_window_extent() for t in axis.texts if isinstance(t, LineName)]
+            assert len(boxes) == len(grid.get("fusions", "ab"))
+            assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+            assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+            ticks = [t.get_window_extent() for t in axis.get_xticklabels()]
+            assert not any(a.overlaps(b) for a, b in pairwise(ticks))
+        if "data" in grid:
+            assert titles[1:] == ["中文", "c"]
+            assert ET.fromstring(save(figure, tmp_path, "scale")).get("viewBox")
 
 
-def test_without_a_scale_axis_it_says_so():
+def test_without_a_scale_axis_the_figure_is_a_text():
     (text,) = scale(cells()[:0]).texts
     assert text.get_text() == "one token scale only"

@@ -1,24 +1,23 @@
 """The report as one HTML page that opens from disk without a network."""
 
-from dataclasses import dataclass
-from typing import Any
+import importlib.metadata
+import platform
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+import posfuse
 from posfuse.analysis.claims.claims import Verdict, not_judged
-from posfuse.analysis.tables.formats import is_numeric
-from posfuse.analysis.tables.table import Table, p_value
+from posfuse.analysis.figures.drawings import Drawing
+from posfuse.analysis.findings import Findings
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.tables.table import p_value
+
+LIBRARIES = ("scipy", "statsmodels", "scikit-learn", "pandas", "matplotlib")
 
 
-@dataclass(frozen=True)
-class PageFigure:
-    name: str
-    svg: str  # trusted: made here, its texts escaped by matplotlib
-    caption: str
-
-
-def render(**parts: Any) -> str:
+def render(found: Findings, figures: list[Drawing], criteria: Criteria, command: str) -> str:
     """The page; every text that comes from configs and records is escaped."""
     environment = Environment(
         loader=PackageLoader(__package__, "."),
@@ -27,19 +26,18 @@ def render(**parts: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    verdicts = parts["verdicts"]
     return environment.get_template("page.html.j2").render(
-        **parts,
-        numeric=_numeric,
+        **vars(found),
+        sweep=found.runs["sweep_id"].iloc[0],
+        figures=figures,
+        criteria=criteria,
+        command=command,
+        made=made_with(found.runs),
         p_values=p_values,
-        not_judged=not_judged(parts["folded"]),
-        tested=sum(not np.isnan(v.p_support) for v in verdicts),
-        refutable=sum(not np.isnan(v.p_refute) for v in verdicts),
+        not_judged=not_judged(found.folded),
+        tested=sum(not np.isnan(v.p_support) for v in found.verdicts),
+        refutable=sum(not np.isnan(v.p_refute) for v in found.verdicts),
     )
-
-
-def _numeric(table: Table, column: int) -> bool:
-    return is_numeric([row[column] for row in table.rows])
 
 
 def p_values(verdict: Verdict) -> str:
@@ -47,3 +45,15 @@ def p_values(verdict: Verdict) -> str:
     for_it, against = p_value(verdict.p_support), p_value(verdict.p_refute)
     tested = f"Tested: {verdict.tested}. " if verdict.tested else ""
     return f"{tested}Holm-adjusted p for it {for_it or 'none'}, against it {against or 'none'}."
+
+
+def made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Versions, commit and device of the runs, and the versions that made the report."""
+    rows = []
+    for column in map(str, runs):
+        if column.startswith("versions.") or column in ("commit", "host.device"):
+            values = ", ".join(sorted({str(value) for value in runs[column]}))
+            rows.append((f"runs: {column.removeprefix('versions.')}", values))
+    made = {"posfuse": posfuse.__version__, "python": platform.python_version()}
+    made |= {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return rows + [(f"report: {name}", version) for name, version in made.items()]

@@ -1,184 +1,65 @@
 """posfuse-report DIR: records to tables, paired statistics, verdicts, figures and one page."""
 
 import argparse
-import importlib.metadata
 import math
-import platform
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-import posfuse
 from posfuse.analysis import page
-from posfuse.analysis.claims.claims import Claims, Verdict, judge_claims, not_judged, read_claims
-from posfuse.analysis.evidence.bag_of_words import bags_of_words
-from posfuse.analysis.evidence.collect import collect, failures, learning_curves, missing
+from posfuse.analysis.claims.claims import not_judged, read_claims
+from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.figures.drawings import draw_all
-from posfuse.analysis.headline import headline
-from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
-from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
-from posfuse.analysis.statistics.scales import Scales, scales_of
-from posfuse.analysis.tables import formats, paired_tables
-from posfuse.analysis.tables.paper_tables import paper_tables
-from posfuse.analysis.tables.scale_tables import scale_tables
-from posfuse.analysis.tables.table import Table
+from posfuse.analysis.findings import Findings, analyse
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.tables import formats
+from posfuse.analysis.tables.paired_tables import short_table
 from posfuse.errors import InputError, failure_of_stdout, with_streams
-
-# Beside the versions, what the page says of the runs.
-ALSO = ("commit", "host.device")
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What the records of one sweep say."""
-
-    runs: pd.DataFrame
-    cells: pd.DataFrame
-    comparisons: pd.DataFrame
-    scales: Scales
-    documents: DocumentEvidence
-    curves: pd.DataFrame
-    tables: list[Table]  # the paper's
-    paired: list[Table]
-    verdicts: list[Verdict]
-    folded: list[Verdict]  # of the paper's claims that no runs here speak of: one line for all
-    headline: list[str]  # what the sweep says, a sentence or more a line
-    missing: list[str]  # a line a run of the grid without a record
-    failures: list[str]  # a line a run that failed
-    problems: list[str]  # a line for all that is wrong and left out
-    notes: list[str]  # a line for all that could not be compared, or was not to be had
-
-
-def analyse(
-    folder: str,
-    runs: pd.DataFrame,
-    problems: list[str],
-    claims: Claims,
-    criteria: Criteria,
-    own_claims: bool = False,
-) -> Findings:
-    """From the runs of one sweep below `folder` to everything that the report says; `problems`
-    are those of their collection. Of the paper's claims only those that the runs speak of get a
-    verdict; of the user's own claims, all."""
-    if criteria.baseline not in set(runs["fusion"]):
-        known = ", ".join(sorted(set(runs["fusion"])))
-        line = f"--baseline: no run with fusion {criteria.baseline!r}; use {known}"
-        problems = [*problems, line]
-        comparisons, notes = compare(runs.iloc[:0], criteria)
-    else:
-        comparisons, notes = compare(runs, criteria)
-    documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
-    bags, without_bag = bags_of_words(runs)
-    curves, without_curve = learning_curves(runs)
-    scales = scales_of(runs, criteria)
-    summary = cells(runs)
-    for (data, variant), bag in bags.items():
-        same = (summary["data"] == data) & (summary["variant"] == variant)
-        if bag.accuracy >= summary.loc[same, "mean"].max():
-            notes.append(
-                f"{data}: a bag of words reaches {bag.accuracy:.2f} %, no fusion more: this corpus "
-                "says little about position"
-            )
-    paired = paired_tables.all_tables(
-        comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
-    )
-    try:
-        holes = missing(folder, runs)
-    except InputError as error:
-        holes, problems = [], [*problems, str(error)]
-    verdicts = judge_claims(claims, comparisons, criteria)
-    return Findings(
-        runs,
-        summary,
-        comparisons,
-        scales,
-        documents,
-        curves,
-        paper_tables(summary, bags),
-        [*scale_tables(scales, criteria), *paired],
-        [v for v in verdicts if own_claims or v.judged],
-        [v for v in verdicts if not own_claims and not v.judged],
-        headline(summary, comparisons, scales.best, criteria),
-        [" ".join((*hole[:3], f"seed={hole[3]}", *hole[4:])) for hole in holes],
-        failures(folder, runs),
-        [*problems, *mismatched, *without_curve],
-        list(dict.fromkeys([*notes, *scales.notes, *without_bag])),  # a corpus's once, not by scale
-    )
 
 
 def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
-    """The page, the tables and the figures into `out`."""
-    formats.write_tables([*found.tables, *found.paired], out / "tables")
+    """Write the page, the tables and the figures into `out`."""
+    formats.write_tables([*found.tables, *found.scaled, *found.paired], out / "tables")
     formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
-    labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
     drawn = draw_all(
         found.cells,
         found.comparisons,
         found.scales.cells,
         found.documents,
         found.curves,
-        labels,
+        dict(zip(found.runs["data"], found.runs["label_names"], strict=True)),
         criteria,
         out / "figures",
     )
-    html = page.render(
-        sweep=found.runs["sweep_id"].iloc[0],
-        n_runs=len(found.runs),
-        criteria=criteria,
-        headline=found.headline,
-        verdicts=found.verdicts,
-        folded=found.folded,
-        problems=found.problems,
-        notes=found.notes,
-        tables=found.tables,
-        paired=found.paired,
-        figures=drawn,
-        missing=found.missing,
-        failures=found.failures,
-        command=command,
-        made=made_with(found.runs),
-    )
+    html = page.render(found, drawn, criteria, command)
     (out / "index.html").write_text(html, encoding="utf-8")
 
 
-def made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
-    """Versions, commit and machine of the runs, and the versions that made the report."""
-    columns = [c for c in map(str, runs) if c.startswith("versions.") or c in ALSO]
-    rows = []
-    for column in columns:
-        values = ", ".join(sorted({str(value) for value in runs[column]}))
-        rows.append((f"runs: {column.removeprefix('versions.')}", values))
-    made = {"posfuse": posfuse.__version__, "python": platform.python_version()}
-    libraries = ("scipy", "statsmodels", "scikit-learn", "pandas", "matplotlib")
-    made |= {name: importlib.metadata.version(name) for name in libraries}
-    return rows + [(f"report: {name}", version) for name, version in made.items()]
-
-
 def show(found: Findings, criteria: Criteria, console: Console) -> None:
-    """In the terminal: what the sweep says, the paper's tables and the tests, the verdicts. A sweep
-    over token scales has its own two tables instead; the others have a row for every scale."""
+    """Print the headline, the paper's tables, the tests and the verdicts.
+
+    A sweep over token scales shows its own two tables instead: the others have a row for every
+    scale.
+    """
     for i, line in enumerate(found.headline):
         style = "" if i else "bold"
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
     console.print()
-    scaled = scale_tables(found.scales, criteria)
-    for table in reversed(scaled) if scaled else found.tables:
+    for table in reversed(found.scaled) if found.scaled else found.tables:
         console.print(formats.terminal(table))
-    if len(found.comparisons) and not scaled:
-        short = paired_tables.short_table(found.comparisons, criteria)
+    if len(found.comparisons) and not found.scaled:
+        short = short_table(found.comparisons, criteria)
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
-        lines = [*v.numbers, page.p_values(v), *([f"To settle it: {v.settle}"] if v.settle else [])]
-        for line in lines:
+        settle = [f"To settle it: {v.settle}"] if v.settle else []
+        for line in [*v.numbers, page.p_values(v), *settle]:
             console.print(Padding(Text(line), (0, 0, 0, 13)))
     for line in not_judged(found.folded):
         console.print(Text(line), soft_wrap=True)
@@ -226,7 +107,7 @@ def main() -> None:
         own_claims = arguments.claims is not None
         runs, problems = collect(arguments.folder)
         out = arguments.out or Path(arguments.folder) / "report"
-        wrong: dict[str, None] = dict.fromkeys(problems)  # in order, each once
+        wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
             found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own_claims)
@@ -234,7 +115,7 @@ def main() -> None:
             write(found, criteria, command, target)
             show(found, criteria, console)
             console.print(Text(f"{target / 'index.html'}"), soft_wrap=True)
-            wrong |= dict.fromkeys(found.problems)
+            wrong += found.problems
     except InputError as error:
         sys.exit(f"error: {error}")
     except OSError as error:
@@ -242,7 +123,7 @@ def main() -> None:
         line = f"error: {place}: {error.strerror}; free it or give --out FOLDER"
         sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
     if wrong:
-        sys.exit("\n".join(f"error: {problem}" for problem in wrong))
+        sys.exit("\n".join(f"error: {problem}" for problem in dict.fromkeys(wrong)))
 
 
 if __name__ == "__main__":

@@ -6,45 +6,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from posfuse.analysis.figures.figure_parts import (
-    Row,
-    dot,
-    group_sizes,
-    joined,
-    panel_title,
-    panels_of,
-)
-from posfuse.analysis.figures.figure_style import (
-    QUIET,
-    SMALL,
-    LineName,
-    grid,
-    look,
-    mark,
-    nothing,
-    styled,
-)
+from posfuse.analysis.figures import parts, style
 
 
-@styled
+@style.styled("one token scale only")
 def scale(cells: pd.DataFrame) -> Figure:
     """Test accuracy in percent over the scale, a panel for each data x encoding x variant."""
-    if cells.empty:
-        return nothing("one token scale only")
-    panels = panels_of(cells)
+    panels = parts.panels_of(cells)
     caption = (
         "test accuracy in % by token scale; line: mean over seeds, band: its 95 % t interval "
         "(of 2 seeds ± one standard deviation); ring: the operator's best by validation "
         "accuracy; dotted: the paper's scale"
     )
-    figure, axes = grid(group_sizes(panels), caption, (5.2, 3.4), most=2)
+    figure, axes = style.grid(parts.group_sizes(panels), caption, (5.2, 3.4), most=2)
     for (key, rows), (axis,) in zip(panels.items(), axes, strict=True):
         _over_scale(axis, rows)
-        panel_title(axis, key)
+        parts.panel_title(axis, key)
     return figure
 
 
-def _over_scale(axis: Axes, rows: list[Row]) -> None:
+def _over_scale(axis: Axes, rows: list[parts.Row]) -> None:
     """A line for each operator; learned scales stand right of all numbers, side by side."""
     axis.set_xscale("log", base=2)
     operators = list(dict.fromkeys(row["fusion"] for row in rows))
@@ -52,7 +33,7 @@ def _over_scale(axis: Axes, rows: list[Row]) -> None:
     places = dict(sorted(numbers.items()))
     edge = max(places, default=1.0)
     for k, fusion in enumerate(operators):
-        one = look(fusion)
+        one = style.look(fusion)
         learned_at = 2 * edge * 2 ** (0.9 * k / max(len(operators) - 1, 1))
         own = [row for row in rows if row["fusion"] == fusion]
         known = [row for row in own if not np.isnan(row["number"])]
@@ -68,23 +49,25 @@ def _over_scale(axis: Axes, rows: list[Row]) -> None:
                 axis.plot(at, row["mean"], "o", mfc="none", mec=one.color, markersize=10)
             low, high = _band(row)
             told = "" if np.isnan(row["std"]) else f" [{low:.2f}, {high:.2f}]"
-            point = dot(axis, at, row["mean"], fusion, 5)
-            name = joined(row, ("data", "encoding", "variant", "fusion"))
-            mark(point, f"{name}, scale {row['scale']}: {row['mean']:.2f} %{told} n={row['n']}")
+            point = parts.dot(axis, at, row["mean"], fusion, 5)
+            name = parts.joined(row, ("data", "encoding", "variant", "fusion"))
+            style.mark(
+                point, f"{name}, scale {row['scale']}: {row['mean']:.2f} %{told} n={row['n']}"
+            )
             last = (at, row["mean"])
-        LineName(axis, last, fusion)
+        style.LineName(axis, last, fusion)
     for number in {row["number"] for row in rows if row["sqrt_d"]}:
-        axis.axvline(number, color=QUIET, linewidth=0.9, linestyle=":", zorder=0)
+        axis.axvline(number, color=style.QUIET, linewidth=0.9, linestyle=":", zorder=0)
     ticks = {number: text.replace(" = ", "\n") for number, text in places.items()}
     if any(np.isnan(row["number"]) for row in rows):
         ticks[2 * edge * 2**0.45] = "learned"
-    axis.set_xticks(list(ticks), list(ticks.values()), fontsize=SMALL)
+    axis.set_xticks(list(ticks), list(ticks.values()), fontsize=style.SMALL)
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel("token scale")
     axis.set_ylabel("test accuracy, %")
 
 
-def _band(row: Row) -> tuple[float, float]:
+def _band(row: parts.Row) -> tuple[float, float]:
     """The 95 % t interval, of 2 seeds ± one standard deviation, of one nothing; as accuracies."""
     low, high = row["low"], row["high"]
     if row["n"] < 3 or np.isnan(low):

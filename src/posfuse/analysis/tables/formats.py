@@ -33,8 +33,7 @@ def terminal(table: Table) -> RichTable:
     """For a terminal; numbers to the right, a line where the first column changes."""
     title = Text(table.title)
     shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(table.columns):
-        numeric = is_numeric([row[i] for row in table.rows])
+    for column, numeric in zip(table.columns, table.numeric, strict=True):
         shown.add_column(
             Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric
         )
@@ -58,10 +57,7 @@ def _pipes(cells: Iterable[str]) -> str:
 
 def latex(table: Table) -> str:
     """A booktabs tabular, to be put in with \\input; a longtable if it may outgrow a page."""
-    kinds = "".join(
-        "r" if is_numeric([row[i] for row in table.rows]) else "l"
-        for i in range(len(table.columns))
-    )
+    kinds = "".join("r" if numeric else "l" for numeric in table.numeric)
     long = _is_long(table)
     environment = "longtable" if long else "tabular"
     lines = [rf"\begin{{{environment}}}{{{kinds}}}", r"\toprule", _ampersands(table.columns)]
@@ -100,14 +96,6 @@ def _ampersands(cells: Iterable[str]) -> str:
 def _latex(text: str) -> str:
     escaped = "".join(LATEX.get(letter, letter) for letter in text)
     return re.sub(r"(?<![\w.$])([+-][\d.,]+)", r"$\1$", escaped)  # a real minus sign
-
-
-def is_numeric(cells: list[str]) -> bool:
-    """Whether a column holds numbers, to be set to the right."""
-    filled = [cell for cell in cells if cell]
-    return bool(filled) and all(
-        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)|none enough$", cell) for cell in filled
-    )
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:

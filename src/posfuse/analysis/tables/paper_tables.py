@@ -1,13 +1,11 @@
-"""The paper's Tables 1 to 3, ours beside the published numbers."""
-
-from typing import Any
+"""The paper's Tables 1 to 3, our numbers beside the published ones."""
 
 import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.bag_of_words import Bags
-from posfuse.analysis.evidence.published import Published, numbers, published, published_latency
-from posfuse.analysis.tables.table import Table, count, if_many, with_spread
+from posfuse.analysis.evidence.published import numbers, published, published_latency
+from posfuse.analysis.tables.table import Row, Table, by_fusion, count, if_many, over_seeds
 
 MARK = "†"  # ours and the paper's disagree
 BAG = "bag of words"
@@ -29,20 +27,44 @@ def paper_tables(cells: pd.DataFrame, bags: Bags) -> list[Table]:
     at_one = cells[cells["encoding"] == encoding]
     return [
         _by_fusion(
-            1, at_one, bags, ["data"], f"Accuracy by corpus and fusion, encoding {encoding}"
+            _with_published(1, at_one, bags),
+            ["data"],
+            "table1",
+            f"Table 1. Accuracy by corpus and fusion, encoding {encoding}",
         ),
-        _latency(at_one, bags, encoding),
-        _by_fusion(3, cells, bags, ["data", "encoding"], "Accuracy by encoding and fusion"),
+        _latency(_with_published(2, at_one, bags), encoding),
+        _by_fusion(
+            _with_published(3, cells, bags),
+            ["data", "encoding"],
+            "table3",
+            "Table 3. Accuracy by encoding and fusion",
+        ),
     ]
 
 
-def _by_fusion(
-    number: int,
-    cells: pd.DataFrame,
-    bags: Bags,
-    keys: list[str],
-    title: str,
-) -> Table:
+def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame:
+    """The cells with the numbers of the paper's table and of the bag of words beside them; NaN
+    where there are none."""
+    rows = []
+    for cell in cells.to_dict("records"):
+        theirs = None  # a variant has other settings than the paper's
+        if not cell["variant"]:
+            theirs = published(table, cell["data"], cell["encoding"], cell["fusion"])
+        bag = bags.get((cell["data"], cell["variant"]))
+        rows.append(
+            {
+                **cell,
+                "published_mean": theirs.mean if theirs else np.nan,
+                "published_std": theirs.std if theirs else np.nan,
+                "published_n": theirs.n if theirs else np.nan,
+                "disagrees": bool(theirs and theirs.disagrees(*_accuracy(cell))),
+                "bag_of_words": bag.accuracy if bag else np.nan,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _by_fusion(cells: pd.DataFrame, keys: list[str], name: str, title: str) -> Table:
     """A row for each value of the keys, a column for each fusion; the paper's row beneath."""
     keys = [*keys, *if_many(cells, "variant")]
     fusions = cells["fusion"].unique().tolist()
@@ -50,49 +72,36 @@ def _by_fusion(
     for _, group in cells.groupby(keys, sort=False):
         first = group.iloc[0]
         labels = [first[key] for key in keys]
-        by_fusion = {cell["fusion"]: cell for cell in group.to_dict("records")}
-        theirs = {f: _published(number, by_fusion[f]) for f in by_fusion}
-        ours = [_mean(by_fusion[f], theirs[f]) if f in by_fusion else "" for f in fusions]
-        rows.append([*labels, "posfuse", *ours])
-        if any(theirs.values()):
-            rows.append([*labels, "published", *(_their_mean(theirs.get(f)) for f in fusions)])
-        if bag := bags.get((first["data"], first["variant"])):
-            rows.append([*labels, BAG, *[f"{bag.accuracy:.2f}"] * len(fusions)])
-    columns = [*keys, "from", *fusions]
-    return Table(
-        f"table{number}",
-        f"Table {number}. {title}",
-        BY_CELL,
-        columns,
-        rows,
-        _tidy(number, cells, bags),
-    )
+        rows.append([*labels, "posfuse", *by_fusion(group, fusions, _ours)])
+        if group["published_mean"].notna().any():
+            rows.append([*labels, "published", *by_fusion(group, fusions, _theirs)])
+        if not np.isnan(first["bag_of_words"]):
+            rows.append([*labels, BAG, *[f"{first['bag_of_words']:.2f}"] * len(fusions)])
+    return Table(name, title, BY_CELL, [*keys, "from", *fusions], rows, cells)
 
 
-def _latency(cells: pd.DataFrame, bags: Bags, encoding: str) -> Table:
+def _latency(cells: pd.DataFrame, encoding: str) -> Table:
     """The paper's Table 2: a row for each fusion of a corpus."""
     keys = ["data", *if_many(cells, "variant")]
     rows = []
     for _, group in cells.groupby(keys, sort=False):
         for cell in group.to_dict("records"):
-            theirs = _published(2, cell)
+            labels = [cell[key] for key in keys]
+            latency = published_latency(cell["data"], cell["encoding"], cell["fusion"])
             rows.append(
                 [
-                    *(cell[key] for key in keys),
+                    *labels,
                     cell["fusion"],
-                    _mean(cell, theirs),
-                    _their_mean(theirs),
-                    _latency_text(cell),
-                    published_latency(cell["data"], cell["encoding"], cell["fusion"])
-                    if not cell["variant"]
-                    else "",
+                    _ours(cell),
+                    _theirs(cell),
+                    over_seeds(cell["latency_mean"], cell["latency_std"], cell["n"], digits=3),
+                    "" if cell["variant"] else latency,
                     count(cell["parameters"]),
                     count(cell["fusion_parameters"]),
                 ]
             )
-        if bag := bags.get((group["data"].iloc[0], group["variant"].iloc[0])):
-            labels = [group[key].iloc[0] for key in keys]
-            rows.append([*labels, BAG, f"{bag.accuracy:.2f}", "", "", "", "", ""])
+        if not np.isnan(cell["bag_of_words"]):
+            rows.append([*labels, BAG, f"{cell['bag_of_words']:.2f}", *[""] * 5])
     columns = [
         *keys, "fusion", "accuracy", "published", "ms a document", "published latency",
         "parameters", "of fusion",
@@ -106,48 +115,17 @@ def _latency(cells: pd.DataFrame, bags: Bags, encoding: str) -> Table:
         "Figure 4, of an unnamed unit of work.",
         columns,
         rows,
-        _tidy(2, cells, bags),
+        cells,
     )
 
 
-def _tidy(number: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame:
-    """The cells with the published numbers beside them, a row a cell."""
-    rows = []
-    for cell in cells.to_dict("records"):
-        theirs = _published(number, cell)
-        bag = bags.get((cell["data"], cell["variant"]))
-        rows.append(
-            {
-                **cell,
-                "published_mean": theirs.mean if theirs else np.nan,
-                "published_std": theirs.std if theirs else np.nan,
-                "published_n": theirs.n if theirs else np.nan,
-                "disagrees": bool(theirs and theirs.disagrees(*_of(cell))),
-                "bag_of_words": bag.accuracy if bag else np.nan,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _published(number: int, cell: dict[Any, Any]) -> Published | None:
-    if cell["variant"]:
-        return None  # other settings than the paper's
-    return published(number, cell["data"], cell["encoding"], cell["fusion"])
-
-
-def _of(cell: dict[Any, Any]) -> tuple[float, float, int]:
+def _accuracy(cell: Row) -> tuple[float, float, int]:
     return cell["mean"], cell["std"], cell["n"]
 
 
-def _mean(cell: dict[Any, Any], theirs: Published | None) -> str:
-    mark = MARK if theirs and theirs.disagrees(*_of(cell)) else ""
-    return f"{with_spread(cell['mean'], cell['std'], 2)} ({cell['n']}){mark}"
+def _ours(cell: Row) -> str:
+    return over_seeds(*_accuracy(cell)) + (MARK if cell["disagrees"] else "")
 
 
-def _latency_text(cell: dict[Any, Any]) -> str:
-    text = with_spread(cell["latency_mean"], cell["latency_std"], 3)
-    return f"{text} ({cell['n']})" if text else ""
-
-
-def _their_mean(theirs: Published | None) -> str:
-    return f"{with_spread(theirs.mean, theirs.std, 2)} ({theirs.n})" if theirs else ""
+def _theirs(cell: Row) -> str:
+    return over_seeds(cell["published_mean"], cell["published_std"], cell["published_n"])

@@ -1,11 +1,19 @@
-"""A table: what is shown, as text, and the numbers behind it; and how numbers are worded."""
+"""A table of the report: its cells as text and the numbers behind them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+Row = dict[Any, Any]
+
+# A column's heading, the function that writes a cell, and the columns of the frame whose values
+# the function takes. Without such columns it takes the whole row.
+Column = tuple[str, Callable[..., str], *tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -15,36 +23,85 @@ class Table:
     caption: str
     columns: list[str]
     rows: list[list[str]]
-    numbers: pd.DataFrame  # what the CSV file holds
+    numbers: pd.DataFrame  # the contents of the CSV file
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """For each column, whether it contains numbers, which are aligned to the right."""
+        return [is_numeric([row[i] for row in self.rows]) for i in range(len(self.columns))]
+
+
+def table_of(
+    frame: pd.DataFrame, keys: Sequence[str], columns: Sequence[Column], **texts: str
+) -> Table:
+    """One row of text for each row of the frame; `texts` are name, title and caption.
+
+    `keys` are columns of the frame that are shown as they are, before the others.
+    """
+    shown: list[Column] = [*((key, str, key) for key in keys), *columns]
+    rows = [
+        [write(*(row[name] for name in names) if names else (row,)) for _, write, *names in shown]
+        for row in frame.to_dict("records")
+    ]
+    numbers = frame.map(lambda cell: joined(cell) if isinstance(cell, list) else cell)
+    return Table(columns=[heading for heading, *_ in shown], rows=rows, numbers=numbers, **texts)
 
 
 def if_many(frame: pd.DataFrame, axis: str) -> list[str]:
+    """The axis, if the frame has several values of it."""
     return [axis] if frame[axis].nunique() > 1 else []
 
 
-def with_spread(mean: float, std: float, digits: int, sign: bool = False) -> str:
+def by_fusion(
+    cells: pd.DataFrame, fusions: Sequence[str], write: Callable[[Row], str]
+) -> list[str]:
+    """The text of each fusion's cell; empty where the fusion has no cell."""
+    rows = {row["fusion"]: row for row in cells.to_dict("records")}
+    return [write(rows[fusion]) if fusion in rows else "" for fusion in fusions]
+
+
+def is_numeric(cells: list[str]) -> bool:
+    """Whether every cell that is not empty starts with a number."""
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(
+        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)|none enough$", cell) for cell in filled
+    )
+
+
+# How numbers are written. NaN is an empty text.
+
+
+def with_spread(mean: float, std: float, digits: int = 2, sign: str = "") -> str:
     if np.isnan(mean):
         return ""
-    text = f"{mean:{'+' if sign else ''}.{digits}f}"
+    text = f"{mean:{sign}.{digits}f}"
     return text if np.isnan(std) else f"{text} ± {std:.{digits}f}"
+
+
+def over_seeds(mean: float, std: float, n: float, digits: int = 2) -> str:
+    """Mean ± standard deviation, and the number of seeds in brackets."""
+    return "" if np.isnan(mean) else f"{with_spread(mean, std, digits)} ({n:.0f})"
+
+
+def signed_with_spread(mean: float, std: float) -> str:
+    return with_spread(mean, std, sign="+")
+
+
+def signed(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:+.2f}"
 
 
 def interval(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
 
 
-def number(value: float, form: str) -> str:
-    return "" if np.isnan(value) else form.format(value)
-
-
 def count(value: float) -> str:
-    return number(value, "{:,.0f}")
+    return "" if np.isnan(value) else f"{value:,.0f}"
 
 
 def seeds(value: float) -> str:
-    if np.isinf(value):
-        return "none enough"
-    return number(value, "{:,.0f}")
+    """Seeds needed; infinity means that no number of seeds is enough."""
+    return "none enough" if np.isinf(value) else count(value)
 
 
 def p_value(value: float) -> str:

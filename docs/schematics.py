@@ -1,7 +1,8 @@
-"""The paper's Figures 1 and 2 as schematics: `python -m posfuse.analysis.schematics docs`.
+"""Draw the paper's Figures 1 and 2 as schematics: `python docs/schematics.py [FOLDER]`.
 
-Black and white. One unit of a panel's coordinates is a fixed share of its width, so boxes keep
-their shape.
+Writes operators and local_gate as PNG and SVG, by default beside this file. The drawings are black
+and white. One unit of a panel's coordinates is a fixed share of its width, so boxes keep their
+shape.
 """
 
 import sys
@@ -16,25 +17,25 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 Point = tuple[float, float]
 
 RC: Any = {
-    # A user's matplotlibrc must not change a drawing; the backend belongs to pyplot.
+    # A user's matplotlibrc must not change a drawing. The backend is pyplot's own setting.
     **{key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if key != "backend"},
     "mathtext.fontset": "stix",
     "svg.fonttype": "path",  # formulas look the same whatever fonts the reader has
     "svg.hashsalt": "posfuse",
 }
 MAIN, NOTE, FORMULA = 10, 8, 11  # font sizes, points
-SHADE = "0.9"  # of what is learned, or looked at
+SHADE = "0.9"  # of learned weights
 
 
 def _panel(axis: Axes, title: str, height: float) -> None:
-    """Coordinates 0 to 10 across and 0 to `height` up, one unit as long as the other."""
+    """Coordinates from 0 to 10 across and 0 to `height` up, with equal units."""
     axis.set(xlim=(-0.1, 10.1), ylim=(0, height), aspect="equal")
     axis.set_axis_off()
     axis.text(0, height, title, fontsize=MAIN, fontweight="bold", va="top")
 
 
 def _box(axis: Axes, at: Point, size: Point, text: str, learned: bool = False) -> None:
-    """A box with its middle at `at`; grey where it holds learned weights."""
+    """A box centred at `at`; grey if it contains learned weights."""
     corner = (at[0] - size[0] / 2, at[1] - size[1] / 2)
     color = SHADE if learned else "white"
     axis.add_patch(Rectangle(corner, *size, facecolor=color, edgecolor="black", linewidth=1))
@@ -42,7 +43,7 @@ def _box(axis: Axes, at: Point, size: Point, text: str, learned: bool = False) -
 
 
 def _arrow(axis: Axes, *points: Point) -> None:
-    """A line through the points, an arrow's head at the last."""
+    """A line through the points that ends in an arrow head."""
     axis.plot(*zip(*points[:-1], strict=True), color="black", linewidth=1)
     head: Any = {"arrowstyle": "-|>", "mutation_scale": 9, "shrinkA": 0, "shrinkB": 0}
     axis.add_patch(FancyArrowPatch(*points[-2:], color="black", linewidth=1, **head))
@@ -129,7 +130,7 @@ def operators() -> Figure:
 
 
 def local_gate() -> Figure:
-    """Figure 2: Gate-CNN, whose gate sees a window of the position table alone."""
+    """Figure 2: Gate-CNN, whose gate reads a window of the position table only."""
     with mpl.rc_context(RC):
         figure = Figure((7.4, 5.2))
         axis = figure.add_axes((0.02, 0.02, 0.96, 0.95))
@@ -166,22 +167,15 @@ def local_gate() -> Figure:
 DRAWINGS = {"operators": operators, "local_gate": local_gate}
 
 
-def write(folder: str | Path) -> list[Path]:
-    """<folder>/<name>.png and .svg of each drawing, the same bytes each time; the paths."""
-    folder = Path(folder)
+def write(folder: Path) -> None:
+    """<folder>/<name>.png and .svg of each drawing, the same bytes each time."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
     for name, draw in DRAWINGS.items():
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
-            path = folder / f"{name}.{kind}"
             with mpl.rc_context(RC):
+                path = folder / f"{name}.{kind}"
                 draw().savefig(path, dpi=150, facecolor="white", metadata=metadata)
-            paths.append(path)
-    return paths
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m posfuse.analysis.schematics FOLDER")
-    for written in write(sys.argv[1]):
-        print(written)
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)

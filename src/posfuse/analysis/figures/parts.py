@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.figures.figure_style import QUIET, SMALL, look, operator_name, short, wrapped
+from posfuse.analysis.figures.style import QUIET, SMALL, look, operator_name, short, wrapped
 
 PANEL = ["data", "encoding", "variant"]
 MOST_CLASSES = 12  # with more, a heatmap's cells are too small for numbers
@@ -22,12 +22,10 @@ Row = dict[Hashable, Any]
 View = tuple[float, float]  # an axis's limits
 
 
-def panels_of(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Row]]:
+def panels_of(frame: pd.DataFrame) -> dict[Any, list[Row]]:
     """The rows of each data x encoding x variant."""
-    panels: dict[tuple[Any, ...], list[Row]] = {}
-    for row in frame.to_dict("records"):
-        panels.setdefault(tuple(row[name] for name in PANEL), []).append(row)
-    return panels
+    groups = frame.groupby(PANEL, sort=False)
+    return {key: group.to_dict("records") for key, group in groups}
 
 
 def group_sizes(panels: Iterable[tuple[Any, ...]]) -> list[int]:

@@ -6,11 +6,11 @@ import textwrap
 import warnings
 import xml.etree.ElementTree as ET
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
 
 P = ParamSpec("P")
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -104,15 +105,20 @@ def style() -> Iterator[None]:
         yield
 
 
-def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Runs a drawing function in the style and settles the places of all that it drew."""
+def styled(empty: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
+    """Draw a figure in the style and place its labels; the text `empty` is the whole figure if the
+    first argument of the drawing function has no rows."""
 
-    @wraps(draw)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with style():
-            return settle(draw(*args, **kwargs))
+    def decorate(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+        @wraps(draw)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> Figure:
+            with style():
+                has_rows = len(cast(Sized, args[0])) > 0
+                return settle(draw(*args, **kwargs) if has_rows else placeholder(empty))
 
-    return inside
+        return inside
+
+    return decorate
 
 
 def settle(figure: Figure) -> Figure:
@@ -137,21 +143,13 @@ def settle(figure: Figure) -> Figure:
 
 
 def apart(places: ArrayLike, gap: float) -> NDArray[np.float64]:
-    """The places nearest to the given ones that are `gap` apart, kept inside 0 to 1 if they fit."""
+    """The places nearest to the given ones that are `gap` apart, inside 0 to 1 if they fit."""
     y = np.asarray(places, dtype=float)
     order = np.argsort(y, kind="stable")
-    # Runs of labels that touch: each has a mean place for its first label, and a size.
-    runs: list[tuple[float, int]] = []
-    for place in y[order] - gap * np.arange(len(y)):
-        mean, size = float(place), 1
-        while runs and runs[-1][0] > mean:
-            before, many = runs.pop()
-            mean, size = (mean * size + before * many) / (size + many), size + many
-        runs.append((mean, size))
-    first = np.concatenate([np.full(size, mean) for mean, size in runs])
-    first = np.clip(first, 0, max(0.0, 1 - gap * (len(y) - 1)))
+    steps = gap * np.arange(len(y))
+    first = isotonic_regression(y[order] - steps).x
     found = np.empty_like(y)
-    found[order] = first + gap * np.arange(len(y))
+    found[order] = np.clip(first, 0, max(0.0, 1 - gap * (len(y) - 1))) + steps
     return found
 
 
@@ -213,7 +211,7 @@ def grid(
     return figure, panels
 
 
-def nothing(text: str = "nothing to compare") -> Figure:
+def placeholder(text: str) -> Figure:
     figure = Figure((4.2, 0.6))
     figure.text(0.5, 0.5, text, ha="center", va="center", color=QUIET)
     return figure

@@ -1,0 +1,105 @@
+"""Everything that a report contains, computed from the runs of one sweep."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from posfuse.analysis.claims.claims import Claims, Verdict, judge_claims
+from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
+from posfuse.analysis.evidence.collect import failures, learning_curves, missing
+from posfuse.analysis.headline import headline
+from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
+from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
+from posfuse.analysis.statistics.scales import Scales, scales_of
+from posfuse.analysis.tables.paired_tables import paired_tables
+from posfuse.analysis.tables.paper_tables import paper_tables
+from posfuse.analysis.tables.scale_tables import scale_tables
+from posfuse.analysis.tables.table import Table
+from posfuse.errors import InputError
+
+
+@dataclass(frozen=True)
+class Findings:
+    runs: pd.DataFrame
+    cells: pd.DataFrame
+    comparisons: pd.DataFrame
+    scales: Scales
+    documents: DocumentEvidence
+    curves: pd.DataFrame
+    tables: list[Table]  # the paper's
+    scaled: list[Table]  # over token scales; empty if all runs have the same scale
+    paired: list[Table]
+    verdicts: list[Verdict]
+    folded: list[Verdict]  # the paper's claims without a comparison, shown as one line
+    headline: list[str]
+    missing: list[str]  # the runs of the grid that have no record
+    failures: list[str]
+    problems: list[str]  # damaged or contradictory inputs, which were left out
+    notes: list[str]  # what could not be compared, and other remarks
+
+
+def analyse(
+    folder: str,
+    runs: pd.DataFrame,
+    problems: list[str],
+    claims: Claims,
+    criteria: Criteria,
+    own_claims: bool = False,
+) -> Findings:
+    """Analyse the runs of one sweep below `folder`.
+
+    `problems` are those found while the runs were collected. Every claim gets a verdict if the
+    claims are the user's own; of the paper's claims only those for which there is a comparison.
+    """
+    problems = list(problems)
+    fusions = sorted(set(runs["fusion"]))
+    has_baseline = criteria.baseline in fusions
+    if not has_baseline:
+        known = ", ".join(fusions)
+        problems.append(f"--baseline: no run with fusion {criteria.baseline!r}; use {known}")
+    comparisons, notes = compare(runs if has_baseline else runs.iloc[:0], criteria)
+    documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
+    bags, without_bag = bags_of_words(runs)
+    curves, without_curve = learning_curves(runs)
+    scales = scales_of(runs, criteria)
+    summary = cells(runs)
+    try:
+        holes = missing(folder, runs)
+    except InputError as error:
+        holes = []
+        problems.append(str(error))
+    verdicts = judge_claims(claims, comparisons, criteria)
+    notes += [*_without_order(summary, bags), *scales.notes, *without_bag]
+    return Findings(
+        runs=runs,
+        cells=summary,
+        comparisons=comparisons,
+        scales=scales,
+        documents=documents,
+        curves=curves,
+        tables=paper_tables(summary, bags),
+        scaled=scale_tables(scales, criteria),
+        paired=paired_tables(
+            comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
+        ),
+        verdicts=[v for v in verdicts if own_claims or v.judged],
+        folded=[v for v in verdicts if not own_claims and not v.judged],
+        headline=headline(summary, comparisons, scales.best, criteria),
+        missing=[" ".join((*hole[:3], f"seed={hole[3]}", *hole[4:])) for hole in holes],
+        failures=failures(folder, runs),
+        problems=[*problems, *mismatched, *without_curve],
+        notes=list(dict.fromkeys(notes)),  # variants of one corpus may repeat a note
+    )
+
+
+def _without_order(cells: pd.DataFrame, bags: Bags) -> list[str]:
+    """A note for each corpus on which a bag of words is as good as every fusion."""
+    notes = []
+    for (data, variant), bag in bags.items():
+        same = (cells["data"] == data) & (cells["variant"] == variant)
+        if bag.accuracy >= cells.loc[same, "mean"].max():
+            notes.append(
+                f"{data}: a bag of words reaches {bag.accuracy:.2f} %, no fusion more: this corpus "
+                "says little about position"
+            )
+    return notes
