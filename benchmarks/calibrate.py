@@ -21,8 +21,8 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import stats
 
-from posfuse.analysis.claims.claims import judge_claims, read_claims
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.claims.verdicts import judge_claims, read_claims
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis.claims.claims import Claim, Claims, judge_claims, read_claims
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims, read_claims
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.errors import InputError
 

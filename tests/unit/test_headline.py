@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from posfuse.analysis import report
-from posfuse.analysis.claims.claims import judge_claims, not_judged, read_claims
+from posfuse.analysis.claims.verdicts import judge_claims, not_judged, read_claims
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.headline import MOST_LINES, headline
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
     cells,

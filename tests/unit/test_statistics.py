@@ -12,7 +12,7 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 
 FIVE = [1.2, 0.4, -0.3, 2.1, 0.9]

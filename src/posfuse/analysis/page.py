@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from posfuse.analysis.claims.claims import Verdict, not_judged
+from posfuse.analysis.claims.verdicts import Verdict, not_judged
 from posfuse.analysis.tables.formats import is_numeric
 from posfuse.analysis.tables.table import Table, p_value
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 import posfuse
 from posfuse.analysis import page
-from posfuse.analysis.claims.claims import Claims, Verdict, judge_claims, not_judged, read_claims
+from posfuse.analysis.claims.verdicts import Claims, Verdict, judge_claims, not_judged, read_claims
 from posfuse.analysis.evidence.bag_of_words import bags_of_words
 from posfuse.analysis.evidence.collect import collect, failures, learning_curves, missing
 from posfuse.analysis.figures.drawings import draw_all

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from posfuse.analysis.evidence.collect import CELL, METRIC, differing, settings_columns
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 
 POWER = 0.8
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 
 from posfuse.analysis.evidence.collect import CELL, METRIC, SHARED
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.errors import InputError
 from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import METRIC, settings_columns
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria, judge
 
 SCALE = "model.token_scale"

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.documents import DocumentEvidence
 from posfuse.analysis.tables.table import (

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import SHARED
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     interactions,
     seeds_for_difference,

@@ -18,9 +18,9 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.analysis.claims.evidence import KINDS, Evidence
+from posfuse.analysis.claims.kinds import KINDS, Evidence
 from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.config import one_line
 from posfuse.errors import InputError
