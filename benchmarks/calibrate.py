@@ -6,7 +6,6 @@ same figures.
 """
 
 import argparse
-import gc
 import platform
 import time
 from collections.abc import Callable
@@ -99,7 +98,6 @@ def false_claims(
 ) -> dict[str, Any]:
     """How many sweeps support at least one false claim, and how many Holm tests at least one
     difference where there is none (counted for effect = 0 only)."""
-    gc.freeze()  # statsmodels collects garbage at every Holm: let it have little to look through
     rng, claims = np.random.default_rng(seed), read_claims()
     supported = differs = 0
     for _ in range(sweeps):

@@ -252,7 +252,7 @@ def test_grows_with_length_is_a_test_of_each_seeds_slope():
     assert "+1.05 points per doubling" in found.numbers[0]
     assert found.p_support == pytest.approx(st.p_above(per_doubling))
     alone = one(frame(("tiny", "concat", GAIN)), "grows_with_length")
-    assert "two corpora of unlike length" in alone.settle
+    assert "two corpora of different length" in alone.settle
 
 
 @pytest.mark.parametrize("kind", ["gain", "negligible", "grows_with_length"])
@@ -311,7 +311,7 @@ BAD = {
     "where of a table": (BASE + ", where: {fusion: {a: b}}}", "where.fusion is {'a': 'b'}"),
     "where of lists": (BASE + ", where: {fusion: [[a]]}}", "where.fusion is [['a']]"),
     "where of nothing": (BASE + ", where: {fusion: []}}", "where.fusion is []"),
-    "twice": (BASE + "}\n- " + BASE + "}", "a stands there twice"),
+    "twice": (BASE + "}\n- " + BASE + "}", "two claims are named a"),
 }
 
 
@@ -349,21 +349,6 @@ def test_the_readmes_claim_is_one(tmp_path):
     path.write_text(block)
     (claim,) = read_claims(path).claims
     assert claim.margin == -0.5
-
-
-def test_a_file_of_nested_aliases_is_refused_and_not_expanded(tmp_path):
-    path = tmp_path / "claims.yaml"
-    lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]" for i in range(1, 40))]
-    path.write_text("\n".join([*lines, "claims: *a39"]))
-    with pytest.raises(InputError, match=r"claims.yaml: has an alias of YAML .* value there"):
-        read_claims(path)
-
-
-def test_a_file_of_many_lists_inside_each_other_is_refused_at_once(tmp_path):
-    path = tmp_path / "claims.yaml"
-    path.write_text("claims:\n- where: {fusion: [add, concat]}\n  text: " + "[" * 20_000)
-    with pytest.raises(InputError, match=r"claims.yaml: line 3 has more than 20 lists or maps"):
-        read_claims(path)
 
 
 def test_a_file_in_another_encoding_is_one_line(tmp_path):

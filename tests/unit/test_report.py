@@ -240,7 +240,7 @@ def broken(whole: Path, kind: str) -> str:
         return f"{result}: schema 1, this version reads 2"
     if kind == "metric":
         result.write_text(result.read_text().replace('"accuracy": 0.65', '"accuracy": NaN'))
-        return f"{result}: test.accuracy is nan, not a number; left out"
+        return f"{result}: test.accuracy is nan, not a number from 0 to 1; left out"
     if kind == "settings":
         result.write_text(result.read_text().replace('"model.d_model": 8', '"model.d_model": 16'))
         return "one cell with two configurations (model.d_model 8, 16)"
@@ -259,10 +259,10 @@ def broken(whole: Path, kind: str) -> str:
         return f"{folder}/predictions.parquet: its documents are not those of the runs"
     if kind == "predictions":
         (folder / "predictions.parquet").write_bytes(b"PAR1 no more")
-        return f"{folder}/predictions.parquet: not readable"
+        return f"{folder}/predictions.parquet: not usable"
     if kind == "contradiction":
         write_predictions(folder, 0.5)
-        return f"{folder}/predictions.parquet: 50.00 % are right, result.json says 65.00 %"
+        return f"{folder}/predictions.parquet: not usable (50.00 % are right, result.json says 65.00 %)"
     if kind == "sweep file":
         (whole / "multirun.yaml").write_text("hydra: [")
         return f"{whole}/multirun.yaml: not a sweep's settings"
@@ -412,7 +412,7 @@ def test_without_its_corpus_a_report_lacks_the_bag_of_words_and_says_so(whole, m
     for path in whole.rglob("config.yaml"):
         path.unlink()
     text = run_report(monkeypatch, capsys, whole)
-    assert "tiny: no bag-of-words row, its corpus cannot be had" in text
+    assert "tiny: no bag-of-words row, its corpus cannot be loaded" in text
     assert set(written(whole / "report")) == FILES
 
 

@@ -156,7 +156,7 @@ def made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
         values = ", ".join(sorted({str(value) for value in runs[column]}))
         rows.append((f"runs: {column.removeprefix('versions.')}", values))
     made = {"posfuse": posfuse.__version__, "python": platform.python_version()}
-    libraries = ("scipy", "statsmodels", "scikit-learn", "pandas", "matplotlib")
+    libraries = ("scipy", "scikit-learn", "pandas", "matplotlib")
     made |= {name: importlib.metadata.version(name) for name in libraries}
     return rows + [(f"report: {name}", version) for name, version in made.items()]
 

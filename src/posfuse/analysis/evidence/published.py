@@ -1,4 +1,4 @@
-"""The numbers that Hallam & Tseng (2026) print, and whether ours agree with them."""
+"""The published numbers of Hallam & Tseng (2026), and whether ours agree with them."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-# The paper's Table 3 says RoPE and Relative; what its notebooks run are these tables.
+# Table 3 of the paper names RoPE and Relative; its notebooks run these tables at the input.
 ENCODINGS = {"rope_features": "rope", "relative_table": "relative"}
 
 
@@ -24,8 +24,8 @@ class Published:
     def disagrees(self, mean: float, std: float, n: int, alpha: float = 0.05) -> bool:
         """Whether our mean over n seeds differs by more than the two spreads allow.
 
-        Welch's test from the summaries. For one seed of ours, whether it lies outside the
-        published prediction interval; never where the paper prints no spread.
+        This is Welch's test from the summaries. One seed of ours disagrees if it lies outside the
+        published prediction interval. False if the paper prints no spread.
         """
         if np.isnan(self.std):
             return False
@@ -66,7 +66,7 @@ def published(table: int, data: str, encoding: str, fusion: str) -> Published | 
 
 
 def published_latency(data: str, encoding: str, fusion: str) -> str:
-    """What the paper's Table 2 and Figure 4 say of latency; empty where they say nothing."""
+    """The latency in the paper's Table 2 and Figure 4; empty if they have none."""
     part = numbers()["table2_arxiv"]
     cell = part.get(fusion)
     if (data, encoding) != ("arxiv", part["encoding"]) or not isinstance(cell, dict):
