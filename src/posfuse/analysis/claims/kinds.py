@@ -31,7 +31,7 @@ class Evidence:
 
 
 def untested(needs: str, tested: str = "") -> Evidence:
-    """No comparison and no p-value; `needs` says what is missing."""
+    """No comparison and no p-value; `needs` names what is missing."""
     return Evidence(np.nan, np.nan, tested, [], lambda _: needs)
 
 

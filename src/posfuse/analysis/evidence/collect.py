@@ -163,13 +163,13 @@ def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
             kinds = group[~group["configuration"].duplicated()]
             first, other = kinds.iloc[0], kinds.iloc[1]
             different = differing(first[settings], other[settings])
-            cure = "give one of them a sweep_id of its own"
+            fix = "give one of them a sweep_id of its own"
             if str(first.get("settings.data.path")) != str(other.get("settings.data.path")):
                 different = f"two corpora named {first['data']!r}"
-                cure = "run one of them again with data.name=NAME"
+                fix = "run one of them again with data.name=NAME"
             lines[cell] = (
                 f"{first['folder']} and {other['folder']}: one cell with two configurations "
-                f"({different}); the cell is left out, {cure}"
+                f"({different}); the cell is left out, {fix}"
             )
         elif group["seed"].duplicated().any():
             twice = group[group["seed"].duplicated(keep=False)]

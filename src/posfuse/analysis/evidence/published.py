@@ -47,16 +47,11 @@ def numbers() -> dict[str, Any]:
 
 def published(table: int, data: str, encoding: str, fusion: str) -> Published | None:
     """The paper's cell in Table 1, 2 or 3; None where it has none."""
+    part = numbers()[{1: "table1", 2: "table2_arxiv", 3: "table3_arxiv"}[table]]
     encoding = ENCODINGS.get(encoding, encoding)
-    if table == 1:
-        part = numbers()["table1"]
-        row = part.get(data) if encoding == part["encoding"] else None
-    elif table == 2:
-        part = numbers()["table2_arxiv"]
-        row = part if (data, encoding) == ("arxiv", part["encoding"]) else None
-    else:
-        part = numbers()["table3_arxiv"]
-        row = part.get(encoding) if data == "arxiv" else None
+    if part.get("encoding", encoding) != encoding or (table > 1 and data != "arxiv"):
+        return None
+    row = {1: part.get(data), 2: part, 3: part.get(encoding)}[table]
     cell = row.get(fusion) if isinstance(row, dict) else None
     if isinstance(cell, list):
         return Published(cell[0], cell[1], part["seeds"])

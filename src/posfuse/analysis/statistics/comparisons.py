@@ -106,8 +106,8 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
 
 
 def interactions(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """Does the gain grow with length? One row for each encoding, fusion and variant that was
-    compared on at least two corpora of different length.
+    """Does the gain grow with length? One row per encoding, fusion and variant compared on at
+    least two corpora of different length.
 
     Columns: encoding, fusion, variant, corpora (text: mean length and gain), n, slopes (a list:
     each seed's gain in points per doubling of length), mean, low, high (t interval), p_t and
@@ -180,20 +180,20 @@ def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:
 
 
 def seeds_for_difference(effect: float, std: float, alpha: float, sides: int = 2) -> float:
-    """Seeds needed to find a true mean difference of `effect` at 80 % power; NaN without a
-    spread, inf for no effect."""
+    """Seeds needed to find a true mean difference of `effect` at 80 % power.
+
+    NaN without a spread, inf for no effect.
+    """
     if not std > 0:
         return np.nan
-    if effect == 0:
-        return np.inf
     return st.seeds_needed(lambda n: st.power(effect, std, n, alpha, sides), POWER)
 
 
 def seeds_for_equivalence(std: float, margin: float, effect: float, alpha: float) -> float:
-    """Seeds needed to show equivalence at 80 % power for a true mean difference of `effect`; NaN
-    without a spread, inf where the effect is no smaller than the margin."""
+    """Seeds needed to show equivalence at 80 % power for a true mean difference of `effect`.
+
+    NaN without a spread, inf where the effect is no smaller than the margin.
+    """
     if not std > 0:
         return np.nan
-    if abs(effect) >= margin:
-        return np.inf
     return st.seeds_needed(lambda n: st.equivalence_power(std, margin, n, effect, alpha), POWER)

@@ -3,7 +3,7 @@
 Each operator weighs position against content differently, so a comparison at one scale also
 measures the scale. Each operator therefore chooses its own scale by validation accuracy. No test
 document takes part in the choice. The seeds that choose are also the seeds that are compared;
-docs/statistics.md says what that costs.
+docs/statistics.md gives the cost of that.
 """
 
 from dataclasses import dataclass
