@@ -5,7 +5,6 @@ Clopper-Pearson interval. Each simulation has its own seed, so a second run give
 """
 
 import argparse
-import gc
 import platform
 import time
 from collections.abc import Callable
@@ -20,8 +19,8 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import stats
 
-from posfuse.analysis.claims.claims import judge_claims, read_claims
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.claims.verdicts import judge_claims, read_claims
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
@@ -98,7 +97,6 @@ def false_claims(
 ) -> dict[str, Any]:
     """Shares of sweeps that support a false claim, and in which Holm's test finds a difference
     that does not exist (for effect = 0 only)."""
-    gc.freeze()  # statsmodels collects garbage at every Holm; this makes it fast
     rng, claims = np.random.default_rng(seed), read_claims()
     supported = differs = 0
     for _ in range(sweeps):

@@ -22,7 +22,7 @@ import yaml
 
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.analysis.statistics.statistics import t_interval
+from posfuse.analysis.statistics.paired import t_interval
 from posfuse.analysis.tables.paired_tables import conclusion
 from posfuse.runs.records import DIAGNOSTICS, HISTORY
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import results
-from posfuse.analysis.statistics.statistics import spread, t_interval
+from posfuse.analysis.statistics.paired import spread, t_interval
 from posfuse.runs import records
 
 PRECISIONS = ("32-true", "bf16-mixed")

@@ -1,4 +1,4 @@
-"""TF-IDF and logistic regression: on the run's own tokens, once a corpus."""
+"""TF-IDF and logistic regression on the run's own tokens, once per corpus."""
 
 import json
 
@@ -11,27 +11,35 @@ from sklearn.linear_model import LogisticRegression
 
 from posfuse.analysis.evidence import bag_of_words as module
 from posfuse.analysis.evidence.bag_of_words import bag_of_words, bags_of_words
+from posfuse.data.token_store import TokenizedSplit
 from posfuse.errors import InputError
 from posfuse.runs import records
 from small_runs import small_config, write_corpus
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    return write_corpus(tmp_path / "corpus")
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("bag") / "corpus")
 
 
-def test_it_is_what_scikit_learn_makes_of_the_texts(corpus):
-    """The same from the words themselves, a second route: unseen words are one word, <unk>."""
+@pytest.fixture(scope="module")
+def fitted(corpus):
+    """A config, its record's settings and the result."""
     cfg = small_config(corpus, "data.vocabulary.min_count=1")
-    found = bag_of_words(cfg, records.settings(cfg))
+    settings = records.settings(cfg)
+    return cfg, settings, bag_of_words(cfg, settings)
+
+
+def test_it_equals_scikit_learn_on_the_texts(corpus, fitted):
+    """TfidfVectorizer on the words themselves; unseen words are one word, <unk>."""
+    _, _, found = fitted
     train, test = (pd.read_parquet(corpus / f"{split}.parquet") for split in ("train", "test"))
     known = {word for text in train["text"] for word in text.split()}
 
     def words(text):
         return [word if word in known else "<unk>" for word in text.split()]
 
-    # The token store's vocabulary has <pad> and <unk> too; a word without a count is a column of
+    # The token store's vocabulary also has <pad> and <unk>. A word that never occurs is a column of
     # zeros and changes nothing.
     vectors = TfidfVectorizer(analyzer=words)
     model = LogisticRegression(max_iter=1000).fit(
@@ -40,39 +48,32 @@ def test_it_is_what_scikit_learn_makes_of_the_texts(corpus):
     predicted = model.predict(vectors.transform(test["text"]))
     assert found.accuracy == pytest.approx(100 * (predicted == test["label"]).mean())
     assert found.documents == 20
-    assert found.accuracy > 50  # of three classes, and half of the words tell
+    assert found.accuracy > 50  # of three classes; half of the words show the class
 
 
-def test_order_does_not_matter(corpus):
-    cfg = small_config(corpus)
-    before = bag_of_words(cfg, records.settings(cfg))
+def test_order_does_not_matter(fitted, tmp_path):
+    corpus = write_corpus(tmp_path / "corpus")
     for split in ("train", "test"):
         frame = pd.read_parquet(corpus / f"{split}.parquet")
         frame["text"] = [" ".join(reversed(text.split())) for text in frame["text"]]
         frame.to_parquet(corpus / f"{split}.parquet")
-    after = bag_of_words(cfg, records.settings(cfg))
-    assert after.accuracy == pytest.approx(before.accuracy)
+    cfg = small_config(corpus, "data.vocabulary.min_count=1")
+    assert bag_of_words(cfg, records.settings(cfg)).accuracy == pytest.approx(fitted[2].accuracy)
 
 
-def test_it_is_fitted_once_and_again_when_damaged(corpus, monkeypatch):
-    cfg = small_config(corpus)
-    settings = records.settings(cfg)
-    found = bag_of_words(cfg, settings)
-    (kept,) = (corpus.parent / "cache").glob("*.bag_of_words.json")
+def test_a_corpus_is_fitted_once_and_again_when_the_cache_is_damaged(corpus, fitted, monkeypatch):
+    cfg, settings, found = fitted
+    (cached,) = (corpus.parent / "cache").glob("*.bag_of_words.json")
     with monkeypatch.context() as patched:
         patched.setattr(module, "_fit", lambda _: pytest.fail("fitted again"))
         assert bag_of_words(cfg, settings) == found
-        # What cannot change it does not miss it.
+        # Settings that cannot change the result do not change the cache key.
         assert bag_of_words(cfg, settings | {"model.d_model": 99}) == found
+    monkeypatch.setattr(module, "_fit", lambda _: found)
     for text in ("", "{}", "[1]", '{"accuracy": "high", "documents": 1}'):
-        kept.write_text(text)
+        cached.write_text(text)
         assert bag_of_words(cfg, settings) == found
-    assert json.loads(kept.read_text())["accuracy"] == found.accuracy
-
-
-def test_another_corpus_is_fitted_anew(corpus):
-    cfg = small_config(corpus)
-    bag_of_words(cfg, records.settings(cfg))
+        assert json.loads(cached.read_text())["accuracy"] == found.accuracy
     shorter = small_config(corpus, "data.max_len=2")
     bag_of_words(shorter, records.settings(shorter))
     assert len(list((corpus.parent / "cache").glob("*.bag_of_words.json"))) == 2
@@ -89,7 +90,7 @@ def runs(*folders):
     )
 
 
-def test_what_cannot_be_had_is_one_line_and_stops_no_other(corpus, tmp_path):
+def test_a_corpus_that_cannot_be_loaded_is_one_line_and_the_others_are_fitted(corpus, tmp_path):
     for name, path in (("good", corpus), ("moved", tmp_path / "nowhere")):
         (tmp_path / name).mkdir()
         cfg = small_config(corpus)
@@ -105,17 +106,15 @@ def test_what_cannot_be_had_is_one_line_and_stops_no_other(corpus, tmp_path):
     assert all("\n" not in line for line in problems)
 
 
-@pytest.mark.parametrize("text", ["", "a: [", "seed: many", "[]", "unknown_key: 1"])
-def test_a_config_that_does_not_fit_is_named(text, tmp_path):
-    (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"config\.yaml") as error:
-        records.read_config(tmp_path)
-    assert "\n" not in str(error.value)
+def test_a_config_that_does_not_fit_is_named(tmp_path):
+    for text in ("", "a: [", "seed: many", "[]", "unknown_key: 1"):
+        (tmp_path / "config.yaml").write_text(text)
+        with pytest.raises(InputError, match=r"config\.yaml") as error:
+            records.read_config(tmp_path)
+        assert "\n" not in str(error.value)
 
 
 def test_counts_are_the_words_of_each_document():
-    from posfuse.data.token_store import TokenizedSplit
-
     split = TokenizedSplit(
         np.array([3, 3, 2, 4, 4, 4, 2]), np.array([0, 3, 3, 7]), np.array([0, 1, 0])
     )

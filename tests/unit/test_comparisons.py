@@ -1,4 +1,4 @@
-"""Cells and paired comparisons from records written by hand; what cannot be trusted is told."""
+"""Cells and paired comparisons from records written by hand; what is left out is listed."""
 
 import json
 import math
@@ -205,43 +205,38 @@ def write_counts(root, base, gains, n_documents):
         )
 
 
-@pytest.mark.parametrize(
-    ("n_documents", "base", "gain"),
-    [(600, (122, 351, 298), 7), (425, (349, 344, 351), 5), (7600, (3795, 6001), 11)],
-)
-def test_equally_many_documents_more_in_each_seed_are_equal_differences(
-    tmp_path, n_documents, base, gain
-):
-    """Their accuracies are equal to 1e-5 points only."""
-    write_counts(tmp_path, base, [gain] * len(base), n_documents)
-    frame, notes = compared(tmp_path)
-    assert notes == [
-        f"tiny sinusoidal concat: equal differences in all {len(base)} seeds, so no test"
-    ]
-    assert frame["mean"][0] == pytest.approx(100 * gain / n_documents, abs=1e-4)
-    assert frame[["p_t", "d_z", "low", "high", "p_equivalence"]].isna().all(axis=None)
+def test_equally_many_documents_more_in_each_seed_are_equal_differences(tmp_path):
+    """Their accuracies are equal only to 1e-5 points."""
+    for n_documents, base, gain in (
+        (600, (122, 351, 298), 7), (425, (349, 344, 351), 5), (7600, (3795, 6001), 11)
+    ):  # fmt: skip
+        root = tmp_path / str(n_documents)
+        write_counts(root, base, [gain] * len(base), n_documents)
+        frame, notes = compared(root)
+        assert notes == [
+            f"tiny sinusoidal concat: equal differences in all {len(base)} seeds, so no test"
+        ]
+        assert frame["mean"][0] == pytest.approx(100 * gain / n_documents, abs=1e-4)
+        assert frame[["p_t", "d_z", "low", "high", "p_equivalence"]].isna().all(axis=None)
 
 
-@pytest.mark.parametrize(
-    ("n_documents", "base", "gains"),
-    [
+def test_rank_and_sign_tests_find_the_ties_of_single_precision(tmp_path):
+    for n_documents, base, gains in (
         (425, (250, 253, 215, 215, 233, 233, 235), (3, -1, -2, 3, 2, 5, -3)),
         (600, (301, 355, 122, 351, 298, 410), (-3, 4, 7, -2, 4, 0)),
-    ],
-)
-def test_rank_and_sign_tests_see_the_ties_of_single_precision(tmp_path, n_documents, base, gains):
-    write_counts(tmp_path, base, gains, n_documents)
-    row = compared(tmp_path)[0].iloc[0]
-    exact = judge([float(gain) for gain in gains], Criteria())
-    assert row["p_t"] == pytest.approx(exact["p_t"], rel=1e-4)
-    assert row["p_wilcoxon"] == pytest.approx(exact["p_wilcoxon"])
-    assert row["p_sign_flip"] == pytest.approx(exact["p_sign_flip"])
+    ):
+        write_counts(tmp_path / str(n_documents), base, gains, n_documents)
+        row = compared(tmp_path / str(n_documents))[0].iloc[0]
+        exact = judge([float(gain) for gain in gains], Criteria())
+        assert row["p_t"] == pytest.approx(exact["p_t"], rel=1e-4)
+        assert row["p_wilcoxon"] == pytest.approx(exact["p_wilcoxon"])
+        assert row["p_sign_flip"] == pytest.approx(exact["p_sign_flip"])
 
 
-@pytest.mark.parametrize("documents", [{}, {"test": 0}, {"test": None}, {"test": 7}])
-def test_an_accuracy_that_is_no_share_of_the_recorded_documents_stays_as_it_is(tmp_path, documents):
-    write(tmp_path, "add", 0, 0.123456789, documents=documents)
-    assert collect(tmp_path)[0]["test.accuracy"].tolist() == [0.123456789]
+def test_an_accuracy_that_is_no_share_of_the_recorded_documents_stays_as_it_is(tmp_path):
+    for seed, documents in enumerate([{}, {"test": 0}, {"test": None}, {"test": 7}]):
+        write(tmp_path, "add", seed, 0.123456789, documents=documents)
+    assert collect(tmp_path)[0]["test.accuracy"].tolist() == [0.123456789] * 4
 
 
 # --- other settings ----------------------------------------------------------------------------
@@ -345,7 +340,7 @@ def test_p_holm_is_holms_over_all_rows(tmp_path):
     assert np.isnan(row_of(frame, fusion="mlp")["p_holm"])
 
 
-def test_another_baseline_turns_the_signs(tmp_path):
+def test_another_baseline_changes_the_signs(tmp_path):
     write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6, 2: 0.65}, "concat": {0: 0.6, 1: 0.8, 2: 0.64}})
     one = compared(tmp_path)[0].iloc[0]
     other = compared(tmp_path, baseline="concat")[0].iloc[0]
@@ -458,7 +453,7 @@ def test_a_cell_of_two_configurations_is_left_out_and_both_folders_named(tmp_pat
         assert part in problems[0]
 
 
-def test_two_corpora_of_one_name_are_left_out_with_the_name_as_the_cure(tmp_path):
+def test_two_corpora_of_one_name_are_left_out_and_the_line_asks_for_a_name(tmp_path):
     sound(tmp_path)
     write(tmp_path, "concat", 0, 0.6, settings={"data.path": "a1"})
     write(tmp_path, "concat", 1, 0.6, settings={"data.path": "b2", "data.limit": 9})
@@ -497,70 +492,39 @@ def test_sweeps_of_their_own_may_hold_the_same_cell(tmp_path):
     assert len(runs) == 2
 
 
-@pytest.mark.parametrize("accuracy", [math.nan, math.inf, None, "0.5", [0.5]])
-def test_an_accuracy_that_is_no_number_is_left_out_with_a_line(tmp_path, accuracy):
+def test_a_record_with_a_wrong_value_is_left_out_with_a_line(tmp_path):
     sound(tmp_path)
-    folder = write(tmp_path, "concat", 0, accuracy)
-    runs, problems = collect(tmp_path)
-    assert set(runs["fusion"]) == {"add"}
-    assert len(problems) == 1
-    assert problems[0].startswith(f"{folder / 'result.json'}: test.accuracy is ")
-    assert "left out" in problems[0]
+    path = write(tmp_path, "concat", 0, 0.5, folder="wrong") / "result.json"
+    whole = json.loads(path.read_text())
+    names = ["data", "encoding", "fusion", "seed", "variant", "sweep_id"]
+    cases = [("test.accuracy", whole | {"test": {"accuracy": value}})
+             for value in (math.nan, math.inf, 2, None, "0.5", [0.5])]  # fmt: skip
+    cases += [("test.accuracy", whole | {"test": None})]
+    cases += [(key, whole | {key: None}) for key in names]
+    cases += [(key, {k: v for k, v in whole.items() if k != key}) for key in names]
+    cases += [("settings", whole | {"settings": value}) for value in (None, [], "text")]
+    cases += [("mean_tokens.train", whole | {"mean_tokens": {"train": 0}})]
+    cases += [("latency_ms", whole | {"latency_ms": "fast"})]
+    cases += [("label_names", whole | {"label_names": value}) for value in ("one", [1])]
+    for key, record in cases:
+        path.write_text(json.dumps(record))
+        runs, (problem,) = collect(tmp_path)
+        assert set(runs["fusion"]) == {"add"}
+        assert problem.startswith(f"{path}: {key} is ")
+        assert problem.endswith("left out, remove it to run again")
 
 
-def test_a_record_without_a_test_result_is_left_out_with_a_line(tmp_path):
-    sound(tmp_path)
-    folder = write(tmp_path, "concat", 0, 0.5, test=None)
-    runs, problems = collect(tmp_path)
-    assert set(runs["fusion"]) == {"add"}
-    assert len(problems) == 1
-    assert str(folder) in problems[0]
-
-
-@pytest.mark.parametrize("key", ["data", "encoding", "fusion", "seed", "variant", "sweep_id"])
-@pytest.mark.parametrize("how", ["absent", "null"])
-def test_a_record_without_one_of_its_names_is_left_out_with_a_line(tmp_path, key, how):
-    sound(tmp_path)
-    folder = write(tmp_path, "concat", 0, 0.5)
-    path = folder / "result.json"
-    record = json.loads(path.read_text())
-    path.write_text(
-        json.dumps(record | {key: None})
-        if how == "null"
-        else json.dumps({k: v for k, v in record.items() if k != key})
-    )
-    runs, problems = collect(tmp_path)
-    assert set(runs["fusion"]) == {"add"}
-    assert len(problems) == 1
-    assert str(path) in problems[0]
-    assert key in problems[0]
-
-
-@pytest.mark.parametrize("settings", [None, [], "text"])
-def test_settings_that_are_no_table_are_left_out_with_a_line(tmp_path, settings):
-    sound(tmp_path)
-    path = write(tmp_path, "concat", 0, 0.5) / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": settings}))
-    runs, problems = collect(tmp_path)
-    assert set(runs["fusion"]) == {"add"}
-    assert len(problems) == 1
-    assert str(path) in problems[0]
-
-
-@pytest.mark.parametrize("kind", ["accuracy", "seed", "configuration"])
-def test_when_everything_is_left_out_it_is_an_error_of_one_line(tmp_path, kind):
-    if kind == "accuracy":
-        write(tmp_path, "add", 0, None)
-    elif kind == "seed":
-        write(tmp_path, "add", 0, 0.5)
-        write(tmp_path, "add", 0, 0.6, folder="elsewhere")
-    else:
-        write(tmp_path, "add", 0, 0.5)
-        write(tmp_path, "add", 1, 0.6, settings={"model.d_model": 16})
-    with pytest.raises(InputError) as error:
-        collect(tmp_path)
-    assert "\n" not in str(error.value)
-    assert str(tmp_path) in str(error.value)
+def test_when_everything_is_left_out_it_is_an_error_of_one_line(tmp_path):
+    write(tmp_path / "accuracy", "add", 0, None)
+    write(tmp_path / "seed", "add", 0, 0.5)
+    write(tmp_path / "seed", "add", 0, 0.6, folder="elsewhere")
+    write(tmp_path / "configuration", "add", 0, 0.5)
+    write(tmp_path / "configuration", "add", 1, 0.6, settings={"model.d_model": 16})
+    for kind in ("accuracy", "seed", "configuration"):
+        with pytest.raises(InputError) as error:
+            collect(tmp_path / kind)
+        assert "\n" not in str(error.value)
+        assert str(tmp_path / kind) in str(error.value)
 
 
 def test_learning_curves_are_in_percent_and_a_damaged_one_is_named(tmp_path):

@@ -1,4 +1,6 @@
-"""Saved predictions: read, paired, judged by document, by length and by class; by hand."""
+"""Saved predictions: reading, pairing, and statistics by document, length and class, by hand."""
+
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -86,50 +88,34 @@ def paired_of(correct, base_correct, length=None, label=None):
 # --- reading -----------------------------------------------------------------------------------
 
 
-def test_predictions_are_read_as_written(tmp_path):
-    found = read_predictions(write(tmp_path / "run", turned([0, 4])))
-    assert found.index.tolist() == [0, 1, 2, 3, 4, 5]
-    assert found.length.tolist() == LENGTH
-    assert found.label.tolist() == LABEL
-    assert found.predicted.tolist() == turned([0, 4])
-    assert found.correct.tolist() == [False, True, True, True, False, True]
+def read(folder, **record):
+    return read_predictions({"folder": str(folder), **record})
 
 
-def spoil(folder, kind):
-    path = folder / "predictions.parquet"
-    if kind == "missing":
-        path.unlink()
-    elif kind == "truncated":
-        path.write_bytes(path.read_bytes()[:-20])
-    elif kind == "short":
-        path.write_bytes(path.read_bytes()[:10])
-    elif kind == "empty":
-        path.write_bytes(b"")
-    elif kind == "text":
-        path.write_text("index,length,label,predicted\n0,1,0,0\n")
-    else:
-        write(folder, LABEL, without=[kind])
+def listed(*folders):
+    """Runs of one cell with the columns that `read_all` uses."""
+    labels = {"data": "tiny", "encoding": "sinusoidal", "variant": ""}
+    return pd.DataFrame([{**labels, "folder": str(folder)} for folder in folders])
 
 
-SPOILT = ["missing", "truncated", "short", "empty", "text"]
-COLUMNS = ["index", "length", "label", "predicted"]
+def test_predictions_are_read_as_written_and_lengths_end_at_max_len(tmp_path):
+    folder = write(tmp_path / "run", turned([0, 4]))
+    found = read(folder)
+    assert found["index"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert found["length"].tolist() == LENGTH
+    assert found["label"].tolist() == LABEL
+    assert found["predicted"].tolist() == turned([0, 4])
+    cut = read(folder, **{"settings.data.max_len": 7})
+    assert cut["length"].tolist() == [min(n, 7) for n in LENGTH]
 
 
-@pytest.mark.parametrize("kind", [*SPOILT, *COLUMNS])
-def test_a_damaged_file_is_an_error_of_one_line_that_names_it(tmp_path, kind):
-    folder = tmp_path / "run"
-    write(folder, LABEL)
-    spoil(folder, kind)
-    with pytest.raises(InputError) as error:
-        read_predictions(folder)
-    text = str(error.value)
-    assert text.startswith(f"{folder / 'predictions.parquet'}: not readable")
-    assert text.endswith("remove it to run again")
-    assert "\n" not in text
-    if kind in COLUMNS:
-        assert kind in text.replace(str(folder), "")
-
-
+SPOILT = {
+    "missing": lambda path: path.unlink(),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-20]),
+    "short": lambda path: path.write_bytes(path.read_bytes()[:10]),
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("index,length,label,predicted\n0,1,0,0\n"),
+}
 BAD_COLUMNS = {
     "text": {"label": list("abcdef")},
     "no number": {"predicted": [0.0, 1.0, float("nan"), 0.0, 1.0, 0.0]},
@@ -139,19 +125,31 @@ BAD_COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_COLUMNS)
-def test_what_is_no_whole_number_for_each_document_is_one_line(tmp_path, kind):
-    folder = write(tmp_path / "run", **{"predicted": LABEL, **BAD_COLUMNS[kind]})
-    with pytest.raises(InputError, match="predictions") as error:
-        read_predictions(folder)
-    assert "\n" not in str(error.value)
+def test_a_damaged_file_is_an_error_of_one_line_that_names_it(tmp_path):
+    folder = tmp_path / "run"
+    for kind in [*SPOILT, *BAD_COLUMNS, "index", "length", "label", "predicted"]:
+        write(folder, LABEL)
+        if kind in SPOILT:
+            SPOILT[kind](folder / "predictions.parquet")
+        elif kind in BAD_COLUMNS:
+            write(folder, **{"predicted": LABEL, **BAD_COLUMNS[kind]})
+        else:
+            write(folder, LABEL, without=[kind])
+        with pytest.raises(InputError) as error:
+            read(folder)
+        text = str(error.value)
+        assert text.startswith(f"{folder / 'predictions.parquet'}: not usable ("), kind
+        assert text.endswith("remove it to run again"), kind
+        assert "\n" not in text, kind
+        if kind in ("index", "length", "label", "predicted"):
+            assert kind in text.replace(str(folder), "")
 
 
 def test_predictions_that_contradict_the_record_are_left_out(tmp_path):
     folder = write(tmp_path / "run", turned([3]))
     runs = listed(folder).assign(**{"test.accuracy": 4 / 6})
-    read, (line,) = read_all(runs)
-    assert read == {}
+    found, (line,) = read_all(runs)
+    assert found == {}
     assert "83.33 % are right, result.json says 66.67 %" in line
     runs["test.accuracy"] = 5 / 6
     assert list(read_all(runs)[0]) == [folder]
@@ -159,35 +157,23 @@ def test_predictions_that_contradict_the_record_are_left_out(tmp_path):
     assert "more classes than result.json names" in read_all(runs)[1][0]
 
 
-def test_lengths_end_where_the_model_stops_to_read(tmp_path):
-    folder = write(tmp_path / "run", LABEL)
-    runs = listed(folder).assign(**{"settings.data.max_len": 7})
-    assert read_all(runs)[0][folder].length.tolist() == [min(n, 7) for n in LENGTH]
-
-
-def listed(*folders):
-    """Runs of one cell, as far as `read_all` looks at them."""
-    labels = {"data": "tiny", "encoding": "sinusoidal", "variant": ""}
-    return pd.DataFrame([{**labels, "folder": str(folder)} for folder in folders])
-
-
-def test_a_flipped_byte_in_the_data_is_an_error_or_read_but_no_crash(tmp_path):
+def test_a_flipped_byte_is_reported_or_read_but_never_a_crash(tmp_path):
     folder = tmp_path / "run"
     write(folder, LABEL)
     path = folder / "predictions.parquet"
     whole = path.read_bytes()
     for place in range(4, len(whole), max(1, len(whole) // 60)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-        read, problems = read_all(listed(folder))
-        assert len(read) + len(problems) == 1
+        found, problems = read_all(listed(folder))
+        assert len(found) + len(problems) == 1
         assert all(str(path) in line and "\n" not in line for line in problems)
 
 
-def test_read_all_goes_on_after_a_damaged_file(tmp_path):
+def test_read_all_continues_after_a_damaged_file(tmp_path):
     good, bad = write(tmp_path / "good", LABEL), write(tmp_path / "bad", LABEL)
-    spoil(tmp_path / "bad", "truncated")
-    read, problems = read_all(listed(bad, good))
-    assert list(read) == [good]
+    SPOILT["truncated"](tmp_path / "bad" / "predictions.parquet")
+    found, problems = read_all(listed(bad, good))
+    assert list(found) == [good]
     assert len(problems) == 1
     assert f"{bad}/predictions.parquet" in problems[0]
 
@@ -222,24 +208,24 @@ def test_another_cells_runs_are_not_taken(tmp_path, two_seeds):
     assert paired.difference.mean() == pytest.approx(50 / 6)
 
 
-@pytest.mark.parametrize("column", ["label", "length", "index", "count"])
-@pytest.mark.parametrize("fusion", ["add", "concat"])
-def test_a_seed_of_other_documents_is_left_out_with_a_line(tmp_path, two_seeds, column, fusion):
+def test_a_seed_of_other_documents_is_left_out_with_a_line(tmp_path, two_seeds):
     runs, comparison = two_seeds
-    other = {
+    others = {
         "label": {"label": turned([3])},
         "length": {"length": [*LENGTH[:-1], 99]},
         "index": {"index": [0, 1, 2, 3, 4, 6]},
         "count": {"label": LABEL[:5], "length": LENGTH[:5], "predicted": LABEL[:5]},
-    }[column]
-    folder = write(tmp_path / fusion / "seed=1", **{"predicted": LABEL, **other})
-    read, notes = read_all(runs)
-    paired = pair(comparison, runs, "add", read)
-    assert paired.seeds == [0]
-    assert paired.difference.tolist() == [[0, 100, 100, 0, 0, 0]]
-    assert len(notes) == 1
-    assert notes[0].startswith(f"{folder}/predictions.parquet: its documents are not those")
-    assert "left out of the statistics over documents" in notes[0]
+    }
+    for fusion, column in [*(("add", c) for c in others), ("concat", "label")]:
+        folder = write(tmp_path / fusion / "seed=1", **{"predicted": LABEL, **others[column]})
+        read, notes = read_all(runs)
+        paired = pair(comparison, runs, "add", read)
+        assert paired.seeds == [0]
+        assert paired.difference.tolist() == [[0, 100, 100, 0, 0, 0]]
+        assert len(notes) == 1
+        assert notes[0].startswith(f"{folder}/predictions.parquet: its documents are not those")
+        assert "left out of the statistics over documents" in notes[0]
+        write(tmp_path / fusion / "seed=1", LABEL)
 
 
 def test_when_no_seed_can_be_paired_there_is_none(tmp_path, two_seeds):
@@ -254,7 +240,7 @@ def test_when_no_seed_can_be_paired_there_is_none(tmp_path, two_seeds):
 
 def test_a_seed_whose_file_could_not_be_read_is_left_out(tmp_path, two_seeds):
     runs, comparison = two_seeds
-    spoil(tmp_path / "add" / "seed=0", "missing")
+    SPOILT["missing"](tmp_path / "add" / "seed=0" / "predictions.parquet")
     paired = pair(comparison, runs, "add", read_all(runs)[0])
     assert paired.seeds == [1]
 
@@ -314,32 +300,31 @@ def test_length_bins_by_hand():
     pd.testing.assert_frame_equal(other, table)
 
 
-@pytest.mark.parametrize("bins", [1, 2, 3, 4, 10])
-@pytest.mark.parametrize("kind", ["all different", "repeated", "two", "skewed", "one"])
-def test_each_document_is_in_exactly_one_bin(bins, kind):
+def test_each_document_is_in_exactly_one_bin():
     rng = np.random.default_rng(0)
-    length = {
+    lengths = {
         "all different": rng.permutation(50) + 1,
         "repeated": rng.integers(1, 7, 50),
         "two": rng.permutation([5] * 30 + [9] * 20),
         "skewed": rng.permutation([512] * 45 + [1, 2, 3, 4, 5]),
         "one": np.full(50, 512),
-    }[kind]
+    }
     right, base = rng.integers(0, 2, (2, 3, 50))
-    paired = paired_of(right, base, length)
-    table = by_length(paired, bins)
-    assert table["n_documents"].sum() == 50
-    assert len(table) <= min(bins, len(set(length.tolist())))
-    assert (table["n_documents"] > 0).all()
-    assert (table["shortest"] <= table["longest"]).all()
-    assert (table["longest"].to_numpy()[:-1] < table["shortest"].to_numpy()[1:]).all()
-    for row in table.to_dict("records"):
-        inside = (length >= row["shortest"]) & (length <= row["longest"])
-        assert inside.sum() == row["n_documents"]
-        assert row["mean_length"] == pytest.approx(length[inside].mean())
-        assert row["gains"] == pytest.approx(100 * (right - base)[:, inside].mean(1))
-    whole = (table["mean"] * table["n_documents"]).sum() / 50
-    assert whole == pytest.approx(paired.difference.mean())
+    for length, bins in itertools.product(lengths.values(), [1, 2, 3, 4, 10]):
+        paired = paired_of(right, base, length)
+        table = by_length(paired, bins)
+        assert table["n_documents"].sum() == 50
+        assert len(table) <= min(bins, len(set(length.tolist())))
+        assert (table["n_documents"] > 0).all()
+        assert (table["shortest"] <= table["longest"]).all()
+        assert (table["longest"].to_numpy()[:-1] < table["shortest"].to_numpy()[1:]).all()
+        for row in table.to_dict("records"):
+            inside = (length >= row["shortest"]) & (length <= row["longest"])
+            assert inside.sum() == row["n_documents"]
+            assert row["mean_length"] == pytest.approx(length[inside].mean())
+            assert row["gains"] == pytest.approx(100 * (right - base)[:, inside].mean(1))
+        whole = (table["mean"] * table["n_documents"]).sum() / 50
+        assert whole == pytest.approx(paired.difference.mean())
 
 
 def test_bins_of_different_lengths_are_of_equal_size():
@@ -348,14 +333,13 @@ def test_bins_of_different_lengths_are_of_equal_size():
     assert by_length(paired, 5)["n_documents"].tolist() == [8] * 5
 
 
-@pytest.mark.parametrize("n", [5, 9, 41, 50])
-@pytest.mark.parametrize("bins", [2, 3, 4])
-def test_bins_are_pandas_quantiles(n, bins):
-    length = np.random.default_rng(n).permutation(np.arange(1, n + 1) ** 2)
-    table = by_length(paired_of(np.ones((2, n)), np.zeros((2, n)), length), bins)
-    expected = pd.Series(length).groupby(pd.qcut(length, bins, labels=False))
-    assert table["shortest"].tolist() == expected.min().tolist()
-    assert table["longest"].tolist() == expected.max().tolist()
+def test_bins_are_pandas_quantiles():
+    for n, bins in itertools.product([5, 9, 41, 50], [2, 3, 4]):
+        length = np.random.default_rng(n).permutation(np.arange(1, n + 1) ** 2)
+        table = by_length(paired_of(np.ones((2, n)), np.zeros((2, n)), length), bins)
+        expected = pd.Series(length).groupby(pd.qcut(length, bins, labels=False))
+        assert table["shortest"].tolist() == expected.min().tolist()
+        assert table["longest"].tolist() == expected.max().tolist()
 
 
 def test_equal_lengths_are_one_bin():
@@ -412,15 +396,6 @@ def test_the_diagonal_is_the_difference_in_accuracy():
     assert diagonal @ share == pytest.approx(paired.difference.mean())
 
 
-@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
-def test_the_confusion_difference_holds_for_any_whole_number_type(dtype):
-    label = np.arange(20, dtype=dtype)
-    paired = Paired([0], label, label, label[None], np.zeros((1, 20), dtype))
-    found = confusion_difference(paired, 20)
-    assert np.diag(found)[1:] == pytest.approx(np.full(19, 100))
-    assert found[1:, 0] == pytest.approx(np.full(19, -100))
-
-
 # --- all of it ---------------------------------------------------------------------------------
 
 
@@ -438,9 +413,9 @@ def test_the_evidence_holds_every_comparison(two_seeds):
     assert matrix == pytest.approx(np.array([[100 / 6, -100 / 6], [0, 0]]))
 
 
-def test_the_evidence_of_damaged_files_is_empty_and_told_once(tmp_path, two_seeds):
+def test_the_evidence_of_damaged_files_is_empty_and_reported_once(tmp_path, two_seeds):
     runs, comparison = two_seeds
-    spoil(tmp_path / "add" / "seed=0", "truncated")
+    SPOILT["truncated"](tmp_path / "add" / "seed=0" / "predictions.parquet")
     write(tmp_path / "add" / "seed=1", LABEL, label=turned([2]))
     twice = pd.DataFrame([comparison, comparison])
     found, notes = document_evidence(twice, runs, "add")
@@ -448,6 +423,6 @@ def test_the_evidence_of_damaged_files_is_empty_and_told_once(tmp_path, two_seed
     assert found.bins.empty
     assert found.confusions == {}
     assert len(notes) == 2
-    assert sum("not readable" in line for line in notes) == 1
+    assert sum("not usable" in line for line in notes) == 1
     assert sum("its documents are not those" in line for line in notes) == 1
     assert {"document_seeds", "p_mcnemar", *CELL} <= set(found.statistics.columns)

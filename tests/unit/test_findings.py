@@ -9,7 +9,7 @@ from statsmodels.stats.multitest import multipletests
 
 from findings import EPOCHS, INSIDE, WORTH, WORTH_OF_CUT
 from posfuse.analysis.evidence.published import numbers
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.config import CONF_DIR
 
 DOCS = CONF_DIR.parent / "docs"

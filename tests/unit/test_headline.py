@@ -3,7 +3,7 @@
 import pandas as pd
 
 from posfuse.analysis.headline import MOST_LINES, headline
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
     seeds_for_difference,

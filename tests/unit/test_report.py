@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from posfuse.analysis import report
-from posfuse.analysis.claims.claims import judge_claims, not_judged, read_claims
+from posfuse.analysis.claims.verdicts import judge_claims, not_judged, read_claims
 from posfuse.analysis.evidence.collect import collect, failures, missing
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.config import run_folder

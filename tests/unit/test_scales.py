@@ -1,6 +1,8 @@
 """The token scale as an axis: the frames by hand, the choice of a scale, and the report."""
 
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -64,7 +66,7 @@ def test_scales_are_numbers_in_order_and_a_learned_one_has_none():
     assert concat["sqrt_d"].tolist() == [False, False, False, True, False]
 
 
-def test_what_is_spelt_in_two_ways_counts_once():
+def test_a_scale_written_in_two_ways_counts_once():
     twice = scales_of(frame({**RUNS, ("add", 4.0): RUNS["add", "sqrt_d"]}), Criteria())
     assert cell(twice, "add", "sqrt_d = 4")["n"] == 3
     assert len(twice.cells) == len(RUNS)
@@ -98,7 +100,7 @@ def test_holm_is_over_the_rows():
     assert sorted(best["p_holm"]) == pytest.approx([min(2 * small, 1), max(large, 2 * small)])
 
 
-def test_one_scale_gives_nothing_and_no_line(tmp_path):
+def test_one_scale_gives_empty_frames_and_no_note():
     one = {key: value for key, value in RUNS.items() if key[1] == 1.0}
     for runs in (frame(one), frame().drop(columns="settings.model.token_scale")):
         scales = scales_of(runs, Criteria())
@@ -108,7 +110,7 @@ def test_one_scale_gives_nothing_and_no_line(tmp_path):
         assert scale_tables(scales, Criteria()) == []
 
 
-def test_runs_that_differ_in_more_are_not_held_against_each_other():
+def test_runs_that_differ_in_other_settings_are_not_compared():
     runs = pd.concat([frame(), frame(d_model=64)], ignore_index=True)
     scales = scales_of(runs, Criteria())
     assert scales.best["variant"].tolist() == ["model.d_model=16", "model.d_model=64"]
@@ -128,14 +130,14 @@ def test_an_operators_options_are_operators_of_their_own():
     assert best["fusion"].tolist() == ["concat fusion.bias=True", "concat fusion.bias=False"]
 
 
-def test_what_a_reader_must_know_is_a_line():
+def test_what_a_reader_must_know_is_a_note():
     add, concat = RUNS["add", 1.0], RUNS["concat", 2.0]
     runs = {("add", 1.0): add, ("add", 2.0): ([1], [1]), ("concat", 2.0): concat}
     scales = scales_of(frame(runs), Criteria())
     assert scales.notes == [
-        "tiny sin add: from 1 to 3 seeds a scale to choose by",
+        "tiny sin add: chose among scales with 1 to 3 seeds",
         "tiny sin add: its best model.token_scale, 1, is at the end of those tried: try beyond",
-        "tiny sin concat: chose among other scales than add",
+        "tiny sin concat: was run at other scales than add",
     ]
     scales = scales_of(frame(runs), Criteria(baseline="mlp"))
     assert scales.notes[-1] == "tiny sin: no mlp to choose a scale for"
@@ -163,7 +165,7 @@ def test_a_learned_scale_does_not_hide_that_the_grid_ends_too_early():
 def test_without_validation_there_is_no_choice():
     scales = scales_of(frame().drop(columns="validation.accuracy"), Criteria())
     assert not scales.cells["best"].any()
-    assert "tiny sin add: no validation accuracy to choose model.token_scale by" in scales.notes
+    assert "tiny sin add: no validation accuracy, so no best model.token_scale" in scales.notes
     assert [table.name for table in scale_tables(scales, Criteria())] == ["by_scale"]
 
 
@@ -177,7 +179,7 @@ def test_without_the_papers_scale_that_side_is_empty():
     assert row["at best"] == "+2.00"
 
 
-def test_tables_say_both_differences_and_mark_the_best():
+def test_tables_show_both_differences_and_mark_the_best():
     best, by_scale = scale_tables(scales_of(frame(), Criteria()), Criteria())
     assert best.title == "At each operator's own best scale, encoding sin"
     assert best.rows[0][:6] == ["tiny", "concat", "2", "1", "3", "+16.00"]
@@ -187,11 +189,11 @@ def test_tables_say_both_differences_and_mark_the_best():
     assert by_scale.rows[3] == ["tiny", "sin", "learned", "", "58.00 ± 0.00 (3)"]
 
 
-@pytest.fixture
-def surface(tmp_path):
-    """Concat is far ahead at sqrt(d) = 4 and no better than add where each is best, in every
-    seed but by turns: +1, -1, 0 documents of 40."""
-    root = tmp_path / "surface"
+@pytest.fixture(scope="module")
+def surface(tmp_path_factory):
+    """Concat is far ahead at sqrt(d) = 4. With each at its best scale it is no better than add:
+    +1, -1 and 0 documents of 40. Returns the sweep's folder and what its report prints."""
+    root = tmp_path_factory.mktemp("scales") / "surface"
     accuracies = {
         ("add", 1): [0.6, 0.65, 0.625],
         ("add", "sqrt_d"): [0.2, 0.225, 0.25],
@@ -205,80 +207,80 @@ def surface(tmp_path):
                 settings={"model.token_scale": scale, "model.d_model": 16},
                 validation={"accuracy": test},
             )  # fmt: skip
-    return root
+    return root, run_report(root)
 
 
-def run_report(monkeypatch, capsys, root):
-    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root)])
-    report.main()
-    return capsys.readouterr().out
+def run_report(root):
+    """The report of a sweep, in this process; returns its terminal output."""
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(StringIO()) as out:
+        patched.setattr(sys, "argv", ["posfuse-report", str(root)])
+        report.main()
+    return out.getvalue()
 
 
-def test_a_gain_at_sqrt_d_that_is_scale_alone_is_seen_from_the_records(
-    surface, monkeypatch, capsys
-):
-    (row,) = scales_of(collect(surface)[0], Criteria()).best.to_dict("records")
+def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(surface):
+    root, text = surface
+    (row,) = scales_of(collect(root)[0], Criteria()).best.to_dict("records")
     assert row["paper_mean"] == pytest.approx(40)
     assert row["paper_p_holm"] < 0.01
     assert (row["scale"], row["baseline_scale"]) == ("sqrt_d = 4", "1")
     assert row["mean"] == pytest.approx(0, abs=1e-9)
     assert row["p_holm"] == pytest.approx(1)
-    text = run_report(monkeypatch, capsys, surface)
     line = next(x for x in text.split("own best scale")[1].splitlines() if "concat" in x)
     assert "+40.00" in line
     assert "+0.00" in line
     assert "undecided" in line
     assert text.index("By token scale") < text.index("own best scale")
     assert "Table 1" not in text  # it has a row for every scale, and is on the page
-    page = (surface / "report" / "index.html").read_text()
+    page = (root / "report" / "index.html").read_text()
     assert "By token scale" in page
     assert 'id="figure-scale"' in page
     for name in ("best_scale", "by_scale"):
         for end in ("csv", "md", "tex"):
-            assert (surface / "report" / "tables" / f"{name}.{end}").exists()
+            assert (root / "report" / "tables" / f"{name}.{end}").exists()
 
 
-def test_a_run_that_states_the_papers_scale_is_the_papers(surface):
-    runs = collect(surface)[0]
-    assert set(runs["variant"]) == {"", "model.token_scale=1"}
+def test_an_override_of_the_papers_own_scale_makes_no_variant(surface):
+    assert set(collect(surface[0])[0]["variant"]) == {"", "model.token_scale=1"}
 
 
-def test_a_sweep_of_one_scale_has_no_word_of_it_in_its_report(tmp_path, monkeypatch, capsys):
+def test_the_papers_tables_mix_no_scales(surface):
+    tables = surface[0] / "report" / "tables"
+    table = pd.read_csv(tables / "table1.csv")
+    assert table["n"].tolist() == [3, 3, 3, 3]
+    assert table["published_mean"].isna().all()
+    paired = pd.read_csv(tables / "paired_differences.csv")
+    assert paired["mean"].tolist() == pytest.approx([40, -35 / 3])  # each at one scale
+    for own, base in zip(paired["variant"], paired["baseline_variant"], strict=True):
+        assert (own == base) or (pd.isna(own) and pd.isna(base))
+
+
+def test_the_report_of_a_sweep_of_one_scale_does_not_mention_scales(tmp_path):
     root = write_sweep(
         tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]},
         settings={"model.token_scale": "sqrt_d"},
     )  # fmt: skip
-    text = run_report(monkeypatch, capsys, root)
+    text = run_report(root)
     page = (root / "report" / "index.html").read_text()
     for word in ("best scale", "token scale", "figure-scale"):
         assert word not in text + page
     assert not list((root / "report").rglob("*scale*"))
 
 
-def test_the_papers_tables_mix_no_scales(surface, monkeypatch, capsys):
-    monkeypatch.setattr(report, "draw_all", lambda *_: [])  # figures take longest
-    run_report(monkeypatch, capsys, surface)
-    table = pd.read_csv(surface / "report" / "tables" / "table1.csv")
-    assert table["n"].tolist() == [3, 3, 3, 3]
-    assert table["published_mean"].isna().all()
-    paired = pd.read_csv(surface / "report" / "tables" / "paired_differences.csv")
-    assert paired["mean"].tolist() == pytest.approx([40, -35 / 3])  # each at one scale
-    for own, base in zip(paired["variant"], paired["baseline_variant"], strict=True):
-        assert (own == base) or (pd.isna(own) and pd.isna(base))
+def test_how_often_the_choice_alone_makes_a_difference():
+    """The rates of docs/statistics.md for operators whose scales are all equally good.
 
+    A seed's luck is nearly the same in validation and test (correlation 0.95).
+    """
+    n, sweeps = 5, 4_000
 
-@pytest.mark.parametrize(
-    ("scales", "base_scales", "most"), [(9, 9, 0.05), (1, 1, 0.06), (3, 1, 0.07), (9, 1, 0.13)]
-)
-def test_how_often_the_choice_alone_makes_a_difference(scales, base_scales, most):
-    """The rates of docs/statistics.md: so many scales of an operator tie with so many of add, the
-    seeds' part in validation and test is common (correlation 0.95)."""
-    draw, n, sweeps = np.random.default_rng(0), 5, 4_000
-
-    def chosen(k):
+    def chosen(draw, k):
         validation, own = draw.normal(size=(2, sweeps, k, n))
         test = 0.95 * validation + np.sqrt(1 - 0.95**2) * own
         return test[np.arange(sweeps), validation.mean(2).argmax(1)]
 
-    found = stats.ttest_1samp(chosen(scales) - chosen(base_scales), 0, axis=1).pvalue <= 0.05
-    assert most - 0.05 <= found.mean() <= most
+    for scales, base_scales, most in ((9, 9, 0.05), (1, 1, 0.06), (3, 1, 0.07), (9, 1, 0.13)):
+        draw = np.random.default_rng(0)
+        deltas = chosen(draw, scales) - chosen(draw, base_scales)
+        found = stats.ttest_1samp(deltas, 0, axis=1).pvalue <= 0.05
+        assert most - 0.05 <= found.mean() <= most

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from posfuse.analysis.claims.claims import Claims, Verdict, judge_claims
+from posfuse.analysis.claims.verdicts import Claims, Verdict, judge_claims
 from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.analysis.evidence.collect import failures, learning_curves, missing
 from posfuse.analysis.headline import headline

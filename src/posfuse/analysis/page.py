@@ -8,13 +8,13 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import posfuse
-from posfuse.analysis.claims.claims import Verdict, not_judged
+from posfuse.analysis.claims.verdicts import Verdict, not_judged
 from posfuse.analysis.figures.drawings import Drawing
 from posfuse.analysis.findings import Findings
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables.table import p_value
 
-LIBRARIES = ("scipy", "statsmodels", "scikit-learn", "pandas", "matplotlib")
+LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
 
 
 def render(found: Findings, figures: list[Drawing], criteria: Criteria, command: str) -> str:

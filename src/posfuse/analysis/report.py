@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from posfuse.analysis import page
-from posfuse.analysis.claims.claims import not_judged, read_claims
+from posfuse.analysis.claims.verdicts import not_judged, read_claims
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.figures.drawings import draw_all
 from posfuse.analysis.findings import Findings, analyse

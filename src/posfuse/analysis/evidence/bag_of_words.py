@@ -1,6 +1,6 @@
-"""A classifier that knows no position: TF-IDF and logistic regression on a run's own tokens.
+"""A classifier without positions: TF-IDF and logistic regression on a run's own tokens.
 
-A corpus that it solves says little about position.
+A corpus that it solves shows little about position.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from posfuse.errors import InputError
 from posfuse.runs.fidelity import validation_seed
 from posfuse.runs.records import read_config, write_json
 
-FORMAT = 1  # raise it when the same corpus gives other numbers
+FORMAT = 1  # raise this when the same corpus gives different numbers
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ Bags = dict[tuple[str, str], BagOfWords]  # by (data, variant): a variant may ch
 
 
 def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
-    """The result for each corpus of the runs, and a line for each that could not be had."""
+    """The result for each corpus of the runs, and a line for each that cannot be loaded."""
     found: Bags = {}
     problems = []
     for (data, variant), group in runs.groupby(["data", "variant"], sort=False):
@@ -48,33 +48,28 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
             )
         except (InputError, ImportError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            problems.append(f"{data}: no bag-of-words row, its corpus cannot be had ({reason})")
+            problems.append(f"{data}: no bag-of-words row, its corpus cannot be loaded ({reason})")
     return found, problems
 
 
 def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
-    """Fit on the training split, judge on the test split; kept in the run's cache_dir.
+    """Fit on the training split and evaluate on the test split, once per corpus.
 
-    It sees what the models see: the same words, the same documents, the same cut at max_len.
-    `settings` are the record's: what is kept is found by them, so a report needs no corpus again.
+    The input is the models': the same words, the same documents, the same cut at max_len. The
+    result is cached in the run's cache_dir under the record's `settings`, so that a second report
+    does not need the corpus.
     """
     data = {key: value for key, value in settings.items() if key.startswith("data.")}
     parts = [FORMAT, data, validation_seed(cfg)]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     path = Path(cfg.cache_dir) / f"{cfg.data.name}-{key}.bag_of_words.json"
-    kept = _read(path)
-    if kept is None:
-        kept = _fit(cfg)
-        write_json(path, asdict(kept))
-    return kept
-
-
-def _read(path: Path) -> BagOfWords | None:
     try:
-        kept = json.loads(path.read_text())
-        return BagOfWords(float(kept["accuracy"]), int(kept["documents"]))
-    except (OSError, ValueError, LookupError, TypeError):
-        return None  # none yet, or a damaged one: fit again
+        cached = json.loads(path.read_text())
+        return BagOfWords(float(cached["accuracy"]), int(cached["documents"]))
+    except (OSError, ValueError, LookupError, TypeError):  # no cache, or a damaged one
+        found = _fit(cfg)
+        write_json(path, asdict(found))
+        return found
 
 
 def _fit(cfg: Config) -> BagOfWords:
@@ -87,17 +82,14 @@ def _fit(cfg: Config) -> BagOfWords:
     model = LogisticRegression(max_iter=1000)
     model.fit(weighting.transform(counts["train"]), store.splits["train"].labels)
     predicted = model.predict(weighting.transform(counts["test"]))
-    right = predicted == store.splits["test"].labels
-    return BagOfWords(float(100 * right.mean()), len(right))
+    correct = predicted == store.splits["test"].labels
+    return BagOfWords(float(100 * correct.mean()), len(correct))
 
 
 def _counts(split: TokenizedSplit, max_len: int, vocabulary_size: int) -> csr_matrix:
     """How often each word occurs in each document, cut at max_len, (documents, vocabulary)."""
-    lengths = np.minimum(split.lengths, max_len)
-    starts = np.repeat(split.offsets[:-1], lengths)
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    ids = split.ids[starts + within]
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    matrix = csr_matrix((np.ones(len(ids)), ids, ends), shape=(len(lengths), vocabulary_size))
-    matrix.sum_duplicates()
-    return matrix
+    n_documents = len(split.lengths)
+    document = np.repeat(np.arange(n_documents), split.lengths)
+    read = np.arange(len(split.ids)) - split.offsets[document] < max_len
+    places = (document[read], split.ids[read])
+    return csr_matrix((np.ones(read.sum()), places), shape=(n_documents, vocabulary_size))

@@ -1,8 +1,9 @@
-"""Records to one tidy table: a row a run, what cannot be trusted left out and named."""
+"""Records to one tidy table, one row per run; unusable records are left out and listed."""
 
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -26,24 +27,26 @@ from posfuse.runs.records import (
 
 AXES = ["data", "encoding", "fusion", "seed"]
 CELL = ["data", "encoding", "fusion", "variant"]
-SHARED = [axis for axis in CELL if axis != "fusion"]  # of operators held against one another
+SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
 METRIC = "test.accuracy"
-PAPERS_SCALE = "model.token_scale=sqrt_d"  # a run that states it is the paper's all the same
+PAPERS_SCALE = "model.token_scale=sqrt_d"  # a run with this override is not a variant
 
 
 def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     """All runs below `folder`, and a line for each record that is left out.
 
-    Left out are: what cannot be read or has another schema, a metric that is no number, a second
-    record of one run, and every run of a cell that holds two configurations.
+    Left out are: files that cannot be read or have another schema, a metric that is not a number,
+    a second record of one run, and all runs of a cell that holds two configurations.
 
     Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
-    `length`, the mean number of tokens of the corpus's training documents. The order is that of
-    length, data, encoding, fusion, variant, seed. Raises InputError without any run.
+    `length`, the mean number of tokens of the corpus's training documents. Rows are sorted by
+    length, data, encoding, fusion, variant, seed. Raises InputError if there is no run.
     """
     root = Path(folder)
     if not root.is_dir():
-        raise InputError(f"{root}: no such folder; give a sweep's, as multirun/quickstart")
+        raise InputError(
+            f"{root}: no such folder; give the folder of a sweep, such as multirun/quickstart"
+        )
     rows: list[dict[str, Any]] = []
     problems = []
     for path in sorted(root.rglob(RESULT)):
@@ -70,55 +73,59 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _row(path: Path) -> dict[str, Any]:
-    """A record as a row; raises InputError where what the report needs is not there."""
+    """A record as a row; raises InputError if a key that the report needs is missing or wrong."""
     record = read_result(path)
-    row = {"fingerprint": "", **flatten(record), "folder": str(path.parent)}
-    for key in [*CELL, "sweep_id", "fingerprint"]:
-        _expect(path, key, row.get(key), "a text", isinstance(row.get(key), str))
-    for key in ["sweep_id", "data", "encoding", "fusion"]:
-        named = NAME.fullmatch(row[key]) is not None
-        _expect(path, key, row[key], "a name of letters, digits and _.-", named)
-    named = re.fullmatch(f"[{VARIANT_LETTERS}]*", row["variant"]) is not None
-    _expect(path, "variant", row["variant"], "the name of a run's folder", named)
-    _expect(path, "seed", row.get("seed"), "a whole number", type(row.get("seed")) is int)
-    for key in (METRIC, "mean_tokens.train"):
-        _expect(path, key, row.get(key), "a number", _is_number(row.get(key)))
-    _expect(path, METRIC, row[METRIC], "from 0 to 1", 0 <= row[METRIC] <= 1)
-    length = row["mean_tokens.train"]
-    _expect(path, "mean_tokens.train", length, "above 0", length > 0)
-    for key in ("latency_ms", "parameters", "fusion_parameters"):
-        known = row.get(key) is None or _is_number(row[key])
-        _expect(path, key, row.get(key), "a number", known)
-    names = row.setdefault("label_names", [])
-    listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    _expect(path, "label_names", names, "a list of texts", listed)
-    settings = record.get("settings", {})
-    _expect(path, "settings", settings, "a table of keys", isinstance(settings, dict))
-    settings = {k: v for k, v in settings.items() if k != "seed"}
-    stated = row["variant"].split("__")
-    row["variant"] = "__".join(part for part in stated if part != PAPERS_SCALE)
+    row = {"label_names": [], **flatten(record), "folder": str(path.parent)}
+    for key, (kind, is_valid) in EXPECTED.items():
+        value = record.get(key) if key == "settings" else row.get(key)
+        if not is_valid(value):
+            shown = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}..."
+            raise InputError(
+                f"{path}: {key} is {shown}, not {kind}; left out, remove it to run again"
+            )
+    settings = {k: v for k, v in record["settings"].items() if k != "seed"}
+    overrides = row["variant"].split("__")
+    row["variant"] = "__".join(part for part in overrides if part != PAPERS_SCALE)
     row["configuration"] = json.dumps(settings, sort_keys=True)
     row[METRIC] = _double(row[METRIC], row.get("documents.test"))
     return row
-
-
-def _expect(path: Path, key: str, value: Any, kind: str, met: bool) -> None:
-    if not met:
-        told = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}..."
-        raise InputError(f"{path}: {key} is {told}, not {kind}; left out, remove it to run again")
 
 
 def _is_number(value: Any) -> bool:
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
-        and abs(value) < 1e300  # of an int too large for a float as well
+        and abs(value) < 1e300  # an int may be too large for a float
     )
 
 
+def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+NAMED = ("a name of letters, digits and _.-", _matches(NAME))
+MEASURED = ("a number", lambda v: v is None or _is_number(v))
+# What a record must hold, by its flattened key.
+EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(["sweep_id", "data", "encoding", "fusion"], NAMED),
+    "variant": ("the name of a run's folder", _matches(re.compile(f"[{VARIANT_LETTERS}]*"))),
+    "fingerprint": ("a text", lambda v: isinstance(v, str)),
+    "seed": ("a whole number", lambda v: type(v) is int),
+    METRIC: ("a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1),
+    "mean_tokens.train": ("a number above 0", lambda v: _is_number(v) and v > 0),
+    **dict.fromkeys(["latency_ms", "parameters", "fusion_parameters"], MEASURED),
+    "label_names": ("a list of texts", lambda v: isinstance(v, list)
+                    and all(isinstance(name, str) for name in v)),
+    "settings": ("a table of keys", lambda v: isinstance(v, dict)),
+}  # fmt: skip
+
+
 def _double(accuracy: float, n_documents: Any) -> float:
-    """An accuracy in double precision: it is recorded in single, where the same gain in documents
-    gives unlike differences, and tests that look for ties would find none."""
+    """An accuracy in double precision.
+
+    It is recorded in single precision. There equal gains in documents give unequal differences,
+    and rank tests would miss the ties.
+    """
     if isinstance(n_documents, int) and n_documents > 0:
         right = round(accuracy * n_documents)
         if abs(accuracy - right / n_documents) < 1e-6:
@@ -127,7 +134,7 @@ def _double(accuracy: float, n_documents: Any) -> float:
 
 
 def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
-    """The columns of the config's settings, without the seed and those that start so."""
+    """The columns of the config's settings, except the seed and keys that start with `without`."""
     skipped = tuple(f"settings.{name}" for name in without)
     return [
         c
@@ -137,7 +144,7 @@ def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
 
 
 def differing(one: pd.Series, other: pd.Series) -> str:
-    """The settings in which two runs differ, as "key a, b; ..."; empty if in none."""
+    """Up to three settings in which two runs differ, as "key a, b; ..."; empty if none."""
     keys = [k for k in one.index if str(one[k]) != str(other[k])]
     return "; ".join(f"{k.removeprefix('settings.')} {one[k]}, {other[k]}" for k in keys[:3])
 
@@ -151,13 +158,13 @@ def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
             kinds = group[~group["configuration"].duplicated()]
             first, other = kinds.iloc[0], kinds.iloc[1]
             different = differing(first[settings], other[settings])
-            cure = "give one of them a sweep_id of its own"
+            fix = "give one of them a sweep_id of its own"
             if str(first.get("settings.data.path")) != str(other.get("settings.data.path")):
                 different = f"two corpora named {first['data']!r}"
-                cure = "run one of them again with data.name=NAME"
+                fix = "run one of them again with data.name=NAME"
             lines[cell] = (
                 f"{first['folder']} and {other['folder']}: one cell with two configurations "
-                f"({different}); the cell is left out, {cure}"
+                f"({different}); the cell is left out, {fix}"
             )
         elif group["seed"].duplicated().any():
             twice = group[group["seed"].duplicated(keep=False)]
@@ -207,7 +214,7 @@ def _canonical(value: Any) -> str:
 
 
 def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """CELL, seed, epoch and val_accuracy in percent, a row an epoch of each run; and a line for
+    """CELL, seed, epoch and val_accuracy in percent, one row per epoch of each run; and a line for
     each run whose history.csv is missing or damaged."""
     curves, problems = [], []
     for run in runs.to_dict("records"):
@@ -217,7 +224,7 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
                 raise ValueError(f"differs from its digest in {SUMS}")
             history = pd.read_csv(path)[["epoch", "val_accuracy"]].astype(float)
             if history.empty or not np.isfinite(history).all(axis=None):
-                raise ValueError("empty, or not all of it numbers")
+                raise ValueError("empty, or with values that are not numbers")
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).splitlines()[0]
             problems.append(
@@ -231,8 +238,8 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
-    """How many runs of the runs' sweep ended otherwise than done and were not run again since, by
-    kind, and a line for each."""
+    """How many runs of the same sweeps did not finish and have not been run again, by kind, and a
+    line for each."""
     sweeps = set(runs["sweep_id"])
     found = [(r, f) for r, f in failures_in(Path(folder)) if sweeps & set(r.resolve().parts)]
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in found)

@@ -1,4 +1,4 @@
-"""The numbers that Hallam & Tseng (2026) print, and whether ours agree with them."""
+"""The published numbers of Hallam & Tseng (2026), and whether ours agree with them."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-# The paper's Table 3 says RoPE and Relative; what its notebooks run are these tables.
+# Table 3 of the paper names RoPE and Relative; its notebooks run these tables at the input.
 ENCODINGS = {"rope_features": "rope", "relative_table": "relative"}
 
 
@@ -24,8 +24,8 @@ class Published:
     def disagrees(self, mean: float, std: float, n: int, alpha: float = 0.05) -> bool:
         """Whether our mean over n seeds differs by more than the two spreads allow.
 
-        Welch's test from the summaries. For one seed of ours, whether it lies outside the
-        published prediction interval; never where the paper prints no spread.
+        This is Welch's test from the summaries. One seed of ours disagrees if it lies outside the
+        published prediction interval. False if the paper prints no spread.
         """
         if np.isnan(self.std):
             return False
@@ -47,16 +47,11 @@ def numbers() -> dict[str, Any]:
 
 def published(table: int, data: str, encoding: str, fusion: str) -> Published | None:
     """The paper's cell in Table 1, 2 or 3; None where it has none."""
+    part = numbers()[{1: "table1", 2: "table2_arxiv", 3: "table3_arxiv"}[table]]
     encoding = ENCODINGS.get(encoding, encoding)
-    if table == 1:
-        part = numbers()["table1"]
-        row = part.get(data) if encoding == part["encoding"] else None
-    elif table == 2:
-        part = numbers()["table2_arxiv"]
-        row = part if (data, encoding) == ("arxiv", part["encoding"]) else None
-    else:
-        part = numbers()["table3_arxiv"]
-        row = part.get(encoding) if data == "arxiv" else None
+    if part.get("encoding", encoding) != encoding or (table > 1 and data != "arxiv"):
+        return None
+    row = {1: part.get(data), 2: part, 3: part.get(encoding)}[table]
     cell = row.get(fusion) if isinstance(row, dict) else None
     if isinstance(cell, list):
         return Published(cell[0], cell[1], part["seeds"])
@@ -66,7 +61,7 @@ def published(table: int, data: str, encoding: str, fusion: str) -> Published | 
 
 
 def published_latency(data: str, encoding: str, fusion: str) -> str:
-    """What the paper's Table 2 and Figure 4 say of latency; empty where they say nothing."""
+    """The latency in the paper's Table 2 and Figure 4; empty if they have none."""
     part = numbers()["table2_arxiv"]
     cell = part.get(fusion)
     if (data, encoding) != ("arxiv", part["encoding"]) or not isinstance(cell, dict):

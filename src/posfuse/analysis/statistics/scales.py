@@ -1,9 +1,9 @@
-"""The token scale as an axis: every operator at every scale, and each at its own best one.
+"""The token scale as an axis: every operator at every scale, and each at its own best scale.
 
-A comparison at one scale measures the scale too, since each operator weighs position against
-content anew. So each operator chooses its scale, by validation accuracy: no test document has a
-part in the choice, so the test stays clean of it. The seeds that choose are those compared; what
-that costs is in docs/statistics.md.
+Each operator weighs position against content differently, so a comparison at one scale also
+measures the scale. Each operator therefore chooses its own scale by validation accuracy. No test
+document takes part in the choice. The seeds that choose are also the seeds that are compared;
+docs/statistics.md gives the cost of that.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import METRIC, settings_columns
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria, judge
 
 SCALE = "model.token_scale"
@@ -24,23 +24,23 @@ GROUP = ["data", "encoding", "variant"]  # within which the scale, operator and 
 class Scales:
     """Empty frames where no two runs differ in scale.
 
-    cells: a row for each GROUP x fusion x scale; scale (text), number (NaN where learned), sqrt_d
-    (whether that is the paper's scale), length, n, mean, std, low, high (t interval) of the test
-    accuracy and validation, the mean validation accuracy, in percent; best: whether that is the
-    operator's highest, of equal ones the smallest scale's.
+    cells: one row per GROUP x fusion x scale. scale (text), number (NaN where learned), sqrt_d
+    (whether it is the paper's scale), length, n, mean, std, low and high (t interval) of the test
+    accuracy, and validation (its mean), in percent. best: whether validation is the operator's
+    highest; the smallest scale wins a tie.
 
-    best: a row for each GROUP x fusion but the baseline; scale, baseline_scale, length, seeds,
-    deltas and the statistics of `judge` with both at their best scales; the same statistics as
-    paper_* with both at sqrt(d), NaN where that was not run; p_holm and p_equivalence_holm over
-    all rows, and paper_p_holm.
+    best: one row per GROUP x fusion but the baseline. scale, baseline_scale, length, seeds, deltas
+    and the statistics of `judge` with both at their best scales; the same statistics as paper_*
+    with both at sqrt(d), NaN where that was not run; p_holm, p_equivalence_holm and paper_p_holm
+    over all rows.
 
-    `variant` names the other settings that differ, as "model.d_model=8", not the run's folder; an
-    operator run with several options has them in `fusion`.
+    `variant` holds the other settings that differ, as "model.d_model=8", not the run's folder. If
+    an operator was run with several options, `fusion` contains them.
     """
 
     cells: pd.DataFrame
     best: pd.DataFrame
-    notes: list[str]  # a line for all that a reader of `best` must know, or that is not in it
+    notes: list[str]  # a line for each row of `best` that is missing or needs caution
 
 
 def scales_of(runs: pd.DataFrame, criteria: Criteria) -> Scales:
@@ -52,8 +52,11 @@ def scales_of(runs: pd.DataFrame, criteria: Criteria) -> Scales:
 
 
 def _scaled(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs of each GROUP with two scales or more; GROUP, fusion, scale, number, sqrt_d,
-    validation, seed, length and METRIC. What is spelt in two ways (8, sqrt_d) counts once."""
+    """The runs of each GROUP with at least two scales.
+
+    Columns: GROUP, fusion, scale, number, sqrt_d, validation, seed, length and METRIC. A scale
+    that is written in two ways (8, sqrt_d) counts once.
+    """
     if f"settings.{SCALE}" not in runs:
         return runs.iloc[:0]
     asked = runs[f"settings.{SCALE}"]
@@ -82,7 +85,7 @@ def _numeric(runs: pd.DataFrame, column: str) -> "pd.Series[float]":
 
 
 def _labels(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Series[str]":
-    """For each run "key=value" of the columns in which the runs of its kind differ."""
+    """For each run "key=value" of the columns that vary among the runs with equal `within`."""
     labels = pd.Series("", runs.index)
     texts = runs[columns].astype(str)
     for _, group in texts.groupby([runs[name] for name in within], sort=False):
@@ -100,29 +103,24 @@ def _text(number: float, sqrt_d: bool) -> str:
 
 
 def _cells(scaled: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for key, operator in scaled.groupby([*GROUP, "fusion"], sort=False) if len(scaled) else ():
-        by_scale = operator.sort_values("number", kind="stable").groupby("scale", sort=False)
-        for scale, group in by_scale:
-            accuracy, first = 100 * group[METRIC], group.iloc[0]
-            low, high = st.t_interval(accuracy)
-            rows.append(
-                {
-                    **dict(zip([*GROUP, "fusion"], key, strict=True)),
-                    "scale": scale,
-                    **{name: first[name] for name in ("number", "sqrt_d", "length")},
-                    "n": len(group),
-                    "mean": accuracy.mean(),
-                    "std": st.spread(accuracy),
-                    "low": low,
-                    "high": high,
-                    "validation": 100 * group["validation"].mean(),
-                }
-            )
-    if not rows:
-        return pd.DataFrame(columns=[*GROUP, "fusion"])
-    cells = pd.DataFrame(rows)
-    highest = cells.dropna(subset=["validation"]).groupby([*GROUP, "fusion"])["validation"].idxmax()
+    operator = [*GROUP, "fusion"]
+    if scaled.empty:
+        return pd.DataFrame(columns=operator)
+    order = scaled.groupby(operator, sort=False).ngroup()
+    table = scaled.assign(order=order, accuracy=100 * scaled[METRIC])
+    table = table.sort_values(["order", "number"], kind="stable")
+    cells = table.groupby([*operator, "scale"], sort=False, as_index=False).agg(
+        number=("number", "first"),
+        sqrt_d=("sqrt_d", "first"),
+        length=("length", "first"),
+        n=("accuracy", "size"),
+        mean=("accuracy", "mean"),
+        std=("accuracy", st.spread),
+        low=("accuracy", lambda a: st.t_interval(a)[0]),
+        high=("accuracy", lambda a: st.t_interval(a)[1]),
+        validation=("validation", lambda v: 100 * v.mean()),
+    )
+    highest = cells.dropna(subset=["validation"]).groupby(operator)["validation"].idxmax()
     return cells.assign(best=cells.index.isin(highest))
 
 
@@ -135,58 +133,55 @@ def _at_own_best(
     for key, group in cells.groupby(GROUP, sort=False):
         where = " ".join(str(part) for part in key if part)
         runs = scaled[(scaled[GROUP] == list(key)).all(axis=1)]
-        accuracy = {
-            cell: 100 * of_cell.set_index("seed")[METRIC]
-            for cell, of_cell in runs.groupby(["fusion", "scale"])
-        }
+        accuracy = 100 * runs.pivot(index="seed", columns=["fusion", "scale"], values=METRIC)
         tried = {str(fusion): own for fusion, own in group.groupby("fusion", sort=False)}
         for fusion, own in tried.items():
-            notes += [f"{where} {fusion}: {doubt}" for doubt in _doubts(own)]
-        chosen = {f: own.loc[own["best"], "scale"].iloc[0] for f, own in tried.items()
-                  if own["best"].any()}  # fmt: skip
+            notes += [f"{where} {fusion}: {caution}" for caution in _cautions(own)]
+        best = group[group["best"]]
+        chosen = dict(zip(best["fusion"], best["scale"], strict=True))
         if base not in chosen:
             notes.append(f"{where}: no {base} to choose a scale for")
             continue
         paper = next(iter(group.loc[group["sqrt_d"], "scale"]), None)
         for fusion in (f for f in chosen if f != base):
-            delta = _paired(accuracy, (fusion, chosen[fusion]), (base, chosen[base]))
-            if delta.empty:
+            deltas = _deltas(accuracy, (fusion, chosen[fusion]), (base, chosen[base]))
+            if deltas.empty:
                 notes.append(f"{where} {fusion}: no seed in common with {base}")
                 continue
             if set(tried[fusion]["scale"]) != set(tried[base]["scale"]):
-                notes.append(f"{where} {fusion}: chose among other scales than {base}")
+                notes.append(f"{where} {fusion}: was run at other scales than {base}")
             row = {**dict(zip(GROUP, key, strict=True)), "fusion": fusion, "scale": chosen[fusion]}
             row |= {"baseline_scale": chosen[base], "length": group["length"].iloc[0]}
-            row |= {"seeds": delta.index.tolist(), "deltas": delta.tolist()}
-            row |= judge(delta.tolist(), criteria)
-            there = _paired(accuracy, (fusion, paper), (base, paper))
-            if len(there):
-                row |= {f"paper_{k}": v for k, v in judge(there.tolist(), criteria).items()}
+            row |= {"seeds": deltas.index.tolist(), "deltas": deltas.tolist()}
+            row |= judge(deltas.tolist(), criteria)
+            at_paper = _deltas(accuracy, (fusion, paper), (base, paper))
+            if len(at_paper):
+                row |= {f"paper_{k}": v for k, v in judge(at_paper.tolist(), criteria).items()}
             rows.append(row)
     statistics = list(judge([0.0], criteria))
     columns = [*GROUP, "fusion", "scale", "baseline_scale", "length", "seeds", "deltas"]
     columns += [*statistics, *(f"paper_{name}" for name in statistics)]
-    best = pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
     for p in ("p_t", "p_equivalence", "paper_p_t"):
-        best[f"{p.removesuffix('_t')}_holm"] = st.holm(best[p].astype(float))
-    return best, notes
+        table[f"{p.removesuffix('_t')}_holm"] = st.holm(table[p].astype(float))
+    return table, notes
 
 
-def _paired(accuracy: dict[Any, Any], one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
-    """one - other by seed, each a (fusion, scale); empty where either was not run."""
+def _deltas(accuracy: pd.DataFrame, one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
+    """one - other by seed, each a (fusion, scale); empty if either was not run."""
     if one not in accuracy or other not in accuracy:
         return pd.Series(dtype=float)
-    return (accuracy[one] - accuracy[other]).dropna().sort_index()
+    return (accuracy[one] - accuracy[other]).dropna()
 
 
-def _doubts(rows: pd.DataFrame) -> list[str]:
+def _cautions(rows: pd.DataFrame) -> list[str]:
     """What a reader of one operator's choice must know, from its cells."""
     found = []
     if not rows["best"].any():
-        found.append(f"no validation accuracy to choose {SCALE} by")
+        found.append(f"no validation accuracy, so no best {SCALE}")
     if rows["n"].nunique() > 1:
-        found.append(f"from {rows['n'].min()} to {rows['n'].max()} seeds a scale to choose by")
-    # A learned scale that is best starts at a fixed one, so it may hide that those end too early.
+        found.append(f"chose among scales with {rows['n'].min()} to {rows['n'].max()} seeds")
+    # A learned scale may be best and still hide that the fixed ones end too early.
     fixed = rows.dropna(subset=["number", "validation"])
     if fixed["number"].nunique() > 1:
         best = fixed.sort_values("validation", ascending=False, kind="stable").iloc[0]

@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.documents import DocumentEvidence
 from posfuse.analysis.tables.table import (

@@ -1,6 +1,6 @@
-"""The kinds of claims: from the rows of `compare` that a claim selects to its p-values.
+"""The kinds of claims: each computes p-values from the rows of `compare` that a claim selects.
 
-Each takes (rows, margin in points, rows of the fusion it is held against).
+Each takes (rows, margin in points, rows of the fusion to compare with).
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import SHARED
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     interactions,
     seeds_for_difference,
@@ -21,13 +21,18 @@ from posfuse.analysis.statistics.comparisons import (
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one claim's comparisons say; p-values are NaN where there is no test."""
+    """The tests of one claim's comparisons; p-values are NaN where there is no test."""
 
     p_support: float
     p_refute: float
-    tested: str  # the hypothesis, in words
-    numbers: list[str]  # a line a comparison
-    settle: Callable[[float], str]  # from alpha: what would decide it
+    tested: str  # the hypothesis in words
+    numbers: list[str]  # one line per comparison
+    settle: Callable[[float], str]  # alpha -> what would decide the claim
+
+
+def untested(needs: str, tested: str = "") -> Evidence:
+    """No comparison and no p-value; `needs` names what is missing."""
+    return Evidence(np.nan, np.nan, tested, [], lambda _: needs)
 
 
 def _name(row: dict[Any, Any]) -> str:
@@ -36,25 +41,21 @@ def _name(row: dict[Any, Any]) -> str:
 
 
 def _line(name: str, values: Any, unit: str = "") -> str:
-    """The mean of some differences with its interval, as a line."""
+    """The mean of the differences with its interval, as a line."""
     low, high = st.t_interval(values)
     interval = "no interval" if np.isnan(low) else f"95 % interval {low:+.2f} to {high:+.2f}"
     return f"{name}: {np.mean(values):+.2f}{unit}, {interval}, n = {len(values)}"
 
 
 def _every(p_values: list[float]) -> float:
-    """p of a claim about every one of some tests: the largest, NaN where one is."""
+    """p of a claim that holds if all tests do: the largest, NaN if one is."""
     return float(np.max(p_values))
 
 
 def _any(p_values: list[float]) -> float:
-    """p of a claim about at least one of some tests: Bonferroni; NaN where all are."""
+    """p of a claim that holds if any test does: Bonferroni; NaN if all are."""
     known = [p for p in p_values if not np.isnan(p)]
     return min(1.0, min(known) * len(known)) if known else np.nan
-
-
-def _says(text: str) -> Callable[[float], str]:
-    return lambda _: text
 
 
 def _seeds(n: float) -> str:
@@ -72,7 +73,7 @@ def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evid
             mean, std = abs(float(np.mean(d))), st.spread(d)
             if mean < margin:
                 needed.append(seeds_for_equivalence(std, margin, mean, alpha))
-            else:  # the two sides and the comparisons share alpha
+            else:  # alpha is divided among the two sides and the comparisons
                 alone = alpha / 2 / len(deltas)
                 needed.append(seeds_for_difference(mean - margin, std, alone, sides=1))
         return _settled(needed)
@@ -105,13 +106,13 @@ def _above(samples: list[Any], margin: float, tested: str, lines: list[str]) -> 
 
 def _settled(needed: list[float]) -> str:
     if any(np.isnan(n) for n in needed):
-        return "at least 2 seeds that differ in each comparison: without a spread no test"
+        return "needs at least 2 seeds with different results in each comparison"
     seeds = _seeds(max(needed))
-    return f"about {seeds} a cell decide it at 80 % power, if means and spreads stay as they are"
+    return f"about {seeds} per cell decide it at 80 % power, if means and spreads stay as they are"
 
 
 def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
-    """Refuted by one counter-example; shown when so many of one sign are no chance (sign test)."""
+    """Refuted by one counter-example; supported by the sign test of as many gains as seeds."""
     lines, support, negative = [], [], 0
     for row in rows.to_dict("records"):
         positive = sum(d > 0 for d in row["deltas"])
@@ -120,9 +121,9 @@ def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame
         lines.append(f"{_name(row)}: {positive} of {row['n']} seeds above 0")
 
     def settle(alpha: float) -> str:
-        return f"{np.ceil(-np.log2(alpha)):.0f} seeds a cell, all above 0, or one that is not"
+        return f"{np.ceil(-np.log2(alpha)):.0f} seeds per cell, all above 0, or one that is not"
 
-    tested = "no seed at 0 or below, by the sign test"
+    tested = "every difference above 0, by the sign test"
     return Evidence(_every(support), 0.0 if negative else 1.0, tested, lines, settle)
 
 
@@ -132,7 +133,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
     for row in rows.to_dict("records"):
         other = others[(others[SHARED] == [row[axis] for axis in SHARED]).all(axis=1)]
         if other.empty:
-            return Evidence(np.nan, np.nan, "", [], _says(f"{_name(row)}: nothing to hold against"))
+            return untested(f"needs the fusion to compare {_name(row)} with")
         both = sorted(set(row["seeds"]) & set(other["seeds"].iloc[0]))
         one, two = (
             [dict(zip(r["seeds"], r["deltas"], strict=True))[seed] for seed in both]
@@ -149,7 +150,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
     def settle(alpha: float) -> str:
         needed = [st.seeds_for_spreads(one, two, alpha) for one, two in pairs]
         if any(np.isnan(n) for n in needed):
-            return "at least 3 seeds in common that differ: without them no test of spreads"
+            return "needs at least 3 seeds in common with different results"
         seeds = _seeds(max(needed))
         return f"about {seeds} decide it at 80 % power, if the spreads stay as they are"
 
@@ -159,10 +160,9 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
 
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
     found = interactions(rows).to_dict("records")
-    tested = f"a slope above {margin:g} points per doubling, over corpora that differ in more"
+    tested = f"a slope above {margin:g} points per doubling of length, over different corpora"
     if not found:
-        settle = _says("needs two corpora of unlike length, with seeds in common")
-        return Evidence(np.nan, np.nan, tested, [], settle)
+        return untested("needs two corpora of different length, with seeds in common", tested)
     lines = [
         _line(f"{_name(row)} over {row['corpora']}", row["slopes"], " points per doubling")
         for row in found

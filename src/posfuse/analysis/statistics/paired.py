@@ -1,39 +1,46 @@
-"""Paired statistics as plain functions on arrays.
+"""Statistics of paired differences, as plain functions on arrays.
 
-Shapes: S seeds, R lengths, D documents. A difference is fused minus baseline of one seed, in any
-unit (the report uses points of accuracy). What cannot be computed is NaN, never a guess: a spread
-of one seed, a test where all differences are equal.
+Shapes: S seeds, R lengths, D documents. A difference is fused minus baseline for one seed, in any
+unit (the report uses points of accuracy). A result that is not defined is NaN, for example the
+spread of one seed, or a test where all differences are equal.
 """
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
-from statsmodels.stats.multitest import multipletests
+from scipy.special import ndtr  # the normal distribution function
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 NONE: Interval = (np.nan, np.nan)
 RESAMPLES = 9_999
-EXACT_UP_TO = 14  # seeds whose 2^n sign flips are all enumerated
+EXACT_UP_TO = 14  # up to so many seeds, all 2^n sign flips are enumerated
 MOST_SEEDS = 1_000_000
 
 
 def _testable(differences: ArrayLike, at_least: int = 2) -> tuple[Floats, bool]:
-    """The differences as an array, and whether a test of them is defined: a spread to judge by."""
+    """The differences as an array, and whether their spread allows a test."""
     d = np.asarray(differences, dtype=float)
-    # Equal but for rounding counts as equal: a spread of 1e-16 would make any p-value.
+    # Differences that are equal but for rounding count as equal: any p-value could follow from a
+    # spread of 1e-16.
     return d, len(d) >= at_least and bool(np.ptp(d) > 1e-9 * np.abs(d).max())
 
 
-def spread(differences: ArrayLike) -> float:
-    """Sample standard deviation (n - 1); NaN for one seed."""
+def _rounded(differences: ArrayLike) -> Floats:
+    """Whole billionths of the largest, so that differences equal but for rounding are ties."""
     d = np.asarray(differences, dtype=float)
-    return float(np.std(d, ddof=1)) if len(d) > 1 else np.nan
+    return np.rint(1e9 * d / np.abs(d).max()) if d.any() else d
+
+
+def spread(values: ArrayLike) -> float:
+    """Sample standard deviation (n - 1); NaN for one seed."""
+    x = np.asarray(values, dtype=float)
+    return float(np.std(x, ddof=1)) if len(x) > 1 else np.nan
 
 
 def effect_size(differences: ArrayLike) -> float:
@@ -54,13 +61,13 @@ def t_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
 def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 0) -> Interval:
     """Bias-corrected and accelerated bootstrap interval of the mean (Efron 1987).
 
-    From 3 seeds on; too narrow with few: 83 % with 5 seeds (docs/statistics.md).
+    It needs 3 seeds and is too narrow with few: it covers 83 % with 5 (docs/statistics.md).
     """
     d, testable = _testable(differences, at_least=3)
     if not testable:
         return NONE
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # gives NaN: what we want
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # the NaN is what we want
         found = stats.bootstrap(
             (d,), np.mean, confidence_level=level, n_resamples=RESAMPLES, method="BCa",
             rng=np.random.default_rng(seed),
@@ -70,21 +77,22 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
 
 def p_above(differences: ArrayLike, threshold: float = 0.0) -> float:
     """One-sided t-test of H0: mean <= threshold."""
-    d, testable = _testable(differences)
-    return (
-        float(stats.ttest_1samp(d, threshold, alternative="greater").pvalue) if testable else np.nan
-    )
+    return _p_t(differences, threshold, "greater")
 
 
 def p_below(differences: ArrayLike, threshold: float = 0.0) -> float:
     """One-sided t-test of H0: mean >= threshold."""
-    return p_above(-np.asarray(differences, dtype=float), -threshold)
+    return _p_t(differences, threshold, "less")
 
 
 def p_paired_t(differences: ArrayLike) -> float:
     """Two-sided paired t-test."""
+    return _p_t(differences, 0.0, "two-sided")
+
+
+def _p_t(differences: ArrayLike, mean: float, alternative: str) -> float:
     d, testable = _testable(differences)
-    return float(stats.ttest_1samp(d, 0.0).pvalue) if testable else np.nan
+    return float(stats.ttest_1samp(d, mean, alternative=alternative).pvalue) if testable else np.nan
 
 
 def p_equivalence(differences: ArrayLike, margin: float) -> float:
@@ -93,13 +101,11 @@ def p_equivalence(differences: ArrayLike, margin: float) -> float:
 
 
 def p_wilcoxon(differences: ArrayLike) -> float:
-    """Wilcoxon's signed rank test, two-sided, zeros left out; NaN when every difference is 0.
+    """Wilcoxon's signed rank test, two-sided, without the zeros; NaN when every difference is 0.
 
-    Exact up to 14 seeds, ties or not: it is the sign-flip test of the signed ranks.
+    Up to 14 seeds it is exact, with ties too: it is then the sign-flip test of the signed ranks.
     """
-    d = np.asarray(differences, dtype=float)
-    # Ranks in billionths of the largest, so that what differs by rounding alone is tied.
-    d = np.rint(1e9 * d / np.abs(d).max()) if d.any() else d
+    d = _rounded(differences)
     n, d = len(d), d[d != 0]
     if n < 2 or not len(d):
         return np.nan
@@ -116,27 +122,26 @@ def p_sign_flip(differences: ArrayLike, seed: int = 0) -> float:
     if len(d) < 2:
         return np.nan
     if len(d) <= EXACT_UP_TO:
+        # scipy's permutation_test has no tolerance for ties that rounding breaks.
         signs = 1 - 2 * (np.arange(2 ** len(d))[:, None] >> np.arange(len(d)) & 1)
-        rounding = 1e-9 * np.abs(d).sum()  # equal but for rounding is as extreme
-        return float(np.mean(np.abs(signs @ d) >= abs(d.sum()) - rounding))
-    d = np.rint(1e9 * d / np.abs(d).max()) if d.any() else d
-    return float(
-        stats.permutation_test(
-            (d,), lambda x, axis: x.mean(axis), permutation_type="samples", vectorized=True,
-            n_resamples=2**EXACT_UP_TO, rng=np.random.default_rng(seed),
-        ).pvalue
+        tolerance = 1e-9 * np.abs(d).sum()
+        return float(np.mean(np.abs(signs @ d) >= abs(d.sum()) - tolerance))
+    found = stats.permutation_test(
+        (_rounded(d),), np.mean, permutation_type="samples", vectorized=True,
+        n_resamples=2**EXACT_UP_TO, rng=np.random.default_rng(seed),
     )  # fmt: skip
+    return float(found.pvalue)
 
 
 def smallest_p(n: int) -> float:
     """The smallest two-sided p that a sign-flip (or signed rank) test of n seeds can reach."""
-    return float(min(1.0, 2.0 ** (1 - n)))
+    return min(1.0, 2.0 ** (1 - n))
 
 
 def p_more_variable(one: ArrayLike, other: ArrayLike) -> float:
     """Pitman-Morgan test of H0: variance of `one` <= variance of `other`, paired, from 3 seeds."""
     x, y = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    # A spread of 0 says that accuracies are counts of documents, not that a thing is stable.
+    # A spread of 0 arises because accuracies are counts of documents; it does not show stability.
     if not all(_testable(values, 3)[1] for values in (x, y, x + y, x - y)):
         return np.nan
     return float(stats.pearsonr(x + y, x - y, alternative="greater").pvalue)
@@ -155,25 +160,27 @@ def seeds_for_spreads(
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Holm's adjusted p-values; NaNs stay and do not count in the family."""
+    """Holm's adjusted p-values (Holm 1979); NaNs stay NaN and do not count in the family."""
     p = np.asarray(p_values, dtype=float)
     adjusted = np.full(p.shape, np.nan)
-    if (known := ~np.isnan(p)).any():
-        adjusted[known] = multipletests(p[known], method="holm")[1]
+    order = np.argsort(p)[: np.sum(~np.isnan(p))]  # argsort puts NaNs last
+    # statsmodels' multipletests runs the garbage collector at each call: 0.1 s in a report.
+    running = np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1))
+    adjusted[order] = np.minimum(running, 1.0)
     return adjusted
 
 
 def power(effect: float, std: float, n: int, alpha: float = 0.05, sides: int = 2) -> float:
     """Power of the paired t-test with n seeds for a true mean difference of `effect`.
 
-    The noncentral t's tail, averaged over the sample's spread: scipy's and statsmodels' own
-    return NaN for effects of many standard deviations.
+    This averages the noncentral t's tail over the sample's spread: scipy and statsmodels return
+    NaN for effects of many standard deviations.
     """
     error = std / np.sqrt(n)
     reach = stats.t.ppf(1 - alpha / sides, n - 1) * std * _spreads(n) / np.sqrt(n)
-    found = stats.norm.sf((reach - abs(effect)) / error)
+    found = ndtr((abs(effect) - reach) / error)
     if sides == 2:
-        found += stats.norm.cdf((-reach - abs(effect)) / error)
+        found += ndtr((-reach - abs(effect)) / error)
     return float(found.mean())
 
 
@@ -183,36 +190,31 @@ def equivalence_power(
     """Power of `p_equivalence` with n seeds for a true mean difference of `effect`."""
     error = std / np.sqrt(n)
     room = margin - stats.t.ppf(1 - alpha, n - 1) * std * _spreads(n) / np.sqrt(n)
-    inside = stats.norm.cdf((room - effect) / error) - stats.norm.cdf((-room - effect) / error)
+    inside = ndtr((room - effect) / error) - ndtr((-room - effect) / error)
     return float(np.where(room > 0, inside, 0.0).mean())
 
 
-@lru_cache(maxsize=512)  # a search for the seeds needed asks for the same n again and again
+@lru_cache(maxsize=512)  # each search for the seeds needed uses many of the same n
 def _spreads(n: int) -> Floats:
-    """2,000 equally likely sample standard deviations of n standard normal draws: s^2 (n-1) is
-    chi-squared, and independent of the mean, so a power is an average over them."""
+    """2,000 equally likely sample standard deviations of n standard normal draws.
+
+    s^2 (n - 1) is chi-squared and independent of the mean, so a power is an average over them.
+    """
     share = (np.arange(2_000) + 0.5) / 2_000
     return np.asarray(np.sqrt(stats.chi2.ppf(share, n - 1) / (n - 1)))
 
 
 def seeds_needed(power_of: Callable[[int], float], target: float = 0.8) -> float:
-    """The fewest seeds (2 at least) whose `power_of(n)` reaches the target; inf beyond 1e6."""
-    low, high = 1, 2
-    while not power_of(high) >= target:
-        if high == MOST_SEEDS:
-            return np.inf
-        low, high = high, min(2 * high, MOST_SEEDS)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power_of(middle) >= target else (middle, high)
-    return high
+    """The fewest seeds (at least 2) whose `power_of(n)` reaches the target; inf beyond 1e6."""
+    n = 2 + bisect_left(range(2, MOST_SEEDS + 1), True, key=lambda n: power_of(n) >= target)
+    return n if n <= MOST_SEEDS else np.inf
 
 
 def slopes(gains: ArrayLike, lengths: ArrayLike) -> Floats:
     """Least-squares slope of each seed's gain over log2 length: gains (S, R), lengths (R,) -> (S,).
 
-    The unit is the gains' per doubling of length. One number a seed: seeds stay the sample, so
-    the tests of differences above are tests of "the gain grows with length".
+    The unit is the gains' per doubling of length. Each seed has one slope, so the tests above,
+    applied to slopes, test whether the gain grows with length. NaN where all lengths are equal.
     """
     y, x = np.asarray(gains, dtype=float), np.log2(np.asarray(lengths, dtype=float))
     x = x - x.mean()
@@ -222,11 +224,11 @@ def slopes(gains: ArrayLike, lengths: ArrayLike) -> Floats:
 def hierarchical_bootstrap(
     differences: ArrayLike, level: float = 0.95, resamples: int = 2_000, seed: int = 0
 ) -> Interval:
-    """Percentile interval of the mean of (S, D) when both seeds and documents are drawn anew.
+    """Percentile interval of the mean of (S, D) when both seeds and documents are resampled.
 
-    All seeds judge the same documents, so a resample draws rows and columns on their own (the
-    pigeonhole bootstrap, Owen 2007). A resample of few seeds spreads too little: what each seed
-    differs from their mean is first widened as Student's t widens it.
+    All seeds are tested on the same documents, so rows and columns are drawn independently (the
+    pigeonhole bootstrap, Owen 2007). A bootstrap of few seeds spreads too little, so each seed's
+    distance from the mean of all is first widened by the ratio of Student's t to the normal.
     """
     x = np.asarray(differences, dtype=np.float32)
     n_seeds, n_documents = x.shape
@@ -243,7 +245,7 @@ def hierarchical_bootstrap(
     return float(low), float(high)
 
 
-@lru_cache(maxsize=1)  # all comparisons on a corpus share the draws
+@lru_cache(maxsize=1)  # all comparisons on a corpus use the same draws
 def document_draws(n_documents: int, resamples: int, seed: int) -> NDArray[np.float32]:
     """How often each resample draws each document, (resamples, D)."""
     rng = np.random.default_rng([seed, 1])
@@ -254,7 +256,10 @@ def document_draws(n_documents: int, resamples: int, seed: int) -> NDArray[np.fl
 
 
 def p_mcnemar(correct: ArrayLike, baseline_correct: ArrayLike) -> float:
-    """McNemar's exact test of one seed's two models on the same documents, (D,) booleans each."""
+    """McNemar's exact test of one seed's two models on the same documents, (D,) booleans each.
+
+    It is the binomial test of the documents that exactly one of the two classifies correctly.
+    """
     a, b = np.asarray(correct, dtype=bool), np.asarray(baseline_correct, dtype=bool)
-    table = [[np.sum(a & b), np.sum(a & ~b)], [np.sum(~a & b), np.sum(~a & ~b)]]
-    return float(statsmodels_mcnemar(table, exact=True).pvalue)
+    gained, lost = int(np.sum(a & ~b)), int(np.sum(~a & b))
+    return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0

@@ -1,9 +1,9 @@
 """Claims about the comparisons, and a verdict for each: supported, refuted or inconclusive.
 
-A claim is shown by one p-value and refuted by another. What is claimed of several comparisons
-must hold for each (the largest p, an intersection-union test); one counter-example refutes it
-(the smallest p times their number, Bonferroni). Over the claims of a file each of the two kinds
-of p-values is adjusted by Holm, so that the chance of any false "supported" is at most alpha.
+Each claim has one p-value for it and one against it. A claim about several comparisons must hold
+for each (the largest p, an intersection-union test); one counter-example refutes it (the smallest
+p times their number, Bonferroni). Holm's method adjusts both kinds of p-values over the claims of
+a file, so the chance of any false "supported" is at most alpha.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,19 +18,17 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.analysis.claims.evidence import KINDS, Evidence
+from posfuse.analysis.claims.kinds import KINDS, Evidence, untested
 from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.statistics import statistics as st
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.errors import InputError
 from posfuse.runs.hydra_errors import one_line
 
-# The axes of `where`, and the column of the comparisons that each looks at.
+# The axes of `where`, and the column of the comparisons that each selects by.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
-BASELINE = "needs --baseline"  # what would settle a claim about differences to another fusion
-
-MOST_NESTED = 20  # lists and maps of a claims file; yaml's time is quadratic in them
+BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
 
 
 @dataclass
@@ -38,10 +36,10 @@ class Claim:
     name: str = "???"
     text: str = "???"
     kind: str = "???"  # a key of KINDS
-    source: str = ""  # who says so, and where
+    source: str = ""  # the publication and its section
     where: dict[str, Any] = field(default_factory=dict)  # which comparisons, by axis
     each: str | None = None  # an axis of which at least two values are needed
-    than: str | None = None  # of less_stable: the fusion it is held against
+    than: str | None = None  # for less_stable: the fusion to compare with
     margin: float | None = None  # points; null: the report's for negligible, else 0
 
 
@@ -59,21 +57,21 @@ class Verdict:
     p_support: float  # adjusted by Holm over the claims
     p_refute: float
     evidence: Evidence
-    level: float  # the strictest of Holm's levels over all claims: enough for any order of them
+    level: float  # alpha / number of claims, the strictest of Holm's levels
 
     @property
     def tested(self) -> str:
-        """The hypothesis, in words."""
+        """The hypothesis in words."""
         return self.evidence.tested
 
     @property
     def numbers(self) -> list[str]:
-        """A line a comparison."""
+        """One line per comparison."""
         return self.evidence.numbers
 
     @property
     def judged(self) -> bool:
-        """Whether any comparison speaks for or against it."""
+        """Whether any comparison matches the claim."""
         return bool(self.evidence.numbers)
 
     @property
@@ -88,7 +86,6 @@ def read_claims(path: Path | None = None) -> Claims:
     try:
         source = path or files(__package__).joinpath("claims.yaml")
         text = source.read_text(encoding="utf-8")
-        _check_yaml(name, text)
         merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
         found = OmegaConf.to_object(merged)
     except UnicodeDecodeError as error:
@@ -98,32 +95,15 @@ def read_claims(path: Path | None = None) -> Claims:
         raise InputError(f"--claims: cannot read {name} ({error}); give a YAML file") from error
     except yaml.YAMLError as error:
         raise InputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
-    except (OmegaConfBaseException, ValueError, RecursionError) as error:
+    except (OmegaConfBaseException, ValueError) as error:
         raise InputError(f"{name}: {one_line(error, Claim, Claims)}") from error
     assert isinstance(found, Claims)
     for claim in found.claims:
         _check(claim, found, f"{name}: claim {claim.name}")
     names = [claim.name for claim in found.claims]
     for name_twice in {n for n in names if names.count(n) > 1}:
-        raise InputError(f"{name}: claim {name_twice} stands there twice; rename one")
+        raise InputError(f"{name}: two claims are named {name_twice}; rename one")
     return found
-
-
-def _check_yaml(name: str, text: str) -> None:
-    """Refuse YAML whose values take more time or memory to read than a claim needs."""
-    depth = 0
-    for event in yaml.parse(text):
-        if isinstance(event, yaml.AliasEvent):
-            # A few lines of nested aliases stand for more values than memory holds.
-            raise InputError(f"{name}: has an alias of YAML (*name); write its value there instead")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_NESTED:
-            assert event.start_mark is not None
-            raise InputError(
-                f"{name}: line {event.start_mark.line + 1} has more than {MOST_NESTED} lists or "
-                "maps inside each other; write a name or a list of names there"
-            )
 
 
 def _check(claim: Claim, found: Claims, place: str) -> None:
@@ -183,33 +163,29 @@ def _evidence(
     claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria
 ) -> Evidence:
     if claims.baseline not in (None, criteria.baseline):
-        return _untested(f"{BASELINE} {claims.baseline}")
+        return untested(f"{BASELINE} {claims.baseline}")
     wanted = _wanted(claim, claims)
     rows = comparisons
     for axis, choices in wanted.items():
         rows = rows[rows[AXIS_OF[axis]].isin([v for _, values in choices for v in values])]
-    wanting = _wanting(claim, wanted, rows)
+    absent = _absent(claim, wanted, rows)
     if rows.empty:
-        return _untested(f"needs runs with {'; '.join(wanting)}")
+        return untested(f"needs runs with {'; '.join(absent)}")
     margin = claim.margin
     if margin is None:
         margin = criteria.margin if claim.kind == "negligible" else 0.0
     others = comparisons[comparisons["fusion"] == claim.than]
     found = KINDS[claim.kind](rows, margin, others)
-    if not wanting:
+    if not absent:
         return found
-    # Some of what is claimed is not there: it can be refuted, but not shown.
-    needs = "; ".join(wanting)
+    # Some of the runs that the claim names are missing: it can be refuted but not supported.
+    needs = "; ".join(absent)
     return replace(
         found, p_support=np.nan, settle=lambda a: f"needs runs with {needs}; {found.settle(a)}"
     )
 
 
-def _untested(needs: str) -> Evidence:
-    return Evidence(np.nan, np.nan, "", [], lambda _: needs)
-
-
-# The values that a claim names on an axis: for each what it is called and what columns hold.
+# The values that a claim names on an axis: for each its label and the column values it selects.
 Choices = list[tuple[str, list[Any]]]
 
 
@@ -225,15 +201,15 @@ def _wanted(claim: Claim, claims: Claims) -> dict[str, Choices]:
     return wanted
 
 
-def _wanting(claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame) -> list[str]:
-    """The combinations that the claim names and the rows lack; of a regime any corpus will do."""
-    wanting = []
+def _absent(claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame) -> list[str]:
+    """The combinations that the claim names and the rows lack; one corpus of a regime is enough."""
+    absent = []
     for combination in product(*wanted.values()):
         found = rows
         for axis, (_, values) in zip(wanted, combination, strict=True):
             found = found[found[AXIS_OF[axis]].isin(values)]
         if found.empty:
-            wanting.append(" ".join(name for name, _ in combination if name != "variant="))
+            absent.append(" ".join(name for name, _ in combination if name != "variant="))
     if claim.each and rows[AXIS_OF[claim.each]].loc[lambda v: v != "none"].nunique() < 2:
-        wanting.append(f"at least two values of {claim.each}")
-    return [line for line in wanting if line] or (["other settings"] if rows.empty else [])
+        absent.append(f"at least two values of {claim.each}")
+    return [line for line in absent if line] or (["other settings"] if rows.empty else [])
