@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from small_runs import SMALL, composed
 SMALLEST = operators.Settings(batch=2, rounds=1, latency_rounds={1: 2, 64: 1})
 
 
+@cache  # composing a config takes longer than a step of these networks
 def small(protocol, fusion):
     overrides = [f"data={protocol}", f"protocol={protocol}", f"fusion={fusion}", *SMALL]
     return checked(composed(*overrides, "data.max_len=6"))
