@@ -1,4 +1,4 @@
-"""Records of runs that never ran: what a report reads, written by hand."""
+"""Hand-written records for tests of the report; no run is needed."""
 
 import json
 from pathlib import Path
@@ -24,8 +24,11 @@ encoding: {{name: sinusoidal}}
 def write_record(
     root: Path, accuracy: float, fusion: str = "add", seed: int = 0, data: str = "tiny", **more: Any
 ) -> Path:
-    """result.json, predictions.parquet, history.csv and config.yaml of a run with that accuracy,
-    to one document in 40; `more` are keys of the record, `encoding` and `settings` among them."""
+    """Write result.json, predictions.parquet, history.csv and config.yaml of one run.
+
+    The accuracy is rounded to one of 40 documents; `more` are keys of the record, such as
+    `encoding` and `settings`.
+    """
     more = {"encoding": "sinusoidal", "variant": "", "tokens": 10.0, **more}
     folder = root / data / more["encoding"] / fusion / more["variant"] / f"seed={seed}"
     folder.mkdir(parents=True)
@@ -60,7 +63,7 @@ def write_record(
 
 
 def write_predictions(folder: Path, accuracy: float, shift: int = 0) -> None:
-    """The first `accuracy` of the documents are right; `shift` moves their labels."""
+    """The first `accuracy` of the documents are correct; `shift` changes their labels."""
     index = np.arange(N_DOCUMENTS)
     label = (index + shift) % 2
     right = index < round(accuracy * N_DOCUMENTS) if np.isfinite(accuracy) else index < 0
@@ -74,7 +77,7 @@ def write_predictions(folder: Path, accuracy: float, shift: int = 0) -> None:
 
 
 def write_sweep(root: Path, accuracies: dict[str, list[float]], **more: Any) -> Path:
-    """A cell for each fusion: an accuracy for each seed from 0."""
+    """One cell per fusion, with an accuracy for each seed from 0."""
     for fusion, values in accuracies.items():
         for seed, accuracy in enumerate(values):
             write_record(root, accuracy, fusion, seed, **more)
