@@ -107,16 +107,19 @@ DAMAGES = {
     "unknown key": (changed("colour", 1), r"config\.yaml: does not fit this version .*colour"),
     "unknown operator": (changed("fusion._target_", "posfuse.no"), r"config\.yaml: .*posfuse\.no"),
     "not finished": (without("result.json"), r"result\.json: not a readable record"),
-    "other corpus": (changed("data.limit", 12), r"its corpus has changed since \(documents"),
-    "no weights": (without("checkpoints/best.ckpt"), r"best\.ckpt: no weights to be read"),
-    "cut weights": (overwritten("checkpoints/best.ckpt", ""), r"best\.ckpt: no weights to be read"),
-    "no checkpoint": (overwritten("checkpoints/best.ckpt", "x"), r"best\.ckpt: no weights to be"),
+    "other corpus": (
+        changed("data.limit", 12),
+        r"the corpus has changed since the run \(documents",
+    ),
+    "no weights": (without("checkpoints/best.ckpt"), r"best\.ckpt: no valid weights"),
+    "cut weights": (overwritten("checkpoints/best.ckpt", ""), r"best\.ckpt: no valid weights"),
+    "no checkpoint": (overwritten("checkpoints/best.ckpt", "x"), r"best\.ckpt: no valid weights"),
     "other operator": (
         changed("fusion", {"name": "gate_cnn", "_target_": "posfuse.model.fusion.GateCNN"}),
         r"best\.ckpt: not the weights that config\.yaml describes \(model\.fusion",
     ),
     "other width": (changed("model.d_ff", 32), r"best\.ckpt: not the weights .*encoder"),
-    "a weight less": (other_weights, r"best\.ckpt: no weights to be read .*changed since"),
+    "a weight less": (other_weights, r"best\.ckpt: no valid weights .*changed"),
 }
 
 

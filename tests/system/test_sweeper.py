@@ -117,7 +117,7 @@ def test_params_of_a_config_are_swept_as_by_the_basic_sweeper(size, jobs):
 
 
 @pytest.mark.parametrize(
-    ("argument", "told"),
+    ("argument", "message"),
     [
         ("seed=interval(0,1)", "seed=interval(0,1): an interval has no list of values; use range"),
         ("seed=range(0,0)", "seed=range(0,0): no values, so no runs; give at least one"),
@@ -130,12 +130,14 @@ def test_params_of_a_config_are_swept_as_by_the_basic_sweeper(size, jobs):
         ("experiment=glob(t*)", "experiment: a sweep has one experiment; run one command for"),
     ],
 )
-def test_a_sweep_without_jobs_is_refused_before_anything_is_written(argument, told, jobs, tmp_path):
+def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
+    argument, message, jobs, tmp_path
+):
     key, value = argument.split("=", 1)
     for arguments, params in (([argument], None), ([], {key: value})):
         with pytest.raises(InputError) as refused:
             jobs("PosfuseSweeper", arguments, params)
-        assert str(refused.value).startswith(told)
+        assert str(refused.value).startswith(message)
     assert not list(tmp_path.iterdir())
 
 

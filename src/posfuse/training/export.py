@@ -1,7 +1,7 @@
-"""A trained classifier as one file for inference: its folded weights as safetensors, in whose
-header stand the run's config, the names of the classes and the vocabulary.
+"""A trained classifier as one file for inference: its folded weights as safetensors. The header
+holds the run's config, the names of the classes and the vocabulary.
 
-Such a file holds numbers and text alone; to load one runs no code of it.
+The file contains only numbers and text, so loading it runs no code from it.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ CHECKSUM = "sha256"  # the header's key
 
 @dataclass(frozen=True)
 class Exported:
-    """What classifies texts: `model` of ids, `vocabulary` to make them, the classes' names."""
+    """A classifier of texts: its vocabulary, its model and the names of its classes."""
 
     cfg: Config
     label_names: list[str]
@@ -47,11 +47,10 @@ class Exported:
 
     @torch.no_grad()
     def probabilities(self, texts: Iterable[str]) -> Tensor:
-        """B texts -> (B, C), each row the text's probabilities of the classes; no texts -> (0, C).
+        """B texts -> (B, C): the probabilities of the classes for each text; no texts -> (0, C).
 
-        `texts` is a list, a column of a frame or anything else that has an order. Raises
-        InputError for a single string, for a frame, a mapping or a set, and for an item that is
-        not a string.
+        `texts` is a list, a column of a frame or another ordered iterable of strings. Raises
+        InputError for anything else.
         """
         found = _texts(texts)
         if not found:
@@ -71,9 +70,9 @@ class Exported:
 
 
 def export(run: str | Path, path: str | Path) -> None:
-    """Write a finished run's folded model to `path`, whose folder is created where it is missing.
+    """Write a finished run's folded model to `path`. Creates the folder if it is missing.
 
-    Raises InputError as `load_run` does, and where `path` cannot be written.
+    Raises InputError as `load_run` does, and if `path` cannot be written.
     """
     if not Path(path).name or "\0" in str(path):
         raise InputError(f"path: {str(path)!r} is not the name of a file; give another path")
@@ -95,7 +94,7 @@ def export(run: str | Path, path: str | Path) -> None:
 
 
 def load_export(path: str | Path) -> Exported:
-    """What `export` wrote, on the CPU; raises InputError where it is no such file."""
+    """Load a file that `export` wrote, on the CPU; raises InputError for any other file."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
@@ -134,29 +133,21 @@ def _checksum(weights: dict[str, Tensor], header: dict[str, str]) -> str:
 
 
 def _texts(texts: Iterable[str]) -> list[str]:
-    """The texts as a list; raises InputError unless each of them is one."""
-    if isinstance(texts, str):
-        raise InputError("texts: a single string; give a list, as [text]")
-    if isinstance(texts, bytes | bytearray):
-        kind = type(texts).__name__
-        raise InputError(f"texts: {kind}; decode them and give a list of strings")
-    if isinstance(texts, pd.DataFrame | Mapping | set | frozenset):
-        # The names of columns or keys come from the first two, and sets have no order.
-        raise InputError(
-            f"texts: {type(texts).__name__}; give a list of strings, or a column as frame['text']"
-        )
-    if not isinstance(texts, Iterable):
-        raise InputError(f"texts: {type(texts).__name__}; give a list of strings")
+    """The texts as a list; raises InputError unless each of them is a valid string."""
+    # A frame or a mapping would give the names of its columns or keys, and a set has no order.
+    unfit = (str, bytes, bytearray, pd.DataFrame, Mapping, set, frozenset)
+    if isinstance(texts, unfit) or not isinstance(texts, Iterable):
+        raise InputError(f"texts: must be a list of strings (got {type(texts).__name__})")
     found = list(texts)
     for i, text in enumerate(found):
         if not isinstance(text, str):
-            raise InputError(f"texts[{i}]: {type(text).__name__}; give a string")
+            raise InputError(f"texts[{i}]: must be a string (got {type(text).__name__})")
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"texts[{i}]: {error.object[error.start]!a} at {error.start} is half of a "
-                "character; decode the text again, with errors='replace' if need be"
+                f"texts[{i}]: not valid Unicode ({error.object[error.start]!a} at {error.start}); "
+                "decode the text again, with errors='replace'"
             ) from error
     return found
 
@@ -164,5 +155,5 @@ def _texts(texts: Iterable[str]) -> list[str]:
 def _tokenizer(text: str) -> Tokenizer:
     try:
         return Tokenizer.from_str(text)
-    except Exception as error:  # the library knows no narrower one
-        raise ValueError(f"its vocabulary is none: {error}") from error
+    except Exception as error:  # the library raises plain Exception
+        raise ValueError(f"its vocabulary is invalid: {error}") from error

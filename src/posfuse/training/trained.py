@@ -1,4 +1,4 @@
-"""A finished run's model, read back from its folder."""
+"""Load a finished run's model from its folder."""
 
 from pathlib import Path
 
@@ -16,9 +16,10 @@ from posfuse.training.classifier import Classifier
 
 
 def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
-    """A finished run's config, its data, and its classifier: best weights, on the CPU, eval mode.
+    """A finished run's config, its data, and its classifier with the best weights, on the CPU and
+    in eval mode.
 
-    Raises InputError where a file is missing, or no longer fits the run.
+    Raises InputError if a file is missing or does not fit the run.
     """
     folder = Path(folder)
     cfg = records.read_config(folder)
@@ -31,8 +32,8 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
     changed = [k for k, now in data.facts().items() if k in record and record[k] != now]
     if changed:
         raise InputError(
-            f"{folder}: its corpus has changed since ({', '.join(changed)}); restore the data, or "
-            "train the run again"
+            f"{folder}: the corpus has changed since the run ({', '.join(changed)}); restore "
+            "the data, or train the run again"
         )
     classifier = build_classifier(cfg, data)
     classifier.load_state_dict(_read_weights(folder / records.BEST, classifier))
@@ -40,11 +41,9 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
 
 
 def _read_weights(path: Path, classifier: Classifier) -> dict[str, torch.Tensor]:
-    """The checkpoint's weights, if they are the classifier's by name and shape."""
+    """The weights of a checkpoint; raises InputError unless names and shapes fit the classifier."""
     if not records.is_whole(path):
-        raise InputError(
-            f"{path}: no weights to be read (missing, or changed since); train the run again"
-        )
+        raise InputError(f"{path}: no valid weights (missing or changed); train the run again")
     found = read_checkpoint(path).get("state_dict", {})
     shapes = {name: weight.shape for name, weight in found.items()}
     expected = {name: weight.shape for name, weight in classifier.state_dict().items()}
