@@ -47,9 +47,6 @@ environment.do_without_broken_amx()
 import torch
 from posfuse.train import train
 
-square = torch.ones(64, 64, dtype=torch.bfloat16)
-print("product", (square @ square)[0, 0].item())
-
 def tiny():
     return float((torch.full((2**20,), 1e-30) * 1e-10).sum())
 
@@ -57,11 +54,14 @@ facts = environment.facts
 environment.facts = lambda *given: (print("during the run", tiny()), facts(*given))[1]
 train(small_config(Path(sys.argv[1]), "trainer.threads=2"), Path("run").absolute())
 print("after it", tiny() > 0)
+square = torch.ones(64, 64, dtype=torch.bfloat16)
+print("product", (square @ square)[0, 0].item())
 """
 
 
 def test_denormals_are_flushed_during_a_run_and_bfloat16_works(tmp_path):
-    """In a process of its own: threads keep the setting with which they were started."""
+    """In a new process without earlier work, since threads keep the setting that they started
+    with."""
     corpus = write_corpus(tmp_path / "corpus")
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
