@@ -4,13 +4,11 @@ import gc
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
-from posfuse.config import Config
 from posfuse.runs.records import Record
 
 
-def import_run(tracked: bool) -> Callable[[Config, Path], Record]:
+def import_run(tracked: bool) -> Callable[..., Record]:
     """`posfuse.training.run.run`, with W&B at hand where the run is tracked."""
     if "posfuse.training.run" not in sys.modules:
         # What imports make stays. To look through half a million objects for garbage again and
@@ -25,5 +23,5 @@ def import_run(tracked: bool) -> Callable[[Config, Path], Record]:
         finally:
             gc.freeze()
             gc.enable()
-    run: Callable[[Config, Path], Record] = import_module("posfuse.training.run").run
+    run: Callable[..., Record] = import_module("posfuse.training.run").run
     return run

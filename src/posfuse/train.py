@@ -27,6 +27,7 @@ from posfuse.runs import records, refusals, request
 from posfuse.runs.checks import checked
 from posfuse.streams import failure_of_stdout
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure
+from posfuse.tracking.live import tracked
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,8 @@ def train(cfg: Config, folder: Path) -> records.Record:
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
         with signals.signals_later():  # raised into an import, Preempted may get lost
             run = import_run(tracked=cfg.logger.name == "wandb")  # a finished run does not need it
-        record = run(cfg, folder)
+        with tracked(cfg, folder) as log_rows:
+            record = run(cfg, folder, log_rows)
         (folder / records.FAILURE).unlink(missing_ok=True)  # of a sweep that found this one at work
         log.info(
             "%s: test accuracy %.4f, best epoch %d of %d, %.0f s%s",

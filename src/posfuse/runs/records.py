@@ -32,7 +32,6 @@ FAILURE = "failure.json"
 SUMS = "SHA256SUMS"
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
 WAIT = 1.0  # seconds for a run's lock: posfuse-status takes it for a moment to see if it is free
-STEP = "trainer/global_step"  # the axis of learning curves in W&B: training steps done
 
 Record = dict[str, Any]
 
@@ -223,7 +222,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_history(folder: Path, rows: list[dict[str, float]]) -> None:
-    """history.csv: epoch (from 1), train_loss, val_loss, val_accuracy, val_macro_f1."""
+    """history.csv: epoch (from 1), step (training steps done), train_loss, val_loss, ..."""
     with replacing(folder / HISTORY) as part:
         pd.DataFrame(rows).to_csv(part, index=False)
 

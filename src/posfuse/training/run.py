@@ -15,11 +15,10 @@ from posfuse.errors import OutOfMemory
 from posfuse.process import environment
 from posfuse.process.signals import listening
 from posfuse.runs import records
-from posfuse.tracking.callback import tracker
 from posfuse.training.build import build_classifier, build_data, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.diagnostics import Diagnostics
-from posfuse.training.history import History
+from posfuse.training.history import EpochLog, History, LogRows
 from posfuse.training.memory_limit import BatchThatFits
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import gathered, rank, replicas
@@ -28,8 +27,11 @@ _warn = cache(logging.getLogger(__name__).warning)  # once in a process
 
 
 @environment.denormals_flushed()
-def run(cfg: Config, folder: Path) -> records.Record:
-    """Train, or go on from the last checkpoint, test, and write all of the run's files."""
+def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.Record:
+    """Train, or resume from the last checkpoint, test, and write all of the run's files.
+
+    `log_rows(history rows, diagnostics rows)` is called after each epoch with all rows so far.
+    """
     stopwatch = Stopwatch()
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
@@ -44,10 +46,11 @@ def run(cfg: Config, folder: Path) -> records.Record:
     last = folder / records.LAST
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
     limit = BatchThatFits(data)
-    with listening(), tracker(cfg, folder, history, diagnostics) as tracked:
+    with listening():
         with replicas(cfg, folder):
             observers = [history, diagnostics, state, limit, stopwatch]
-            observers += [tracked] if tracked else []
+            if log_rows:
+                observers.append(EpochLog(log_rows, history, diagnostics))
             trainer = build_trainer(cfg, folder, observers)
             start = last if last.exists() else None
             stopwatch.begin("fit")
@@ -86,8 +89,6 @@ def run(cfg: Config, folder: Path) -> records.Record:
         rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
         records.write_diagnostics(folder, rows)
         records.write_predictions(folder, predictions, data.store.splits["test"].lengths)
-        if tracked:
-            tracked.log_result(record, predictions, int(trainer.num_training_batches))
     state.end_if_told(trainer)  # since its last step
     records.write_result(folder, record)
     last.unlink(missing_ok=True)  # only a resume needs it
