@@ -1,26 +1,40 @@
-"""A small W&B server on 127.0.0.1, as `wandb sync`, the public API and wandb-workspaces need it.
+"""A small W&B server on 127.0.0.1 for wandb, its public API and wandb-workspaces.
 
 It holds runs by id, each with its config, summary, history rows, files and artifacts, and views by
-id. As W&B's own it places history rows by the offset that the client gives, and a client that
-resumes a run asks how many there are.
+id. Like W&B's own it places history rows by the offset that the client sends, and a client that
+resumes a run asks for the number of rows.
 """
 
+import base64
 import gzip
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pytest
+import wandb
+
+from posfuse.runs import records
+from posfuse.tracking import projection
+from posfuse.tracking.places import PLACES
+
 ENTITY = "someone"
+EPOCHS = 3  # of a run with 60 documents in batches of 16, which is 4 steps an epoch
+ALL_STEPS = [4, 8, 12, 13]  # of W&B's rows: one per epoch, and the charts
+KEY = "0123456789abcdef" * 2 + "plantedk"
 NOW = "2026-01-01T00:00:00Z"
 
 
 class Refused(Exception):
-    """The server's answer is this message."""
+    """The server answers with this error message."""
 
 
 @dataclass
@@ -42,16 +56,20 @@ class FakeWandb:
     """The server's state, and its answers."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.url = ""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
         self.runs: dict[str, FakeRun] = {}
         self.views: dict[str, dict[str, Any]] = {}
         self.artifacts: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []  # the queries' names, in order
         self.unknown: list[str] = []
         self.refuse: Callable[[str, dict[str, Any]], bool] = lambda query, variables: False
-        self.lose: dict[str, str] = {}  # "rows" or "summary" of these runs is taken and not kept
-        self.deleted: set[str] = set()  # runs, whose ids W&B takes no more
-        self.lock = threading.RLock()
-        self.url = ""
+        self.lose: dict[str, str] = {}  # by run: "rows" (and summary) or "summary" not stored
+        self.deleted: set[str] = set()  # ids of deleted runs, which W&B refuses
 
     def answer(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         """A GraphQL response."""
@@ -62,7 +80,7 @@ class FakeWandb:
         method = getattr(self, f"on_{name}", None)
         if method is None:
             self.unknown.append(name)
-            return {"errors": [{"message": f"{name} is not known here"}]}
+            return {"errors": [{"message": f"{name} is unknown"}]}
         try:
             with self.lock:
                 return {"data": method(variables)}
@@ -75,7 +93,7 @@ class FakeWandb:
     def upload_url(self, *place: str) -> str:
         return "/".join((self.url, "upload", *place))
 
-    # What wandb asks when a run starts.
+    # Queries of wandb when a run starts.
 
     def on_ServerFeaturesQuery(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"serverInfo": {"features": []}}
@@ -143,7 +161,7 @@ class FakeWandb:
             lines, start = part["content"], part["offset"]
             if name == "wandb-history.jsonl" and self.lose.get(run_id) != "rows":
                 run.history[start : start + len(lines)] = map(json.loads, lines)
-            elif name == "wandb-summary.json" and self.lose.get(run_id) != "summary":
+            elif name == "wandb-summary.json" and run_id not in self.lose:
                 run.summary = json.loads(lines[-1])
             elif name == "wandb-events.jsonl":
                 run.events[start : start + len(lines)] = lines
@@ -153,7 +171,7 @@ class FakeWandb:
     # Artifacts.
 
     def on_ArtifactType(self, v: dict[str, Any]) -> dict[str, Any]:
-        return {"project": {"artifact": None}}  # a collection that is not there yet
+        return {"project": {"artifact": None}}
 
     def on_CreateArtifact(self, v: dict[str, Any]) -> dict[str, Any]:
         given, number = v["input"], f"artifact-{len(self.artifacts)}"
@@ -187,10 +205,16 @@ class FakeWandb:
 
     def on_CommitArtifact(self, v: dict[str, Any]) -> dict[str, Any]:
         made = self.artifacts[v["artifactID"]]
-        self.runs[made["run"]].artifacts.append(made)
+        held = self.runs[made["run"]].artifacts
+        if made["digest"] not in {artifact["digest"] for artifact in held}:  # as W&B's server does
+            held.append(made)
         return {"commitArtifact": {"artifact": {"id": v["artifactID"], "digest": made["digest"]}}}
 
-    # What the public API asks.
+    def on_RunHistoryKeys(self, v: dict[str, Any]) -> dict[str, Any]:
+        steps = [row["_step"] for row in self.runs[v["name"]].history]
+        return {"project": {"run": {"historyKeys": {"lastStep": max(steps, default=-1)}}}}
+
+    # Queries of the public API.
 
     def on_Runs(self, v: dict[str, Any]) -> dict[str, Any]:
         wanted = json.loads(v["filters"] or "{}").get("name", {}).get("$in", list(self.runs))
@@ -241,7 +265,7 @@ class FakeWandb:
         found = {"totalCount": len(edges), "pageInfo": page, "edges": edges}
         return {"project": {"run": {"artifacts": found}}}
 
-    # What wandb-workspaces asks.
+    # Queries of wandb-workspaces.
 
     def on_ProjectInternalId(self, v: dict[str, Any]) -> dict[str, Any]:
         if all(run.project != v["projectName"] for run in self.runs.values()):
@@ -256,9 +280,9 @@ class FakeWandb:
         return {"models": {"pageInfo": page, "edges": edges}}
 
     def on_UpsertView2(self, v: dict[str, Any]) -> dict[str, Any]:
-        number = v.get("id") or f"view-{len(self.views)}"
+        number = v.get("id") or base64.b64encode(b"View:%d" % len(self.views)).decode()
         if v.get("id") and number not in self.views:
-            raise Refused(f"view {number} is not there")
+            raise Refused(f"view {number} does not exist")
         inserted = number not in self.views
         project = {"id": "p", "name": v["projectName"], "entityName": v["entityName"]}
         view = {"id": number, "project": project, "updatedAt": NOW, "createdAt": NOW}
@@ -268,13 +292,22 @@ class FakeWandb:
 
     on_upsertView = on_UpsertView2
 
+    def on_View(self, v: dict[str, Any]) -> dict[str, Any]:
+        found = [view for view in self.views.values() if view["name"] == v["viewName"]]
+        return {"project": {"allViews": {"edges": [{"node": view} for view in found]}}}
+
+    def on_SpecificReport(self, v: dict[str, Any]) -> dict[str, Any]:
+        if v["reportId"] not in self.views:
+            raise Refused(f"view {v['reportId']} does not exist")
+        return {"view": self.views[v["reportId"]] | {"user": None, "discussionThreads": []}}
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     fake: FakeWandb
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def body(self) -> bytes:
         read = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -318,7 +351,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing of clients that are gone."""
+        """Print nothing about clients that have disconnected."""
 
 
 @contextmanager
@@ -335,3 +368,70 @@ def serve() -> Iterator[FakeWandb]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def in_use(fake: FakeWandb, home: Path, user: str = "") -> Iterator[None]:
+    """Have W&B of this process use the server, with a key and an empty home directory.
+
+    W&B reads its variables once, so its process is ended before and afterwards.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("WANDB_")]:
+            patch.delenv(name)
+        patch.setenv("MPLCONFIGDIR", str(Path("~/.config/matplotlib").expanduser()))
+        patch.setenv("HOME", str(home))
+        patch.setenv("WANDB_BASE_URL", fake.url.replace("//", f"//{user}"))
+        patch.setenv("WANDB_API_KEY", KEY)
+        for part in ("GRAPHQL", "FILE_STREAM"):
+            patch.setenv(f"WANDB_X_{part}_RETRY_MAX", "1")
+        patch.setenv("WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL", "0.5")  # seconds; 15 by default
+        for name in PLACES:  # posfuse sets these for the process
+            patch.setenv(name, "")
+            patch.delenv(name)
+        wandb.teardown()
+        try:
+            yield
+        finally:
+            wandb.teardown()
+
+
+def environment(**more: str) -> dict[str, str]:
+    """For a command: without the address of W&B's process of this one."""
+    return {k: v for k, v in os.environ.items() if k != "WANDB_SERVICE"} | more
+
+
+def check_held(fake, run, run_id):
+    """The server holds this run, each epoch once."""
+    there, record = fake.runs[run_id], run.record
+    assert there.exit_code == 0
+    assert [row["_step"] for row in there.history] == ALL_STEPS
+    assert [row["trainer/global_step"] for row in there.history] == [4, 8, 12, 12]
+    history = pd.read_csv(run.folder / records.HISTORY, float_precision="round_trip")
+    for column in ("train_loss", "val_loss", "val_accuracy", "val_macro_f1"):
+        logged = [row[column.replace("_", "/", 1)] for row in there.history[:-1]]
+        assert logged == history[column].tolist()
+    diagnostics = pd.read_parquet(run.folder / records.DIAGNOSTICS)
+    last = diagnostics[(diagnostics["epoch"] == EPOCHS) & (diagnostics["name"] == "norm_ratio")]
+    value = last.loc[(last["by"] == "position") & (last["low"] == 4), "value"].item()
+    assert there.history[-2]["diagnostics/norm_ratio_position_4"] == value
+    shown = diagnostics["epoch"].eq(EPOCHS) & ~diagnostics["name"].str.startswith("accuracy")
+    logged = [v for k, v in there.history[-2].items() if k.startswith("diagnostics/")]
+    assert sorted(logged) == sorted(diagnostics.loc[shown, "value"])
+    for part in ("test", "position"):
+        for name, number in record[part].items():
+            assert there.summary[f"{part}/{name}"] == number
+    assert there.summary["val/accuracy"] == record["validation"]["accuracy"]
+    assert there.summary["best_epoch"] == record["best_epoch"]
+    values = {key: item["value"] for key, item in there.config.items() if "value" in item}
+    assert {k: values[k] for k in projection.config(record)} == projection.config(record)
+    assert values["fusion"] == record["fusion"]
+    assert values["commit"] == record["commit"]
+    assert "repo" not in there.settings
+    (artifact,) = (a for a in there.artifacts if a["type"] == "result")
+    assert artifact["files"]["result.json"] == (run.folder / records.RESULT).read_bytes()
+    (table,) = (v for k, v in there.files.items() if k.startswith("media/table/confusion_matrix"))
+    right = sum(n for actual, predicted, n in json.loads(table)["data"] if actual == predicted)
+    assert right == round(20 * record["test"]["accuracy"])
+    images = [name for name in there.files if name.startswith("media/images/gate_")]
+    assert len(images) == (record["fusion"] == "gate_scalar")

@@ -27,6 +27,7 @@ from posfuse.runs import hydra_errors, records
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure
+from posfuse.tracking.live import tracked
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,8 @@ def train(cfg: Config, folder: Path) -> records.Record:
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
         run = import_run()
         signals.check(" before training started")
-        record = run(cfg, folder)
+        with tracked(cfg, folder) as log_rows:
+            record = run(cfg, folder, log_rows)
         # Another sweep may have recorded meanwhile that this run was busy.
         (folder / records.FAILURE).unlink(missing_ok=True)
         cut = record["truncated_share"]["train"]
@@ -133,7 +135,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
         return record
 
 
-def import_run() -> Callable[[Config, Path], records.Record]:
+def import_run() -> Callable[..., records.Record]:
     """`posfuse.training.run.run`. Torch and Lightning take seconds to import; --help, a refused
     config and finished runs need neither."""
     gc.disable()  # collections during these imports take a quarter of their time

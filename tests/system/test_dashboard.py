@@ -1,21 +1,18 @@
 """The comparison in W&B as code: what the two views hold, and that a second call changes them."""
 
 import json
-import os
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from fake_wandb import ENTITY, FakeRun, serve
+from fake_wandb import ENTITY, FakeRun, in_use, serve
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError
 from posfuse.tracking import dashboard as code
 from posfuse.tracking import server as wandb_server
-from processes import HANG
 from small_records import write_record, write_sweep
 
 
@@ -28,30 +25,34 @@ def sweep(tmp_path):
     return root
 
 
-@pytest.fixture
-def server():
-    with serve() as fake:
-        fake.runs["some"] = FakeRun("posfuse")  # so the project is there
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home"), "user:secret@"):
         yield fake
-    assert fake.unknown == []
 
 
-def dashboard(sweep, server=None):
-    """posfuse-dashboard in a process of its own, with a key where there is a server."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
-    kept["HOME"] = str(sweep.parent)
-    if server:
-        url = server.url.replace("//", "//user:secret@")
-        kept |= {"WANDB_BASE_URL": url, "WANDB_API_KEY": "k" * 40}
-    return subprocess.run(
-        [sys.executable, "-m", "posfuse.tracking.dashboard", sweep.name],
-        cwd=sweep.parent,
-        env=kept,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG,
-    )
+@pytest.fixture
+def server(running):
+    running.clear()
+    running.runs["some"] = FakeRun("posfuse")  # so the project exists
+    yield running
+    assert running.unknown == []
+
+
+@pytest.fixture
+def dashboard(server, sweep, monkeypatch, capsys):
+    """Call posfuse-dashboard in this process; returns its exit status and its lines."""
+
+    def call(folder=sweep):
+        monkeypatch.setattr(sys, "argv", ["posfuse-dashboard", str(folder)])
+        capsys.readouterr()
+        try:
+            code.main()
+        except SystemExit as end:
+            return 1, str(end.code).splitlines()
+        return 0, capsys.readouterr().out.splitlines()
+
+    return call
 
 
 def find(tree, key, value):
@@ -106,102 +107,80 @@ def check_views(workspace, report, sweep):
     assert "| tiny | sinusoidal | concat | 3 | +13.33 ± 5.77 |" in table
 
 
-def test_without_a_key_the_specifications_are_written(sweep):
-    done = dashboard(sweep)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("mine/dashboard: workspace.json and report.json;")
-    assert "WANDB_API_KEY" in done.stdout
-    specs = [json.loads((sweep / "dashboard" / f"{name}.json").read_text())
-             for name in ("workspace", "report")]  # fmt: skip
-    check_views(*specs, sweep)
-    assert {p.name for p in sweep.parent.iterdir()} == {"mine", "corpus"}
+def specs(server):
+    """The workspace and the report on the server."""
+    views = {view["type"]: json.loads(view["spec"]) for view in server.views.values()}
+    return views["project-view"], views["runs"]
 
 
-def test_with_a_key_both_are_saved_and_then_changed(sweep, server):
-    done = dashboard(sweep, server)
-    assert done.returncode == 0, done.stderr
-    urls = done.stdout.split()
-    assert all(url.startswith(f"{server.url}/{ENTITY}/posfuse") for url in urls)
+def test_both_views_are_saved_and_then_changed(dashboard, sweep, server):
+    status, urls = dashboard()
+    assert status == 0
     assert len(urls) == 2
-    first = {view["type"]: view for view in server.views.values()}
-    check_views(*(json.loads(first[kind]["spec"]) for kind in ("project-view", "runs")), sweep)
+    assert all(url.startswith(f"{server.url}/{ENTITY}/posfuse") for url in urls)
+    check_views(*specs(server), sweep)
     assert {view["displayName"] for view in server.views.values()} == {"posfuse mine"}
-    assert "secret" not in done.stdout + done.stderr + str(server.views)
-    assert "secret" not in (sweep / "dashboard" / "views.json").read_text()
+    noted = (sweep / "dashboard" / "views.json").read_text()
+    assert "secret" not in "".join(urls) + str(server.views) + noted
 
     write_record(sweep, 0.8, "mlp", 0)
-    again = dashboard(sweep, server)
-    assert again.stdout.split() == urls
+    assert dashboard() == (0, urls)
     assert len(server.views) == 2
-    (report,) = (v for v in server.views.values() if v["type"] == "runs")
-    assert "mlp" in report["spec"]
+    check_panels(specs(server)[0], curves=1, by="group")
+    assert "mlp" in str(specs(server)[1])
 
 
-def test_a_server_that_refuses_is_one_line(sweep, server):
+def test_a_server_that_refuses_is_one_line(dashboard, server):
     server.refuse = lambda query, variables: query == "UpsertView2"
-    done = dashboard(sweep, server)
-    assert done.returncode == 1
-    (line,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
-    assert server.url in line
+    status, (line,) = dashboard()
+    assert status == 1
+    assert line.startswith(f"error: {server.url}: ")
     assert "UpsertView2 refused" in line
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"http": 1}'])
-def test_a_damaged_note_of_the_views_is_named(text, sweep, server):
-    (sweep / "dashboard").mkdir()
-    (sweep / "dashboard" / "views.json").write_text(text.replace('"http"', f'"{place(server)}"'))
-    done = dashboard(sweep, server)
-    assert done.returncode == 1
-    assert "error: mine/dashboard/views.json: damaged; remove it" in done.stderr
-    assert server.views == {}
+def test_notes_that_lead_to_no_views_are_named(dashboard, sweep, server):
+    path = sweep / "dashboard" / "views.json"
+    path.parent.mkdir()
+    place = f"{server.url}/{ENTITY}/posfuse"
+    deleted = {"workspace": f"{place}?nw=gone", "report": f"{place}/reports/gone--gone"}
+    contents = ["{", "[]", {place: 1}, {place: deleted}, {place: {"report": deleted["report"]}}]
+    for content in contents:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        status, (line,) = dashboard()
+        assert status == 1
+        assert line.startswith(f"error: {path}: cannot load the views in it (")
+        assert line.endswith("); remove it to make new ones")
+        assert server.views == {}
 
 
-def test_before_a_sync_one_line_says_so(sweep, server):
+def test_what_is_missing_is_one_line(dashboard, sweep, server, monkeypatch):
     server.runs.clear()
-    done = dashboard(sweep, server)
-    assert done.returncode == 1
-    told = f"error: {server.url}: no project {ENTITY}/posfuse; make sync SWEEP=... first"
-    assert done.stderr.splitlines()[-1] == told
+    line = f"error: {server.url}: no project {ENTITY}/posfuse; run posfuse-sync {sweep} first"
+    assert dashboard() == (1, [line])
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    line = f"error: {server.url}: no key; set WANDB_API_KEY or run: wandb login"
+    assert dashboard() == (1, [line])
+    write_sweep(sweep.parent / "other", {"add": [0.5]})
+    assert "several sweeps (mine, other); give the folder of one" in dashboard(sweep.parent)[1][0]
     assert server.views == {}
 
 
-def test_a_note_of_a_view_that_was_deleted_is_named(sweep, server):
-    (sweep / "dashboard").mkdir()
-    views = {place(server): {"workspace": ["gone", "nw-gone-v"], "report": "gone too"}}
-    (sweep / "dashboard" / "views.json").write_text(json.dumps(views))
-    done = dashboard(sweep, server)
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("error: ")
-    assert "view gone is not there" in last
-    assert "remove mine/dashboard/views.json" in last
-
-
-def test_whose_runs_they_are_is_never_nobody():
+def test_a_key_without_a_user_is_refused():
     api = SimpleNamespace(settings={"entity": None}, default_entity=None)
     with pytest.raises(InputError, match="set WANDB_ENTITY"):
         wandb_server.entity_of(api)
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (TimeoutError("timed out"), "timed out; see to the network"),
-        (TimeoutError(), "TimeoutError; see to the network"),
-        (PermissionError(13, "Permission denied", "here"), "here: Permission denied; mend that"),
-    ],
-)
-def test_an_error_is_told_with_its_cure(error, told, monkeypatch):
-    monkeypatch.setattr(wandb_server, "base_url", lambda: "https://me:secret@host")
-    said = wandb_server.said(error)
-    assert told in said
-    assert "None" not in said
-
-
-def test_no_address_is_shown_with_a_token(monkeypatch):
-    monkeypatch.setattr(wandb_server, "base_url", lambda: "https://me:secret@host:8080")
-    error = TimeoutError("https://me:secret@host:8080/graphql timed out")
-    assert wandb_server.said(error).startswith("https://host:8080: https://host:8080/graphql timed")
+def test_errors_are_one_line_without_the_token(server):
+    for error, line in (
+        (TimeoutError(f"{wandb_server.base_url()}/graphql timed out"), "/graphql timed out; check"),
+        (TimeoutError(), "TimeoutError; check WANDB_API_KEY and the network, retry"),
+        (PermissionError(13, "Permission denied", "here"), "here: Permission denied; fix this"),
+    ):
+        with pytest.raises(InputError) as raised, wandb_server.errors_in_one_line():
+            raise error
+        assert line in str(raised.value)
+        assert "secret" not in str(raised.value)
     for url, shown in (
         ("https://token@host/o/r.git", "https://host/o/r.git"),
         ("git@host:o/r.git", "git@host:o/r.git"),
@@ -210,29 +189,18 @@ def test_no_address_is_shown_with_a_token(monkeypatch):
         assert wandb_server.without_user(url) == shown
 
 
-def place(server):
-    return f"{server.url}/{ENTITY}/posfuse"
-
-
-def test_two_sweeps_are_refused(sweep):
-    write_sweep(sweep.parent / "other", {"add": [0.5]})
-    done = dashboard(sweep.parent)
-    assert done.returncode == 1
-    assert "several sweeps (mine, other); give the folder of one" in done.stderr
-
-
-def test_variants_have_curves_of_their_own(tmp_path):
-    """By what W&B has of them: collect() leaves the paper's scale out of a variant's name."""
+def test_variants_have_curves_of_their_own(dashboard, server, tmp_path):
+    """By the names that W&B has, and not by those that `collect` shortens."""
+    sweep = tmp_path / "variants"
     for scale in (1, "sqrt_d"):
         settings = {"model.token_scale": scale}
-        write_record(tmp_path, 0.5, variant=f"model.token_scale={scale}", settings=settings)
-    runs, _ = collect(tmp_path)
-    assert set(runs["variant"]) == {"", "model.token_scale=1"}
-    report = code.report(runs, "", "posfuse")._to_model().spec
-    spec = json.loads(report.model_dump_json(by_alias=True, exclude_none=True))
-    runsets = [r for b in find(spec, "type", "panel-grid") for r in b["metadata"]["runSets"]]
+        write_record(sweep, 0.5, variant=f"model.token_scale={scale}", settings=settings)
+    assert set(collect(sweep)[0]["variant"]) == {"", "model.token_scale=1"}
+    assert dashboard(sweep)[0] == 0
+    report = specs(server)[1]
+    runsets = [r for b in find(report, "type", "panel-grid") for r in b["metadata"]["runSets"]]
     variants = sorted(filters_of(r)["variant"] for r in runsets[1:])
-    assert variants == ["model.token_scale=1", "model.token_scale=sqrt_d"]
+    assert variants == ["model.token_scale:1", "model.token_scale:sqrt_d"]
 
 
 def test_without_the_baseline_there_is_no_table(tmp_path):

@@ -1,370 +1,278 @@
-"""Weights & Biases offline: runs stay apart, hold each row once, and are finished in all cases."""
+"""W&B while a run trains: offline or on a server, each epoch once, and never at the run's cost."""
 
-import json
 import os
+import select
 import shutil
 import signal
+import subprocess
+import sys
+import termios
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import wandb
 
-from posfuse.errors import InputError, TrainingError
+from fake_wandb import ALL_STEPS, EPOCHS, KEY, check_held, environment, in_use, serve
+from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.process.signals import Interrupted
 from posfuse.runs import records
-from posfuse.runs.records import Diagnostic
-from posfuse.tracking.callback import Tracker, fitting
-from posfuse.tracking.gate_plot import gate_plot
-from posfuse.tracking.logs import PLACES, drop_torn_end, keep_files_in, read, records_in, segments
-from posfuse.tracking.upload import runs_in
+from posfuse.tracking import leet, projection, upload
+from posfuse.tracking.leet import gather
+from posfuse.tracking.live import tracked
+from posfuse.tracking.places import PLACES, logs
 from posfuse.train import train
-from processes import children, command, ended, wait_for
+from processes import HANG, children, command, wait_for
 from small_runs import at_step, small_config, write_corpus
-from sweeps import results
 
-STEPS, EPOCHS = 4, 3  # a run's, of 60 documents in batches of 16
-ALL_ROWS = [4, 8, 12, 13]  # an epoch each, and one of charts
+REMOTE = "https://planted0token:x-oauth-basic@127.0.0.1/someone/posfuse.git"
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("tracking") / "corpus")
+def root(tmp_path_factory):
+    """A Git checkout with a token in its remote's address, and an uncommitted change."""
+    root = tmp_path_factory.mktemp("tracking")
+    for arguments in (["init", "-q"], ["remote", "add", "origin", REMOTE]):
+        subprocess.run(["git", *arguments], cwd=root, check=True)
+    write_corpus(root / "corpus")
+    return root
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """An empty home, offline mode, and nothing set of what W&B's files go by."""
-    (tmp_path / "home").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("MPLCONFIGDIR", os.environ.get("MPLCONFIGDIR", str(tmp_path / "output")))
+@pytest.fixture(scope="module")
+def running(root):
+    (root / "home").mkdir()
+    with serve() as fake, in_use(fake, root / "home"):
+        yield fake
+
+
+@pytest.fixture
+def fake(running, root, tmp_path, monkeypatch):
+    running.clear()
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(upload, "PAUSES", (0,))
     monkeypatch.setenv("WANDB_MODE", "offline")
-    variables = [*PLACES, *(f"XDG_{name}_HOME" for name in ("CACHE", "CONFIG", "DATA"))]
-    for name in variables:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    yield tmp_path / "home"
-    for name in PLACES:  # what the tracker sets for the process
+    yield running
+    assert running.unknown == []
+    for name in PLACES:
         os.environ.pop(name, None)
 
 
-def tracked(corpus, tmp_path, *overrides):
-    output = f"output_dir={tmp_path / 'output'}"
-    more = ("logger=wandb", f"trainer.max_epochs={EPOCHS}", output, "sweep_id=mine")
-    return small_config(corpus, *more, *overrides)
+@pytest.fixture
+def config(fake, root, tmp_path):
+    def compose(*overrides):
+        more = ("logger=wandb", f"trainer.max_epochs={EPOCHS}", "sweep_id=mine")
+        output = f"output_dir={tmp_path / 'output'}"
+        return small_config(root / "corpus", *more, output, "fusion=gate_scalar", *overrides)
+
+    return compose
 
 
 def fail():
     raise RuntimeError("stop here")
 
 
-def ends(log):
-    """The exit codes that a log holds, and whether the run was marked as preempted."""
-    found, _ = records_in(log)
-    codes = [r.get("exit", {}).get("exit_code", 0) for r in found if r["type"] == "exit"]
-    return codes, any(r["type"] == "preempting" for r in found)
-
-
-def steps_in(folder):
-    """The steps of the rows of each segment."""
-    return [[row["_step"] for row in read(log).rows] for log in segments(folder)]
-
-
-def test_two_runs_in_one_process_stay_apart_and_hold_everything(corpus, tmp_path, home):
-    found = {}
-    for fusion in ("add", "gate_scalar"):
-        folder = tmp_path / "output" / "mine" / fusion
-        record = train(tracked(corpus, tmp_path, f"fusion={fusion}", "seed=5"), folder)
-        (log,) = segments(folder)
-        found[fusion] = segment = read(log)
-        assert segment.run_id.startswith(record["fingerprint"])
-        assert ends(log) == ([0], False)
-
-        labels = {key: segment.config[key] for key in ("data", "encoding", "fusion", "seed")}
-        assert labels == {"data": "tiny", "encoding": "sinusoidal", "fusion": fusion, "seed": 5}
-        assert segment.config["sweep_id"] == "mine"
-        assert segment.config["model.d_model"] == 8
-        assert not {"sweep", "group", "name"} & segment.config.keys()
-
-        history = pd.read_csv(folder / records.HISTORY)
-        assert [row["_step"] for row in segment.rows] == ALL_ROWS
-        curves = [row for row in segment.rows if "val/accuracy" in row]
-        for column in ("train_loss", "val_loss", "val_accuracy", "val_macro_f1"):
-            logged = [row[column.replace("_", "/", 1)] for row in curves]
-            assert logged == history[column].tolist()
-        assert [row["trainer/global_step"] for row in segment.rows] == [4, 8, 12, 12]
-        diagnostics = pd.read_parquet(folder / records.DIAGNOSTICS)
-        last = diagnostics[(diagnostics["epoch"] == EPOCHS) & (diagnostics["name"] == "norm_ratio")]
-        value = last.loc[(last["by"] == "position") & (last["low"] == 4), "value"].item()
-        assert curves[-1]["diagnostics/norm_ratio_position_4"] == value
-        shown = diagnostics["epoch"].eq(EPOCHS) & ~diagnostics["name"].str.startswith("accuracy")
-        logged = [v for k, v in curves[-1].items() if k.startswith("diagnostics/")]
-        assert sorted(logged) == sorted(diagnostics.loc[shown, "value"])
-
-        for part in ("test", "position"):
-            for name, value in record[part].items():
-                assert segment.summary[f"{part}/{name}"] == value
-        assert segment.summary["val/accuracy"] == record["validation"]["accuracy"]
-        assert segment.summary["best_epoch"] == record["best_epoch"]
-
-        (copy,) = segment.artifacts[f"result-{segment.run_id}"]
-        assert copy.read_bytes() == (folder / records.RESULT).read_bytes()
-        (matrix,) = log.parent.glob("files/media/table/confusion_matrix*.json")
-        counts = json.loads(matrix.read_text())
-        right = sum(n for actual, predicted, n in counts["data"] if actual == predicted)
-        assert right == round(20 * record["test"]["accuracy"])
-        images = list(log.parent.glob("files/media/images/gate_*.png"))
-        assert len(images) == (fusion == "gate_scalar")
-    assert found["add"].run_id != found["gate_scalar"].run_id
-    assert wandb.run is None
-    assert list(home.rglob("*")) == []
-    assert {path.name for path in tmp_path.iterdir()} == {"home", "output"}
-    assert (tmp_path / "output" / "mine" / ".wandb" / "artifacts").is_dir()
-
-
-def test_the_same_run_of_two_sweeps_are_two(corpus, tmp_path):
-    ids = set()
-    for sweep in ("one", "other"):
-        folder = tmp_path / sweep
-        train(tracked(corpus, tmp_path, f"sweep_id={sweep}", "trainer.max_epochs=1"), folder)
-        ids |= {read(log).run_id for log in segments(folder)}
-    assert len(ids) == 2
-
-
-def test_each_sweep_of_a_process_keeps_its_files_and_what_the_user_set_stays(tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_CACHE_DIR", "mine")
-    for sweep in ("one", "other"):
-        keep_files_in(tmp_path / sweep)
-        assert os.environ["WANDB_DATA_DIR"] == str(tmp_path / sweep / ".wandb")
-        assert os.environ["WANDB_CACHE_DIR"] == "mine"
-    assert "WANDB_CONFIG_DIR" not in os.environ  # there is the server's address
-
-
-def test_names_are_as_long_as_wandb_takes_them_and_texts_may_be_any(corpus, tmp_path):
-    folder = tmp_path / "run"
-    long, odd = "a tag that goes on " * 4, "a\x85b\u2028c"
-    tags = f"logger.tags=['{long}','{odd}']"
-    train(tracked(corpus, tmp_path, tags, "trainer.max_epochs=1"), folder)
-    (log,) = segments(folder)
-    assert not read(log).complaint
-    (run,) = (record["run"] for record in records_in(log)[0] if record["type"] == "run")
-    assert run["tags"][-2:] == [fitting(long, 64), odd]
-    assert len(fitting(long, 64)) == 64
-    assert fitting(long, 64) != fitting(long + "and on", 64)
-
-
-def test_an_empty_mode_means_offline(corpus, tmp_path):
-    """In a process of its own, since W&B reads its variables once."""
-    argv = command(corpus, "logger=wandb", "trainer.max_epochs=1")
-    done = ended(argv, tmp_path, {**os.environ, "WANDB_MODE": ""})
-    assert done.returncode == 0, done.stderr
-    (folder,) = results(tmp_path).values()
-    assert segments(folder)
-
-
-@pytest.mark.parametrize("mode", ["online", "elsewhere"])
-def test_what_wandb_does_not_take_is_one_line_with_a_cure(mode, corpus, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", mode)  # without a key
-    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    with pytest.raises(InputError, match=r"WANDB_MODE=offline .* logger=none") as refused:
-        train(tracked(corpus, tmp_path), tmp_path / "run")
-    assert "\n" not in str(refused.value)
-
-
-def test_a_run_that_fails_is_finished_as_failed(corpus, tmp_path, monkeypatch):
-    at_step(monkeypatch, 5, fail)
-    with pytest.raises(RuntimeError, match="stop here"):
-        train(tracked(corpus, tmp_path), tmp_path / "run")
-    assert wandb.run is None
-    (log,) = segments(tmp_path / "run")
-    wait_for(lambda: ends(log) == ([1], False))  # W&B's own process writes it
-    assert steps_in(tmp_path / "run") == [[4]]
-
-
-def test_a_preempted_run_is_marked_so_and_goes_on(corpus, tmp_path, monkeypatch):
-    folder = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        at_step(patched, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(Interrupted):
-            train(tracked(corpus, tmp_path), folder)
-    assert ends(segments(folder)[0]) == ([signals.EXIT_STATUS], True)
-    train(tracked(corpus, tmp_path), folder)
-    assert ends(segments(folder)[1]) == ([0], False)
-    assert steps_in(folder) == [[4], ALL_ROWS[1:]]
-    assert len({read(log).run_id for log in segments(folder)}) == 1
-
-
-def end_core():
-    """Kill W&B's own process, as the kernel does where memory has run out."""
-    for pid in children(os.getpid()):
-        if "wandb-core" in Path(f"/proc/{pid}/cmdline").read_text():
-            os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("when", ["step", "init", "log_result"])
-def test_without_its_process_wandb_fails_that_run_alone_and_it_goes_on(
-    when, corpus, tmp_path, monkeypatch
-):
-    folder = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        if when == "step":
-            at_step(patched, 5, end_core)
-        else:
-            wandb.setup().ensure_service()
-            place = (wandb, "init") if when == "init" else (Tracker, "log_result")
-            original = getattr(*place)
-
-            def ended(*arguments, **more):
-                end_core()
-                return original(*arguments, **more)
-
-            patched.setattr(*place, ended)
-        with pytest.raises(TrainingError, match="wandb-core, was killed"):
-            train(tracked(corpus, tmp_path), folder)
-    train(tracked(corpus, tmp_path, "seed=1"), tmp_path / "next")
-    assert steps_in(tmp_path / "next") == [ALL_ROWS]
-    train(tracked(corpus, tmp_path), folder)
-    assert [step for steps in steps_in(folder) for step in steps] == ALL_ROWS
-
-
-@pytest.mark.parametrize("when", ["wandb.init", "log_result"])
-def test_a_signal_while_wandb_is_at_work_ends_a_run_that_goes_on(
-    when, corpus, tmp_path, monkeypatch
-):
-    place = (wandb, "init") if when == "wandb.init" else (Tracker, "log_result")
-    original = getattr(*place)
-
-    def told(*arguments, **more):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return original(*arguments, **more)
-
-    folder = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        patched.setattr(*place, told)
-        with pytest.raises(Interrupted, match="interrupted by SIGTERM; saved at step"):
-            train(tracked(corpus, tmp_path), folder)
-    assert wandb.run is None
-    assert not (folder / records.RESULT).exists()
-    train(tracked(corpus, tmp_path), folder)
-    assert [step for steps in steps_in(folder) for step in steps] == ALL_ROWS
-
-
-def test_segments_are_in_the_order_of_their_steps_whatever_the_clock_says(
-    corpus, tmp_path, monkeypatch
-):
-    folder, now = stopped_at(9, corpus, tmp_path, monkeypatch), time.time
-    monkeypatch.setattr(time, "time", lambda: now() - 86400)
-    train(tracked(corpus, tmp_path, "fusion=gate_scalar"), folder)
-    assert steps_in(folder) == [ALL_ROWS[2:], [4, 8]]
-    (run,) = runs_in(folder)
-    assert [row["_step"] for part in run.segments for row in part.rows] == ALL_ROWS
-    assert "test/accuracy" in run.summary
-
-
-def stopped_at(step, corpus, tmp_path, monkeypatch):
-    """The folder of a run that failed in a step."""
-    folder = tmp_path / "run"
+def stopped_at(step, cfg, folder, monkeypatch):
+    """Let a run fail in a training step."""
     with monkeypatch.context() as patched:
         at_step(patched, step, fail)
         with pytest.raises(RuntimeError, match="stop here"):
-            train(tracked(corpus, tmp_path, "fusion=gate_scalar"), folder)
-    return folder
+            train(cfg, folder)
+    assert wandb.run is None
 
 
-def rows_of(folder):
-    """What the rows hold beside times, by step."""
-    own = ("_runtime", "_timestamp", "confusion", "gate.")
-    rows = [row for log in segments(folder) for row in read(log).rows]
-    return {row["_step"]: {k: v for k, v in row.items() if not k.startswith(own)} for row in rows}
+def check_held_once(fake, folder):
+    """The server holds the run of this folder, and no other."""
+    run = projection.Finished.read(folder)
+    assert list(fake.runs) == [projection.run_id(run.record)]
+    check_held(fake, run, projection.run_id(run.record))
 
 
-def test_rows_repeated_since_the_checkpoint_are_dropped(corpus, tmp_path, monkeypatch):
-    folder = stopped_at(9, corpus, tmp_path, monkeypatch)
-    shutil.rmtree(folder / "checkpoints")  # so it starts from the first step again
-    train(tracked(corpus, tmp_path, "fusion=gate_scalar"), folder)
-    assert steps_in(folder) == [[4, 8], [12, 13]]
+def sent(folder):
+    """Send the folder's only offline log by W&B's own command."""
+    (log,) = logs(folder)
+    argv = [sys.executable, "-m", "wandb", "sync", str(log)]
+    subprocess.run(argv, env=environment(WANDB_MODE="online"), check=True, capture_output=True)
 
 
-def test_rows_lost_in_a_kill_are_logged_after_it_and_the_whole_summary(
-    corpus, tmp_path, monkeypatch
+def test_an_offline_log_holds_a_resumed_run_once(fake, config, root, tmp_path, monkeypatch):
+    folder = tmp_path / "output" / "mine" / "tiny" / "run"
+    stopped_at(9, config(), folder, monkeypatch)
+    (first,) = logs(folder)
+    train(config(), folder)
+    assert fake.asked == []  # offline
+    assert logs(folder) != [first]
+    assert {link.resolve() for link in gather(tmp_path / "output").iterdir()} == set(logs(folder))
+    sent(folder)
+    check_held_once(fake, folder)
+
+    written = [p for p in (*tmp_path.rglob("*"), *(root / "home").rglob("*")) if p.is_file()]
+    assert len(written) > 15
+    for planted in (b"planted0token", KEY.encode()):
+        assert not any(planted in path.read_bytes() for path in written)
+        assert planted.decode() not in str(vars(fake))
+    assert {path.name for path in tmp_path.iterdir()} == {"output"}
+    assert not [path for path in (root / "home").rglob("*") if "wandb" in str(path)]
+
+
+@pytest.mark.parametrize("lost", ["nothing", "checkpoints", "rows"])
+def test_a_resumed_online_run_adds_what_the_server_lacks(lost, fake, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "online")
+    folder = tmp_path / "run"
+    stopped_at(9, config(), folder, monkeypatch)
+    (run,) = fake.runs.values()
+    assert [row["_step"] for row in run.history] == [4, 8]
+    assert run.exit_code == 1
+    if lost == "checkpoints":  # so it starts from the first step again
+        shutil.rmtree(folder / "checkpoints")
+    elif lost == "rows":
+        del run.history[1:]
+        run.summary = {"_step": 4}
+    train(config(), folder)
+    check_held_once(fake, folder)
+
+
+@pytest.mark.parametrize("first", ["offline", "online"])
+def test_a_run_resumed_in_the_other_mode_is_uploaded_once(
+    first, fake, config, tmp_path, monkeypatch
 ):
-    folder = stopped_at(9, corpus, tmp_path, monkeypatch)
-    (log,) = segments(folder)
-    content = log.read_bytes()
-    size = next(n for n in range(len(content), 0, -200) if len(rows_left(log, content[:n])) == 1)
-    log.write_bytes(content[:size])
-    train(tracked(corpus, tmp_path, "fusion=gate_scalar"), folder)
-    assert steps_in(folder) == [[4], ALL_ROWS[1:]]
-
-    whole = tmp_path / "whole"
-    train(tracked(corpus, tmp_path, "fusion=gate_scalar"), whole)
-    assert rows_of(folder) == rows_of(whole)
-    last, once = (read(segments(f)[-1]).summary for f in (folder, whole))
-    times = {"latency_ms", "_runtime", "_timestamp", "_wandb.runtime"}
-    assert last.keys() == once.keys()
-    changing = {k for k in once if last[k] != once[k]}
-    assert {k for k in changing if not k.startswith("confusion_matrix_table.")} <= times
+    folder = tmp_path / "sweep" / "run"
+    monkeypatch.setenv("WANDB_MODE", first)
+    stopped_at(9, config(), folder, monkeypatch)
+    assert len(fake.runs) == (first == "online")
+    monkeypatch.setenv("WANDB_MODE", "online" if first == "offline" else "offline")
+    train(config(), folder)
+    fake.asked.clear()
+    assert upload.upload_sweep(folder.parent, "") == (f"{fake.url} holds 1 of 1 runs", [])
+    assert ("UpsertBucket" in fake.asked) == (first == "online")
+    check_held_once(fake, folder)
 
 
-def test_a_run_killed_behind_its_charts_has_them_in_its_summary(corpus, tmp_path, monkeypatch):
-    folder = tmp_path / "run"
-    original = wandb.Artifact.new_file
+def test_a_killed_online_run_is_resumed(fake, root, tmp_path):
+    argv = command(root / "corpus", "logger=wandb", "trainer.max_epochs=3", "fusion=gate_scalar")
+    waiting = (
+        "import signal, pytest; from posfuse.command import main; from small_runs import at_step;"
+        "at_step(pytest.MonkeyPatch(), 9, signal.pause); main()"
+    )
+    tests = str(Path(__file__).parents[1])
+    path = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
+    settings = environment(WANDB_MODE="online", PYTHONPATH=path)
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(
+        [argv[0], "-c", waiting, *argv[3:]], cwd=tmp_path, env=settings, **pipes
+    )
+    wait_for(lambda: any(run.history for run in fake.runs.values()))
+    for pid in (*children(process.pid), process.pid):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+    subprocess.run(argv, cwd=tmp_path, env=settings, check=True, **pipes)
+    (result,) = tmp_path.rglob(records.RESULT)
+    check_held_once(fake, result.parent)
 
-    def refuse(self, name, *arguments, **more):
-        return fail() if name == records.RESULT else original(self, name, *arguments, **more)
 
+def test_an_interrupted_run_has_the_status_75(fake, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "online")
+    with pytest.raises(KeyboardInterrupt), tracked(config(), tmp_path / "a" / "b" / "c" / "d"):
+        raise KeyboardInterrupt
+    (run,) = fake.runs.values()
+    assert run.exit_code == signals.STATUS
+
+
+def test_without_its_process_wandb_is_given_up_and_the_run_is_not(
+    fake, config, tmp_path, monkeypatch, caplog
+):
+    def kill_core():
+        """As the kernel does where memory has run out."""
+        for pid in children(os.getpid()):
+            if "wandb-core" in Path(f"/proc/{pid}/cmdline").read_text():
+                os.kill(pid, signal.SIGKILL)
+
+    sweep = tmp_path / "sweep"
     with monkeypatch.context() as patched:
-        patched.setattr(wandb.Artifact, "new_file", refuse)
-        with pytest.raises(RuntimeError, match="stop here"):
-            train(tracked(corpus, tmp_path, "fusion=gate_scalar"), folder)
-    assert not (folder / records.RESULT).exists()
-    train(tracked(corpus, tmp_path, "fusion=gate_scalar"), folder)
-    assert steps_in(folder) == [ALL_ROWS, []]
-    first, second = (read(log).summary for log in segments(folder))
-    assert first.keys() - second.keys() == {"_step", "_timestamp"}  # of a row, and there is none
-    assert {"gate.path", "confusion_matrix_table.path", "test/accuracy"} <= second.keys()
+        at_step(patched, 5, kill_core)
+        record = train(config(), sweep / "run")
+    assert "the run continues without it, and posfuse-sync uploads it" in caplog.text
+    assert record == records.read_result(sweep / "run" / records.RESULT)
+    original = wandb.init
+
+    def init(*arguments, **more):
+        kill_core()
+        return original(*arguments, **more)
+
+    wandb.setup()
+    with monkeypatch.context() as patched:
+        patched.setattr(wandb, "init", init)
+        with pytest.raises(InputError, match="WANDB_MODE=offline needs no server"):
+            train(config("seed=1"), sweep / "next")
+    train(config("seed=1"), sweep / "next")
+    assert upload.upload_sweep(sweep, "") == (f"{fake.url} holds 2 of 2 runs", [])
+    for run in fake.runs.values():
+        assert [row["_step"] for row in run.history] == ALL_STEPS
 
 
-def rows_left(log, content):
-    copy = log.with_name("copy.wandb")
-    copy.write_bytes(content)
-    rows = read(copy).rows
-    copy.unlink()
-    return rows
+@pytest.mark.parametrize("mode", ["online", "elsewhere"])
+def test_what_wandb_refuses_is_one_line(mode, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", mode)
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    wandb.teardown()  # it has read its variables
+    try:
+        with pytest.raises(InputError, match=r"WANDB_MODE=offline .* logger=none") as refused:
+            train(config(), tmp_path / "run")
+    finally:
+        wandb.teardown()
+    assert "\n" not in str(refused.value)
 
 
-def test_a_torn_end_is_cut_off_and_nothing_else(corpus, tmp_path):
+def test_an_empty_mode_is_offline_and_any_text_is_a_tag(fake, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "")
+    long, odd = "a tag that is too long " * 4, "a\x85b\u2028c"
     folder = tmp_path / "run"
-    train(tracked(corpus, tmp_path, "trainer.max_epochs=20"), folder)
-    (log,) = segments(folder)
-    content = log.read_bytes()
-    assert len(content) > 2 * 32768  # blocks that records do not fit into
-    drop_torn_end(log)
-    assert log.read_bytes() == content
-    for size in (7, 8, 20, 32768, 32770, 32775, 40000, 65536, len(content) - 1):
-        log.write_bytes(content[:size])
-        before, complaint = records_in(log)
-        drop_torn_end(log)
-        assert records_in(log) == (before, "")
-        assert complaint or log.stat().st_size == size
+    cfg = config(f"logger.tags=['{long}','{odd}']", "trainer.max_epochs=1")
+    with tracked(cfg, folder):
+        train(small_config_of(cfg), folder)
+    assert fake.asked == []
+    sent(folder)
+    (run,) = fake.runs.values()
+    assert run.settings["tags"][-2:] == [projection.shortened(long, 64), odd]
 
 
-def test_without_a_logger_nothing_of_wandb_is_written(corpus, tmp_path):
-    folder = tmp_path / "run"
-    train(small_config(corpus, "trainer.max_epochs=1"), folder)
+def small_config_of(cfg):
+    """The same run without W&B."""
+    cfg.logger.name = "none"
+    return cfg
+
+
+def test_without_a_logger_nothing_of_wandb_is_written(config, tmp_path):
+    train(config("logger=none", "trainer.max_epochs=1"), tmp_path / "run")
     assert list(tmp_path.rglob("*wandb*")) == []
-    assert (folder / records.RESULT).exists()
+    assert (tmp_path / "run" / records.RESULT).exists()
 
 
-def test_only_gates_make_a_gate_plot():
-    rows = [Diagnostic(1, "norm_ratio", "position", 0, 0, 5, 1.0)]
-    assert gate_plot(rows, 1) is None
-    for name, value in (("gate_mean", 0.75), ("gate_std", 0.1)):
-        for by in ("position", "frequency"):
-            rows += [Diagnostic(1, name, by, low, low, 5, value) for low in (0, 1, 2)]
-    image = gate_plot(rows, 1)
-    assert image.size == (800, 300)
-    assert gate_plot(rows, 2) is None
+def test_leet_opens_in_a_terminal(fake, config, tmp_path, monkeypatch):
+    sweep = tmp_path / "sweep"
+    argv = [sys.executable, "-m", "posfuse.tracking.leet", str(sweep)]
+    sweep.mkdir()
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stderr.startswith(f"error: {sweep}: no W&B runs; run ")
+
+    wandb.init(mode="offline", dir=sweep).finish()
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(ours, (40, 120))
+    env, pipes = environment(TERM="xterm-256color"), ("stdin", "stdout", "stderr")
+    terminal = dict.fromkeys(pipes, theirs)
+    process = subprocess.Popen(argv, env=env, start_new_session=True, **terminal)
+    shown, end = b"", time.monotonic() + HANG
+    try:
+        while b"[1 item" not in shown and time.monotonic() < end:
+            if select.select([ours], [], [], 1)[0]:
+                shown += os.read(ours, 65536)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
+    assert b"[1 item" in shown
+
+    (sweep / ".wandb" / "leet" / "a folder").mkdir()
+    monkeypatch.setattr(sys, "argv", ["posfuse-leet", str(sweep)])
+    with pytest.raises(SystemExit, match="a folder: Is a directory; fix this and retry"):
+        leet.main()

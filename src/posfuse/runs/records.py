@@ -35,7 +35,6 @@ INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 SUMS = "SHA256SUMS"
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
 WAIT = 1.0  # seconds to wait for a run's lock, which posfuse-status holds for a moment
-STEP = "trainer/global_step"  # the axis of learning curves in W&B: training steps done
 
 Record = dict[str, Any]
 
@@ -222,7 +221,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_history(folder: Path, rows: list[dict[str, float]]) -> None:
-    """history.csv: epoch (from 1), train_loss, val_loss, val_accuracy, val_macro_f1."""
+    """history.csv: epoch (from 1), step (training steps done), train_loss, val_loss, ..."""
     with replacing(folder / HISTORY) as part:
         pd.DataFrame(rows).to_csv(part, index=False)
 

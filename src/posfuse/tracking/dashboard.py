@@ -1,12 +1,10 @@
-"""posfuse-dashboard DIR: a sweep's comparison in W&B as code, a saved workspace and a report.
+"""posfuse-dashboard DIR: a sweep's comparison in W&B, a saved workspace and a report.
 
-Without a key their specifications are written into the sweep's folder; with one both are saved,
-and the next time the same two are changed.
+A second call changes the same two views, whose URLs are in dashboard/views.json.
 """
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,16 @@ from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError, with_streams
 from posfuse.runs import records
-from posfuse.runs.records import STEP
-from posfuse.tracking.logs import keep_files_in
-from posfuse.tracking.server import FAILED, address, connect, entity_of, said, without_user
+from posfuse.tracking.places import prepare
+from posfuse.tracking.projection import STEP, variant
+from posfuse.tracking.server import (
+    address,
+    connect,
+    entity_of,
+    errors_in_one_line,
+    has_project,
+    without_user,
+)
 
 CURVES = {
     "val/accuracy": "validation accuracy",
@@ -32,11 +37,11 @@ CURVES = {
 }
 INSIDE = ("gate_mean", "norm_ratio", "attention_entropy_layer_1")  # of the diagnostics
 SPREAD = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}  # over the seeds of a group
-MANY = 1000  # runs; W&B shows ten otherwise
+MANY = 1000  # runs; W&B shows ten by default
 
 
 def curves(titles: dict[str, str], by: Any) -> list[wr.LinePlot]:
-    """Of these metrics, a curve a group: mean and standard deviation over its seeds."""
+    """A line plot per metric, with a curve per group: mean and standard deviation over seeds."""
     grouped: Any = {"groupby": by, "max_runs_to_show": MANY, **SPREAD}
     return [wr.LinePlot(title=t, x=STEP, y=[name], **grouped) for name, t in titles.items()]
 
@@ -63,25 +68,9 @@ def panels(found: list[Any]) -> list[Any]:
     return found
 
 
-def chosen(values: dict[str, str]) -> dict[str, Any]:
-    """The filter that takes the runs whose config has these values, as W&B spells it."""
-    filters = [
-        {
-            "key": {"section": "config", "name": key},
-            "op": "=",
-            "value": value,
-            "disabled": False,
-            "connector": "AND",
-        }
-        for key, value in values.items()
-    ]
-    del filters[0]["connector"]
-    return {"filterFormat": "filterV2", "filters": filters}
-
-
 def workspace(sweep_id: str, entity: str, project: str) -> ws.Workspace:
-    """All of a sweep's runs, bars by each axis, and curves by W&B's group, which is data, encoding,
-    fusion and variant: so their spread is the seeds'. Further filters are a click."""
+    """All of a sweep's runs: bars by each axis, and curves by W&B's group (data, encoding, fusion
+    and variant), so the spread is over seeds."""
     media = wr.MediaBrowser(title="gates", media_keys=["gate"], num_columns=3)
     inside = {f"diagnostics/{name}": name for name in INSIDE}
     return ws.Workspace(
@@ -110,14 +99,13 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
     sweep_id = str(runs["sweep_id"].iloc[0])
 
     def grid(found: list[Any], cell: dict[str, str]) -> wr.PanelGrid:
+        values = {"sweep_id": sweep_id, **cell}
         runset = wr.Runset(
             entity=entity,
             project=project,
-            name=" ".join([sweep_id, *cell.values()]),
+            name=" ".join(values.values()),
+            filters=[expr.Config(key) == value for key, value in values.items()],
         )
-        # Not as text: there the library doubles an = inside a value, as variants have.
-        runset._stashed_filters_v2 = chosen({"sweep_id": sweep_id, **cell})
-        runset._stashed_filter_string = runset.filters
         return wr.PanelGrid(runsets=[runset], panels=panels(found))
 
     blocks: list[Any] = [
@@ -129,9 +117,13 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
         wr.P("Mean and standard deviation over seeds, by fusion."),
     ]
     axes = [axis for axis in SHARED if axis != "variant" or runs["variant"].any()]
-    # W&B has the variant that the record states; `collect` leaves out what goes without saying.
-    records_of = (records.read_result(Path(f) / records.RESULT) for f in runs["folder"])
-    stated = runs.assign(variant=[record["variant"] for record in records_of])
+    # W&B has the variant of the record; `collect` shortens it.
+    stated = runs.assign(
+        variant=[
+            variant(records.read_result(Path(folder) / records.RESULT)["variant"])
+            for folder in runs["folder"]
+        ]
+    )
     for cell in stated[axes].drop_duplicates().to_dict("records"):
         names = {str(axis): str(name) for axis, name in cell.items()}
         panels_of_cell = curves(CURVES, wr.Config("fusion"))
@@ -147,7 +139,7 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
 
 
 def paired_table(runs: pd.DataFrame) -> str:
-    """The differences to the baseline as posfuse-report has them, and what is not compared."""
+    """The differences to the baseline as in posfuse-report, and notes on what is not compared."""
     criteria = Criteria()
     if criteria.baseline not in set(runs["fusion"]):
         return f"No run with fusion {criteria.baseline}: nothing to compare with."
@@ -157,84 +149,64 @@ def paired_table(runs: pd.DataFrame) -> str:
     return "\n\n".join([formats.markdown(paired_tables.short_table(comparisons, criteria)), *notes])
 
 
-def write(folder: Path, space: ws.Workspace, text: wr.Report) -> None:
-    """The specifications as W&B takes them."""
-    folder.mkdir(exist_ok=True)
-    for name, model in (("workspace", space._to_model()), ("report", text._to_model())):
-        spec = model.spec.model_dump_json(by_alias=True, exclude_none=True, indent=1)
-        (folder / f"{name}.json").write_text(spec)
-
-
-def save(folder: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
-    """Save both in W&B, as those of the last time where there are such; returns their URLs.
-
-    Raises InputError before a sync has made the project.
-    """
-    try:
-        text._to_model()  # looks the project up
-    except ValueError as error:
-        if "not found" not in str(error):
-            raise
-        place = f"{text.entity}/{text.project}"
-        raise InputError(f"{address()}: no project {place}; make sync SWEEP=... first") from error
-    folder.mkdir(exist_ok=True)
-    path = folder / "views.json"
+def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
+    """Save both views in W&B, over those whose URLs `path` holds; returns their URLs."""
+    place = f"{address()}/{space.entity}/{space.project}"
     try:
         views = json.loads(path.read_text()) if path.exists() else {}
-        place = f"{address()}/{space.entity}/{space.project}"
-        known = views.setdefault(place, {"workspace": ["", ""], "report": ""})
-        space._internal_id, space._internal_name = known["workspace"]
-        text.id = known["report"]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: damaged; remove it to make new views") from error
-    is_new = not text.id
-    try:
-        space.save()
-        known["workspace"] = [space._internal_id, space._internal_name]
-        records.write_json(path, views)
-        text.save()
-    except FAILED as error:
-        if is_new:
-            raise
-        cure = f"if a view was deleted there, remove {path} to make new ones"
-        raise InputError(f"{said(error)}; {cure}") from error
-    known["report"] = text.id
+        urls = views.setdefault(place, {})
+        if "workspace" in urls:
+            saved = ws.Workspace.from_url(urls["workspace"])
+            saved.name, saved.sections, saved.settings = space.name, space.sections, space.settings
+            saved.runset_settings = space.runset_settings
+            space = saved
+        if "report" in urls:
+            old = wr.Report.from_url(urls["report"])
+            old.title, old.description, old.blocks = text.title, text.description, text.blocks
+            text = old
+    except Exception as error:  # the file may hold anything, and the views may be deleted
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{path}: cannot load the views in it ({reason}); remove it to make new ones"
+        ) from error
+    path.parent.mkdir(exist_ok=True)
+    urls["workspace"] = without_user(str(space.save().url))
     records.write_json(path, views)
-    return [without_user(str(space.url)), without_user(str(text.url))]
+    urls["report"] = without_user(str(text.save().url))
+    records.write_json(path, views)
+    return [urls["workspace"], urls["report"]]
+
+
+def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
+    """Save the sweep's two views; returns their URLs, and a line for each record left out."""
+    runs, problems = collect(sweep)
+    sweep_ids = sorted(set(runs["sweep_id"]))
+    if len(sweep_ids) > 1:
+        several = ", ".join(sweep_ids)
+        raise InputError(f"{sweep}: several sweeps ({several}); give the folder of one")
+    prepare(sweep)
+    project = records.read_config(Path(runs["folder"].iloc[0])).logger.project
+    api = connect()
+    with errors_in_one_line():
+        entity = entity_of(api)
+        if not has_project(api, entity, project):
+            raise InputError(
+                f"{address()}: no project {entity}/{project}; run posfuse-sync {sweep} first"
+            )
+        space, text = workspace(sweep_ids[0], entity, project), report(runs, entity, project)
+        return save(sweep / "dashboard" / "views.json", space, text), problems
 
 
 @with_streams
 def main() -> None:
-    """Prints the URLs, or without a key where the specifications are."""
+    """Prints the URLs of the two views."""
     parser = argparse.ArgumentParser(prog="posfuse-dashboard", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a sweep's, as multirun/quickstart")
-    sweep = parser.parse_args().folder
     try:
-        runs, problems = collect(sweep)
-        if runs["sweep_id"].nunique() > 1:
-            several = ", ".join(sorted(set(runs["sweep_id"])))
-            raise InputError(f"{sweep}: several sweeps ({several}); give the folder of one")
-        os.environ.setdefault("WANDB_SILENT", "true")  # the URLs are printed here
-        keep_files_in(sweep)
-        project = records.read_config(Path(runs["folder"].iloc[0])).logger.project
-        sweep_id = str(runs["sweep_id"].iloc[0])
-        api = connect()
-        # W&B looks an owner's project up at once; without a key it has none.
-        entity = entity_of(api) if api else ""
-        space, text = workspace(sweep_id, entity, project), report(runs, entity, project)
-        if api:
-            lines = save(sweep / "dashboard", space, text)
-        else:
-            write(sweep / "dashboard", space, text)
-            lines = [
-                f"{sweep / 'dashboard'}: workspace.json and report.json; to have both in W&B:",
-                "set WANDB_API_KEY (or: wandb login) and do this again",
-            ]
+        urls, problems = saved_views(parser.parse_args().folder)
     except InputError as error:
         sys.exit(f"error: {error}")
-    except FAILED as error:
-        sys.exit(f"error: {said(error)}")
-    print("\n".join(lines))  # here, where a broken pipe is not taken for W&B's
+    print("\n".join(urls))
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
 

@@ -14,7 +14,7 @@ AXES = {"position": "position in the document", "frequency": "occurrences of the
 
 
 def gate_plot(rows: Sequence[Diagnostic], epoch: int) -> Image.Image | None:
-    """Mean and spread of the gates after an epoch; None where the operator has none."""
+    """Mean and spread of the gates after an epoch; None if the operator has no gates."""
     found = [row for row in rows if row.epoch == epoch and row.name in ("gate_mean", "gate_std")]
     if not found:
         return None

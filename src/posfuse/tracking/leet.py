@@ -1,4 +1,4 @@
-"""posfuse-leet DIR: a sweep's runs in W&B's own terminal viewer, which wants them in one folder."""
+"""posfuse-leet DIR: a sweep's runs in W&B's terminal viewer, which reads one folder of runs."""
 
 import argparse
 import subprocess
@@ -6,20 +6,20 @@ import sys
 from pathlib import Path
 
 from posfuse.errors import with_streams
-from posfuse.tracking.logs import keep_files_in, segments
+from posfuse.tracking.places import logs, prepare
 
 
 def gather(sweep: Path) -> Path | None:
-    """A folder with a link to each of the sweep's W&B runs; None where there are none."""
-    logs = [*segments(sweep), *segments(sweep, online=True)]
-    if not logs:
+    """A folder with a link to each of the sweep's W&B runs; None without any."""
+    found = logs(sweep)
+    if not found:
         return None
     links = sweep / ".wandb" / "leet"
     links.mkdir(parents=True, exist_ok=True)
     for link in links.iterdir():
         link.unlink()
-    for log in logs:
-        (links / log.parent.name).symlink_to(log.parent.resolve())
+    for log in found:
+        (links / log.name).symlink_to(log.resolve())
     return links
 
 
@@ -31,10 +31,10 @@ def main() -> None:
     try:
         links = gather(sweep)
     except OSError as error:
-        sys.exit(f"error: {error.filename}: {error.strerror}; mend that and do it again")
+        sys.exit(f"error: {error.filename}: {error.strerror}; fix this and retry")
     if links is None:
-        sys.exit(f"error: {sweep}: no W&B runs here; run posfuse-train -m first")
-    keep_files_in(sweep)
+        sys.exit(f"error: {sweep}: no W&B runs; run posfuse-train -m logger=wandb first")
+    prepare(sweep)
     command = [sys.executable, "-m", "wandb", "leet", str(links)]
     sys.exit(subprocess.run(command, check=False).returncode)
 

@@ -1,61 +1,86 @@
-"""The W&B server that this machine has a key for."""
+"""The W&B server: its address, the user's key, and its errors in one line."""
 
+import netrc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import wandb
-from wandb.sdk.lib.service.service_connection import WandbApiFailedError
-from wandb.sdk.lib.wbauth import read_netrc_auth
 
 from posfuse.errors import InputError
 from posfuse.runs.hydra_errors import one_line
 
-FAILED = (wandb.Error, WandbApiFailedError, OSError)  # what its API raises, and the disk
-
 
 def without_user(url: str) -> str:
-    """An address without the name, password or token that may be in front of its host."""
+    """An address without the name, password or token in front of its host."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def base_url() -> str:
-    if os.environ.get("WANDB_MODE") == "":
-        del os.environ["WANDB_MODE"]  # W&B refuses an empty one
+    """The server's address, which may hold a token; raises InputError where W&B refuses a
+    setting."""
     try:
         return str(wandb.setup().settings.base_url)
-    except ValueError as error:  # of its settings' types
-        reason = one_line(error)
-        raise InputError(
-            f"W&B: {reason}; mend or unset the WANDB_ variable of that name"
-        ) from error
+    except ValueError as error:
+        raise InputError(f"W&B: {one_line(error)}; fix or unset that WANDB_ variable") from error
 
 
 def address() -> str:
-    """The server's, to be shown."""
+    """The server's address for messages."""
     return without_user(base_url())
 
 
-def connect() -> wandb.Api | None:
-    """W&B's public API; None without a key. Never asks for one."""
-    url = base_url()  # its settings are looked at first
-    if os.environ.get("WANDB_API_KEY") or read_netrc_auth(host=url):
+def has_key(url: str) -> bool:
+    """Whether WANDB_API_KEY or the netrc file, where `wandb login` stores it, has a key."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    path = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
+    try:
+        return path.exists() and bool(netrc.netrc(path).authenticators(urlsplit(url).netloc))
+    except (netrc.NetrcParseError, OSError) as error:
+        raise InputError(f"{path}: {one_line(error)}; fix it or set WANDB_API_KEY") from error
+
+
+def connect() -> wandb.Api:
+    """W&B's public API; raises InputError without a key. It never asks for one."""
+    url = base_url()
+    if not has_key(url):
+        raise InputError(f"{address()}: no key; set WANDB_API_KEY or run: wandb login")
+    with errors_in_one_line():
         return wandb.Api()
-    return None
 
 
 def entity_of(api: wandb.Api) -> str:
-    """Whose runs and views those without an owner are."""
+    """The user or team that owns the runs."""
     entity = api.settings["entity"] or api.default_entity
     if not entity:
-        raise InputError(f"{address()}: its key has no user or team of its own; set WANDB_ENTITY")
+        raise InputError(f"{address()}: the key has no user or team; set WANDB_ENTITY")
     return str(entity)
 
 
-def said(error: BaseException) -> str:
-    """One of FAILED in one line, with its cure."""
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}; mend that and do it again"
-    reason = " ".join(str(error).replace(base_url(), address()).split()) or type(error).__name__
-    to = "the network" if isinstance(error, OSError) else "WANDB_API_KEY and the network"
-    return f"{address()}: {reason}; see to {to}, then do it again"
+def has_project(api: wandb.Api, entity: str, project: str) -> bool:
+    return project in {found.name for found in api.projects(entity)}
+
+
+def reason_of(error: BaseException) -> str:
+    """An error's message in one line, without a token of the server's address."""
+    url = base_url()
+    return " ".join(str(error).replace(url, without_user(url)).split()) or type(error).__name__
+
+
+@contextmanager
+def errors_in_one_line() -> Iterator[None]:
+    """Raise every error of W&B's API as an InputError. Its types are partly private."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename:
+            line = f"{error.filename}: {error.strerror}; fix this and retry"
+        else:
+            line = f"{address()}: {reason_of(error)}; check WANDB_API_KEY and the network, retry"
+        raise InputError(line) from error

@@ -1,299 +1,172 @@
-"""posfuse-sync DIR: a sweep's offline W&B runs to the server, and whether all of them arrived.
+"""posfuse-sync DIR: upload a sweep's finished runs to W&B and check that the server holds them.
 
-`wandb sync` ends with status 0 whatever happened, and what it sends a second time is there twice.
-So nothing is sent that cannot arrive whole, and afterwards the server is asked what it holds.
+Runs are built from their records, not from W&B's own logs. A run that the server holds is skipped,
+whether it was logged online or uploaded earlier; a part of a run is completed.
 """
 
 import argparse
-import shlex
-import subprocess
+import os
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import wandb
-
+from posfuse.config import LoggerConfig
 from posfuse.errors import InputError, with_streams
 from posfuse.runs import records
-from posfuse.tracking.logs import (
-    FILE_HEADER,
-    Segment,
-    drop_torn_end,
-    keep_files_in,
-    read,
-    segments,
+from posfuse.tracking import projection
+from posfuse.tracking.places import prepare
+from posfuse.tracking.projection import Finished
+from posfuse.tracking.server import (
+    address,
+    connect,
+    entity_of,
+    errors_in_one_line,
+    has_project,
+    reason_of,
 )
-from posfuse.tracking.server import FAILED, address, base_url, connect, entity_of, said
 
-PAGE = 50  # runs that the server is asked for at once
-ATTEMPTS = 9  # ids of a run: what cannot be completed is sent anew under id-2, and so on
-WANDB = [sys.executable, "-m", "wandb"]
-AT_ONCE = 500  # logs that one `wandb sync` is given
-PAUSES = (0, 1, 3, 6)  # seconds before each look at the server: what it was sent takes a moment
+PAGE = 50  # runs per request
+PAUSES = (0, 1, 3, 6)  # seconds before each check: the server shows an upload after a moment
 
 
-@dataclass
-class Run:
-    """A run's segments, in order, and what they hold together."""
+@dataclass(frozen=True)
+class Upload:
+    """A finished run, its id in W&B, and the logger's settings in its config.yaml."""
 
-    folder: Path
-    segments: list[Segment]
-
-    @property
-    def id(self) -> str:
-        return self.segments[0].run_id
-
-    def rows(self, synced: bool = False) -> int:
-        """Of the history; with `synced`, of the segments that were sent before."""
-        return sum(len(s.rows) for s in self.segments if not synced or is_synced(s.log))
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return self.segments[-1].config
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The last segment's that has one: W&B's server keeps no other."""
-        kept = [{k: v for k, v in s.summary.items() if k[0] != "_"} for s in self.segments]
-        return next((summary for summary in reversed(kept) if summary), {})
-
-    @property
-    def artifacts(self) -> set[str]:
-        return {name for segment in self.segments for name in segment.artifacts}
-
-    def unsent(self) -> list[Path]:
-        return [segment.log for segment in self.segments if not is_synced(segment.log)]
+    run: Finished
+    id: str
+    logger: LoggerConfig
 
 
-def is_synced(log: Path) -> bool:
-    return log.with_name(f"{log.name}.synced").exists()  # W&B's own mark
-
-
-def find(sweep: Path) -> tuple[list[Run], list[Path], list[str]]:
-    """The sweep's offline runs, the folders of those that were online in the end, and a line for
-    each other one."""
-    runs: list[Run] = []
-    online, problems = [], []
-    logs: dict[Path, list[Path]] = {}
-    for log in [*segments(sweep), *segments(sweep, online=True)]:
-        logs.setdefault(log.parents[2], []).append(log)
-    for folder, own in logs.items():
-        last = max(own, key=lambda log: log.parent.name.removeprefix("offline-"))
-        if not last.parent.name.startswith("offline-"):
-            online.append(folder)
-            continue
+def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
+    """The sweep's finished runs, and a line for each whose records cannot be read."""
+    found, problems = [], []
+    for result in sorted(sweep.rglob(records.RESULT)):
         try:
-            with records.sole_use(folder):
-                runs += runs_in(folder)
+            run, logger = Finished.read(result.parent), records.read_config(result.parent).logger
+            found.append(Upload(run, projection.run_id(run.record, suffix), logger))
         except InputError as error:
             problems.append(str(error))
-    silent = sorted({result.parent for result in sweep.rglob(records.RESULT)} - logs.keys())
-    if silent:
-        problems.append(
-            f"{sweep}: {len(silent)} finished run(s) without W&B's logs, the first {silent[0]}; "
-            "remove its result.json and run it again with logger=wandb"
-        )
-    return runs, online, problems
+    return found, problems
 
 
-def runs_in(folder: Path) -> list[Run]:
-    """The runs of a run's folder: one, or more where its config was changed in between."""
-    own: dict[str, list[Segment]] = {}
-    for log in segments(folder):
-        if not is_synced(log):
-            drop_torn_end(log)
-        segment = read(log)
-        if segment.run_id:
-            own.setdefault(segment.run_id, []).append(segment)
-        elif segment.complaint and log.stat().st_size > FILE_HEADER:
-            raise InputError(damage(segment))
-        # else it was killed before it held anything
-    return [Run(folder, sorted(parts, key=lambda part: part.end)) for parts in own.values()]
-
-
-def damage(segment: Segment) -> str:
-    return f"{segment.log} is damaged ({segment.complaint}); restore it"
-
-
-def sync(runs: list[Run], api: wandb.Api) -> list[str]:
-    """Send what is not sent; a line for each run that is not on the server as it is here."""
-    before = on_server(runs, api)
-    problems = {run.id: obstacle(run, before.get(run.id)) for run in runs}
-    waiting = [run for run in runs if not problems[run.id] and run.unsent()]
-    pauses = PAUSES if waiting else PAUSES[:1]
-    while waiting:  # one segment of each in turn: W&B would order them by the clock
-        logs = [run.unsent()[0] for run in waiting]
-        for start in range(0, len(logs), AT_ONCE):
-            send(logs[start : start + AT_ONCE])
-        sent = [run for run, log in zip(waiting, logs, strict=True) if is_synced(log)]
-        waiting = [run for run in sent if run.unsent()]
-    for pause in pauses:
+def sync(uploads: list[Upload], files: Path, suffix: str) -> list[str]:
+    """Upload what the server lacks; returns a line for each run that it still lacks afterwards."""
+    waiting = lacking(uploads)
+    failures: dict[str, str] = {}
+    for n, (upload, _) in enumerate(waiting, 1):
+        print(f"uploading {n} of {len(waiting)}: {upload.run.folder}", file=sys.stderr)
+        try:
+            send(upload, files, suffix)
+        except Exception as error:  # noqa: BLE001 - W&B's types are partly private
+            failures[upload.id] = f"W&B: {reason_of(error)}"
+            projection.end_process()
+    for pause in PAUSES if waiting else ():
         time.sleep(pause)
-        after = on_server(runs, api)
-        lacks = {run.id: problems[run.id] or difference(run, after.get(run.id)) for run in runs}
-        if lacks == problems:
+        waiting = lacking([upload for upload, _ in waiting])
+        if all(upload.id in failures for upload, _ in waiting):
             break
-    return [f"{run.folder}: {lacks[run.id]}" for run in runs if lacks[run.id]]
+    cure = "retry, or upload the sweep under new ids with --suffix=2"
+    return [f"{u.run.folder}: {failures.get(u.id, reason)}; {cure}" for u, reason in waiting]
 
 
-def send(logs: list[Path]) -> None:
-    """Have W&B do so; what it says is shown, but for a token in the server's address."""
-    command = [*WANDB, "sync", *map(str, logs)]
-    pipe, both = subprocess.PIPE, subprocess.STDOUT
-    with subprocess.Popen(command, stdout=pipe, stderr=both, encoding="utf-8") as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line.replace(base_url(), address()), end="", file=sys.stderr)
+def send(upload: Upload, files: Path, suffix: str) -> None:
+    """Upload one run. W&B's own files of the upload are written to `files`."""
+    # Both would be measured or printed by the upload, not by the run.
+    settings = {"x_disable_stats": True, "console": "off"}
+    run = projection.start(upload.run.record, upload.logger, files, suffix, settings, mode="online")
+    with run:
+        projection.complete(run, upload.run, run.starting_step)
 
 
-def on_server(runs: list[Run], api: Any) -> dict[str, Any]:
-    """Those of the runs that the server has, by their ids here; of several attempts the last."""
+def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
+    """The runs that the server does not hold, each with what it lacks."""
+    held = on_server(uploads)
+    found = [(upload, difference(upload, held.get(upload.id))) for upload in uploads]
+    return [(upload, reason) for upload, reason in found if reason]
+
+
+def on_server(uploads: list[Upload]) -> dict[str, Any]:
+    """The server's runs with these ids."""
+    api = connect()  # a new one each time, since it caches answers
+    entity = entity_of(api)
     found: dict[str, Any] = {}
-    api.flush()  # it keeps answers
-    projects = dict.fromkeys((run.segments[0].entity, run.segments[0].project) for run in runs)
-    for entity, project in projects:
-        path = f"{entity or entity_of(api)}/{project}"
-        ids = [
-            r.id for r in runs if (r.segments[0].entity, r.segments[0].project) == (entity, project)
-        ]
-        for start in range(0, len(ids), PAGE):
-            asked = [i for run_id in ids[start : start + PAGE] for i in attempts(run_id)]
-            wanted = {"name": {"$in": asked}}
-            try:
-                found |= {run.id: run for run in api.runs(path, wanted, per_page=PAGE, lazy=False)}
-            except ValueError as error:
-                if "Could not find project" not in str(error):
-                    raise
-    return {r.id: found[i] for r in runs for i in attempts(r.id) if i in found}
+    for project in {upload.logger.project for upload in uploads}:
+        if not has_project(api, entity, project):
+            continue
+        ids = [upload.id for upload in uploads if upload.logger.project == project]
+        for at in range(0, len(ids), PAGE):
+            wanted = {"name": {"$in": ids[at : at + PAGE]}}
+            runs = api.runs(f"{entity}/{project}", wanted, per_page=PAGE)
+            found |= {run.id: run for run in runs}
+    return found
 
 
-def attempts(run_id: str) -> list[str]:
-    """The ids that a run may have on the server, in order."""
-    return [run_id, *(f"{run_id}-{number}" for number in range(2, ATTEMPTS + 1))]
-
-
-def anew(run: Run, there: Any) -> str:
-    """How to send all of a run again: under another id, since W&B takes none that was deleted."""
-    ids = attempts(run.id)
-    following = ids[ids.index(there.id) + 1 :] if there else ids[1:]
-    if not following:
-        return "its ids are used up; give sweep_id=NAME and run it again"
-    logs = [str(segment.log) for segment in run.segments]
-    command = shlex.join([*WANDB, "sync", "--include-synced", "--id", following[0], *logs])
-    delete = f", and then delete {there.id} there, but not its artifacts" if there else ""
-    return f"to have it whole{delete}, do: {command}"
-
-
-def obstacle(run: Run, there: Any) -> str:
-    """Why the run is not to be sent; empty where nothing is in its way."""
-    if not run.unsent():
-        return ""
-    for segment in run.segments:
-        if segment.complaint:
-            return damage(segment)
-        for file in (f for files in segment.artifacts.values() for f in files):
-            if not is_synced(segment.log) and not file.exists():
-                return (
-                    f"{file} is not there; W&B wrote it down by this path, so if the sweep was "
-                    "moved make a link from there to where it is now"
-                )
-    held = there.historyLineCount if there else 0
-    if held != run.rows(synced=True):
-        other = "another copy was synced, or a sync broke off"
-        if segments(run.folder, online=True):
-            other = "it was logged online before it went on offline"
-        return (
-            f"the server has {held} rows of it, {run.rows(synced=True)} were sent from here: "
-            f"{other}; {anew(run, there)}"
-        )
-    return ""
-
-
-def difference(run: Run, there: Any) -> str:
-    """What the server lacks of the run; empty where it has all of it, once."""
-    if unsent := run.unsent():
-        return f"not sent: {', '.join(str(log) for log in unsent)}; W&B's message is above"
+def difference(upload: Upload, there: Any) -> str:
+    """What the server lacks of a run; empty where it holds all of it."""
     if there is None:
-        return f"not on the server under its id {run.id}; {anew(run, there)}"
-    if there.historyLineCount != run.rows():
-        counts = f"the server has {there.historyLineCount} history rows, here are {run.rows()}"
-        return f"{counts}; {anew(run, there)}"
+        return f"not on the server under the id {upload.id}"
+    if there.lastHistoryStep != upload.run.last_step:
+        return f"the server's last step is {there.lastHistoryStep}, not {upload.run.last_step}"
     for name, here, theirs in (
-        ("config", run.config, there.config),
-        ("summary", run.summary, there.summary_metrics),
+        ("config", projection.config(upload.run.record), there.config),
+        ("summary", upload.run.summary, there.summary_metrics),
     ):
         held = records.flatten(theirs)
-        if wrong := [k for k, v in here.items() if k not in held or unlike(name, held[k], v)]:
-            return f"{name} differs on the server ({', '.join(wrong[:5])}); {anew(run, there)}"
-    if lost := lost_end(run):
-        return lost
-    if there.id != run.id:
-        return ""  # sent anew: W&B adds artifacts to the run of the first id
-    names = {artifact.name.split(":")[0] for artifact in there.logged_artifacts()}
-    if absent := run.artifacts - names:
-        return f"artifacts that did not arrive: {', '.join(sorted(absent))}; {anew(run, there)}"
+        if wrong := [key for key, value in here.items() if held.get(key) != value]:
+            return f"the {name} on the server differs ({', '.join(wrong[:5])})"
+    artifact = projection.artifact_name(upload.id)
+    if artifact not in {found.name.split(":")[0] for found in there.logged_artifacts()}:
+        return f"the server has no artifact {artifact}"
     return ""
 
 
-def unlike(part: str, one: Any, other: Any) -> bool:
-    """Texts of a summary are left out: W&B rewrites those that name an artifact."""
-    numbers = isinstance(one, int | float) and isinstance(other, int | float)
-    return (numbers or part == "config") and one != other
+def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
+    """Upload a sweep; returns what the server holds in one line, and a line for each other run."""
+    if not sweep.is_dir():
+        raise InputError(f"{sweep}: no such folder; give a sweep's, as multirun/quickstart")
+    prepare(sweep)
+    uploads, problems = read(sweep, suffix)
+    if not (uploads or problems):
+        raise InputError(f"{sweep}: no finished runs; run posfuse-train -m first")
+    os.environ.setdefault("MPLCONFIGDIR", str(sweep.resolve() / ".wandb" / "matplotlib"))
+    (sweep / ".wandb").mkdir(exist_ok=True)
+    with errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
+        unsent = sync(uploads, Path(files), suffix)
+    held = len(uploads) - len(unsent)
+    return f"{address()} holds {held} of {len(uploads) + len(problems)} runs", problems + unsent
 
 
-def lost_end(run: Run) -> str:
-    """What the logs of a finished run lack; empty where they hold all of it."""
-    path = run.folder / records.RESULT
-    if not path.exists():
+def unfinished(sweep: Path) -> str:
+    """A line about the sweep's runs without a result; empty where all are finished."""
+    folders = sorted(path.parent for path in sweep.rglob("config.yaml"))
+    waiting = [folder for folder in folders if not (folder / records.RESULT).exists()]
+    if not waiting:
         return ""
-    try:
-        record = records.read_result(path)
-    except InputError as error:
-        return str(error)
-    if not run.id.startswith(record["fingerprint"]):
-        return ""  # the record is another run's
-    rows = record["epochs"] + 1  # and one of charts
-    test = {f"test/{name}": value for name, value in record["test"].items()}
-    if run.rows() == rows and test.items() <= run.summary.items():
-        return ""
-    return (
-        f"its W&B logs have lost their end: they hold {run.rows()} of its {rows} rows; remove "
-        f"{path}, run it again, which logs the others, and sync again"
-    )
+    return f"skipped {len(waiting)} unfinished runs, the first in {waiting[0]}"
 
 
 @with_streams
 def main() -> None:
-    """Exit status 0 when the server holds every run; else 1 and a line for each other one."""
+    """Exit status 0 when the server holds every finished run; else 1 and a line for each other."""
     parser = argparse.ArgumentParser(prog="posfuse-sync", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a sweep's, as multirun/quickstart")
-    sweep = parser.parse_args().folder
+    parser.add_argument(
+        "--suffix", default="", help="appended to every id: W&B refuses ids of deleted runs"
+    )
+    arguments = parser.parse_args()
     try:
-        if not sweep.is_dir():
-            raise InputError(f"{sweep}: no such folder; give a sweep's, as multirun/quickstart")
-        keep_files_in(sweep)
-        runs, online, problems = find(sweep)
-        if not (runs or online or problems):
-            raise InputError(f"{sweep}: no W&B runs here; run posfuse-train -m first")
-        if online:
-            print(
-                f"{len(online)} runs were logged online, as {online[0]}: W&B has had them at once"
-            )
-        if runs:
-            api = connect()
-            if api is None:
-                raise InputError(f"{address()}: no key for it; set WANDB_API_KEY, or: wandb login")
-            problems += sync(runs, api)
+        held, problems = upload_sweep(arguments.folder, arguments.suffix)
     except InputError as error:
         sys.exit(f"error: {error}")
-    except FAILED as error:
-        sys.exit(f"error: {said(error)}")
+    print(held)
+    if line := unfinished(arguments.folder):
+        print(line)
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
-    if runs:
-        print(f"{len(runs)} runs are on {address()}, all of their rows, summaries and artifacts")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
 from posfuse.model.network import PositionClassifier, copy_first_block, initialize, seed_from
+from posfuse.process import signals
 from posfuse.runs.fidelity import validation_seed
 from posfuse.runs.records import BEST, LAST
 from posfuse.training.checkpoints import WholeFiles
@@ -49,7 +50,7 @@ def build_data(cfg: Config) -> TextDataModule:
     order = cfg.seed
     if cfg.fidelity.batch_order == "by_run":
         order = seed_from(cfg.seed, "batch order", cfg.encoding.name, cfg.fusion["name"])
-    data = TextDataModule(cfg.data, cfg.cache_dir, order, validation_seed(cfg))
+    data = TextDataModule(cfg.data, cfg.cache_dir, order, validation_seed(cfg), poll=signals.check)
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
             raise InputError(

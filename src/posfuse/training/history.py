@@ -1,15 +1,20 @@
-"""The learning curve of a run, one row for each epoch; complete in a resumed run as well."""
+"""A run's learning curve, one row per epoch. A checkpoint holds all of it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from posfuse.runs.records import Diagnostic
+from posfuse.training.diagnostics import Diagnostics
+
 COLUMNS = ("train_loss", "val_loss", "val_accuracy", "val_macro_f1")
+LogRows = Callable[[list[dict[str, float]], list[Diagnostic]], None]
 
 
 class History(Callback):
-    """Collects `rows`: {"epoch": counted from 1, "train_loss": ..., ...}; checkpoints save them."""
+    """Collects `rows`: {"epoch": from 1, "step": training steps done, "train_loss": ..., ...}."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
@@ -17,10 +22,21 @@ class History(Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         metrics = trainer.callback_metrics
         row = {name: float(metrics[name.replace("_", "/", 1)]) for name in COLUMNS}
-        self.rows.append({"epoch": trainer.current_epoch + 1, **row})
+        done = {"epoch": trainer.current_epoch + 1, "step": trainer.global_step}
+        self.rows.append({**done, **row})
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows = list(state_dict["rows"])
+
+
+class EpochLog(Callback):
+    """Calls `log_rows(history rows, diagnostics rows)` after each epoch, with all rows so far."""
+
+    def __init__(self, log_rows: LogRows, history: History, diagnostics: Diagnostics) -> None:
+        self.log_rows, self.history, self.diagnostics = log_rows, history, diagnostics
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self.log_rows(self.history.rows, self.diagnostics.rows)

@@ -11,11 +11,10 @@ from posfuse.errors import OutOfMemory
 from posfuse.process import environment
 from posfuse.process.distributed import gathered, rank
 from posfuse.runs import records
-from posfuse.tracking.callback import tracker
 from posfuse.training.build import build_classifier, build_data, build_parts, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.diagnostics import Diagnostics
-from posfuse.training.history import History
+from posfuse.training.history import EpochLog, History, LogRows
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
@@ -24,8 +23,11 @@ _warn = cache(logging.getLogger(__name__).warning)  # once in a process
 
 
 @environment.denormals_flushed()
-def run(cfg: Config, folder: Path) -> records.Record:
-    """Train, from the last checkpoint if there is one, test, and write the run's files."""
+def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.Record:
+    """Train, or resume from the last checkpoint, test, and write all of the run's files.
+
+    `log_rows(history rows, diagnostics rows)` is called after each epoch with all rows so far.
+    """
     stopwatch = Stopwatch()
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
@@ -41,50 +43,48 @@ def run(cfg: Config, folder: Path) -> records.Record:
     last = folder / records.LAST
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
     limit = MemoryLimit(cfg.data)
-    with tracker(cfg, folder, history, diagnostics) as tracked:
-        with replicas(cfg, folder):
-            observers = [history, diagnostics, state, limit, stopwatch]
-            observers += [tracked] if tracked else []
-            trainer = build_trainer(cfg, folder, observers)
-            start = last if last.exists() else None
-            stopwatch.begin("fit")
-            try:
-                trainer.fit(classifier, data, ckpt_path=start, weights_only=True)
-                stopwatch.begin("test")
-                best = read_checkpoint(folder / records.BEST)
-                classifier.load_state_dict(best["state_dict"])
-                validation = trainer.validate(classifier, data, verbose=False)[0]
-                classifier.fail_unless_finite(validation["val/loss"], best["global_step"])
-                test = trainer.test(classifier, data, verbose=False)[0]
-            except (RuntimeError, MemoryError) as error:
-                if limit.advice is None:
-                    raise
-                raise OutOfMemory(limit.advice) from error
-            seconds = stopwatch.seconds()
-            predictions = gathered(classifier.predictions)
-            seen = classifier.seen_by_all()
-        if rank() > 0:
-            return {}  # the first process of the run writes
+    with replicas(cfg, folder):
+        observers = [history, diagnostics, state, limit, stopwatch]
+        if log_rows:
+            observers.append(EpochLog(log_rows, history, diagnostics))
+        trainer = build_trainer(cfg, folder, observers)
+        start = last if last.exists() else None
+        stopwatch.begin("fit")
+        try:
+            trainer.fit(classifier, data, ckpt_path=start, weights_only=True)
+            stopwatch.begin("test")
+            best = read_checkpoint(folder / records.BEST)
+            classifier.load_state_dict(best["state_dict"])
+            validation = trainer.validate(classifier, data, verbose=False)[0]
+            classifier.fail_unless_finite(validation["val/loss"], best["global_step"])
+            test = trainer.test(classifier, data, verbose=False)[0]
+        except (RuntimeError, MemoryError) as error:
+            if limit.advice is None:
+                raise
+            raise OutOfMemory(limit.advice) from error
+        seconds = stopwatch.seconds()
+        predictions = gathered(classifier.predictions)
+        seen = classifier.seen_by_all()
+    if rank() > 0:
+        return {}  # the first process of the run writes
 
-        record = {
-            **records.identity(cfg, folder),
-            "test": {name.removeprefix("test/"): value for name, value in test.items()},
-            "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
-            "best_epoch": best["epoch"] + 1,  # counted from 1, as `epochs` is
-            "epochs": trainer.current_epoch,
-            "parameters": sum(p.numel() for p in classifier.parameters()),
-            "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
-            **data.facts(),
-            "latency_ms": classifier.latency_ms,
-            "position": diagnostics.worth,
-            **environment.facts(seconds, seen),
-        }
-        records.write_history(folder, history.rows)
-        rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
-        records.write_diagnostics(folder, rows)
-        records.write_predictions(folder, predictions, data.store.splits["test"].lengths)
-        if tracked:
-            tracked.log_result(record, predictions, int(trainer.num_training_batches))
+    record = {
+        **records.identity(cfg, folder),
+        "test": {name.removeprefix("test/"): value for name, value in test.items()},
+        "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
+        "best_epoch": best["epoch"] + 1,  # counted from 1, as `epochs` is
+        "epochs": trainer.current_epoch,
+        "parameters": sum(p.numel() for p in classifier.parameters()),
+        "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
+        **data.facts(),
+        "latency_ms": classifier.latency_ms,
+        "position": diagnostics.worth,
+        **environment.facts(seconds, seen),
+    }
+    records.write_history(folder, history.rows)
+    rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
+    records.write_diagnostics(folder, rows)
+    records.write_predictions(folder, predictions, data.store.splits["test"].lengths)
     state.check(trainer)  # since its last step
     records.write_result(folder, record)
     last.unlink(missing_ok=True)  # only a resume needs it

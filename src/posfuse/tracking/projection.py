@@ -1,0 +1,187 @@
+"""What W&B shows of a run, built from the run's records through W&B's public API.
+
+Each epoch is one row of W&B's history, its `_step` the number of training steps done. The charts
+are one more row after the last epoch. W&B appends rows in the order of `_step` and never rewrites
+one, so only rows with a larger `_step` than its last one are logged.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from posfuse.config import LoggerConfig
+from posfuse.errors import InputError
+from posfuse.runs import records
+from posfuse.runs.records import Diagnostic
+
+if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=none do not need it
+    import wandb
+
+STEP = "trainer/global_step"  # the axis of learning curves
+LABELS = ("data", "encoding", "fusion", "seed", "sweep_id", "variant")
+
+
+def run_id(identity: records.Record, suffix: str = "") -> str:
+    """W&B's id of a run: its fingerprint and its place, since two sweeps may hold the same run."""
+    place = f"{identity['sweep_id']}/{identity['variant']}"
+    parts = [identity["fingerprint"], hashlib.sha256(place.encode()).hexdigest()[:8], suffix]
+    return "-".join(part for part in parts if part)
+
+
+def shortened(name: str, length: int) -> str:
+    """A name of at most `length` characters; a hash keeps the shortened ones apart."""
+    if len(name) <= length:
+        return name
+    return f"{name[: length - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def variant(name: str) -> str:
+    """A variant's name in W&B's config. The filters of wandb-workspaces double each "="."""
+    return name.replace("=", ":")
+
+
+def config(identity: records.Record) -> dict[str, Any]:
+    """The run's settings with its labels in place of data.name, encoding.name and so on."""
+    labels = {key: identity[key] for key in LABELS}
+    settings = {k: v for k, v in identity["settings"].items() if k not in labels}
+    return {**settings, **labels, "variant": variant(identity["variant"])}
+
+
+def start(
+    identity: records.Record,
+    logger: LoggerConfig,
+    folder: Path,
+    suffix: str = "",
+    settings: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> "wandb.Run":
+    """Start the run in W&B, or resume it where the server has it.
+
+    W&B's own files are written to `folder`. It must not read the Git checkout: it would send
+    uncommitted changes, and a token in the remote's address.
+    """
+    import wandb
+
+    parts = [identity[part] for part in ("data", "encoding", "fusion")]
+    cell = "/".join([*parts, *([identity["variant"]] if identity["variant"] else [])])
+    return wandb.init(
+        project=logger.project,
+        group=shortened(cell, 128),
+        name=shortened(f"{cell}/{identity['seed']}", 128),
+        tags=[shortened(tag, 64) for tag in (identity["sweep_id"], *parts, *logger.tags)],
+        config=config(identity),
+        id=run_id(identity, suffix),
+        resume="allow",
+        dir=folder,
+        settings=wandb.Settings(disable_git=True, x_save_requirements=False, **(settings or {})),
+        **more,
+    )
+
+
+def end_process() -> None:
+    """End W&B's process after a failure, so that the next run starts a new one."""
+    import wandb
+
+    with suppress(Exception, SystemExit):  # it raises SystemExit where its process was killed
+        wandb.teardown()
+
+
+def rows(
+    history: Iterable[Mapping[str, float]], diagnostics: Iterable[Diagnostic]
+) -> list[dict[str, float]]:
+    """A row per epoch: the learning curve and what position does inside the model."""
+    inside: dict[int, dict[str, float]] = {}
+    for row in diagnostics:
+        name = f"diagnostics/{row.name}" + (f"_{row.by}_{row.low}" if row.by else "")
+        inside.setdefault(row.epoch, {})[name] = row.value
+    found = []
+    for epoch in history:
+        curve = {k.replace("_", "/", 1): v for k, v in epoch.items() if k != "step"}
+        found.append({STEP: int(epoch["step"]), **curve, **inside.get(int(epoch["epoch"]), {})})
+    return found
+
+
+def log_rows(run: "wandb.Run", found: Iterable[dict[str, float]], next_step: int) -> int:
+    """Log the rows from `next_step` on; returns the first step that may be logged after them."""
+    for row in found:
+        if row[STEP] >= next_step:
+            run.log(row, step=int(row[STEP]), commit=True)
+            next_step = int(row[STEP]) + 1
+    return next_step
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run's folder, its record and its rows."""
+
+    folder: Path
+    record: records.Record
+    rows: list[dict[str, float]]
+    diagnostics: list[Diagnostic]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Finished":
+        """Raises InputError where a file of the run is missing or differs from its digest."""
+        record = records.read_result(folder / records.RESULT)
+        for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
+            if not records.is_whole(folder / name):
+                raise InputError(
+                    f"{folder / name}: missing or damaged; remove {records.RESULT} there to run "
+                    "again"
+                )
+        history = pd.read_csv(folder / records.HISTORY, float_precision="round_trip")
+        frame = pd.read_parquet(folder / records.DIAGNOSTICS)
+        diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
+        # Those of the trained model are in the summary, as position/...
+        inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
+        found = rows(history.to_dict("records"), inside)  # type: ignore[arg-type]
+        return cls(folder, record, found, diagnostics)
+
+    @property
+    def last_step(self) -> int:
+        """The `_step` of the charts, W&B's last row of the run."""
+        return int(self.rows[-1][STEP]) + 1
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The last epoch's values, and the record's over those of the same name."""
+        parts = {"val": "validation", "test": "test", "position": "position"}
+        return {
+            **self.rows[-1],
+            **{f"{at}/{k}": v for at, part in parts.items() for k, v in self.record[part].items()},
+            **{k: self.record[k] for k in ("best_epoch", "epochs", "parameters", "latency_ms")},
+        }
+
+
+def artifact_name(id_of_run: str) -> str:
+    return f"result-{id_of_run}"
+
+
+def complete(run: "wandb.Run", finished: Finished, next_step: int) -> None:
+    """Log what a finished run has from `next_step` on, its charts, summary and result.json."""
+    import wandb
+
+    from posfuse.tracking.gate_plot import gate_plot  # imports matplotlib, which takes a second
+
+    record = finished.record
+    next_step = log_rows(run, finished.rows, next_step)
+    if next_step <= finished.last_step:
+        predictions = pd.read_parquet(finished.folder / records.PREDICTIONS)
+        labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
+        matrix = wandb.plot.confusion_matrix(
+            None, labels, predicted, record["label_names"], "Test documents"
+        )
+        image = gate_plot(finished.diagnostics, record["best_epoch"])
+        charts = {"confusion_matrix": matrix, **({"gate": wandb.Image(image)} if image else {})}
+        last = finished.rows[-1][STEP]
+        run.log({STEP: last, **charts}, step=finished.last_step, commit=True)
+    run.config["commit"] = record["commit"]
+    run.summary.update(finished.summary)
+    artifact = wandb.Artifact(artifact_name(run.id), "result")
+    artifact.add_file(str(finished.folder / records.RESULT))
+    run.log_artifact(artifact)

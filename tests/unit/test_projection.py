@@ -1,0 +1,80 @@
+"""What W&B shows of a run, without W&B."""
+
+import os
+
+from posfuse.runs.records import Diagnostic
+from posfuse.tracking.gate_plot import gate_plot
+from posfuse.tracking.places import PLACES, logs, prepare
+from posfuse.tracking.projection import STEP, config, rows, run_id, shortened
+
+
+def identity(**more):
+    cell = {"data": "tiny", "encoding": "learned", "fusion": "add", "seed": 5, "sweep_id": "mine"}
+    settings = {"seed": 5, "model.d_model": 8}
+    return {"fingerprint": "f" * 16, "variant": "a=1", **cell, "settings": settings, **more}
+
+
+def test_an_id_names_the_run_and_its_place():
+    same = {run_id(identity()), run_id(identity(seed=6))}  # the fingerprint includes the seed
+    ids = {run_id(identity(sweep_id="other")), run_id(identity(variant="")), *same}
+    ids |= {run_id(identity(), "2"), run_id(identity(fingerprint="0" * 16))}
+    assert (len(same), len(ids)) == (1, 5)
+    assert run_id(identity(), "2") == f"{run_id(identity())}-2"
+
+
+def test_long_names_are_shortened_and_stay_different():
+    assert shortened("a" * 64, 64) == "a" * 64
+    one, other = shortened("a" * 65, 64), shortened("a" * 66, 64)
+    assert (len(one), len(other)) == (64, 64)
+    assert one != other
+
+
+def test_the_config_holds_settings_and_labels():
+    found = config(identity())
+    assert found["model.d_model"] == 8
+    assert found["variant"] == "a:1"  # wandb-workspaces cannot filter by a value with "="
+    assert found["data"] == "tiny"
+
+
+def test_a_row_is_an_epochs_curve_and_diagnostics():
+    history = [{"epoch": e, "step": 4 * e, "train_loss": 0.5, "val_macro_f1": e} for e in (1, 2)]
+    diagnostics = [
+        Diagnostic(2, "norm_ratio", "position", 4, 7, 9, 3.0),
+        Diagnostic(2, "token_scale", "", 0, 0, 1, 8.0),
+    ]
+    first, second = rows(history, diagnostics)
+    assert first == {STEP: 4, "epoch": 1, "train/loss": 0.5, "val/macro_f1": 1}
+    assert second[STEP] == 8
+    assert second["diagnostics/norm_ratio_position_4"] == 3.0
+    assert second["diagnostics/token_scale"] == 8.0
+
+
+def test_each_sweep_of_a_process_has_its_files_and_the_users_settings_stay(tmp_path, monkeypatch):
+    for name in (*PLACES, "WANDB_SILENT", "WANDB_ERROR_REPORTING"):
+        monkeypatch.setenv(name, "")  # so that the test restores it
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("WANDB_CACHE_DIR", "mine")
+    monkeypatch.setenv("WANDB_MODE", "")
+    for sweep in ("one", "other"):
+        prepare(tmp_path / sweep)
+        assert os.environ["WANDB_DATA_DIR"] == str(tmp_path / sweep / ".wandb")
+        assert os.environ["WANDB_CACHE_DIR"] == "mine"
+    assert "WANDB_MODE" not in os.environ  # W&B refuses an empty value
+    assert "WANDB_CONFIG_DIR" not in os.environ  # the server's address is there
+
+
+def test_logs_are_those_of_offline_and_online_runs(tmp_path):
+    for name in ("offline-run-1-x", "run-2-x", "settings"):
+        (tmp_path / "seed=0" / "wandb" / name).mkdir(parents=True)
+    assert [log.name for log in logs(tmp_path)] == ["offline-run-1-x", "run-2-x"]
+
+
+def test_only_gates_make_a_gate_plot():
+    found = [Diagnostic(1, "norm_ratio", "position", 0, 0, 5, 1.0)]
+    assert gate_plot(found, 1) is None
+    for name, value in (("gate_mean", 0.75), ("gate_std", 0.1)):
+        for by in ("position", "frequency"):
+            found += [Diagnostic(1, name, by, low, low, 5, value) for low in (0, 1, 2)]
+    image = gate_plot(found, 1)
+    assert image.size == (800, 300)
+    assert gate_plot(found, 2) is None
