@@ -73,5 +73,6 @@ def test_the_model_needs_torch_and_numpy_only():
 
 
 def test_no_modules_import_each_other_in_a_cycle():
-    graph = {module: {name for name in imports(module) if name in MODULES} for module in MODULES}
+    # posfuse.train imports itself when it is started as a program.
+    graph = {name: (imports(name) & MODULES.keys()) - {name} for name in MODULES}
     TopologicalSorter(graph).prepare()  # raises CycleError with the cycle
