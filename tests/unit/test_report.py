@@ -200,7 +200,7 @@ def test_a_report_has_its_page_tables_and_figures(whole_report):
     assert lines[1].startswith("On tiny (sinusoidal): concat is ahead of add by 8.33 points")
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
-    assert "With 3 seeds no sign-flip or signed rank test can fall below p = 0.25." in text
+    assert "With 3 seeds no sign-flip or signed-rank test can give p < 0.25." in text
     assert "missing: 0 of 12 runs" in text
     assert str(root / "report" / "index.html") in text
     assert text.count("match no runs here") == 1
@@ -440,7 +440,7 @@ def test_without_comparisons_only_accuracy_and_curves_are_drawn(tmp_path):
 def test_what_makes_a_report_impossible_is_an_error_of_one_line(whole, tmp_path):
     (tmp_path / "empty").mkdir()
     (whole / "report").write_text("a file where the folder must be")
-    points = "error: --margin, --effect: use points above 0"
+    points = "error: --margin and --effect must be above 0"
     for arguments, message in (
         ([tmp_path / "empty"], f"error: {tmp_path / 'empty'}: no finished runs"),
         ([tmp_path / "x"], f"error: {tmp_path / 'x'}: no such folder"),
