@@ -156,7 +156,7 @@ def documents_table(documents: pd.DataFrame, baseline: str) -> Table:
         name="documents",
         title="Differences over seeds and documents",
         caption=f"Difference to {baseline} in points with the 95 % interval of a hierarchical "
-        "bootstrap that resamples seeds and test documents. The interval holds for other seeds and "
+        "bootstrap that resamples seeds and test documents, so it generalises to other seeds and "
         "other documents of the same kind. McNemar's exact test compares the two models of one "
         "seed on these documents; it does not generalise to other seeds.",
     )
