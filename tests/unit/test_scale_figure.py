@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from posfuse.analysis.figures.scale_figure import scale
-from posfuse.analysis.figures.style import LOOKS, TITLE, LineName, save
+from posfuse.analysis.figures.style import LOOKS, LineName
+from posfuse.analysis.figures.svg import TITLE, save
 
 pytestmark = pytest.mark.filterwarnings("error")
 ODD = "a_$x_<b>&$\"id='1'"  # mathtext, XML and an attribute, in a name

@@ -209,7 +209,7 @@ def test_columns_of_numbers_are_recognised():
         ["<0.001", "0.5"],
         ["-1.0 to +2.0"],
         ["9 to 23"],
-        ["12", "none enough"],
+        ["12", "not feasible"],
     ):
         assert is_numeric(column), column
     for column in (["add", "1"], ["", ""], ["0: 0.1  1: 0.2"], ["3 seeds"]):
@@ -227,4 +227,4 @@ def test_long_tables_are_longtables_which_the_document_puts_on_a_page_of_their_o
 
 
 def test_seeds_needed_are_rounded_and_may_be_impossible():
-    assert [seeds(value) for value in (1234.4, np.inf, np.nan)] == ["1,234", "none enough", ""]
+    assert [seeds(value) for value in (1234.4, np.inf, np.nan)] == ["1,234", "not feasible", ""]

@@ -99,7 +99,7 @@ def _without_order(cells: pd.DataFrame, bags: Bags) -> list[str]:
         same = (cells["data"] == data) & (cells["variant"] == variant)
         if bag.accuracy >= cells.loc[same, "mean"].max():
             notes.append(
-                f"{data}: a bag of words reaches {bag.accuracy:.2f} %, no fusion more: this corpus "
-                "says little about position"
+                f"{data}: a bag of words reaches {bag.accuracy:.2f} %, at least as much as every "
+                "fusion; this corpus shows little about position"
             )
     return notes

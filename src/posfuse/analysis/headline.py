@@ -1,4 +1,4 @@
-"""What a sweep says, in sentences: the first lines of the terminal and of the page."""
+"""The results of a sweep in sentences: the first lines of the terminal and of the page."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +16,10 @@ from posfuse.analysis.statistics.scales import SCALE
 from posfuse.analysis.tables.paired_tables import conclusion
 from posfuse.analysis.tables.table import interval, p_value
 
-MOST_LINES = 8  # corpora and encodings with a line of their own
-MOST_UNDECIDED = 3  # undecided operators of a line with their numbers
+MOST_LINES = 8  # lines of a corpus and an encoding
+MOST_UNDECIDED = 3  # with more in a line, only the first has its numbers
 
-POINTS = "points of test accuracy"  # in full once a line
+POINTS = "points of test accuracy"  # the first time in a line, then "points"
 
 Row = dict[Any, Any]
 
@@ -29,8 +29,8 @@ def headline(
 ) -> list[str]:
     """How many differences to the baseline are decided, then a line for each corpus and encoding.
 
-    `cells` and `comparisons` are frames of comparisons.py, `best` that of `Scales`: where operators
-    ran at several token scales, the line compares each at its own best one. A difference is decided
+    `cells` and `comparisons` are frames of comparisons.py; `best` is that of `Scales`. If operators
+    ran at several token scales, the line compares each at its best scale. A difference is decided
     by the adjusted p-values, as in the tables (`conclusion`).
     """
     scaled = set(zip(best["data"], best["encoding"], strict=True))
@@ -56,7 +56,7 @@ def headline(
 
 
 def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
-    """The rows of `compare` or of `Scales.best`, with the names and the conclusion of a line."""
+    """The rows of `compare` or of `Scales.best`, with their names and conclusions."""
     family = int(frame["p_t"].notna().sum())
     for row in frame.to_dict("records"):
         scaled = "baseline_scale" in row
@@ -87,15 +87,17 @@ def _count(rows: list[Row], criteria: Criteria) -> str:
 
 
 def _folded(lines: list[tuple[bool, str]]) -> list[str]:
-    """All lines, or the decided ones first and how many more there are."""
+    """All lines; if they are too many, the decided ones first and the number of the others."""
     if len(lines) <= MOST_LINES:
         return [text for _, text in lines]
     shown = sorted(lines, key=lambda line: not line[0])[:MOST_LINES]
     left = len(lines) - len(shown)
     decided = sum(line[0] for line in lines) - sum(line[0] for line in shown)
-    more = f"{left} more combinations of corpus, encoding and settings are in the tables"
-    with_more = f"{decided} of them with" if decided else "none of them with"
-    return [*(text for _, text in shown), f"{more}, {with_more} a decided difference."]
+    more = (
+        f"{left} more combinations of corpus, encoding and settings are in the tables; "
+        f"{decided or 'none'} of them with a decided difference."
+    )
+    return [*(text for _, text in shown), more]
 
 
 def _where(data: str, encoding: str, setting: str = "", baseline_at: str = "") -> str:
@@ -112,7 +114,7 @@ def _sentences(rows: list[Row], criteria: Criteria) -> str:
     texts = [_sentence(row, criteria) for row in ranked if id(row) not in names]
     if folded:
         listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in folded)
-        texts.append(f"Undecided too are {listed}.")
+        texts.append(f"Also undecided: {listed}.")
     text = " ".join(texts)
     end = text.index(POINTS) + len(POINTS)
     return text[:end] + text[end:].replace(POINTS, "points")
@@ -124,12 +126,12 @@ def _sentence(row: Row, criteria: Criteria) -> str:
         seed = row["seeds"][0]
         return (
             f"{name} minus {base} is {mean:+.2f} {POINTS} with seed {seed}. One "
-            "seed gives no interval and no test: run more, as seed=0,1,2,3,4."
+            "seed gives no interval and no test; run more, for example seed=0,1,2,3,4."
         )
     if np.isnan(row["p_t"]):
         return (
             f"{name} minus {base} is {mean:+.2f} {POINTS} with each of {n} seeds. "
-            "Without a spread there is no interval and no test: run more seeds."
+            "Equal differences give no interval and no test; run more seeds."
         )
     within = f"within ±{criteria.margin:g} points"
     numbers = f"95 % t interval {interval(row['low'], row['high'])}, n = {n}"
@@ -152,16 +154,16 @@ def _sentence(row: Row, criteria: Criteria) -> str:
 
 
 def _seeds_to_decide(row: Row, criteria: Criteria) -> str:
-    """For the observed mean and spread, at the strictest of Holm's levels, as for the claims."""
+    """For the observed mean and spread, at the strictest level of Holm's adjustment."""
     level = criteria.alpha / row["family"]
     mean, std = row["mean"], row["std"]
     difference = seeds_for_difference(mean, std, level)
     equivalence = seeds_for_equivalence(std, criteria.margin, mean, level)
     n = min(difference, equivalence)
     if np.isinf(n):
-        return "No feasible number of seeds would decide it."
-    shown = "such a difference" if n == difference else "equivalence"
-    return f"About {n:,.0f} seeds would show {shown} at {100 * POWER:.0f} % power."
+        return "No feasible number of seeds would decide this."
+    shown = "a difference of this size" if n == difference else "equivalence"
+    return f"About {n:,.0f} seeds would show {shown} with {100 * POWER:.0f} % power."
 
 
 def _equals(p: float) -> str:
@@ -175,8 +177,8 @@ def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Crite
     ranked = group.sort_values("mean", ascending=False).to_dict("records")
     listed = ", ".join(f"{c['fusion']} {c['mean']:.2f} % (n = {c['n']})" for c in ranked[:3])
     if base not in set(group["fusion"]):
-        cure = f"run fusion={base} too, or name another operator with --baseline"
-        return f"{where}{listed}. There is no {base} to compare with: {cure}."
+        fix = f"run fusion={base}, or choose another operator with --baseline"
+        return f"{where}{listed}. {base} was not run, so nothing can be compared: {fix}."
     if set(group["fusion"]) == {base}:
-        return f"{where}{listed}. Only {base} was run: run another operator with the same seeds."
-    return f"{where}{listed}. No operator can be compared with {base}: the notes say why."
+        return f"{where}{listed}. Only {base} was run; run another operator with the same seeds."
+    return f"{where}{listed}. No operator can be compared with {base}; see the notes."

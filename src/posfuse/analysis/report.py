@@ -1,4 +1,4 @@
-"""posfuse-report DIR: records to tables, paired statistics, verdicts, figures and one page."""
+"""Write tables, paired statistics, verdicts, figures and an HTML page of a sweep's records."""
 
 import argparse
 import math
@@ -42,8 +42,8 @@ def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
 def show(found: Findings, criteria: Criteria, console: Console) -> None:
     """Print the headline, the paper's tables, the tests and the verdicts.
 
-    A sweep over token scales shows its own two tables instead: the others have a row for every
-    scale.
+    A sweep over token scales shows its two tables of scales instead, since the others have a row
+    for every scale.
     """
     for i, line in enumerate(found.headline):
         style = "" if i else "bold"
@@ -72,8 +72,10 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     criteria = Criteria()
     parser = argparse.ArgumentParser(prog="posfuse-report", description=__doc__)
-    parser.add_argument("folder", help="a sweep's folder, as multirun/quickstart")
-    parser.add_argument("--out", type=Path, help="where to write (default: report in that folder)")
+    parser.add_argument("folder", help="folder of a sweep, for example multirun/quickstart")
+    parser.add_argument(
+        "--out", type=Path, help="output folder (default: report in the sweep's folder)"
+    )
     parser.add_argument(
         "--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)"
     )
@@ -81,28 +83,30 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--margin",
         type=float,
         default=criteria.margin,
-        help="points of accuracy within which a difference does not matter (default: %(default)s)",
+        help="largest difference in points that does not matter (default: %(default)s)",
     )
     parser.add_argument(
         "--effect",
         type=float,
         default=criteria.effect,
-        help="points that the seeds needed are also given for (default: %(default)s)",
+        help="difference in points for which the seeds needed are listed (default: %(default)s)",
     )
-    parser.add_argument("--claims", type=Path, help="a YAML file (default: the paper's claims)")
+    parser.add_argument(
+        "--claims", type=Path, help="YAML file of claims (default: the paper's claims)"
+    )
     return parser.parse_args(arguments)
 
 
 @with_streams
 def main() -> None:
-    """Exit status 0; 1, and a line for each, if anything was wrong and had to be left out."""
+    """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
     arguments = parse()
     criteria = Criteria(arguments.baseline, arguments.margin, arguments.effect)
     command = shlex.join(["posfuse-report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     try:
         if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
-            raise InputError("--margin, --effect: use points above 0")
+            raise InputError("--margin and --effect must be above 0")
         claims = read_claims(arguments.claims)
         own_claims = arguments.claims is not None
         runs, problems = collect(arguments.folder)
@@ -120,7 +124,7 @@ def main() -> None:
         sys.exit(f"error: {error}")
     except OSError as error:
         place = error.filename or arguments.out or arguments.folder
-        line = f"error: {place}: {error.strerror}; free it or give --out FOLDER"
+        line = f"error: {place}: {error.strerror}; choose another folder with --out"
         sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
     if wrong:
         sys.exit("\n".join(f"error: {problem}" for problem in dict.fromkeys(wrong)))

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import figures
 from posfuse.analysis.figures.scale_figure import scale
-from posfuse.analysis.figures.style import save
+from posfuse.analysis.figures.svg import save
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.documents import DocumentEvidence
 
@@ -16,7 +16,7 @@ from posfuse.analysis.statistics.documents import DocumentEvidence
 @dataclass(frozen=True)
 class Drawing:
     name: str
-    svg: str  # safe inside a page: matplotlib has escaped the texts
+    svg: str  # matplotlib has escaped its texts, so it is safe inside a page
     caption: str
 
 
@@ -41,13 +41,13 @@ def draw_all(
         add(
             "scale",
             scale(scales),
-            "Accuracy over the token scale: does an operator gain, or only move the best scale?",
+            "Accuracy by token scale: does an operator gain accuracy, or only move the best scale?",
         )
     if len(comparisons):
         add(
             "deltas",
             figures.deltas(comparisons, base),
-            f"Paired differences to {base}: a mark is one seed.",
+            f"Paired differences to {base}; each mark is one seed.",
         )
         add(
             "forest",
@@ -60,20 +60,20 @@ def draw_all(
         add(
             "gain_by_length",
             figures.gain_by_length(comparisons, documents.bins, base),
-            "The gain against document length, across corpora and inside each.",
+            "The gain by document length, across corpora and inside each corpus.",
         )
     if len(curves):
         add(
             "learning_curves",
             figures.learning_curves(curves),
-            "Validation accuracy by epoch: the line is the mean over seeds, the band runs from the "
-            "worst seed to the best.",
+            "Validation accuracy by epoch. The line is the mean over seeds, the band reaches "
+            "from the lowest seed to the highest.",
         )
     if documents.confusions:
         add(
             "confusions",
             figures.confusions(documents.confusions, label_names, base),
-            f"Confusion matrix minus that of {base}: rows are the true class, in points of its "
-            "test documents, mean over seeds.",
+            f"Confusion matrix minus that of {base} in points, mean over seeds. Each row is a true "
+            "class; its points are shares of its test documents.",
         )
     return drawings

@@ -1,6 +1,7 @@
-"""The report's figures, from plain frames; the rows' own order is the order shown.
+"""The figures of the report, drawn from plain frames in the order of their rows.
 
-Differences are in points, accuracies in percent. NaN is not drawn; without rows a figure says so.
+Differences are in points, accuracies in percent. NaN is not drawn. A figure without
+rows is a text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from posfuse.analysis.figures import parts, style
+from posfuse.analysis.figures import parts, style, svg
 from posfuse.analysis.statistics.comparisons import Criteria
 
 MOST_HEATMAPS = 12
@@ -26,8 +27,8 @@ def deltas(comparisons: pd.DataFrame, baseline: str) -> Figure:
         [parts.view_of(r, True) for r in panels.values()], [key[0] for key in panels]
     )
     caption = (
-        f"difference to {baseline}, points of test accuracy; a mark is a seed, the bar beside "
-        "the seeds their mean, the thin line its 95 % t interval"
+        f"difference to {baseline}, points of test accuracy; mark: one seed; bar: mean over "
+        "seeds; thin line: its 95 % t interval"
     )
     caption += parts.cut_note(panels.values(), views)
     widest = max(len(rows) for rows in panels.values())
@@ -41,12 +42,12 @@ def deltas(comparisons: pd.DataFrame, baseline: str) -> Figure:
             shifts = np.linspace(-0.36, 0.06, n) if n > 1 else [-0.15]
             for shift, seed, delta in zip(shifts, row["seeds"], row["deltas"], strict=True):
                 point = parts.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4)
-                style.mark(point, f"{parts.joined(row)} seed={seed}: {delta:+.2f} points")
+                svg.mark(point, f"{parts.joined(row)} seed={seed}: {delta:+.2f} points")
             parts.whisker(axis, x + 0.27, row, view)
             if n == 1:
-                continue  # a mean of one is the mark again
+                continue  # the mean of one seed is the mark
             (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
-            style.mark(bar, f"{parts.joined(row)}: mean {parts.numbers(row)}")
+            svg.mark(bar, f"{parts.joined(row)}: mean {parts.numbers(row)}")
         axis.set_ylim(view)
         parts.panel_title(axis, key)
         parts.name_operators(axis, [row["fusion"] for row in rows])
@@ -58,14 +59,14 @@ def accuracy_latency(cells: pd.DataFrame) -> Figure:
     """Accuracy above latency by fusion, a panel for each data x encoding x variant."""
     panels = parts.panels_of(cells)
     caption = (
-        "test accuracy in %, and latency in ms a document, by fusion; a mark is the mean over "
-        "seeds, its line ± one standard deviation"
+        "test accuracy in % and latency in ms per document by fusion; mark: mean over seeds; line: "
+        "± one standard deviation"
     )
     widest = max(len(rows) for rows in panels.values())
     size = (min(3.4, 1.7 + 0.35 * widest), 3.4)
     figure, axes = style.grid(parts.group_sizes(panels), caption, size, ratios=(1.3, 1))
     for (key, rows), (upper, lower) in zip(panels.items(), axes, strict=True):
-        for axis, value, unit in ((upper, "", "%"), (lower, "latency_", "ms a document")):
+        for axis, value, unit in ((upper, "", "%"), (lower, "latency_", "ms per document")):
             for x, row in enumerate(rows):
                 mean, std = row[f"{value}mean"], row[f"{value}std"]
                 if np.isnan(mean):
@@ -77,10 +78,10 @@ def accuracy_latency(cells: pd.DataFrame) -> Figure:
                     )
                     spread = f" ± {std:.3g}"
                 point = parts.dot(axis, x, mean, row["fusion"], 6)
-                style.mark(point, f"{parts.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
+                svg.mark(point, f"{parts.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
             axis.margins(y=0.12)
         upper.set_ylabel("accuracy, %")
-        lower.set_ylabel("ms a document")
+        lower.set_ylabel("ms per document")
         if lower.lines:
             lower.set_ylim(0, 1.08 * lower.get_ylim()[1])
         else:
@@ -96,7 +97,7 @@ def accuracy_latency(cells: pd.DataFrame) -> Figure:
 
 @style.styled("nothing to compare")
 def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
-    """A row a comparison, mean with interval and numbers; a block for each corpus."""
+    """One row for each comparison with mean, interval and numbers; one block for each corpus."""
     by_data = comparisons.groupby("data", sort=False)
     blocks = {data: part.to_dict("records") for data, part in by_data}
     views = parts.shared_views([parts.view_of(rows) for rows in blocks.values()], [0] * len(blocks))
@@ -118,7 +119,7 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
         for y, row in enumerate(rows):
             parts.whisker(axis, y, row, view, upright=False)
             point = parts.dot(axis, row["mean"], y, row["fusion"], 6)
-            style.mark(point, f"{parts.joined(row)}: {parts.numbers(row)}")
+            svg.mark(point, f"{parts.joined(row)}: {parts.numbers(row)}")
             axis.text(
                 1.02, y, parts.numbers(row), transform=axis.get_yaxis_transform(), va="center",
                 family="monospace", fontsize=style.SMALL,
@@ -139,8 +140,8 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
 def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, baseline: str) -> Figure:
     """Gain over the baseline against document length: over corpora, then inside each corpus.
 
-    A row (or more) for each encoding x variant. A corpus with one bin has no panel, and a single
-    corpus no panel over corpora unless it is all there is.
+    Each encoding x variant starts a row of panels. A corpus with one bin has no panel. A single
+    corpus has no panel over corpora, unless no corpus has a panel.
     """
     panels: list[tuple[list[str], pd.DataFrame]] = []  # title; rows, x their length in tokens
     groups = []
@@ -173,14 +174,14 @@ def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, baseline: str)
 
 
 def _against_length(axis: Axes, frame: pd.DataFrame, view: parts.View) -> None:
-    """A line for each operator; the rows' column `x` is a length."""
+    """Draw a line for each operator; the column `x` is a length in tokens."""
     middle = float(np.sqrt(frame["x"].min() * frame["x"].max()))
     octaves = max(float(np.log2(frame["x"].max() / frame["x"].min())), 0.5)
     axis.axhline(0, color=style.QUIET, linewidth=0.8, zorder=0)
     operators = list(frame["fusion"].unique())
     for k, fusion in enumerate(operators):
         one = style.look(fusion)
-        # Side by side, as intervals at one length would hide each other.
+        # Intervals at one length would hide each other, so they are side by side.
         shift = 0.06 * octaves * (k / max(len(operators) - 1, 1) - 0.5)
         rows = frame[frame["fusion"] == fusion].sort_values("x").to_dict("records")
         x, y = [row["x"] * 2**shift for row in rows], [row["mean"] for row in rows]
@@ -189,7 +190,7 @@ def _against_length(axis: Axes, frame: pd.DataFrame, view: parts.View) -> None:
             parts.whisker(axis, at, row, view, color=one.color)
             point = parts.dot(axis, at, row["mean"], fusion, 5)
             bin_ = f", {row['shortest']} to {row['longest']} tokens" if "shortest" in row else ""
-            style.mark(point, f"{parts.joined(row)}{bin_}: {parts.numbers(row)}")
+            svg.mark(point, f"{parts.joined(row)}{bin_}: {parts.numbers(row)}")
         style.LineName(axis, (x[-1], y[-1]), fusion)
     axis.set_xscale("log", base=2)
     axis.set_xlim(middle * 2 ** (-0.58 * octaves), middle * 2 ** (0.58 * octaves))
@@ -201,8 +202,8 @@ def learning_curves(curves: pd.DataFrame) -> Figure:
     """Validation accuracy by epoch; columns CELL, seed, epoch, val_accuracy (percent)."""
     panels = dict(list(curves.groupby(parts.PANEL, sort=False)))
     caption = (
-        "validation accuracy by epoch; line: mean over the seeds still training, band: their "
-        "lowest to their highest"
+        "validation accuracy by epoch; line: mean over the seeds that still train; band: from "
+        "their lowest to their highest"
     )
     figure, axes = style.grid(parts.group_sizes(panels), caption, (3.0, 2.3))
     for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
@@ -219,7 +220,7 @@ def learning_curves(curves: pd.DataFrame) -> Figure:
             )  # fmt: skip
             best, n = int(np.argmax(mean)), runs["seed"].nunique()
             name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
-            style.mark(line, f"{name}: best mean {mean[best]:.2f} % at epoch {x[best]}, n={n}")
+            svg.mark(line, f"{name}: best mean {mean[best]:.2f} % at epoch {x[best]}, n={n}")
             style.LineName(axis, (x[-1], mean[-1]), str(fusion))
         if part["epoch"].nunique() == 1:
             axis.set_xlim(part["epoch"].iloc[0] - 1, part["epoch"].iloc[0] + 1)
@@ -236,8 +237,8 @@ def confusions(
     label_names: Mapping[str, Sequence[str]],
     baseline: str,
 ) -> Figure:
-    """Confusion matrices (C, C) minus the baseline's, by CELL; rows the true class, in points."""
-    # Every corpus has a comparison among the first ones, if not all are drawn.
+    """Confusion matrices (C, C) minus the baseline's in points, by CELL; rows are true classes."""
+    # If not all comparisons are drawn, every corpus has some.
     turn = {
         key: sum(k[0] == key[0] for k in list(confusions)[:i]) for i, key in enumerate(confusions)
     }
@@ -256,7 +257,7 @@ def confusions(
     figure, axes = style.grid([1] * len(shown), caption, size, most)
     for (key, matrix), (axis,) in zip(shown.items(), axes, strict=True):
         data, encoding, fusion, variant = key
-        # One scale a corpus, so that its operators can be compared.
+        # One colour scale per corpus, so that its operators can be compared.
         like = [np.abs(m).ravel() for k, m in shown.items() if k[0] == data]
         largest = np.nanmax(np.concatenate([[0.0], *like]))
         parts.heatmap(axis, matrix, float(largest) or 1.0, label_names.get(data, []))

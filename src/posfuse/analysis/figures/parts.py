@@ -1,4 +1,4 @@
-"""What several figures are made of: the rows of a panel, their limits, intervals and ticks."""
+"""Parts that several figures share: the rows of a panel, its limits, intervals and ticks."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ def panel_title(axis: Axes, key: Sequence[Any]) -> None:
 
 
 def panel_width(axis: Axes) -> float:
-    """Inches that a panel has, its labels included."""
+    """The width of a panel with its labels, in inches."""
     figure, place = axis.figure, axis.get_subplotspec()
     assert isinstance(figure, Figure)
     assert place is not None
@@ -55,7 +55,7 @@ def panel_width(axis: Axes) -> float:
 
 
 def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
-    """The operators' names along the x axis, aslant where they would touch."""
+    """Write the operators' names along the x axis, slanted if they would touch."""
     names = [operator_name(fusion) for fusion in fusions]
     axis.set_xticks(range(len(names)), names)
     room = 72 * (panel_width(axis) - 0.7) / (len(names) + 0.2)
@@ -66,7 +66,7 @@ def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
 
 
 def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:
-    """An artist of its own for one value, so that it can have a hover text."""
+    """A mark of one value. It is an artist of its own, so it can have a hover text."""
     one = look(fusion)
     (point,) = axis.plot(
         [x], [y], marker=one.marker, color=one.color, linestyle="", markersize=size,
@@ -76,8 +76,10 @@ def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:
 
 
 def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
-    """Limits that show zero, the means (and every seed) and the intervals, unless these dwarf the
-    seeds: of two seeds an interval is 13 times as wide as they are apart."""
+    """Limits that include zero, the means, the seeds (if `with_seeds`) and the intervals.
+
+    Very wide intervals are cut: with two seeds an interval is 13 times as wide as their distance.
+    """
     seeds = [delta for row in rows for delta in row["deltas" if "deltas" in row else "gains"]]
     points = [0.0, *(row["mean"] for row in rows), *(seeds if with_seeds else [])]
     low, high = min(points), max(points)
@@ -94,7 +96,7 @@ def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
 
 
 def shared_views(views: Sequence[View], groups: Sequence[Any]) -> list[View]:
-    """One view for each group of panels, unless a panel of it would use less than a quarter."""
+    """One view for all panels of a group, unless a panel would use less than a quarter of it."""
     shared = []
     for view, group in zip(views, groups, strict=True):
         same = [v for v, g in zip(views, groups, strict=True) if g == group]
@@ -105,17 +107,17 @@ def shared_views(views: Sequence[View], groups: Sequence[Any]) -> list[View]:
 
 
 def cut_note(panels: Iterable[Iterable[Row]], views: Iterable[View]) -> str:
-    """What the caption says if an interval leaves its panel."""
+    """The end of the caption if an interval leaves its panel."""
     for rows, (low, high) in zip(panels, views, strict=True):
         if any(row["low"] < low or row["high"] > high for row in rows):
-            return "; an arrow: the line goes on"
+            return "; an arrow: the interval is longer"
     return ""
 
 
 def whisker(
     axis: Axes, at: float, row: Row, view: View, upright: bool = True, color: str = "0.2"
 ) -> None:
-    """The row's interval as a thin line, with an arrow where the view cuts it."""
+    """Draw the row's interval as a thin line, with an arrow at an end that the view cuts."""
     if np.isnan(row["low"]):
         return
     ends = [float(np.clip(row[end], *view)) for end in ("low", "high")]
@@ -129,7 +131,7 @@ def whisker(
 
 
 def length_ticks(axis: Axes) -> None:
-    """Lengths in round numbers; a short axis need not hold two powers of 2."""
+    """Round numbers of tokens, between the powers of 2 too if the axis is short."""
     low, high = axis.get_xlim()
     powers = 2.0 ** np.arange(np.floor(np.log2(low)), np.ceil(np.log2(high)) + 1)
     for steps in ([1.0], [1.0, 1.5], [1.0, 1.25, 1.5, 1.75]):
@@ -144,8 +146,10 @@ def length_ticks(axis: Axes) -> None:
 
 
 def corpus_ticks(axis: Axes, lengths: Mapping[Any, float]) -> None:
-    """Each corpus and its mean length, in a line of its own, the shortest at the bottom: so no
-    line from a tick to its text crosses another text."""
+    """Write each corpus and its mean length on a line below the axis.
+
+    The shortest corpus is at the bottom, so no line from a tick to its text crosses a text.
+    """
     axis.xaxis.set_major_locator(FixedLocator(sorted(set(lengths.values()))))
     axis.xaxis.set_major_formatter(NullFormatter())
     axis.xaxis.set_minor_locator(NullLocator())
@@ -160,14 +164,14 @@ def corpus_ticks(axis: Axes, lengths: Mapping[Any, float]) -> None:
 
 
 def heatmap(axis: Axes, matrix: NDArray[np.float64], largest: float, names: Sequence[str]) -> None:
-    """One matrix (C, C), the colours from -largest to +largest."""
+    """Draw a matrix (C, C) with colours from -largest to +largest; NaN stays grey."""
     n = len(matrix)
-    axis.set_facecolor("0.92")  # of classes without documents
+    axis.set_facecolor("0.92")  # the colour of NaN: classes without documents
     image = axis.imshow(
         matrix, cmap="PuOr_r", norm=Normalize(-largest, largest), interpolation="nearest"
     )
     labels = [short(str(names[i]), 14) if i < len(names) else str(i) for i in range(n)]
-    # Beyond 30 the names would touch: the numbers of some classes stand for all.
+    # More than 30 names would touch, so only the numbers of some classes are written.
     every = range(n) if n <= 30 else range(0, n, n // 10)
     shown = [labels[i] if n <= 30 else str(i) for i in every]
     axis.set_xticks(every, shown, rotation=45, ha="right", rotation_mode="anchor")
@@ -178,7 +182,7 @@ def heatmap(axis: Axes, matrix: NDArray[np.float64], largest: float, names: Sequ
         assert isinstance(axis.figure, Figure)
         bar = axis.figure.colorbar(image, ax=axis, shrink=0.7)
         bar.ax.tick_params(labelsize=6)
-        # In grey the two ends of the colours look alike.
+        # Printed in grey, both ends of the colours look the same: mark the negative end.
         rows, columns = np.nonzero(np.nan_to_num(matrix) < -largest / 10)
         axis.plot(columns, rows, "_", color="black", markersize=90 / n, markeredgewidth=0.6)
         return

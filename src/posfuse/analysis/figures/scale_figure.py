@@ -1,4 +1,4 @@
-"""Accuracy over the token scale, from the rows of `scales.scales_of`."""
+"""The figure of accuracy over the token scale."""
 
 import numpy as np
 import pandas as pd
@@ -6,16 +6,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from posfuse.analysis.figures import parts, style
+from posfuse.analysis.figures import parts, style, svg
 
 
 @style.styled("one token scale only")
 def scale(cells: pd.DataFrame) -> Figure:
-    """Test accuracy in percent over the scale, a panel for each data x encoding x variant."""
+    """The rows of `Scales.cells`, a panel for each data x encoding x variant."""
     panels = parts.panels_of(cells)
     caption = (
-        "test accuracy in % by token scale; line: mean over seeds, band: its 95 % t interval "
-        "(of 2 seeds ± one standard deviation); ring: the operator's best by validation "
+        "test accuracy in % by token scale; line: mean over seeds; band: its 95 % t interval "
+        "(± one standard deviation with 2 seeds); ring: the operator's best scale by validation "
         "accuracy; dotted: the paper's scale"
     )
     figure, axes = style.grid(parts.group_sizes(panels), caption, (5.2, 3.4), most=2)
@@ -26,7 +26,7 @@ def scale(cells: pd.DataFrame) -> Figure:
 
 
 def _over_scale(axis: Axes, rows: list[parts.Row]) -> None:
-    """A line for each operator; learned scales stand right of all numbers, side by side."""
+    """Draw a line for each operator; learned scales are side by side, right of all numbers."""
     axis.set_xscale("log", base=2)
     operators = list(dict.fromkeys(row["fusion"] for row in rows))
     numbers = {row["number"]: row["scale"] for row in rows if not np.isnan(row["number"])}
@@ -48,12 +48,10 @@ def _over_scale(axis: Axes, rows: list[parts.Row]) -> None:
             if row["best"]:
                 axis.plot(at, row["mean"], "o", mfc="none", mec=one.color, markersize=10)
             low, high = _band(row)
-            told = "" if np.isnan(row["std"]) else f" [{low:.2f}, {high:.2f}]"
+            band = "" if np.isnan(row["std"]) else f" [{low:.2f}, {high:.2f}]"
             point = parts.dot(axis, at, row["mean"], fusion, 5)
             name = parts.joined(row, ("data", "encoding", "variant", "fusion"))
-            style.mark(
-                point, f"{name}, scale {row['scale']}: {row['mean']:.2f} %{told} n={row['n']}"
-            )
+            svg.mark(point, f"{name}, scale {row['scale']}: {row['mean']:.2f} %{band} n={row['n']}")
             last = (at, row["mean"])
         style.LineName(axis, last, fusion)
     for number in {row["number"] for row in rows if row["sqrt_d"]}:
@@ -68,7 +66,7 @@ def _over_scale(axis: Axes, rows: list[parts.Row]) -> None:
 
 
 def _band(row: parts.Row) -> tuple[float, float]:
-    """The 95 % t interval, of 2 seeds ± one standard deviation, of one nothing; as accuracies."""
+    """The 95 % t interval, or ± one standard deviation with 2 seeds; between 0 and 100."""
     low, high = row["low"], row["high"]
     if row["n"] < 3 or np.isnan(low):
         spread = np.nan_to_num(row["std"])

@@ -1,20 +1,15 @@
-"""How every figure looks, where its labels stand, and how it becomes files and an inline SVG."""
+"""The style of every figure, and the layout of its panels and labels."""
 
-import io
-import re
 import textwrap
 import warnings
-import xml.etree.ElementTree as ET
 import zlib
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, cast
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -24,16 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 P = ParamSpec("P")
-SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-TITLE = "title:"  # a gid that starts so is a hover text
-QUIET = "0.45"  # grey of what is not data
+QUIET = "0.45"  # the grey of lines and texts that are not data
 SMALL = 8  # font size of labels, points
 CAPTION = 9
 
 RC: Any = {
-    # A user's matplotlibrc must not change a report; the backend belongs to pyplot.
+    # A user's matplotlibrc must not change a report. The backend is pyplot's own setting.
     **{key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if key != "backend"},
-    "text.parse_math": False,  # names come from users and may hold $ or _
+    "text.parse_math": False,  # names of the user's operators may contain $ or _
     "svg.fonttype": "none",
     "svg.hashsalt": "posfuse",
     "font.size": SMALL,
@@ -51,10 +44,10 @@ RC: Any = {
 
 
 class Look(NamedTuple):
-    """An operator's colour, marker and dashes: each alone tells it from the others."""
+    """An operator's colour, marker and dashes; no two operators of LOOKS share any of them."""
 
     color: str
-    marker: Any  # as matplotlib takes it
+    marker: Any  # any marker of matplotlib
     dash: Any
 
 
@@ -76,7 +69,7 @@ LOOKS = {
     "gate_constant": Look("#333333", "<", (0, (4, 2, 1, 2))),
     "add_scaled": Look("#2A5F7F", ">", (0, (3, 3))),
 }
-# Of other operators: marker, and colour with dashes, each chosen by the name.
+# Marker, and colour with dashes, of other operators; a hash of the name chooses them.
 MORE_MARKERS = "phd8"
 MORE_LINES = [
     ("#6A3D9A", (0, (7, 1, 3, 1))),
@@ -88,7 +81,7 @@ MORE_LINES = [
 
 
 def look(fusion: str) -> Look:
-    """A function of the name alone, so that an operator looks the same in every report."""
+    """The look of an operator. It depends on the name only, so it is the same in every report."""
     if fusion in LOOKS:
         return LOOKS[fusion]
     marker, line = divmod(zlib.crc32(fusion.encode()) % 20, 5)
@@ -96,9 +89,8 @@ def look(fusion: str) -> Look:
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """The rcParams of the figures, and no warning for names that the font lacks letters of or
-    that leave a panel no room."""
+def rc_style() -> Iterator[None]:
+    """Use the rcParams of the figures and ignore two warnings that long or foreign names cause."""
     with mpl.rc_context(RC), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
         warnings.filterwarnings("ignore", "constrained_layout not applied")
@@ -106,13 +98,15 @@ def style() -> Iterator[None]:
 
 
 def styled(empty: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
-    """Draw a figure in the style and place its labels; the text `empty` is the whole figure if the
-    first argument of the drawing function has no rows."""
+    """Decorate a function that draws a figure: apply the style and place the labels.
+
+    If the function's first argument has no rows, the figure is the text `empty`.
+    """
 
     def decorate(draw: Callable[P, Figure]) -> Callable[P, Figure]:
         @wraps(draw)
         def inside(*args: P.args, **kwargs: P.kwargs) -> Figure:
-            with style():
+            with rc_style():
                 has_rows = len(cast(Sized, args[0])) > 0
                 return settle(draw(*args, **kwargs) if has_rows else placeholder(empty))
 
@@ -122,7 +116,7 @@ def styled(empty: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
 
 
 def settle(figure: Figure) -> Figure:
-    """Lays the figure out once, then moves the names at the lines' ends apart."""
+    """Lay out the figure once, then separate the names at the ends of the lines."""
     FigureCanvasAgg(figure)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -143,7 +137,7 @@ def settle(figure: Figure) -> Figure:
 
 
 def apart(places: ArrayLike, gap: float) -> NDArray[np.float64]:
-    """The places nearest to the given ones that are `gap` apart, inside 0 to 1 if they fit."""
+    """The nearest places that are `gap` apart; they are inside 0 to 1 if they fit."""
     y = np.asarray(places, dtype=float)
     order = np.argsort(y, kind="stable")
     steps = gap * np.arange(len(y))
@@ -154,7 +148,7 @@ def apart(places: ArrayLike, gap: float) -> NDArray[np.float64]:
 
 
 class LineName(Text):
-    """An operator's name right of the panel; `settle` finds its place and draws its marker."""
+    """An operator's name to the right of the panel; `settle` moves it and draws its marker."""
 
     def __init__(self, axis: Axes, end: tuple[float, float], fusion: str) -> None:
         super().__init__(1.09, 0.5, operator_name(fusion), color="0.1", va="center", fontsize=SMALL)
@@ -165,7 +159,7 @@ class LineName(Text):
 
 
 def operator_name(fusion: str) -> str:
-    """An operator's name for the little room of a figure: a gate's other start is one word."""
+    """The short name of an operator in a figure."""
     return short(fusion.replace("_linear_start", ", linear"), 20)
 
 
@@ -174,7 +168,7 @@ def short(text: str, most: int) -> str:
 
 
 def wrapped(parts: Sequence[str], inches: float, size: float = SMALL) -> str:
-    """The parts, each from a new line, broken where they would be wider than `inches`."""
+    """Each part starts a new line; lines are broken at a width of `inches`."""
     characters = max(8, int(inches * 72 / (0.62 * size)))
     return "\n".join(textwrap.fill(part, characters) for part in parts if part)
 
@@ -188,8 +182,8 @@ def grid(
 ) -> tuple[Figure, list[list[Axes]]]:
     """A figure of panels in rows of at most `most`; `size` is a panel's, in inches.
 
-    `groups` holds how many panels belong together, each group starts a row unless all are single.
-    A panel is a list of axes below each other, as many as `ratios`.
+    `groups` contains the number of panels of each group. Each group starts a row, unless every
+    group has one panel. A panel is a list of axes below each other with the heights `ratios`.
     """
     if all(n == 1 for n in groups):
         groups = [len(groups)]
@@ -215,56 +209,3 @@ def placeholder(text: str) -> Figure:
     figure = Figure((4.2, 0.6))
     figure.text(0.5, 0.5, text, ha="center", va="center", color=QUIET)
     return figure
-
-
-def mark(artist: Artist, text: str) -> None:
-    """Gives an artist a hover text, which `save` writes as the <title> of its SVG group."""
-    artist.set_gid(TITLE + text)
-
-
-def save(figure: Figure, folder: str | Path, name: str) -> str:
-    """Writes folder/name.png and folder/name.svg, the same bytes each time; returns the SVG."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    drawn = io.StringIO()
-    with style():
-        figure.savefig(
-            Path(folder) / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None}
-        )
-        figure.savefig(drawn, format="svg", dpi=150, facecolor="white", metadata={"Date": None})
-    svg = for_page(drawn.getvalue(), name)
-    (Path(folder) / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")
-    return svg
-
-
-def for_page(drawn: str, name: str) -> str:
-    """Matplotlib's SVG as one that can stand in an HTML page beside others and scales with it."""
-    ET.register_namespace("", SVG)
-    ET.register_namespace("xlink", XLINK)
-    root = ET.fromstring(drawn)
-    prefix = re.sub(r"[^\w-]", "-", name)
-    # Its only rule is for "*": on a page it would hold for everything, so the root inherits it.
-    for child in [c for c in root if c.tag != f"{{{SVG}}}g"]:
-        if child.tag == f"{{{SVG}}}metadata" or child.find(f"{{{SVG}}}style") is not None:
-            root.remove(child)
-    width = root.get("width", "")
-    root.attrib.pop("height", None)
-    root.set("width", "100%")
-    root.set("style", f"max-width:{width};stroke-linejoin:round;stroke-linecap:butt")
-    marks = 0
-    for element in list(root.iter()):
-        if element.tag == f"{{{SVG}}}image":
-            element.attrib.pop("id", None)  # a hash of the pixels: two equal pictures share it
-        for key, value in element.attrib.items():
-            if key == "id" and value.startswith(TITLE):
-                marks += 1
-                element.set(key, f"{prefix}-mark-{marks}")
-                title = ET.Element(f"{{{SVG}}}title")
-                title.text = value.removeprefix(TITLE)
-                element.insert(0, title)
-            elif key == "id":
-                element.set(key, f"{prefix}-{value}")
-            elif key == f"{{{XLINK}}}href" and value.startswith("#"):
-                element.set(key, f"#{prefix}-{value[1:]}")
-            elif "url(#" in value:
-                element.set(key, value.replace("url(#", f"url(#{prefix}-"))
-    return ET.tostring(root, encoding="unicode")

@@ -1,4 +1,4 @@
-"""A table written out: for the terminal, as CSV, as Markdown, as LaTeX."""
+"""Tables for the terminal and as CSV, Markdown and LaTeX files."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ LATEX = {
     "<": "$<$", ">": "$>$", "|": r"\textbar{}", "±": r"$\pm$", "†": r"$^\dagger$",
 }  # fmt: skip
 ROWS_ON_A_PAGE = 30
-DOCUMENT = r"""% Compiles as it stands. One table alone: \usepackage{{booktabs}}, \input{{NAME.tex}}
+DOCUMENT = r"""% To \input one table elsewhere: \usepackage{{booktabs, longtable}}
 \documentclass{{article}}
 \usepackage[a4paper, landscape, margin=12mm]{{geometry}}
 \usepackage{{booktabs, longtable}}
@@ -30,7 +30,7 @@ DOCUMENT = r"""% Compiles as it stands. One table alone: \usepackage{{booktabs}}
 
 
 def terminal(table: Table) -> RichTable:
-    """For a terminal; numbers to the right, a line where the first column changes."""
+    """Numbers are aligned right; a line separates the groups of the first column."""
     title = Text(table.title)
     shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column, numeric in zip(table.columns, table.numeric, strict=True):
@@ -44,7 +44,7 @@ def terminal(table: Table) -> RichTable:
 
 
 def markdown(table: Table) -> str:
-    """GitHub's table form, title and caption around it."""
+    """A GitHub table between its title and its caption."""
     lines = [_pipes(table.columns), _pipes(["---"] * len(table.columns)), *map(_pipes, table.rows)]
     return "\n".join([f"**{table.title}**", "", *lines, "", table.caption, ""])
 
@@ -56,7 +56,7 @@ def _pipes(cells: Iterable[str]) -> str:
 
 
 def latex(table: Table) -> str:
-    """A booktabs tabular, to be put in with \\input; a longtable if it may outgrow a page."""
+    """A booktabs tabular for \\input; a longtable if it may be longer than a page."""
     kinds = "".join("r" if numeric else "l" for numeric in table.numeric)
     long = _is_long(table)
     environment = "longtable" if long else "tabular"
@@ -74,7 +74,7 @@ def _is_long(table: Table) -> bool:
 
 
 def latex_document(tables: Iterable[Table]) -> str:
-    """All tables, each with its title and caption; it inputs their files."""
+    """A document that inputs the files of all tables, with their titles and captions."""
     parts = []
     for table in tables:
         put = rf"\input{{{table.name}.tex}}"
@@ -99,20 +99,20 @@ def _latex(text: str) -> str:
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
-    """A CSV file without formulas: a spreadsheet shows a text that starts like one as text."""
+    """Write a CSV file in which a spreadsheet finds no formula."""
     frame.rename(columns=_no_formula).map(_no_formula).to_csv(path, index=False)
 
 
 def _no_formula(cell: Any) -> Any:
-    """A text that starts as a formula does gets an apostrophe in front; numbers such as "-1 2"
-    stay as they are."""
+    """Put an apostrophe before a text that starts like a formula, but not before numbers such as
+    "-1 2"."""
     if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.e+ -]*$)", cell):
         return f"'{cell}"
     return cell
 
 
 def write_tables(tables: list[Table], folder: Path) -> None:
-    """NAME.csv, NAME.md and NAME.tex for each, and tables.tex with all of them."""
+    """Write NAME.csv, NAME.md and NAME.tex of each table, and tables.tex with all of them."""
     folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         write_csv(table.numbers, folder / f"{table.name}.csv")

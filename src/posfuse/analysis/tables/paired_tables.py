@@ -65,12 +65,13 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="paired_differences",
         title=f"Paired differences to {criteria.baseline}",
-        caption=f"Fused minus {criteria.baseline} in points of test accuracy, seed by seed: mean ± "
-        "standard deviation over n pairs; 95 % intervals by Student's t and by the bias-corrected "
-        "accelerated bootstrap (too narrow with few seeds: 83 % with 5); d_z, mean over "
-        "standard deviation. Seeds needed at 80 % power, alpha = 0.05 two-sided, at the "
-        f"observed spread: to find the observed difference, to find {effect}, and to show "
-        f"equivalence within ±{criteria.margin:g} points where there is no difference.",
+        caption=f"Fused minus {criteria.baseline} in points of test accuracy, paired by seed: mean "
+        "± standard deviation over n pairs. 95 % intervals: Student's t, and the bias-corrected "
+        "accelerated bootstrap (BCa), which is too narrow with few seeds (it covers 83 % with 5). "
+        "d_z: mean divided by standard deviation. Seeds needed for 80 % power at alpha = 0.05, "
+        f"two-sided, with the observed spread: to detect the observed difference, to detect "
+        f"{effect}, and to show equivalence within ±{criteria.margin:g} points if the true "
+        "difference is 0.",
     )
 
 
@@ -92,18 +93,19 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="paired_tests",
         title=f"Tests of the differences to {criteria.baseline}",
-        caption="Two-sided p-values: paired t; Holm's adjustment of it over the family of all "
-        f"{comparisons['p_t'].notna().sum()} comparisons in this table; Wilcoxon's signed rank; "
-        "sign-flip permutation, and the smallest p that it can reach with n seeds. "
-        f"{least_p(comparisons)} Equivalence: two one-sided t-tests, p for \"the difference "
-        f"lies within ±{criteria.margin:g} points\", and Holm's adjustment of it over the same "
-        f"family. Conclusion at alpha = {criteria.alpha:g}, of the adjusted p-values: differs, "
-        "equivalent, both (a difference too small to matter), or undecided.",
+        caption="Two-sided p-values: paired t-test; its Holm adjustment over all "
+        f"{comparisons['p_t'].notna().sum()} comparisons in this table; Wilcoxon's signed-rank "
+        "test; sign-flip permutation test; smallest: the lowest p that n seeds can reach in the "
+        f"last two. {least_p(comparisons)} p equivalence: two one-sided t-tests of \"the "
+        f"difference is within ±{criteria.margin:g} points\"; equiv. Holm: its Holm adjustment "
+        "over the same comparisons. The conclusion uses the adjusted p-values at alpha = "
+        f"{criteria.alpha:g}: differs, equivalent, both (a difference too small to matter) or "
+        "undecided.",
     )  # fmt: skip
 
 
 def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
-    """What of the two tables fits a terminal."""
+    """The columns of the two tables that fit a terminal."""
     return table_of(
         comparisons,
         _keys(comparisons),
@@ -122,16 +124,16 @@ def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
 
 
 def least_p(comparisons: pd.DataFrame) -> str:
-    """What the fewest seeds of the comparisons can show at best, in a sentence."""
+    """A sentence with the lowest p that the comparison with the fewest seeds can reach."""
     n = int(comparisons["n"].min()) if len(comparisons) else 0
     if n < 2:
-        return "With one seed there is no test."
+        return "One seed gives no test."
     least = st.smallest_p(n)
-    return f"With {n} seeds no sign-flip or signed rank test can fall below p = {least:.2g}."
+    return f"With {n} seeds no sign-flip or signed-rank test can give p < {least:.2g}."
 
 
 def conclusion(row: Row, criteria: Criteria) -> str:
-    """differs, equivalent, both, or undecided."""
+    """Whether the row's operator differs, is equivalent, both, or undecided."""
     differs = row["p_holm"] <= criteria.alpha
     equivalent = row["p_equivalence_holm"] <= criteria.alpha
     if differs and equivalent:
@@ -140,7 +142,7 @@ def conclusion(row: Row, criteria: Criteria) -> str:
 
 
 def documents_table(documents: pd.DataFrame, baseline: str) -> Table:
-    """Seeds and documents: the hierarchical bootstrap, and McNemar for each seed."""
+    """The hierarchical bootstrap over seeds and documents, and McNemar's test of each seed."""
     return table_of(
         documents,
         _keys(documents),
@@ -154,9 +156,9 @@ def documents_table(documents: pd.DataFrame, baseline: str) -> Table:
         name="documents",
         title="Differences over seeds and documents",
         caption=f"Difference to {baseline} in points with the 95 % interval of a hierarchical "
-        "bootstrap that draws both seeds and test documents anew: what to expect of other seeds "
-        "and other documents of the same kind. McNemar's exact test for each seed asks whether its "
-        "two models differ on these documents; it says nothing of other seeds.",
+        "bootstrap that resamples seeds and test documents, so it generalises to other seeds and "
+        "other documents of the same kind. McNemar's exact test compares the two models of one "
+        "seed on these documents; it does not generalise to other seeds.",
     )
 
 
@@ -186,9 +188,9 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
         name="gain_by_length",
         title="Gain by document length inside each corpus",
         caption=f"Difference to {baseline} in points of test accuracy among the documents of each "
-        "length bin (quartiles; tokens as far as the model reads), mean over n seeds with its 95 % "
-        "t interval. Trend: slope in points per doubling of length, one a seed, and its two-sided "
-        "p.",
+        "length bin: mean over n seeds with its 95 % t interval. The bins are quartiles of the "
+        "number of tokens that the model reads. Trend: mean slope over seeds in points per "
+        "doubling of length, and its two-sided p.",
     )
 
 
@@ -207,10 +209,10 @@ def interactions_table(interactions: pd.DataFrame, baseline: str) -> Table:
         ],
         name="interaction",
         title="Does the gain grow with length, across corpora?",
-        caption=f"Slope of the difference to {baseline} over the corpora's mean length, in points "
-        "per doubling: least squares for each seed that all of the corpora have, then the mean of "
-        "those n slopes, its 95 % t interval, and two-sided p by t and by sign flips. Corpora "
-        "differ in more than length.",
+        caption=f"Slope of the difference to {baseline} over the mean length of the corpora, in "
+        "points per doubling of length. Least squares gives one slope for each seed that all "
+        "corpora have; the table shows the mean of these n slopes, its 95 % t interval, and the "
+        "two-sided p of a t-test and of sign flips. Corpora differ in more than length.",
     )
 
 

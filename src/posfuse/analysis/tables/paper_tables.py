@@ -11,11 +11,10 @@ MARK = "†"  # ours and the paper's disagree
 BAG = "bag of words"
 BY_CELL = (
     "Test accuracy in %: mean ± standard deviation over seeds, number of seeds in brackets. "
-    f"{MARK} differs from the published mean by more than the spread of both allows (Welch's "
-    "test, p < 0.05); the paper's Table 1 prints spreads that are too small to be standard "
-    "deviations over seeds, Table 3 larger ones for the same cells. "
-    f"{BAG}: TF-IDF and logistic regression, which know neither position nor fusion, on the same "
-    "words and documents."
+    f"{MARK} differs from the published mean (Welch's test, p < 0.05). The spreads in the paper's "
+    "Table 1 are too small to be standard deviations over seeds; its Table 3 prints larger ones "
+    f"for the same cells. {BAG}: TF-IDF and logistic regression on the same words and documents, "
+    "without position or fusion."
 )
 
 
@@ -43,8 +42,8 @@ def paper_tables(cells: pd.DataFrame, bags: Bags) -> list[Table]:
 
 
 def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame:
-    """The cells with the numbers of the paper's table and of the bag of words beside them; NaN
-    where there are none."""
+    """The cells with the columns published_mean, published_std, published_n, disagrees and
+    bag_of_words; NaN if the paper or the bag of words has no number for a cell."""
     rows = []
     for cell in cells.to_dict("records"):
         theirs = None  # a variant has other settings than the paper's
@@ -65,7 +64,7 @@ def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame
 
 
 def _by_fusion(cells: pd.DataFrame, keys: list[str], name: str, title: str) -> Table:
-    """A row for each value of the keys, a column for each fusion; the paper's row beneath."""
+    """A row for each value of the keys, a column for each fusion; the paper's row below."""
     keys = [*keys, *if_many(cells, "variant")]
     fusions = cells["fusion"].unique().tolist()
     rows = []
@@ -103,16 +102,17 @@ def _latency(cells: pd.DataFrame, encoding: str) -> Table:
         if not np.isnan(cell["bag_of_words"]):
             rows.append([*labels, BAG, f"{cell['bag_of_words']:.2f}", *[""] * 5])
     columns = [
-        *keys, "fusion", "accuracy", "published", "ms a document", "published latency",
-        "parameters", "of fusion",
+        *keys, "fusion", "accuracy", "published", "ms per document", "published latency",
+        "parameters", "in fusion",
     ]  # fmt: skip
     return Table(
         "table2",
         f"Table 2. Accuracy and latency by fusion, encoding {encoding}",
-        f"{BY_CELL} Latency: the forward pass of the test split in its batches, milliseconds a "
-        "document, mean ± standard deviation over the same runs, whatever else their machine did: "
-        "docs/performance.md has the operators side by side. The paper's is from its Table 2 and "
-        "Figure 4, of an unnamed unit of work.",
+        f"{BY_CELL} Latency: the forward pass over the test split in its batches, in milliseconds "
+        "per document, mean ± standard deviation over the same runs. Other work of the machine "
+        "changes it; docs/performance.md compares the operators under equal conditions. The "
+        "published latency is that of the paper's Table 2 and Figure 4, which do not name the unit "
+        "of work.",
         columns,
         rows,
         cells,

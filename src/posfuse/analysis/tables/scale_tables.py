@@ -1,4 +1,4 @@
-"""The token scale as tables: every operator at every scale, and each at its own best one."""
+"""Tables of the token scale: every operator at every scale, and each at its best scale."""
 
 from functools import partial
 
@@ -23,14 +23,16 @@ MARK = "*"  # an operator's own best scale
 
 
 def scale_tables(scales: Scales, criteria: Criteria) -> list[Table]:
-    """Both tables, without those that have no row."""
+    """The tables that have rows."""
     best = [best_table(scales.best, criteria)] if len(scales.best) else []
     return [*best, by_scale_table(scales.cells)] if len(scales.cells) else best
 
 
 def best_table(best: pd.DataFrame, criteria: Criteria) -> Table:
     """Does an operator beat the baseline at the baseline's own best scale?"""
-    several = if_many(best, "encoding")  # a single one goes into the title: the table is wide
+    several = if_many(
+        best, "encoding"
+    )  # a single encoding is in the title, since the table is wide
     encoding = "" if several else f", encoding {best['encoding'].iloc[0]}"
     base = criteria.baseline
     return table_of(
@@ -50,12 +52,12 @@ def best_table(best: pd.DataFrame, criteria: Criteria) -> Table:
         name="best_scale",
         title=f"At each operator's own best scale{encoding}",
         caption=f"Difference to {base} in points of test accuracy, paired by seed, with its 95 % t "
-        "interval: with both at the paper's scale, sqrt_d, and with each at the "
-        f"{SCALE} where its own mean validation accuracy is highest. n, the p-values (Holm's "
-        "adjustment over this table) and the conclusion are of the latter. Where more scales are "
-        "near an operator's best, chance favours it: docs/statistics.md says how much. "
-        "gate_constant and add_scaled learn one number that weighs position against content: what "
-        "they gain is scale alone.",
+        "interval. at sqrt_d: both operators at the paper's scale. at best: each operator at the "
+        f"{SCALE} with its highest mean validation accuracy. n, the p-values (Holm-adjusted over "
+        "this table) and the conclusion belong to the difference at best. The choice of a scale "
+        "favours an operator that has more scales near its best one; docs/statistics.md gives the "
+        "size of this bias. gate_constant and add_scaled learn one number that weighs position "
+        "against content, so their gain is a gain of scale only.",
     )
 
 
@@ -74,8 +76,7 @@ def by_scale_table(cells: pd.DataFrame) -> Table:
         "By token scale",
         "Test accuracy in %: mean ± standard deviation over seeds, number of seeds in brackets. "
         f"{MARK} the scale with the operator's highest validation accuracy. Embeddings are "
-        f"multiplied by {SCALE} before they are fused; the paper's is sqrt_d, where a learned one "
-        "starts.",
+        f"multiplied by {SCALE} before fusion. A learned scale starts at the paper's, sqrt_d.",
         [*keys, *fusions],
         rows,
         cells,

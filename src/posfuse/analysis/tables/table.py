@@ -18,7 +18,7 @@ Column = tuple[str, Callable[..., str], *tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Table:
-    name: str  # of its files
+    name: str  # of its files, without suffix
     title: str
     caption: str
     columns: list[str]
@@ -34,9 +34,10 @@ class Table:
 def table_of(
     frame: pd.DataFrame, keys: Sequence[str], columns: Sequence[Column], **texts: str
 ) -> Table:
-    """One row of text for each row of the frame; `texts` are name, title and caption.
+    """A table with one row for each row of the frame.
 
-    `keys` are columns of the frame that are shown as they are, before the others.
+    `keys` are columns of the frame that come first and are shown as they are. `texts` are name,
+    title and caption.
     """
     shown: list[Column] = [*((key, str, key) for key in keys), *columns]
     rows = [
@@ -64,11 +65,11 @@ def is_numeric(cells: list[str]) -> bool:
     """Whether every cell that is not empty starts with a number."""
     filled = [cell for cell in cells if cell]
     return bool(filled) and all(
-        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)|none enough$", cell) for cell in filled
+        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)|not feasible$", cell) for cell in filled
     )
 
 
-# How numbers are written. NaN is an empty text.
+# The text of numbers. NaN gives an empty text.
 
 
 def with_spread(mean: float, std: float, digits: int = 2, sign: str = "") -> str:
@@ -100,8 +101,8 @@ def count(value: float) -> str:
 
 
 def seeds(value: float) -> str:
-    """Seeds needed; infinity means that no number of seeds is enough."""
-    return "none enough" if np.isinf(value) else count(value)
+    """Seeds needed; infinity if no number of seeds is enough."""
+    return "not feasible" if np.isinf(value) else count(value)
 
 
 def p_value(value: float) -> str:
