@@ -16,10 +16,10 @@ environment.do_without_broken_amx()  # before the first matrix product
 
 
 def pytest_configure(config):
-    """Without a path and without -m, of tests/system only the smoke tests run."""
+    """Without a path and without -m, tests/system runs only its smoke tests, and no slow test runs."""
     given = config.args_source is config.ArgsSource.ARGS
     if not given and not config.option.markexpr:
-        config.option.markexpr = "smoke or not system"
+        config.option.markexpr = "not slow and (smoke or not system)"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -214,10 +214,13 @@ def test_times_add_up_over_a_resume(corpus, tmp_path, monkeypatch, caplog):
         assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
         for rate in ("documents_per_second", "tokens_per_second"):
             assert record[rate] == whole[rate]
-    (tmp_path / "seed=1").mkdir()
-    (tmp_path / "seed=1" / "train.log").write_text("\n".join(lines[:3]))
-    with records.sole_use(tmp_path / "seed=1"):
-        left = status.status_of(tmp_path / "seed=1", tmp_path)
+    folder = tmp_path / "running"
+    with monkeypatch.context() as patched:
+        at_step(patched, 13, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(signals.Interrupted):
+            train(cfg, folder)
+    with records.sole_use(folder):
+        left = status.status_of(folder, tmp_path)
     assert (left.detail, left.seconds) == ("epoch 3/4", 4.0)
 
 

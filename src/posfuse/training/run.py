@@ -87,5 +87,6 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     records.write_predictions(folder, predictions, data.store.splits["test"].lengths)
     state.check(trainer)  # since its last step
     records.write_result(folder, record)
-    last.unlink(missing_ok=True)  # only a resume needs it
+    for file in (last, folder / records.PROGRESS):  # a finished run needs neither
+        file.unlink(missing_ok=True)
     return record
