@@ -44,6 +44,12 @@ def load(cfg: DataConfig) -> Corpus:
     return corpus
 
 
+def check_sizes(sizes: list[int], least: int) -> None:
+    """Raises InputError unless a generated corpus has a size for each split."""
+    if len(sizes) != 3 or min(sizes) < least:
+        raise InputError(f"data.corpus.sizes: {sizes}; give three numbers of {least} or more")
+
+
 def folder(path: str) -> Corpus:
     """A local folder with train|validation|test.(parquet|csv|jsonl) of `text` and `label`.
 

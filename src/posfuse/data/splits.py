@@ -63,44 +63,28 @@ def splits(
 def _drawn(
     part: Split, size: int, seed: int, names: list[str], stratified: bool = True
 ) -> tuple[Split, Split]:
-    alone = [names[c] for c, n in enumerate(np.bincount(part.labels)) if n == 1]
-    if alone and stratified:
-        raise InputError(
-            f"{part.source.name}: cannot take {size} of {len(part)} documents with every class in "
-            f"proportion: class {alone[0]!r} has one document; add another to it, remove it, or "
-            "give a validation file and no data.limit"
-        )
-    rest, taken = _split_off(part.labels, size, seed, part.source.name, stratified)
-    return part.take(rest), part.take(taken)
-
-
-def stratified(frame: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rest and `size` documents with every class in proportion; both keep their order."""
-    source = frame.attrs.get("source", "corpus")
-    rest, taken = _split_off(frame["label"].to_numpy(), size, seed, source)
-    return frame.iloc[rest], frame.iloc[taken]
-
-
-def _split_off(
-    labels: np.ndarray, size: int, seed: int, source: str, stratified: bool = True
-) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the documents that remain and of the `size` that are taken, both ascending."""
+    """The documents that remain and the `size` that are taken; both keep their order."""
     from sklearn.model_selection import train_test_split  # takes a second; cached runs skip it
 
+    problem = f"{part.source.name}: cannot take {size} of {len(part)} documents"
+    if stratified:
+        problem += " with every class in proportion"
+        alone = [names[c] for c, n in enumerate(np.bincount(part.labels)) if n == 1]
+        if alone:
+            raise InputError(
+                f"{problem}: class {alone[0]!r} has one document; add another to it, remove it, "
+                "or give a validation file and no data.limit"
+            )
     try:
         rest, taken = train_test_split(
-            np.arange(len(labels)),
+            np.arange(len(part)),
             test_size=size,
-            stratify=labels if stratified else None,
+            stratify=part.labels if stratified else None,
             random_state=seed,
         )
     except ValueError as error:
-        proportion = " with every class in proportion" if stratified else ""
-        raise InputError(
-            f"{source}: cannot take {size} of {len(labels)} documents{proportion} ({error}); add "
-            "documents, or a validation file"
-        ) from error
-    return np.sort(rest), np.sort(taken)
+        raise InputError(f"{problem} ({error}); add documents, or a validation file") from error
+    return part.take(np.sort(rest)), part.take(np.sort(taken))
 
 
 def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
@@ -119,7 +103,7 @@ def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
             )
     read = [*source.read("label")]
     labels = pd.concat(read) if read else pd.Series(dtype=object)
-    check_labels(source.name, labels)
+    _check_labels(source.name, labels)
     empty = np.fromiter(_is_empty(source), bool)
     if empty.any() and not drop_empty:
         raise InputError(
@@ -143,10 +127,9 @@ def _is_empty(source: Source) -> Iterator[bool]:
             row += 1
 
 
-def check_labels(name: str, labels: pd.Series) -> None:
+def _check_labels(name: str, labels: pd.Series) -> None:
     """Raise InputError where a label is missing or empty, has white space around it, or is of a
-    type that cannot be a class. `labels` (documents,); `name` names their source in messages.
-    """
+    type that cannot be a class."""
     is_missing = labels.isna().to_numpy(bool)
     types = set()
     for row, value in enumerate(labels.tolist()):  # a NumPy array makes integers of timestamps
