@@ -71,12 +71,9 @@ class ResidentDocuments(Documents):
 
     def __init__(self, documents: Documents, max_len: int, device: torch.device) -> None:
         self.split, self.lengths, self.max_len = documents.split, documents.lengths, max_len
-        columns = (self.split.ids, self.split.offsets[:-1], self.lengths, self.split.labels)
-        kinds = (np.int32, np.int64, np.int64, np.int64)
-        self.columns = [
-            torch.from_numpy(column.astype(kind)).to(device)
-            for column, kind in zip(columns, kinds, strict=True)
-        ]
+        ids = self.split.ids.astype(np.int32)
+        columns = (ids, self.split.offsets[:-1], self.lengths, self.split.labels)
+        self.columns = [torch.tensor(column, device=device) for column in columns]
 
     def __getitem__(self, members: np.ndarray) -> Batch:
         longest = -(-int(self.lengths[members].max()) // ALIGNED) * ALIGNED

@@ -6,7 +6,6 @@ name no row in their errors.
 
 import csv
 import json
-import re
 import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ ROWS = 500  # documents in a part
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
 FIELD = 2**31 - 1  # most characters of a CSV field; the default of csv is 131,072
 ENDS = (".parquet", ".csv", ".jsonl")
-INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Source:
     name: str  # names the source in messages
     columns: list[str]
     read: Callable[[str], Iterator[pd.Series]]
-    has_types: bool = True  # False: the file has only text, and `read` recognises integers
+    has_types: bool = True  # False: the file has only text
 
 
 def in_memory(frame: pd.DataFrame) -> Source:
@@ -157,13 +155,7 @@ def _csv_columns(path: Path) -> list[str]:
 def _csv(path: Path, column: str) -> Iterator[pd.Series]:
     rows = _csv_rows(path)
     place = next(rows).index(column)
-    values = (fields[place] or None for fields in rows)
-    if column != "label":
-        yield from _in_parts(values)
-        return
-    labels = pd.Series([*values], dtype=object)  # in one part: their type depends on all of them
-    # 01 and 1 are two classes.
-    yield labels.astype("int64") if all(INTEGER.fullmatch(v or "") for v in labels) else labels
+    return _in_parts(fields[place] or None for fields in rows)
 
 
 def _in_parts(values: Iterator[Any]) -> Iterator[pd.Series]:

@@ -1,5 +1,6 @@
 """A corpus in checked splits: every document has a text and a label 0..C-1."""
 
+import re
 import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from posfuse.data.corpora import SPLITS, Corpus
 from posfuse.data.sources import Source, in_memory
 from posfuse.errors import InputError
 
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
 LABEL_TYPES = {"int", "str", "bool"}  # names of the Python types that labels may have
 
 
@@ -153,12 +155,12 @@ def _wrong_types(name: str, types: set[str]) -> InputError:
 
 def _number_labels(parts: dict[str, Split], given: list[str] | None) -> list[str]:
     """Replace labels by 0..C-1 in place, in the sorted order of their values; returns the names."""
-    if any(isinstance(v, str) for part in parts.values() for v in part.labels.tolist()):
+    typed = [v for part in parts.values() if part.source.has_types for v in part.labels.tolist()]
+    untyped = [v for part in parts.values() if not part.source.has_types for v in part.labels]
+    if not any(isinstance(v, str) for v in typed) and all(map(INTEGER.fullmatch, untyped)):
         for split, part in parts.items():
-            # This file alone has only integers, and str() gives what it contains.
             if not part.source.has_types:
-                texts = np.array([str(v) for v in part.labels.tolist()], dtype=object)
-                parts[split] = replace(part, labels=texts)
+                parts[split] = replace(part, labels=part.labels.astype(np.int64))
     train = parts["train"]
     types = {type(v).__name__ for part in parts.values() for v in part.labels.tolist()}
     if len(types) > 1:
