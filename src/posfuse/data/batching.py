@@ -88,6 +88,7 @@ class ResidentDocuments(Documents):
         return Batch(ids, all_labels[index], lengths, index, n_tokens)
 
 
+@dataclass(eq=False)
 class LengthBatches(Sampler[np.ndarray]):
     """Batches of documents with similar lengths, in an order that follows from (seed, epoch).
 
@@ -96,19 +97,14 @@ class LengthBatches(Sampler[np.ndarray]):
     its share of each batch.
     """
 
-    def __init__(
-        self,
-        lengths: np.ndarray,
-        batch_size: int,
-        pool_batches: int,
-        seed: int,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self.lengths, self.batch_size, self.pool_batches = lengths, batch_size, pool_batches
-        self.rank, self.world = rank, world
-        self.seed, self.epoch = seed, 0
-        self.start = 0  # batches of the next epoch to skip: a resumed run has trained on them
+    lengths: np.ndarray  # (documents,)
+    batch_size: int
+    pool_batches: int
+    seed: int
+    rank: int = 0
+    world: int = 1
+    epoch: int = 0
+    start: int = 0  # batches of the next epoch to skip: a resumed run has trained on them
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this before every epoch."""
