@@ -168,18 +168,17 @@ def _number_labels(parts: dict[str, Split], given: list[str] | None) -> list[str
     values = sorted(set(train.labels.tolist()))
     if len(values) < 2:
         raise InputError(f"{train.source.name}: only one class, {values[0]!r}; give at least two")
+    classes = pd.Index(values, dtype=object)
     for split, part in parts.items():
-        labels = pd.Series(part.labels)
-        unknown = ~labels.isin(values).to_numpy(bool)
-        if unknown.any():
-            place = int(unknown.argmax())
+        numbers = classes.get_indexer(pd.Index(part.labels, dtype=object))  # -1: in no class
+        place = int(numbers.argmin())
+        if numbers[place] < 0:
             raise InputError(
-                f"{part.source.name}: class {labels.tolist()[place]!r} in row {part.rows[place]} "
-                f"is not in the training split; add it there or remove it from {split}, or let a "
-                "generated corpus have more training documents"
+                f"{part.source.name}: class {part.labels.tolist()[place]!r} in row "
+                f"{part.rows[place]} is not in the training split; add it there or remove it from "
+                f"{split}, or let a generated corpus have more training documents"
             )
-        numbers = labels.map({v: i for i, v in enumerate(values)}).to_numpy(np.int64)
-        parts[split] = replace(part, labels=numbers)
+        parts[split] = replace(part, labels=numbers.astype(np.int64))
     if given is not None and all(isinstance(v, int) and 0 <= v < len(given) for v in values):
         return [given[v] for v in values]
     return [str(v) for v in values]
