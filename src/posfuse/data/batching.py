@@ -71,12 +71,9 @@ class ResidentDocuments(Documents):
 
     def __init__(self, documents: Documents, max_len: int, device: torch.device) -> None:
         self.split, self.lengths, self.max_len = documents.split, documents.lengths, max_len
-        columns = (self.split.ids, self.split.offsets[:-1], self.lengths, self.split.labels)
-        kinds = (np.int32, np.int64, np.int64, np.int64)
-        self.columns = [
-            torch.from_numpy(column.astype(kind)).to(device)
-            for column, kind in zip(columns, kinds, strict=True)
-        ]
+        ids = self.split.ids.astype(np.int32)
+        columns = (ids, self.split.offsets[:-1], self.lengths, self.split.labels)
+        self.columns = [torch.tensor(column, device=device) for column in columns]
 
     def __getitem__(self, members: np.ndarray) -> Batch:
         longest = -(-int(self.lengths[members].max()) // ALIGNED) * ALIGNED
@@ -91,6 +88,7 @@ class ResidentDocuments(Documents):
         return Batch(ids, all_labels[index], lengths, index, n_tokens)
 
 
+@dataclass(eq=False)
 class LengthBatches(Sampler[np.ndarray]):
     """Batches of documents with similar lengths, in an order that follows from (seed, epoch).
 
@@ -99,19 +97,14 @@ class LengthBatches(Sampler[np.ndarray]):
     its share of each batch.
     """
 
-    def __init__(
-        self,
-        lengths: np.ndarray,
-        batch_size: int,
-        pool_batches: int,
-        seed: int,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self.lengths, self.batch_size, self.pool_batches = lengths, batch_size, pool_batches
-        self.rank, self.world = rank, world
-        self.seed, self.epoch = seed, 0
-        self.start = 0  # batches of the next epoch to skip: a resumed run has trained on them
+    lengths: np.ndarray  # (documents,)
+    batch_size: int
+    pool_batches: int
+    seed: int
+    rank: int = 0
+    world: int = 1
+    epoch: int = 0
+    start: int = 0  # batches of the next epoch to skip: a resumed run has trained on them
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this before every epoch."""

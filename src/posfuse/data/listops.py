@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 
-from posfuse.data.corpora import SPLITS, Corpus, Frames
+from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes
 from posfuse.errors import InputError
 
 DIGITS = list("0123456789")
@@ -52,9 +52,21 @@ def listops(
 ) -> Corpus:
     """Long, position is necessary: `sizes` different expressions of `lengths` = [min, max] tokens.
 
-    Raises InputError if no expression satisfies the limits; `read` raises it if too few do.
+    Raises InputError for limits outside their range; `read` raises it if too few expressions
+    satisfy them.
     """
-    _check(max_depth, max_arguments, digit_probability, lengths, sizes)
+    key = "data.corpus"
+    if max_arguments < 2:
+        raise InputError(f"{key}.max_arguments: {max_arguments} is too few; use 2 or more")
+    if max_depth < 2:
+        raise InputError(f"{key}.max_depth: {max_depth} has no operator; use 2 or more")
+    if not 0 <= digit_probability < 1:
+        raise InputError(f"{key}.digit_probability: {digit_probability}; use 0 <= p < 1")
+    if len(lengths) != 2 or not SMALLEST <= lengths[0] <= lengths[1]:
+        raise InputError(
+            f"{key}.lengths: {lengths}; give [min, max] with {SMALLEST} <= min <= max, in tokens"
+        )
+    check_sizes(sizes, 1)
 
     def read() -> Frames:
         draw = np.random.default_rng(split_seed)
@@ -148,35 +160,3 @@ def _nodes(
         operator = draw.random(BLOCK) >= digit_probability
         chosen[operator] = draw.integers(len(DIGITS), len(nodes), size=operator.sum())
         yield from map(nodes.__getitem__, chosen.tolist())
-
-
-def _check(
-    max_depth: int,
-    max_arguments: int,
-    digit_probability: float,
-    lengths: list[int],
-    sizes: list[int],
-) -> None:
-    key = "data.corpus"
-    if max_arguments < 2:
-        raise InputError(f"{key}.max_arguments: {max_arguments} is too few; use 2 or more")
-    if max_depth < 2:
-        raise InputError(f"{key}.max_depth: {max_depth} has no operator; use 2 or more")
-    if not 0 <= digit_probability < 1:
-        raise InputError(f"{key}.digit_probability: {digit_probability}; use 0 <= p < 1")
-    if len(lengths) != 2 or not SMALLEST <= lengths[0] <= lengths[1]:
-        raise InputError(
-            f"{key}.lengths: {lengths}; give [min, max] with {SMALLEST} <= min <= max, in tokens"
-        )
-    if len(sizes) != 3 or min(sizes) < 1:
-        raise InputError(f"{key}.sizes: {sizes}; give three numbers of 1 or more")
-    reach = 1
-    for _ in range(max_depth - 1):
-        reach = 2 + max_arguments * reach
-        if reach >= lengths[0]:
-            return
-    raise InputError(
-        f"{key}.max_depth: expressions of depth {max_depth} with {max_arguments} arguments at most "
-        f"have up to {reach} tokens, lengths start at {lengths[0]}; use a greater depth, more "
-        "arguments or shorter lengths"
-    )

@@ -6,9 +6,7 @@ name no row in their errors.
 
 import csv
 import json
-import re
 import reprlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +23,7 @@ ROWS = 500  # documents in a part
 # Read Parquet in pieces of this many bytes; by default the whole column is read ahead.
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
 FIELD = 2**31 - 1  # most characters of a CSV field; the default of csv is 131,072
-ONE_OBJECT = "write each document as one object on one line"
-INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
+ENDS = (".parquet", ".csv", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Source:
     name: str  # names the source in messages
     columns: list[str]
     read: Callable[[str], Iterator[pd.Series]]
-    has_types: bool = True  # False: the file has only text, and `read` recognises integers
+    has_types: bool = True  # False: the file has only text
 
 
 def in_memory(frame: pd.DataFrame) -> Source:
@@ -56,7 +53,11 @@ def in_hub_form(part: Any, name: str) -> Source:
 
 def in_file(path: Path) -> Source:
     """A .parquet, .csv or .jsonl file; raises InputError, also while reading, for a damaged one."""
-    columns, column_of = READERS[path.suffix]
+    columns, column_of = {
+        ".parquet": (_parquet_columns, _parquet),
+        ".csv": (_csv_columns, _csv),
+        ".jsonl": (_jsonl_columns, _jsonl),
+    }[path.suffix]
 
     def read(column: str) -> Iterator[pd.Series]:
         with _readable(path):
@@ -73,18 +74,18 @@ def _readable(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # readers raise many types; all mean that the file is not readable
-        raise_lack_of_memory(error)
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not readable ({reason}); write the file again") from error
+        raise InputError(f"{path}: not readable ({reason(error)}); write the file again") from error
 
 
-def raise_lack_of_memory(error: BaseException) -> None:
-    """Raise the first of this error and its causes that means that memory ran out."""
+def reason(error: BaseException) -> str:
+    """The first line of an error's message. Raises that of the error and its causes which means
+    that memory ran out, if there is one."""
     cause: BaseException | None = error
     while cause is not None:  # `datasets` wraps the errors of its readers
         if lacks_memory(cause):
             raise cause
         cause = cause.__cause__
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _parquet_columns(path: Path) -> list[str]:
@@ -105,16 +106,9 @@ def _utf8(path: Path) -> Iterator[TextIO]:
             yield file
     except UnicodeDecodeError as error:
         with path.open("rb") as raw:
-            line = next(number for number, line in enumerate(raw, 1) if not _is_utf8(line))
-        raise InputError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from error
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+            lines = enumerate(raw, 1)
+            bad = next(n for n, line in lines if line.decode(errors="ignore").encode() != line)
+        raise InputError(f"{path}: line {bad} is not UTF-8; save the file as UTF-8") from error
 
 
 def _csv_rows(path: Path) -> Iterator[list[str]]:
@@ -125,17 +119,18 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
         row, header, line = -1, 0, 1
         try:
             for fields in reader:
-                if len(fields) > 1 or "".join(fields).strip():  # not a blank line
-                    header = header or len(fields)
-                    if len(fields) != header:
+                found = len(fields)
+                if found > 1 or "".join(fields).strip():  # not a blank line
+                    header = header or found
+                    if found != header:
                         cure = (
                             "put a text that contains commas in quotes"
-                            if len(fields) > header
+                            if found > header
                             else "add the missing field, or put a text of several lines in quotes"
                         )
                         raise InputError(
-                            f"{path}: row {row} (line {line}) has {len(fields)} field"
-                            f"{'s' * (len(fields) > 1)}, but the header has {header}; {cure}"
+                            f"{path}: row {row} (line {line}) has {found} field"
+                            f"{'s' * (found > 1)}, but the header has {header}; {cure}"
                         )
                     yield fields
                     row += 1
@@ -160,19 +155,12 @@ def _csv_columns(path: Path) -> list[str]:
 def _csv(path: Path, column: str) -> Iterator[pd.Series]:
     rows = _csv_rows(path)
     place = next(rows).index(column)
-    values = (fields[place] or None for fields in rows)
-    if column == "label":  # in one part: its type depends on all values
-        yield _labels([*values])
-        return
+    return _in_parts(fields[place] or None for fields in rows)
+
+
+def _in_parts(values: Iterator[Any]) -> Iterator[pd.Series]:
     while part := [*islice(values, ROWS)]:
         yield pd.Series(part, dtype=object)
-
-
-def _labels(values: list[str | None]) -> pd.Series:
-    """Integers if every label is one as str() writes it, else strings: 01 and 1 are two classes."""
-    if all(value is not None and INTEGER.fullmatch(value) for value in values):
-        return pd.Series([int(value) for value in values if value is not None], dtype="int64")
-    return pd.Series(values, dtype=object)
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -188,15 +176,15 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def _json_object(line: str) -> dict[str, Any]:
     """The object in a line; raises ValueError with the problem and its fix."""
-    if line.lstrip().startswith("["):
-        raise ValueError(f"is not a JSON object (a JSON array starts here); {ONE_OBJECT}")
     try:
-        row = json.loads(line, object_pairs_hook=_with_each_key_once, parse_int=_integer)
+        row: dict[str, Any] = json.loads(line, object_pairs_hook=_with_each_key_once)
+        problem = "" if isinstance(row, dict) else f"it is {reprlib.repr(row)}"
     except json.JSONDecodeError as error:
-        reason = f"{error.msg.removesuffix(' at')} at column {error.colno}"
-        raise ValueError(f"is not a JSON object ({reason}); {ONE_OBJECT}") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"is not a JSON object (it is {reprlib.repr(row)}); {ONE_OBJECT}")
+        problem = f"{error.msg.removesuffix(' at')} at column {error.colno}"
+    if problem:
+        raise ValueError(
+            f"is not a JSON object ({problem}); write each document as one object on one line"
+        )
     if "\\ud" in line.lower():  # may be half of a surrogate pair, which cannot be encoded
         try:
             json.dumps(row, ensure_ascii=False).encode()
@@ -207,16 +195,6 @@ def _json_object(line: str) -> dict[str, Any]:
                 "character"
             ) from error
     return row
-
-
-def _integer(digits: str) -> int:
-    try:
-        return int(digits)
-    except ValueError as error:  # Python limits the digits of an integer
-        raise ValueError(
-            f"has an integer of more than {sys.get_int_max_str_digits()} digits; write it as a "
-            "string"
-        ) from error
 
 
 def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -233,15 +211,4 @@ def _jsonl_columns(path: Path) -> list[str]:
 
 
 def _jsonl(path: Path, column: str) -> Iterator[pd.Series]:
-    rows = _jsonl_rows(path)
-    while part := [row.get(column) for row in islice(rows, ROWS)]:
-        yield pd.Series(part, dtype=object)
-
-
-READERS: dict[
-    str, tuple[Callable[[Path], list[str]], Callable[[Path, str], Iterator[pd.Series]]]
-] = {
-    ".parquet": (_parquet_columns, _parquet),
-    ".csv": (_csv_columns, _csv),
-    ".jsonl": (_jsonl_columns, _jsonl),
-}
+    return _in_parts(row.get(column) for row in _jsonl_rows(path))

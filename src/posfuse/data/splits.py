@@ -1,5 +1,6 @@
 """A corpus in checked splits: every document has a text and a label 0..C-1."""
 
+import re
 import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from posfuse.data.corpora import SPLITS, Corpus
 from posfuse.data.sources import Source, in_memory
 from posfuse.errors import InputError
 
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
 LABEL_TYPES = {"int", "str", "bool"}  # names of the Python types that labels may have
 
 
@@ -63,44 +65,28 @@ def splits(
 def _drawn(
     part: Split, size: int, seed: int, names: list[str], stratified: bool = True
 ) -> tuple[Split, Split]:
-    alone = [names[c] for c, n in enumerate(np.bincount(part.labels)) if n == 1]
-    if alone and stratified:
-        raise InputError(
-            f"{part.source.name}: cannot take {size} of {len(part)} documents with every class in "
-            f"proportion: class {alone[0]!r} has one document; add another to it, remove it, or "
-            "give a validation file and no data.limit"
-        )
-    rest, taken = _split_off(part.labels, size, seed, part.source.name, stratified)
-    return part.take(rest), part.take(taken)
-
-
-def stratified(frame: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rest and `size` documents with every class in proportion; both keep their order."""
-    source = frame.attrs.get("source", "corpus")
-    rest, taken = _split_off(frame["label"].to_numpy(), size, seed, source)
-    return frame.iloc[rest], frame.iloc[taken]
-
-
-def _split_off(
-    labels: np.ndarray, size: int, seed: int, source: str, stratified: bool = True
-) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the documents that remain and of the `size` that are taken, both ascending."""
+    """The documents that remain and the `size` that are taken; both keep their order."""
     from sklearn.model_selection import train_test_split  # takes a second; cached runs skip it
 
+    problem = f"{part.source.name}: cannot take {size} of {len(part)} documents"
+    if stratified:
+        problem += " with every class in proportion"
+        alone = [names[c] for c, n in enumerate(np.bincount(part.labels)) if n == 1]
+        if alone:
+            raise InputError(
+                f"{problem}: class {alone[0]!r} has one document; add another to it, remove it, "
+                "or give a validation file and no data.limit"
+            )
     try:
         rest, taken = train_test_split(
-            np.arange(len(labels)),
+            np.arange(len(part)),
             test_size=size,
-            stratify=labels if stratified else None,
+            stratify=part.labels if stratified else None,
             random_state=seed,
         )
     except ValueError as error:
-        proportion = " with every class in proportion" if stratified else ""
-        raise InputError(
-            f"{source}: cannot take {size} of {len(labels)} documents{proportion} ({error}); add "
-            "documents, or a validation file"
-        ) from error
-    return np.sort(rest), np.sort(taken)
+        raise InputError(f"{problem} ({error}); add documents, or a validation file") from error
+    return part.take(np.sort(rest)), part.take(np.sort(taken))
 
 
 def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
@@ -119,7 +105,7 @@ def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
             )
     read = [*source.read("label")]
     labels = pd.concat(read) if read else pd.Series(dtype=object)
-    check_labels(source.name, labels)
+    _check_labels(source.name, labels)
     empty = np.fromiter(_is_empty(source), bool)
     if empty.any() and not drop_empty:
         raise InputError(
@@ -143,10 +129,9 @@ def _is_empty(source: Source) -> Iterator[bool]:
             row += 1
 
 
-def check_labels(name: str, labels: pd.Series) -> None:
+def _check_labels(name: str, labels: pd.Series) -> None:
     """Raise InputError where a label is missing or empty, has white space around it, or is of a
-    type that cannot be a class. `labels` (documents,); `name` names their source in messages.
-    """
+    type that cannot be a class."""
     is_missing = labels.isna().to_numpy(bool)
     types = set()
     for row, value in enumerate(labels.tolist()):  # a NumPy array makes integers of timestamps
@@ -170,12 +155,12 @@ def _wrong_types(name: str, types: set[str]) -> InputError:
 
 def _number_labels(parts: dict[str, Split], given: list[str] | None) -> list[str]:
     """Replace labels by 0..C-1 in place, in the sorted order of their values; returns the names."""
-    if any(isinstance(v, str) for part in parts.values() for v in part.labels.tolist()):
+    typed = [v for part in parts.values() if part.source.has_types for v in part.labels.tolist()]
+    untyped = [v for part in parts.values() if not part.source.has_types for v in part.labels]
+    if not any(isinstance(v, str) for v in typed) and all(map(INTEGER.fullmatch, untyped)):
         for split, part in parts.items():
-            # This file alone has only integers, and str() gives what it contains.
             if not part.source.has_types:
-                texts = np.array([str(v) for v in part.labels.tolist()], dtype=object)
-                parts[split] = replace(part, labels=texts)
+                parts[split] = replace(part, labels=part.labels.astype(np.int64))
     train = parts["train"]
     types = {type(v).__name__ for part in parts.values() for v in part.labels.tolist()}
     if len(types) > 1:
@@ -183,18 +168,17 @@ def _number_labels(parts: dict[str, Split], given: list[str] | None) -> list[str
     values = sorted(set(train.labels.tolist()))
     if len(values) < 2:
         raise InputError(f"{train.source.name}: only one class, {values[0]!r}; give at least two")
+    classes = pd.Index(values, dtype=object)
     for split, part in parts.items():
-        labels = pd.Series(part.labels)
-        unknown = ~labels.isin(values).to_numpy(bool)
-        if unknown.any():
-            place = int(unknown.argmax())
+        numbers = classes.get_indexer(pd.Index(part.labels, dtype=object))  # -1: in no class
+        place = int(numbers.argmin())
+        if numbers[place] < 0:
             raise InputError(
-                f"{part.source.name}: class {labels.tolist()[place]!r} in row {part.rows[place]} "
-                f"is not in the training split; add it there or remove it from {split}, or let a "
-                "generated corpus have more training documents"
+                f"{part.source.name}: class {part.labels.tolist()[place]!r} in row "
+                f"{part.rows[place]} is not in the training split; add it there or remove it from "
+                f"{split}, or let a generated corpus have more training documents"
             )
-        numbers = labels.map({v: i for i, v in enumerate(values)}).to_numpy(np.int64)
-        parts[split] = replace(part, labels=numbers)
+        parts[split] = replace(part, labels=numbers.astype(np.int64))
     if given is not None and all(isinstance(v, int) and 0 <= v < len(given) for v in values):
         return [given[v] for v in values]
     return [str(v) for v in values]

@@ -96,8 +96,7 @@ def open_store(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):  # a second process waits, then reads what the first built
-            store = _read(folder)
-            if store is None:
+            if (store := _read(folder)) is None:
                 _build(folder, cfg, corpus, seed, poll)
                 store = _read(folder)
     except OSError as error:

@@ -187,8 +187,7 @@ class PositionGated(Gated):
         return torch.sigmoid(self.position_logit(table)), table
 
     def gate(self, token: Parts, position: Parts) -> Tensor:
-        gate, _ = position
-        return gate
+        return position[0]
 
     @abstractmethod
     def position_logit(self, table: Tensor) -> Tensor:

@@ -58,8 +58,7 @@ class PositionClassifier(nn.Module):
         d_model = fusion.d_model
         self.embedding = nn.Embedding(vocabulary_size, d_model, padding_idx=0)
         self.token_scale = TokenScale(token_scale, d_model)
-        used = table if fusion.uses_table else None
-        self.table = NoTable(d_model, 1) if used is None else used
+        self.table = table if table and fusion.uses_table else NoTable(d_model, 1)
         self.fusion = fusion
         self.encoder = encoder
         self.dropout = Dropout(dropout)
