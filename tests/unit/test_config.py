@@ -156,7 +156,7 @@ def test_bad_options_of_operators_are_named() -> None:
     assert "fusion=gate_cnn: half_width is -1" in negative
     odd = complaint("model.d_model=5", "model.n_heads=5")
     assert "encoding=sinusoidal" in odd
-    assert "use an even model.d_model, or encoding=learned" in odd
+    assert "use an even model.d_model or encoding=learned" in odd
     for more in (["encoding=learned"], ["encoding=alibi", "fusion=none"]):
         build_parts(checked(composed("model.d_model=5", "model.n_heads=5", *more)))
 
