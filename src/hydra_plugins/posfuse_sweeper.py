@@ -7,12 +7,13 @@ from typing import Any
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
-from hydra.errors import HydraException
 from omegaconf import read_write
 
 from posfuse.errors import InputError
 from posfuse.process.signals import Interrupted
 from posfuse.sweeps.watch import watching
+
+ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
 
 class PosfuseSweeper(BasicSweeper):
@@ -58,20 +59,14 @@ def _listed(override: Override) -> str:
     line = str(override.input_line)
     if not override.is_sweep_override():
         return line
-    if override.key_or_group in ("output_dir", "sweep_id"):
-        raise InputError(
-            f"{override.key_or_group}: a sweep has one folder; run one command for each value"
-        )
-    if override.key_or_group == "experiment":
-        raise InputError("experiment: a sweep has one experiment; run one command for each")
+    key = override.key_or_group
+    if key in ONE:
+        raise InputError(f"{key}: a sweep has one {ONE[key]}; run one command for each")
     if not override.is_discrete_sweep():
         raise InputError(f"{line}: an interval has no list of values; use range() or choice()")
-    try:
-        values = list(override.sweep_string_iterator())
-    except (ValueError, HydraException) as error:
-        if getattr(override.value(), "step", None) != 0:
-            raise
-        raise InputError(f"{line}: the step must not be 0; give another step") from error
+    if getattr(override.value(), "step", None) == 0:
+        raise InputError(f"{line}: the step must not be 0; give another step")
+    values = list(override.sweep_string_iterator())
     if not values:
         raise InputError(f"{line}: no values, so no runs; give at least one")
     is_glob = override.value_type == ValueType.GLOB_CHOICE_SWEEP

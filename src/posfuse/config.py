@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -261,7 +261,7 @@ def sweep_folder(output_dir: str, sweep_id: str) -> str:
     return f"{output_dir}/{sweep_id}"
 
 
-def run_folder(data: str, encoding: str, fusion: str, seed: int, overrides: list[str]) -> str:
+def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iterable[str]) -> str:
     """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
 
     The other overrides are spelt in letters that every file system accepts. Where that loses
@@ -272,7 +272,9 @@ def run_folder(data: str, encoding: str, fusion: str, seed: int, overrides: list
     plain = re.sub(f"[^{VARIANT_LETTERS}]+", "-", text)[:80].strip(".-")
     if plain != text:
         plain += "-" + hashlib.sha256(text.encode()).hexdigest()[:8]
-    return "/".join(part for part in (data, encoding, fusion, plain, f"seed={seed}") if part)
+    # fusion.name can be of any type here; `check_name` refuses it later.
+    parts = (data, encoding, str(fusion), plain, f"seed={seed}")
+    return "/".join(part for part in parts if part)
 
 
 def _in_path_already(override: str) -> bool:
@@ -290,16 +292,6 @@ def is_neutral(key: str) -> bool:
     return any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS)
 
 
-def _run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Any) -> str:
-    # fusion.name can be of any type here; `check_name` refuses it later.
-    return run_folder(data, encoding, str(fusion), seed, list(overrides))
-
-
-def register() -> None:
-    """Register the schema and the resolvers with Hydra; safe to call again."""
-    ConfigStore.instance().store(name="schema", node=Config)
-    OmegaConf.register_new_resolver("posfuse.sweep_folder", sweep_folder, replace=True)
-    OmegaConf.register_new_resolver("posfuse.run_folder", _run_folder, replace=True)
-
-
-register()
+ConfigStore.instance().store(name="schema", node=Config)
+OmegaConf.register_new_resolver("posfuse.sweep_folder", sweep_folder, replace=True)
+OmegaConf.register_new_resolver("posfuse.run_folder", run_folder, replace=True)

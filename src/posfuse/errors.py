@@ -66,9 +66,8 @@ def with_streams(main: Callable[[], None]) -> Callable[[], None]:
     def command() -> None:
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:
-                other = sys.stderr or sys.stdout
-                if other is not None:
-                    print(f"error: {name} is closed; give a file or /dev/null", file=other)
+                message = f"error: {name} is closed; give a file or /dev/null"
+                print(message, file=sys.stderr or sys.stdout)  # nothing if both are closed
                 sys.exit(1)
         status: str | int | None = None
         try:

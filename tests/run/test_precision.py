@@ -118,11 +118,7 @@ def test_the_measurement_restores_the_threads():
 def test_without_bfloat16_units_float32_is_faster():
     """oneDNN without such units; it reads the variable once per process."""
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from posfuse.process import precision; print(precision.measured())",
-        ],
+        [sys.executable, "-c", MEASURE],
         env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
         capture_output=True,
         text=True,

@@ -22,35 +22,24 @@ OPERATORS = (
 
 # key of the config -> option -> (value that swaps, class in the YAML file, class that runs). An
 # option has the name of its encoding or operator, without the suffix for the start.
+FUSION, ENCODING = "posfuse.model.fusion", "posfuse.model.encoding"
 SWAPS = {
     "fusion": {
-        "gate_scalar": (
-            "feature",
-            "posfuse.model.fusion.GateScalar",
-            "posfuse.model.fusion.GateFeature",
-        ),
-        "gate_mlp": ("mlp", "posfuse.model.fusion.GateMLP", "posfuse.model.fusion.MLP"),
+        "gate_scalar": ("feature", f"{FUSION}.GateScalar", f"{FUSION}.GateFeature"),
+        "gate_mlp": ("mlp", f"{FUSION}.GateMLP", f"{FUSION}.MLP"),
     },
     "encoding.table": {
-        "rope": (
-            "table",
-            "posfuse.model.encoding.Sinusoidal",
-            "posfuse.model.encoding.RopeFeatures",
-        ),
-        "relative": (
-            "table",
-            "posfuse.model.encoding.Sinusoidal",
-            "posfuse.model.encoding.RelativeTable",
-        ),
+        "rope": ("table", f"{ENCODING}.Sinusoidal", f"{ENCODING}.RopeFeatures"),
+        "relative": ("table", f"{ENCODING}.Sinusoidal", f"{ENCODING}.RelativeTable"),
     },
 }
 
 # class -> argument -> the option that sets it.
 GATES = ("GateScalar", "GateFeature", "GateCNN", "GateMLP")
 ARGUMENTS = {
-    **{f"posfuse.model.fusion.{name}": {"start": "gate_start"} for name in GATES},
-    "posfuse.model.fusion.Concat": {"bias": "concat_bias"},
-    "posfuse.model.fusion.MLP": {"activation": "mlp_activation", "biases": "mlp_biases"},
+    **{f"{FUSION}.{name}": {"start": "gate_start"} for name in GATES},
+    f"{FUSION}.Concat": {"bias": "concat_bias"},
+    f"{FUSION}.MLP": {"activation": "mlp_activation", "biases": "mlp_biases"},
 }
 
 # The attention part in the YAML files of these encodings.

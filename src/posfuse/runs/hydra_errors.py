@@ -1,10 +1,9 @@
 """One line for each error of Hydra and OmegaConf, with the key or the file in front."""
 
 import dataclasses
+import os
 import re
-import traceback
 from argparse import ArgumentParser
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,6 @@ from posfuse.errors import NO_MEMORY, lacks_memory
 # Names of tokens in the messages of Hydra's parser.
 GRAMMAR = re.compile("LexerNoViableAlt|mismatched input|extraneous input|no viable|missing .+ at")
 NAMES = ("data.name", "encoding.name", "fusion.name", "sweep_id")
-
-# Hydra's functions that check a value without naming its key, and the fix.
-VERBOSE = "hydra.verbose: use true, false or the names of loggers"
-KEY_OF = {
-    "configure_log": VERBOSE,
-    "getLogger": VERBOSE,
-    "instantiate_launcher": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
-    "instantiate_sweeper": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
-}
 
 
 def one_line(error: BaseException, *schemas: Any) -> str:
@@ -79,7 +69,8 @@ def _fields_of(class_name: str, schemas: tuple[Any, ...]) -> list[str]:
 def of_file(error: YAMLError | UnicodeDecodeError) -> str:
     """One line for a config file that cannot be read."""
     if isinstance(error, UnicodeDecodeError):
-        file = next(_not_utf8(), "a config file")
+        files = (file for file in _selected() if error.object in file.read_bytes())
+        file = next(files, "a config file")
         return f"{file}: not UTF-8 (byte {error.object[error.start]:#x}); save it as UTF-8"
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark):
         place = f"line {mark.line + 1}, column {mark.column + 1}"
@@ -87,21 +78,10 @@ def of_file(error: YAMLError | UnicodeDecodeError) -> str:
     return f"not YAML ({one_line(error)}); correct the file"
 
 
-def _not_utf8() -> Iterator[Path]:
-    """The config files that are not UTF-8, those that an override selects first."""
-    for file in sorted(_files(), key=lambda file: not _is_selected(file)):
-        try:
-            file.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            yield file
-        except OSError:  # a folder, or a broken link
-            continue
-
-
 def of_no_keys(error: Exception) -> str | None:
     """One line if an override selects a config file that holds no keys, since Hydra's error does
     not name the file; otherwise None."""
-    for file in filter(_is_selected, _files()):
+    for file in _selected():
         group = file.parent.name
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         is_empty = content is None and f"{group}.name" in str(error)
@@ -110,39 +90,24 @@ def of_no_keys(error: Exception) -> str | None:
     return None
 
 
-def _files() -> list[Path]:
-    """The config files of --config-dir and of conf/."""
-    folders = [Path(f).resolve() for f in (_arguments()[0], CONF_DIR) if f]
-    return [file for folder in folders for file in sorted(folder.rglob("*.yaml"))]
-
-
-def _is_selected(file: Path) -> bool:
-    """Whether an override names the group and the file."""
-    pairs = (argument.lstrip("+").partition("=") for argument in _arguments()[1])
-    selected = {f"{group}/{name}.yaml" for group, _, names in pairs for name in names.split(",")}
-    return any(file.as_posix().endswith(f"/{name}") for name in selected)
-
-
-def _arguments() -> tuple[str | None, list[str]]:
-    """The folder of --config-dir, and the other arguments of the command."""
+def _selected() -> list[Path]:
+    """The config files that an override names: fusion=mine is fusion/mine.yaml in the folder of
+    --config-dir or in conf/."""
     parser = ArgumentParser(add_help=False)
     parser.add_argument("--config-dir", "-cd")
     parser.add_argument("--cfg", "-c")  # without it, -c is an abbreviation of -cd
     given, others = parser.parse_known_args()
-    return given.config_dir, others
+    pairs = [argument.lstrip("+").partition("=") for argument in others]
+    names = [f"{group}/{name}.yaml" for group, _, names in pairs for name in names.split(",")]
+    folders = [Path(folder).resolve() for folder in (given.config_dir, CONF_DIR) if folder]
+    files = [folder / name for folder in folders for name in names]
+    return [file for file in files if os.path.isfile(file)]  # False also for a name too long
 
 
 def of_hydra(error: Exception) -> str:
     """One line for any other error of Hydra."""
     if lacks_memory(error):
         return NO_MEMORY
-    functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-    if functions[-1] in KEY_OF:
-        return KEY_OF[functions[-1]]
-    if plugin := re.match(r"(?:Invalid plugin|Unknown plugin class :) ('[^']*')", str(error)):
-        kind = "launcher" if "instantiate_launcher" in functions else "sweeper"
-        known = KEY_OF[f"instantiate_{kind}"].rpartition("; ")[2]
-        return f"hydra.{kind}._target_: {plugin[1]} is not a {kind} of Hydra; {known}"
     return (
         f"{type(error).__name__}: {one_line(error)}; HYDRA_FULL_ERROR=1 posfuse-train ... shows "
         "the traceback"

@@ -27,10 +27,8 @@ from posfuse.runs.hydra_errors import one_line
 
 SCHEMA = 3  # of result.json's keys
 NUMERICS = 10  # raise it when the same config and seed no longer give the same numbers
-RESULT, PREDICTIONS, HISTORY = "result.json", "predictions.parquet", "history.csv"
-DIAGNOSTICS = "diagnostics.parquet"
-FAILURE = "failure.json"
-PROGRESS = "progress.json"
+RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
+PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 SUMS = "SHA256SUMS"
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
@@ -115,37 +113,31 @@ def finished(folder: Path, cfg: Config) -> Record | None:
         return record if is_complete(folder) else None
     mine, theirs = settings(cfg), record["settings"]
     keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
-    if "data.path" in keys and "data.path" in mine and "data.path" in theirs:
-        raise InputError(
-            f"{path}: holds the result of other texts that are also named {cfg.data.name!r}; set "
-            "data.name=NAME for these texts, or remove that file to run again"
-        )
     changed = ", ".join(f"{k} {theirs.get(k)} -> {mine.get(k)}" for k in keys[:3]) or "numerics"
-    raise InputError(
-        f"{path}: holds another configuration's result ({changed}); set sweep_id=NAME to use "
-        "another folder, or remove that file to run again"
-    )
+    held = f"another configuration's result ({changed}); set sweep_id=NAME to use another folder"
+    if "data.path" in keys:
+        held = (
+            f"the result of other texts that are also named {cfg.data.name!r}; set data.name=NAME "
+            "for these texts"
+        )
+    raise InputError(f"{path}: holds {held}, or remove that file to run again")
 
 
 def read_result(path: Path) -> Record:
     """A record of this schema; raises InputError otherwise."""
+    cure = "remove it to run again"
     try:
         if path.exists() and not is_whole(path):
-            raise InputError(f"{path}: differs from its digest in {SUMS}; remove it to run again")
-        record = json.loads(path.read_text())
+            raise InputError(f"{path}: differs from its digest in {SUMS}; {cure}")
+        record: Record = json.loads(path.read_text())
         schema = record["schema"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(
-            f"{path}: not a readable record ({error}); remove it to run again"
-        ) from error
+        raise InputError(f"{path}: not a readable record ({error}); {cure}") from error
     if schema != SCHEMA:
-        raise InputError(
-            f"{path}: schema {schema}, this version reads {SCHEMA}; remove it to run again"
-        )
+        raise InputError(f"{path}: schema {schema}, this version reads {SCHEMA}; {cure}")
     if "fingerprint" not in record:
-        raise InputError(f"{path}: not a readable record (no fingerprint); remove it to run again")
-    result: Record = record
-    return result
+        raise InputError(f"{path}: not a readable record (no fingerprint); {cure}")
+    return record
 
 
 def read_failure(path: Path) -> Record:
@@ -163,8 +155,7 @@ def read_failure(path: Path) -> Record:
 
 def failures_in(folder: Path) -> list[tuple[Path, Record]]:
     """The folders of the runs below this one that failed or were interrupted, with the failure."""
-    paths = sorted(folder.rglob(FAILURE))
-    found = [(path.parent, read_failure(path)) for path in paths]
+    found = [(path.parent, read_failure(path)) for path in sorted(folder.rglob(FAILURE))]
     # A run that another process was running may be finished by now.
     kind = AlreadyRunning.kind
     return [(run, f) for run, f in found if f["kind"] != kind or not (run / RESULT).exists()]
@@ -254,10 +245,9 @@ def write_predictions(folder: Path, batches: list[dict[str, Any]], lengths: np.n
 def write_result(folder: Path, record: Record) -> None:
     """Finish a run whose other files are written: write their digests, then the record."""
     with replacing(folder / RESULT) as part:
-        part.write_text(as_json(record))
-        found = {RESULT: _digest(part)}
-        for name in (PREDICTIONS, HISTORY, DIAGNOSTICS, BEST):
-            found[name] = _digest(folder / name)
+        write_json(part, record)
+        others = (PREDICTIONS, HISTORY, DIAGNOSTICS, BEST)
+        found = {RESULT: _digest(part)} | {name: _digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
 
@@ -284,14 +274,10 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def as_json(content: Record) -> str:
-    return json.dumps(content, indent=1, allow_nan=False)
-
-
 def write_json(path: Path, content: Record) -> None:
     """Write atomically: a reader finds the old file or the new one."""
     with replacing(path) as part:
-        part.write_text(as_json(content))
+        part.write_text(json.dumps(content, indent=1, allow_nan=False))
 
 
 @contextmanager
@@ -300,14 +286,11 @@ def sole_use(folder: Path) -> Iterator[None]:
 
     The kernel releases the lock when the process ends, even if it is killed.
     """
-    lock = FileLock(folder / ".lock", timeout=WAIT)
     try:
-        lock.acquire()
+        held = FileLock(folder / ".lock", timeout=WAIT).acquire()
     except Timeout as error:
         raise AlreadyRunning(
             f"{folder}: another process is running this run; wait for it or set sweep_id=NAME"
         ) from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()

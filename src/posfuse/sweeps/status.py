@@ -101,9 +101,8 @@ def _seconds(result: Path) -> float:
 
 
 def _is_locked(folder: Path) -> bool:
-    lock = FileLock(folder / ".lock", timeout=0)
     try:
-        with lock:
+        with FileLock(folder / ".lock", timeout=0):
             return False
     except Timeout:
         return True
@@ -159,8 +158,8 @@ def page(sweep: Path, runs: list[RunStatus]) -> Group:
     done = sum(run.state == "done" for run in runs)
     summary = f"{done} of {len(runs)} runs are done"
     seconds = seconds_left(runs)
-    if done < len(runs):
-        summary += f", about {spelt(seconds)} left" if seconds is not None else ""
+    if done < len(runs) and seconds is not None:
+        summary += f", about {spelt(seconds)} left"
     return Group(table, *lines, Text(summary))
 
 
