@@ -176,6 +176,18 @@ def test_no_folder_is_made_for_an_empty_name(override, message, multirun, run, s
     assert before == {place: os.listdir(place) for place in before}
 
 
+@pytest.mark.parametrize(
+    ("multirun", "key"),
+    [([], "hydra.run.dir"), (["-m"], "hydra.sweep.dir"), (["-m"], "hydra.sweep.subdir")],
+)
+def test_an_empty_folder_of_hydra_is_refused(multirun, key, run, small, tmp_path):
+    for value, what in (("", "empty"), ("/", "the root of the file system")):
+        result = run("posfuse-train", *multirun, *small, "cache_dir=cache", f"{key}={value}")
+        message = f"error: {key}: '{value}' is {what}; name a folder with {key}=FOLDER"
+        assert_one_line(result, message)
+    assert not list((tmp_path / "work").iterdir())
+
+
 def test_two_corpora_of_one_name_need_another_name(run, small, tmp_path):
     one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate(("a", "b")))
     rest = [o for o in small if not o.startswith("data.path")]

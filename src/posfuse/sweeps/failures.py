@@ -14,8 +14,9 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from hydra.types import HydraContext
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from posfuse.config import check_folder
 from posfuse.errors import (
     NO_MEMORY,
     AlreadyRunning,
@@ -50,7 +51,12 @@ class Ending(Callback):
         """Empty: workers get a copy, and the state belongs to this process alone."""
         return {}
 
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        refuse_empty("hydra.run.dir", config)
+
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        refuse_empty("hydra.sweep.dir", config)
+        refuse_empty("hydra.sweep.subdir", config)
         self.before = set(failures_in(config))
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
@@ -63,6 +69,17 @@ class Ending(Callback):
             sys.exit(summary(failed, ended_by))
         if found:
             raise signals.Interrupted(f"{len(found)} run(s) were interrupted")
+
+
+def refuse_empty(key: str, config: DictConfig) -> None:
+    """Exit with one line if `key` is empty: files would go to the working directory. Hydra would
+    only log an exception."""
+    _, section, name = key.split(".")
+    unresolved: Any = OmegaConf.to_container(config.hydra[section])  # HydraConfig is not set yet
+    try:
+        check_folder(key, unresolved[name])
+    except InputError as error:
+        sys.exit(f"error: {error}")
 
 
 def failures_in(config: DictConfig) -> list[Failure]:
