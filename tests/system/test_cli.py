@@ -214,12 +214,16 @@ def test_the_version_is_that_of_posfuse(run):
     assert (shown.code, shown.out) == (0, f"posfuse {posfuse.__version__}\n")
 
 
-# Keys of Hydra itself.
+# Keys of Hydra that Hydra checks by an assertion, or without naming the key.
 HYDRAS = {
-    "hydra.launcher=null": "Hydra launcher is not configured; HYDRA_FULL_ERROR=1 posfuse-train",
-    "hydra.verbose=3": "AssertionError: ; HYDRA_FULL_ERROR=1 posfuse-train ... shows the traceback",
+    "hydra.launcher=null": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
+    "hydra.sweeper=null": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
+    "hydra.verbose=3": "hydra.verbose: use true, false or the names of loggers",
+    "hydra.verbose=[1]": "hydra.verbose: use true, false or the names of loggers",
     "hydra.callbacks=3": "hydra.callbacks",
-    "hydra.launcher._target_=nope": "Invalid plugin 'nope'",
+    "hydra.launcher._target_=nope": "hydra.launcher._target_: 'nope' is not a launcher of Hydra; ",
+    "hydra.sweeper._target_=nope": "hydra.sweeper._target_: 'nope' is not a sweeper of Hydra; ",
+    "hydra.launcher._target_=hydra_plugins.no.No": "hydra.launcher._target_: 'hydra_plugins.no.No'",
     "+hydra.launcher.foo=1": "error: hydra.launcher.foo: unknown key; remove it",
     "+hydra.sweeper.foo=1": "error: hydra.sweeper.foo: unknown key; remove it",
 }

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import traceback
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,15 @@ from posfuse.errors import NO_MEMORY, lacks_memory
 # Names of tokens in the messages of Hydra's parser.
 GRAMMAR = re.compile("LexerNoViableAlt|mismatched input|extraneous input|no viable|missing .+ at")
 NAMES = ("data.name", "encoding.name", "fusion.name", "sweep_id")
+
+# Hydra's functions that check a value without naming its key, and the fix.
+VERBOSE = "hydra.verbose: use true, false or the names of loggers"
+KEY_OF = {
+    "configure_log": VERBOSE,
+    "getLogger": VERBOSE,
+    "instantiate_launcher": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
+    "instantiate_sweeper": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
+}
 
 
 def one_line(error: BaseException, *schemas: Any) -> str:
@@ -108,6 +118,13 @@ def of_hydra(error: Exception) -> str:
     """One line for any other error of Hydra."""
     if lacks_memory(error):
         return NO_MEMORY
+    functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    if functions[-1] in KEY_OF:
+        return KEY_OF[functions[-1]]
+    if plugin := re.match(r"(?:Invalid plugin|Unknown plugin class :) ('[^']*')", str(error)):
+        kind = "launcher" if "instantiate_launcher" in functions else "sweeper"
+        known = KEY_OF[f"instantiate_{kind}"].rpartition("; ")[2]
+        return f"hydra.{kind}._target_: {plugin[1]} is not a {kind} of Hydra; {known}"
     return (
         f"{type(error).__name__}: {one_line(error)}; HYDRA_FULL_ERROR=1 posfuse-train ... shows "
         "the traceback"
