@@ -154,7 +154,7 @@ def test_an_interval_far_wider_than_the_seeds_is_cut_with_an_arrow_and_a_note(co
     assert -6 < low < 0 < 3 < high < 8
     arrows = {line.get_marker(): line.get_ydata()[0] for line in figure.axes[0].lines}
     assert (arrows["v"], arrows["^"]) == (low, high)
-    assert any("an arrow: the line goes on" in text.replace("\n", " ") for text in texts(figure))
+    assert any("an arrow: the line continues" in text.replace("\n", " ") for text in texts(figure))
 
 
 def test_forest_rows_show_the_means_and_the_numbers():

@@ -255,7 +255,7 @@ def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
         assert "gate_scalar: unpaired, left out of the comparison: seed 1, 2" in shown
         assert "gate_scalar: one seed only, so no spread and no test" in shown
         assert "mul: no seed in common with add" in shown
-        assert "wordy: no bag-of-words row, its corpus cannot be had" in shown
+        assert "wordy: no bag-of-words row, its corpus cannot be loaded" in shown
         assert "90.00 (1)" in shown
     assert "missing: 18 of 32 runs" in text
     assert set(written(whole / "report")) == TABLES

@@ -108,7 +108,7 @@ def cut_note(panels: Iterable[Iterable[Row]], views: Iterable[View]) -> str:
     """What the caption says if an interval leaves its panel."""
     for rows, (low, high) in zip(panels, views, strict=True):
         if any(row["low"] < low or row["high"] > high for row in rows):
-            return "; an arrow: the line goes on"
+            return "; an arrow: the line continues"
     return ""
 
 

@@ -48,11 +48,11 @@ def _over_scale(axis: Axes, rows: list[parts.Row]) -> None:
             if row["best"]:
                 axis.plot(at, row["mean"], "o", mfc="none", mec=one.color, markersize=10)
             low, high = _band(row)
-            told = "" if np.isnan(row["std"]) else f" [{low:.2f}, {high:.2f}]"
+            interval = "" if np.isnan(row["std"]) else f" [{low:.2f}, {high:.2f}]"
             point = parts.dot(axis, at, row["mean"], fusion, 5)
             name = parts.joined(row, ("data", "encoding", "variant", "fusion"))
             style.mark(
-                point, f"{name}, scale {row['scale']}: {row['mean']:.2f} %{told} n={row['n']}"
+                point, f"{name}, scale {row['scale']}: {row['mean']:.2f} %{interval} n={row['n']}"
             )
             last = (at, row["mean"])
         style.LineName(axis, last, fusion)

@@ -51,7 +51,7 @@ RC: Any = {
 
 
 class Look(NamedTuple):
-    """An operator's colour, marker and dashes: each alone tells it from the others."""
+    """An operator's colour, marker and dashes: each one alone identifies it."""
 
     color: str
     marker: Any  # as matplotlib takes it

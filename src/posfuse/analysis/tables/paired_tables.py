@@ -154,9 +154,9 @@ def documents_table(documents: pd.DataFrame, baseline: str) -> Table:
         name="documents",
         title="Differences over seeds and documents",
         caption=f"Difference to {baseline} in points with the 95 % interval of a hierarchical "
-        "bootstrap that draws both seeds and test documents anew: what to expect of other seeds "
+        "bootstrap that resamples both seeds and test documents: what to expect of other seeds "
         "and other documents of the same kind. McNemar's exact test for each seed asks whether its "
-        "two models differ on these documents; it says nothing of other seeds.",
+        "two models differ on these documents, not whether others would.",
     )
 
 
