@@ -34,13 +34,13 @@ lint: .venv/installed
 report: .venv/installed ## make report SWEEP=multirun/table1
 	$(BIN)/posfuse-report $(SWEEP)
 
-sync: .venv/installed ## upload a sweep's offline W&B runs: make sync SWEEP=multirun/table1
+sync: .venv/installed ## upload the finished runs of a sweep to W&B: make sync SWEEP=multirun/table1
 	$(BIN)/posfuse-sync $(SWEEP)
 
-dashboard: .venv/installed ## compare a sweep in W&B: a workspace and a report; without a key, as JSON
+dashboard: .venv/installed ## compare a sweep in W&B: a workspace and a report
 	$(BIN)/posfuse-dashboard $(SWEEP)
 
-leet: .venv/installed ## show a sweep's runs in W&B's terminal viewer
+leet: .venv/installed ## show a sweep's W&B logs in W&B's terminal viewer
 	$(BIN)/posfuse-leet $(SWEEP)
 
 calibrate: .venv/installed ## simulate sweeps with known effects: writes the tables of docs/statistics.md

@@ -1,4 +1,4 @@
-"""The benchmark of a sweep's overhead measures what it says."""
+"""The benchmark of a sweep's overhead measures what its rows name."""
 
 import pyarrow.parquet as pq
 import pytest

@@ -228,7 +228,7 @@ def test_stopping_early_loses_no_document_that_fits() -> None:
     assert [e if len(e) <= 20 else None for e in whole] == cut
 
 
-# What cannot be had
+# Arguments that are refused
 
 BAD = {
     "max_arguments": ({"max_arguments": 1}, "1 is too few; use 2"),

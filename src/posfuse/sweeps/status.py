@@ -1,4 +1,4 @@
-"""posfuse-status: which runs of a sweep are done, running, failed or missing, and the time left.
+"""posfuse-status: the state of each run of a sweep, and the time left.
 
 It reads the sweep's folder alone, so it works while the sweep runs, on any machine that shares the
 folder's disk.
