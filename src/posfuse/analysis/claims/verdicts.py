@@ -28,6 +28,7 @@ from posfuse.runs.hydra_errors import one_line
 # The axes of `where`, and the column of the comparisons that each selects by.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
+NOT_PLAIN = "an alias (*name) or very deep nesting; write the values there instead"
 BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
 
 
@@ -86,6 +87,14 @@ def read_claims(path: Path | None = None) -> Claims:
     try:
         source = path or files(__package__).joinpath("claims.yaml")
         text = source.read_text(encoding="utf-8")
+        depth = 0
+        for event in yaml.parse(text):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            # A few lines of nested aliases can stand for more values than memory holds.
+            if depth > 20 or isinstance(event, yaml.AliasEvent):
+                line = event.start_mark.line + 1
+                raise InputError(f"{name}: line {line}: {NOT_PLAIN}")
         merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
         found = OmegaConf.to_object(merged)
     except UnicodeDecodeError as error:
