@@ -28,7 +28,7 @@ from posfuse.runs.hydra_errors import one_line
 # The axes of `where`, and the column of the comparisons that each selects by.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
-NOT_PLAIN = "an alias (*name) or very deep nesting; write the values there instead"
+NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
 BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
 
 
@@ -93,8 +93,7 @@ def read_claims(path: Path | None = None) -> Claims:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             # A few lines of nested aliases can stand for more values than memory holds.
             if depth > 20 or isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1
-                raise InputError(f"{name}: line {line}: {NOT_PLAIN}")
+                raise InputError(f"{name}: {NOT_PLAIN}")
         merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
         found = OmegaConf.to_object(merged)
     except UnicodeDecodeError as error:
