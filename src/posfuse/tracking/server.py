@@ -32,8 +32,9 @@ def address() -> str:
 
 def connect() -> wandb.Api:
     """W&B's public API; raises InputError without a key. In a terminal W&B asks for one."""
+    url = base_url()
     with errors_in_one_line():
-        return wandb.Api()
+        return wandb.Api({"base_url": url})
 
 
 def entity_of(api: wandb.Api) -> str:
