@@ -68,7 +68,7 @@ def start(
     import wandb
 
     parts = [identity[part] for part in ("data", "encoding", "fusion")]
-    cell = "/".join([*parts, *([identity["variant"]] if identity["variant"] else [])])
+    cell = "/".join(filter(None, [*parts, identity["variant"]]))
     return wandb.init(
         project=logger.project,
         group=shortened(cell, 128),

@@ -140,15 +140,6 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     return f"{address()} holds {held} of {len(uploads) + len(problems)} runs", problems + unsent
 
 
-def unfinished(sweep: Path) -> str:
-    """A line about the sweep's runs without a result; empty where all are finished."""
-    folders = sorted(path.parent for path in sweep.rglob("config.yaml"))
-    waiting = [folder for folder in folders if not (folder / records.RESULT).exists()]
-    if not waiting:
-        return ""
-    return f"skipped {len(waiting)} unfinished runs, the first in {waiting[0]}"
-
-
 @with_streams
 def main() -> None:
     """Exit status 0 when the server holds every finished run; else 1 and a line for each other."""
@@ -163,8 +154,9 @@ def main() -> None:
     except InputError as error:
         sys.exit(f"error: {error}")
     print(held)
-    if line := unfinished(arguments.folder):
-        print(line)
+    folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))
+    if unfinished := [folder for folder in folders if not (folder / records.RESULT).exists()]:
+        print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
 
