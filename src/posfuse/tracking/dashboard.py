@@ -19,16 +19,9 @@ from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError, with_streams
 from posfuse.runs import records
+from posfuse.tracking import server
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import STEP, variant
-from posfuse.tracking.server import (
-    address,
-    connect,
-    entity_of,
-    errors_in_one_line,
-    has_project,
-    without_user,
-)
 
 CURVES = {
     "val/accuracy": "validation accuracy",
@@ -137,7 +130,7 @@ def paired_table(runs: pd.DataFrame) -> str:
 
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
     """Save both views in W&B, over those whose URLs `path` holds; returns their URLs."""
-    place = f"{address()}/{space.entity}/{space.project}"
+    place = f"{server.address()}/{space.entity}/{space.project}"
     try:
         views = json.loads(path.read_text()) if path.exists() else {}
         urls = views.setdefault(place, {})
@@ -156,9 +149,9 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
             f"{path}: cannot load the views in it ({reason}); remove it to make new ones"
         ) from error
     path.parent.mkdir(exist_ok=True)
-    urls["workspace"] = without_user(str(space.save().url))
+    urls["workspace"] = server.without_user(str(space.save().url))
     records.write_json(path, views)
-    urls["report"] = without_user(str(text.save().url))
+    urls["report"] = server.without_user(str(text.save().url))
     records.write_json(path, views)
     return [urls["workspace"], urls["report"]]
 
@@ -172,11 +165,11 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         raise InputError(f"{sweep}: several sweeps ({several}); give the folder of one")
     prepare(sweep)
     project = records.read_config(Path(runs["folder"].iloc[0])).logger.project
-    api = connect()
-    with errors_in_one_line():
-        entity = entity_of(api)
-        if not has_project(api, entity, project):
-            place = f"{address()}: no project {entity}/{project}"
+    api = server.connect()
+    with server.errors_in_one_line():
+        entity = server.entity_of(api)
+        if not server.has_project(api, entity, project):
+            place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse-sync {sweep} first")
         space, text = workspace(sweep_ids[0], entity, project), report(runs, entity, project)
         return save(sweep / "dashboard" / "views.json", space, text), problems
