@@ -16,15 +16,7 @@ import pandas as pd
 from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
 from posfuse.runs.multirun import MULTIRUN, read_multirun
-from posfuse.runs.records import (
-    HISTORY,
-    RESULT,
-    SUMS,
-    failures_in,
-    flatten,
-    is_whole,
-    read_result,
-)
+from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
 
 AXES = ["data", "encoding", "fusion", "seed"]
 CELL = ["data", "encoding", "fusion", "variant"]
