@@ -16,7 +16,7 @@ environment.do_without_broken_amx()  # before the first matrix product
 
 
 def pytest_configure(config):
-    """Without a path and without -m, tests/system runs only its smoke tests, and no slow test runs."""
+    """Without a path and without -m, run no slow test and only the smoke tests of tests/system."""
     given = config.args_source is config.ArgsSource.ARGS
     if not given and not config.option.markexpr:
         config.option.markexpr = "not slow and (smoke or not system)"

@@ -150,7 +150,7 @@ def test_a_run_resumed_in_the_other_mode_is_uploaded_once(
 def test_a_killed_online_run_is_resumed(fake, root, tmp_path):
     argv = command(root / "corpus", "logger=wandb", "trainer.max_epochs=3", "fusion=gate_scalar")
     waiting = (
-        "import signal, pytest; from posfuse.command import main; from small_runs import at_step;"
+        "import signal, pytest; from posfuse.train import main; from small_runs import at_step;"
         "at_step(pytest.MonkeyPatch(), 9, signal.pause); main()"
     )
     tests = str(Path(__file__).parents[1])
@@ -174,7 +174,7 @@ def test_an_interrupted_run_has_the_status_75(fake, config, tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt), tracked(config(), tmp_path / "a" / "b" / "c" / "d"):
         raise KeyboardInterrupt
     (run,) = fake.runs.values()
-    assert run.exit_code == signals.STATUS
+    assert run.exit_code == signals.EXIT_STATUS
 
 
 def test_without_its_process_wandb_is_given_up_and_the_run_is_not(

@@ -9,7 +9,7 @@ import wandb
 
 from fake_wandb import EPOCHS, KEY, check_held, in_use, serve
 from posfuse.runs import records
-from posfuse.tracking import projection, server, upload
+from posfuse.tracking import projection, upload
 from posfuse.train import train
 from processes import HANG
 from small_runs import small_config, write_corpus
@@ -157,15 +157,14 @@ def test_one_line_names_what_is_missing(sync, fake, sweep, tmp_path, monkeypatch
     line = f"error: {tmp_path}: no finished runs; run posfuse-train -m first"
     assert sync(folder=tmp_path) == (1, "", [line])
     monkeypatch.setenv("WANDB_API_KEY", "")
-    line = f"error: {fake.url}: no key; set WANDB_API_KEY or run: wandb login"
-    assert sync() == (1, "", [line])
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    wandb.teardown()  # it remembers the key
+    (line,) = sync()[2]
+    assert line.startswith(f"error: {fake.url}: ")
+    assert "WANDB_API_KEY" in line
     host = fake.url.split("/")[-1]
     (tmp_path / "netrc").write_text(f"machine {host} login user password {KEY}")
-    assert server.has_key(server.base_url())
-    (tmp_path / "netrc").write_text("machine")
-    (line,) = sync()[2]
-    assert line.startswith(f"error: {tmp_path}/netrc: ")
+    assert sync()[0] == 0
 
 
 @pytest.mark.smoke

@@ -70,7 +70,7 @@ def test_a_verdict_follows_the_differences():
         found = one(frame(("tiny", "concat", deltas)), kind)
         assert found.verdict == verdict, (kind, deltas)
         assert bool(found.settle) == (verdict == "inconclusive")
-        (line,) = found.numbers
+        (line,) = found.evidence.numbers
         assert f"n = {len(deltas)}" in line or f"of {len(deltas)} seeds" in line
 
 
@@ -129,7 +129,7 @@ def test_runs_with_other_settings_count_only_where_a_claim_names_them():
     assert one(comparisons, "gain").verdict == "supported"
     named = one(comparisons, "gain", {"variant": "model.d_model=4"})
     assert named.verdict == "refuted"
-    assert len(named.numbers) == 1
+    assert len(named.evidence.numbers) == 1
 
 
 def test_every_combination_that_a_claim_names_must_be_there():
@@ -187,13 +187,13 @@ def test_where_selects_by_regime_data_encoding_and_fusion():
         ("wordy", "mlp", GAIN),
         ("wordier", "concat", GAIN, "learned"),
     )
-    assert len(one(comparisons, "gain").numbers) == 4
-    assert len(one(comparisons, "gain", {"regime": "long"}).numbers) == 3
-    assert len(one(comparisons, "gain", {"regime": ["short", "long"]}).numbers) == 4
-    assert len(one(comparisons, "gain", {"data": "wordy"}).numbers) == 2
-    assert len(one(comparisons, "gain", {"encoding": "learned"}).numbers) == 1
+    assert len(one(comparisons, "gain").evidence.numbers) == 4
+    assert len(one(comparisons, "gain", {"regime": "long"}).evidence.numbers) == 3
+    assert len(one(comparisons, "gain", {"regime": ["short", "long"]}).evidence.numbers) == 4
+    assert len(one(comparisons, "gain", {"data": "wordy"}).evidence.numbers) == 2
+    assert len(one(comparisons, "gain", {"encoding": "learned"}).evidence.numbers) == 1
     picked = one(comparisons, "gain", {"regime": "long", "fusion": ["concat", "mlp"]})
-    assert [line.split(":")[0] for line in picked.numbers] == [
+    assert [line.split(":")[0] for line in picked.evidence.numbers] == [
         "wordy sinusoidal concat",
         "wordy sinusoidal mlp",
         "wordier learned concat",
@@ -233,7 +233,7 @@ def test_less_stable_is_pitman_and_morgans_test_of_the_seeds_in_common():
     assert reverse.verdict == "refuted"
     comparisons.at[1, "seeds"] = [0, 1, *range(50, 60)]
     few = one(comparisons, "less_stable", {"fusion": "gate_cnn"}, than="gate_scalar")
-    assert "n = 2" in few.numbers[0]
+    assert "n = 2" in few.evidence.numbers[0]
     assert "at least 3 seeds in common" in few.settle
 
 
@@ -246,7 +246,7 @@ def test_grows_with_length_is_a_test_of_each_seeds_slope():
     )
     found = one(comparisons, "grows_with_length")
     assert found.verdict == "supported"
-    assert "+1.05 points per doubling" in found.numbers[0]
+    assert "+1.05 points per doubling" in found.evidence.numbers[0]
     assert found.p_support == pytest.approx(st.p_above(per_doubling))
     alone = one(frame(("tiny", "concat", GAIN)), "grows_with_length")
     assert "two corpora of different length" in alone.settle
@@ -344,3 +344,12 @@ def test_a_file_in_another_encoding_is_one_line(tmp_path):
     path.write_bytes(b"# \xff\nclaims: []\n")
     with pytest.raises(InputError, match=r"claims.yaml: not UTF-8 \(byte 0xff\); save it as UTF-8"):
         read_claims(path)
+
+
+def test_aliases_and_deep_nesting_are_refused_and_not_expanded(tmp_path):
+    path = tmp_path / "claims.yaml"
+    lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]" for i in range(1, 40))]
+    for text in ("\n".join(lines), "claims: " + "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"claims.yaml: has an alias .* instead$"):
+            read_claims(path)

@@ -43,7 +43,7 @@ def render(found: Findings, figures: list[Drawing], criteria: Criteria, command:
 def p_values(verdict: Verdict) -> str:
     """The hypothesis that was tested for a verdict, and its two adjusted p-values."""
     support, refute = p_value(verdict.p_support), p_value(verdict.p_refute)
-    tested = f"Tested: {verdict.tested}. " if verdict.tested else ""
+    tested = f"Tested: {verdict.evidence.tested}. " if verdict.evidence.tested else ""
     return f"{tested}Holm-adjusted p: support {support or 'none'}, refute {refute or 'none'}."
 
 

@@ -59,7 +59,7 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         settle = [f"To settle it: {v.settle}"] if v.settle else []
-        for line in [*v.numbers, page.p_values(v), *settle]:
+        for line in [*v.evidence.numbers, page.p_values(v), *settle]:
             console.print(Padding(Text(line), (0, 0, 0, 13)))
     for line in not_judged(found.folded):
         console.print(Text(line), soft_wrap=True)

@@ -19,16 +19,9 @@ from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError, with_streams
 from posfuse.runs import records
+from posfuse.tracking import server
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import STEP, variant
-from posfuse.tracking.server import (
-    address,
-    connect,
-    entity_of,
-    errors_in_one_line,
-    has_project,
-    without_user,
-)
 
 CURVES = {
     "val/accuracy": "validation accuracy",
@@ -61,18 +54,11 @@ def bars() -> list[wr.BarPlot]:
     ]
 
 
-def panels(found: list[Any]) -> list[Any]:
-    """Three side by side, in W&B's grid of 24 columns."""
-    for i, panel in enumerate(found):
-        panel.layout = wr.Layout(x=8 * (i % 3), y=6 * (i // 3), w=8, h=6)
-    return found
-
-
 def workspace(sweep_id: str, entity: str, project: str) -> ws.Workspace:
     """All of a sweep's runs: bars by each axis, and curves by W&B's group (data, encoding, fusion
     and variant), so the spread is over seeds."""
     media = wr.MediaBrowser(title="gates", media_keys=["gate"], num_columns=3)
-    inside = {f"diagnostics/{name}": name for name in INSIDE}
+    inside = [*curves({f"diagnostics/{name}": name for name in INSIDE}, "Group"), media]
     return ws.Workspace(
         entity=entity,
         project=project,
@@ -80,11 +66,7 @@ def workspace(sweep_id: str, entity: str, project: str) -> ws.Workspace:
         sections=[
             ws.Section(name="Test accuracy", panels=bars(), is_open=True),
             ws.Section(name="Learning curves", panels=curves(CURVES, "Group"), is_open=True),
-            ws.Section(
-                name="What position does",
-                panels=[*curves(inside, "Group"), media],
-                is_open=True,
-            ),
+            ws.Section(name="What position does", panels=inside, is_open=True),
         ],
         settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MANY),
         runset_settings=ws.RunsetSettings(
@@ -98,7 +80,9 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
     """The paired differences, the bars, and the curves of each corpus and encoding."""
     sweep_id = str(runs["sweep_id"].iloc[0])
 
-    def grid(found: list[Any], cell: dict[str, str]) -> wr.PanelGrid:
+    def grid(panels: list[Any], cell: dict[str, str]) -> wr.PanelGrid:
+        for i, panel in enumerate(panels):  # three side by side, in W&B's grid of 24 columns
+            panel.layout = wr.Layout(x=8 * (i % 3), y=6 * (i // 3), w=8, h=6)
         values = {"sweep_id": sweep_id, **cell}
         runset = wr.Runset(
             entity=entity,
@@ -106,7 +90,7 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
             name=" ".join(values.values()),
             filters=[expr.Config(key) == value for key, value in values.items()],
         )
-        return wr.PanelGrid(runsets=[runset], panels=panels(found))
+        return wr.PanelGrid(runsets=[runset], panels=panels)
 
     blocks: list[Any] = [
         wr.H1("Paired differences"),
@@ -118,16 +102,12 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
     ]
     axes = [axis for axis in SHARED if axis != "variant" or runs["variant"].any()]
     # W&B has the variant of the record; `collect` shortens it.
-    stated = runs.assign(
-        variant=[
-            variant(records.read_result(Path(folder) / records.RESULT)["variant"])
-            for folder in runs["folder"]
-        ]
-    )
+    found = [records.read_result(Path(folder, records.RESULT)) for folder in runs["folder"]]
+    stated = runs.assign(variant=[variant(record["variant"]) for record in found])
     for cell in stated[axes].drop_duplicates().to_dict("records"):
         names = {str(axis): str(name) for axis, name in cell.items()}
-        panels_of_cell = curves(CURVES, wr.Config("fusion"))
-        blocks += [wr.H2(" ".join(names.values()).strip()), grid(panels_of_cell, names)]
+        plots = curves(CURVES, wr.Config("fusion"))
+        blocks += [wr.H2(" ".join(names.values()).strip()), grid(plots, names)]
     return wr.Report(
         entity=entity,
         project=project,
@@ -141,17 +121,16 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
 def paired_table(runs: pd.DataFrame) -> str:
     """The differences to the baseline as in posfuse-report, and notes on what is not compared."""
     criteria = Criteria()
-    if criteria.baseline not in set(runs["fusion"]):
-        return f"No run with fusion {criteria.baseline}: nothing to compare with."
     comparisons, notes = compare(runs, criteria)
-    if comparisons.empty:
-        return "\n\n".join(["Nothing to compare.", *notes])
-    return "\n\n".join([formats.markdown(paired_tables.short_table(comparisons, criteria)), *notes])
+    table = "Nothing to compare."
+    if not comparisons.empty:
+        table = formats.markdown(paired_tables.short_table(comparisons, criteria))
+    return "\n\n".join([table, *notes])
 
 
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
     """Save both views in W&B, over those whose URLs `path` holds; returns their URLs."""
-    place = f"{address()}/{space.entity}/{space.project}"
+    place = f"{server.address()}/{space.entity}/{space.project}"
     try:
         views = json.loads(path.read_text()) if path.exists() else {}
         urls = views.setdefault(place, {})
@@ -170,9 +149,9 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
             f"{path}: cannot load the views in it ({reason}); remove it to make new ones"
         ) from error
     path.parent.mkdir(exist_ok=True)
-    urls["workspace"] = without_user(str(space.save().url))
+    urls["workspace"] = server.without_user(str(space.save().url))
     records.write_json(path, views)
-    urls["report"] = without_user(str(text.save().url))
+    urls["report"] = server.without_user(str(text.save().url))
     records.write_json(path, views)
     return [urls["workspace"], urls["report"]]
 
@@ -186,13 +165,12 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         raise InputError(f"{sweep}: several sweeps ({several}); give the folder of one")
     prepare(sweep)
     project = records.read_config(Path(runs["folder"].iloc[0])).logger.project
-    api = connect()
-    with errors_in_one_line():
-        entity = entity_of(api)
-        if not has_project(api, entity, project):
-            raise InputError(
-                f"{address()}: no project {entity}/{project}; run posfuse-sync {sweep} first"
-            )
+    api = server.connect()
+    with server.errors_in_one_line():
+        entity = server.entity_of(api)
+        if not server.has_project(api, entity, project):
+            place = f"{server.address()}: no project {entity}/{project}"
+            raise InputError(f"{place}; run posfuse-sync {sweep} first")
         space, text = workspace(sweep_ids[0], entity, project), report(runs, entity, project)
         return save(sweep / "dashboard" / "views.json", space, text), problems
 

@@ -48,9 +48,7 @@ def tracked(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
         finished = projection.Finished.read(folder)
         live.attempt(lambda run: projection.complete(run, finished, live.next_step))
         code = 0
-    except Exception:
-        raise
-    except BaseException:  # an interrupt is not an Exception
+    except (KeyboardInterrupt, signals.Interrupted):
         live.attempt(lambda run: run.mark_preempting())
         code = signals.EXIT_STATUS
         raise
@@ -86,10 +84,11 @@ class Live:
     def log_rows(
         self, history: Sequence[dict[str, float]], diagnostics: Sequence[Diagnostic]
     ) -> None:
-        self.attempt(lambda run: self._log(run, projection.rows(history, diagnostics)))
+        def log(run: "wandb.Run") -> None:
+            rows = projection.rows(history, diagnostics)
+            self.next_step = projection.log_rows(run, rows, self.next_step)
 
-    def _log(self, run: "wandb.Run", rows: list[dict[str, float]]) -> None:
-        self.next_step = projection.log_rows(run, rows, self.next_step)
+        self.attempt(log)
 
     def attempt(self, act: Callable[["wandb.Run"], None]) -> None:
         """Call W&B; where it fails, warn and stop tracking this run."""
@@ -98,11 +97,10 @@ class Live:
         try:
             act(self.run)
         except Exception as error:  # noqa: BLE001 - where its process was killed: private types
-            reason = one_line(error) or type(error).__name__
             _log.warning(
                 "W&B failed (%s); the run continues without it, and posfuse-sync uploads it from "
                 "its records",
-                reason,
+                one_line(error) or type(error).__name__,
             )
             self.run = None
             projection.end_process()

@@ -68,7 +68,7 @@ def start(
     import wandb
 
     parts = [identity[part] for part in ("data", "encoding", "fusion")]
-    cell = "/".join([*parts, *([identity["variant"]] if identity["variant"] else [])])
+    cell = "/".join(filter(None, [*parts, identity["variant"]]))
     return wandb.init(
         project=logger.project,
         group=shortened(cell, 128),
@@ -129,11 +129,8 @@ class Finished:
         """Raises InputError where a file of the run is missing or differs from its digest."""
         record = records.read_result(folder / records.RESULT)
         for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
-            if not records.is_whole(folder / name):
-                raise InputError(
-                    f"{folder / name}: missing or damaged; remove {records.RESULT} there to run "
-                    "again"
-                )
+            if not records.is_whole(path := folder / name):
+                raise InputError(f"{path}: missing or damaged; remove result.json to run again")
         history = pd.read_csv(folder / records.HISTORY, float_precision="round_trip")
         frame = pd.read_parquet(folder / records.DIAGNOSTICS)
         diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]

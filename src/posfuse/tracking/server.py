@@ -1,10 +1,7 @@
-"""The W&B server: its address, the user's key, and its errors in one line."""
+"""The W&B server: its address, the owner of the runs, and its errors in one line."""
 
-import netrc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import wandb
@@ -33,24 +30,11 @@ def address() -> str:
     return without_user(base_url())
 
 
-def has_key(url: str) -> bool:
-    """Whether WANDB_API_KEY or the netrc file, where `wandb login` stores it, has a key."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    path = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
-    try:
-        return path.exists() and bool(netrc.netrc(path).authenticators(urlsplit(url).netloc))
-    except (netrc.NetrcParseError, OSError) as error:
-        raise InputError(f"{path}: {one_line(error)}; fix it or set WANDB_API_KEY") from error
-
-
 def connect() -> wandb.Api:
-    """W&B's public API; raises InputError without a key. It never asks for one."""
+    """W&B's public API; raises InputError without a key. In a terminal W&B asks for one."""
     url = base_url()
-    if not has_key(url):
-        raise InputError(f"{address()}: no key; set WANDB_API_KEY or run: wandb login")
     with errors_in_one_line():
-        return wandb.Api()
+        return wandb.Api({"base_url": url})
 
 
 def entity_of(api: wandb.Api) -> str:
@@ -68,7 +52,8 @@ def has_project(api: wandb.Api, entity: str, project: str) -> bool:
 def reason_of(error: BaseException) -> str:
     """An error's message in one line, without a token of the server's address."""
     url = base_url()
-    return " ".join(str(error).replace(url, without_user(url)).split()) or type(error).__name__
+    text = str(error).replace(url, without_user(url)) or type(error).__name__
+    return " ".join(text.split()).rstrip(".")
 
 
 @contextmanager

@@ -16,17 +16,9 @@ from typing import Any
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError, with_streams
 from posfuse.runs import records
-from posfuse.tracking import projection
+from posfuse.tracking import projection, server
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import Finished
-from posfuse.tracking.server import (
-    address,
-    connect,
-    entity_of,
-    errors_in_one_line,
-    has_project,
-    reason_of,
-)
 
 PAGE = 50  # runs per request
 PAUSES = (0, 1, 3, 6)  # seconds before each check: the server shows an upload after a moment
@@ -62,7 +54,7 @@ def sync(uploads: list[Upload], files: Path, suffix: str) -> list[str]:
         try:
             send(upload, files, suffix)
         except Exception as error:  # noqa: BLE001 - W&B's types are partly private
-            failures[upload.id] = f"W&B: {reason_of(error)}"
+            failures[upload.id] = f"W&B: {server.reason_of(error)}"
             projection.end_process()
     for pause in PAUSES if waiting else ():
         time.sleep(pause)
@@ -91,11 +83,11 @@ def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
 
 def on_server(uploads: list[Upload]) -> dict[str, Any]:
     """The server's runs with these ids."""
-    api = connect()  # a new one each time, since it caches answers
-    entity = entity_of(api)
+    api = server.connect()  # a new one each time, since it caches answers
+    entity = server.entity_of(api)
     found: dict[str, Any] = {}
     for project in {upload.logger.project for upload in uploads}:
-        if not has_project(api, entity, project):
+        if not server.has_project(api, entity, project):
             continue
         ids = [upload.id for upload in uploads if upload.logger.project == project]
         for at in range(0, len(ids), PAGE):
@@ -134,19 +126,10 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
         raise InputError(f"{sweep}: no finished runs; run posfuse-train -m first")
     os.environ.setdefault("MPLCONFIGDIR", str(sweep.resolve() / ".wandb" / "matplotlib"))
     (sweep / ".wandb").mkdir(exist_ok=True)
-    with errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
+    with server.errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
         unsent = sync(uploads, Path(files), suffix)
-    held = len(uploads) - len(unsent)
-    return f"{address()} holds {held} of {len(uploads) + len(problems)} runs", problems + unsent
-
-
-def unfinished(sweep: Path) -> str:
-    """A line about the sweep's runs without a result; empty where all are finished."""
-    folders = sorted(path.parent for path in sweep.rglob("config.yaml"))
-    waiting = [folder for folder in folders if not (folder / records.RESULT).exists()]
-    if not waiting:
-        return ""
-    return f"skipped {len(waiting)} unfinished runs, the first in {waiting[0]}"
+    held, total = len(uploads) - len(unsent), len(uploads) + len(problems)
+    return f"{server.address()} holds {held} of {total} runs", problems + unsent
 
 
 @with_streams
@@ -163,8 +146,9 @@ def main() -> None:
     except InputError as error:
         sys.exit(f"error: {error}")
     print(held)
-    if line := unfinished(arguments.folder):
-        print(line)
+    folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))
+    if unfinished := [folder for folder in folders if not (folder / records.RESULT).exists()]:
+        print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.evidence.collect import SHARED
+from posfuse.analysis.evidence.collect import CELL, SHARED
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     interactions,
@@ -36,8 +36,7 @@ def untested(needs: str, tested: str = "") -> Evidence:
 
 
 def _name(row: dict[Any, Any]) -> str:
-    parts = (row.get("data"), row.get("encoding"), row.get("fusion"), row.get("variant"))
-    return " ".join(str(part) for part in parts if part)
+    return " ".join(str(row[axis]) for axis in CELL if row.get(axis))
 
 
 def _line(name: str, values: Any, unit: str = "") -> str:
@@ -135,10 +134,8 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
         if other.empty:
             return untested(f"needs the fusion to compare {_name(row)} with")
         both = sorted(set(row["seeds"]) & set(other["seeds"].iloc[0]))
-        one, two = (
-            [dict(zip(r["seeds"], r["deltas"], strict=True))[seed] for seed in both]
-            for r in (row, other.iloc[0])
-        )
+        by_seed = (dict(zip(r["seeds"], r["deltas"], strict=True)) for r in (row, other.iloc[0]))
+        one, two = ([deltas[seed] for seed in both] for deltas in by_seed)
         support.append(st.p_more_variable(one, two))
         refute.append(st.p_more_variable(two, one))
         pairs.append((one, two))

@@ -28,6 +28,7 @@ from posfuse.runs.hydra_errors import one_line
 # The axes of `where`, and the column of the comparisons that each selects by.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
+NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
 BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
 
 
@@ -60,16 +61,6 @@ class Verdict:
     level: float  # alpha / number of claims, the strictest of Holm's levels
 
     @property
-    def tested(self) -> str:
-        """The hypothesis in words."""
-        return self.evidence.tested
-
-    @property
-    def numbers(self) -> list[str]:
-        """One line per comparison."""
-        return self.evidence.numbers
-
-    @property
     def judged(self) -> bool:
         """Whether any comparison matches the claim."""
         return bool(self.evidence.numbers)
@@ -86,6 +77,13 @@ def read_claims(path: Path | None = None) -> Claims:
     try:
         source = path or files(__package__).joinpath("claims.yaml")
         text = source.read_text(encoding="utf-8")
+        depth = 0
+        for event in yaml.parse(text):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            # A few lines of nested aliases can stand for more values than memory holds.
+            if depth > 20 or isinstance(event, yaml.AliasEvent):
+                raise InputError(f"{name}: {NOT_PLAIN}")
         merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
         found = OmegaConf.to_object(merged)
     except UnicodeDecodeError as error:
@@ -101,8 +99,8 @@ def read_claims(path: Path | None = None) -> Claims:
     for claim in found.claims:
         _check(claim, found, f"{name}: claim {claim.name}")
     names = [claim.name for claim in found.claims]
-    for name_twice in {n for n in names if names.count(n) > 1}:
-        raise InputError(f"{name}: two claims are named {name_twice}; rename one")
+    if twice := [n for n in names if names.count(n) > 1]:
+        raise InputError(f"{name}: two claims are named {twice[0]}; rename one")
     return found
 
 
@@ -116,17 +114,20 @@ def _check(claim: Claim, found: Claims, place: str) -> None:
     ):
         raise InputError(f"{place}: margin {claim.margin}; use points, above 0 for negligible")
     for axis, value in claim.where.items():
-        values = value if isinstance(value, list) else [value]
+        values = _listed(value)
         if not values or not all(isinstance(v, str | int | float) for v in values):
             raise InputError(f"{place}: where.{axis} is {value!r}; give a name or a list of names")
-    for axis in [*claim.where, *([claim.each] if claim.each else [])]:
+    for axis in filter(None, [*claim.where, claim.each]):
         if axis not in AXIS_OF:
             raise InputError(f"{place}: unknown axis {axis!r}; use one of {', '.join(AXIS_OF)}")
-    regimes = claim.where.get("regime", [])
-    for regime in regimes if isinstance(regimes, list) else [regimes]:
+    for regime in _listed(claim.where.get("regime", [])):
         if regime not in found.regimes:
             known = ", ".join(found.regimes) or "none: add regimes"
             raise InputError(f"{place}: unknown regime {regime!r}; the file has {known}")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def judge_claims(claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) -> list[Verdict]:
@@ -153,9 +154,8 @@ def not_judged(verdicts: list[Verdict]) -> list[str]:
         return []
     names = ", ".join(v.claim.name for v in found)
     claims, match = ("claim", "matches") if len(found) == 1 else ("claims", "match")
-    why = "no runs here"
-    if found[0].settle.startswith(BASELINE):  # then all of them
-        why = f"no comparison ({found[0].settle})"
+    other_baseline = found[0].settle.startswith(BASELINE)  # then all of them
+    why = f"no comparison ({found[0].settle})" if other_baseline else "no runs here"
     return [f"{len(found)} {claims} of the paper {match} {why}: {names}."]
 
 
@@ -171,9 +171,8 @@ def _evidence(
     absent = _absent(claim, wanted, rows)
     if rows.empty:
         return untested(f"needs runs with {'; '.join(absent)}")
-    margin = claim.margin
-    if margin is None:
-        margin = criteria.margin if claim.kind == "negligible" else 0.0
+    default = criteria.margin if claim.kind == "negligible" else 0.0
+    margin = default if claim.margin is None else claim.margin
     others = comparisons[comparisons["fusion"] == claim.than]
     found = KINDS[claim.kind](rows, margin, others)
     if not absent:
@@ -192,12 +191,10 @@ Choices = list[tuple[str, list[Any]]]
 def _wanted(claim: Claim, claims: Claims) -> dict[str, Choices]:
     wanted: dict[str, Choices] = {}
     for axis, value in {"variant": "", **claim.where}.items():
-        values = value if isinstance(value, list) else [value]
+        wanted[axis] = [(f"{axis}={v}", [v]) for v in _listed(value)]
         if axis == "regime":
-            corpora = claims.regimes
-            wanted[axis] = [(f"data={' or '.join(corpora[v])} ({v})", corpora[v]) for v in values]
-        else:
-            wanted[axis] = [(f"{axis}={v}", [v]) for v in values]
+            corpora = [(v, claims.regimes[v]) for v in _listed(value)]
+            wanted[axis] = [(f"data={' or '.join(names)} ({v})", names) for v, names in corpora]
     return wanted
 
 

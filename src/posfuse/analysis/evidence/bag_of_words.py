@@ -41,11 +41,9 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
     problems = []
     for (data, variant), group in runs.groupby(["data", "variant"], sort=False):
         run = group.iloc[0]
-        settings = json.loads(run["configuration"])
         try:
-            found[str(data), str(variant)] = bag_of_words(
-                read_config(Path(run["folder"])), settings
-            )
+            cfg = read_config(Path(run["folder"]))
+            found[str(data), str(variant)] = bag_of_words(cfg, json.loads(run["configuration"]))
         except (InputError, ImportError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             problems.append(f"{data}: no bag-of-words row, its corpus cannot be loaded ({reason})")

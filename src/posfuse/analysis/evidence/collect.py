@@ -2,6 +2,7 @@
 
 import json
 import re
+import reprlib
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,15 +16,7 @@ import pandas as pd
 from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
 from posfuse.runs.multirun import MULTIRUN, read_multirun
-from posfuse.runs.records import (
-    HISTORY,
-    RESULT,
-    SUMS,
-    failures_in,
-    flatten,
-    is_whole,
-    read_result,
-)
+from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
 
 AXES = ["data", "encoding", "fusion", "seed"]
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -79,10 +72,8 @@ def _row(path: Path) -> dict[str, Any]:
     for key, (kind, is_valid) in EXPECTED.items():
         value = record.get(key) if key == "settings" else row.get(key)
         if not is_valid(value):
-            shown = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}..."
-            raise InputError(
-                f"{path}: {key} is {shown}, not {kind}; left out, remove it to run again"
-            )
+            wrong = f"{key} is {reprlib.repr(value)}, not {kind}"
+            raise InputError(f"{path}: {wrong}; left out, remove it to run again")
     settings = {k: v for k, v in record["settings"].items() if k != "seed"}
     overrides = row["variant"].split("__")
     row["variant"] = "__".join(part for part in overrides if part != PAPERS_SCALE)
@@ -136,11 +127,8 @@ def _double(accuracy: float, n_documents: Any) -> float:
 def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
     """The columns of the config's settings, except the seed and keys that start with `without`."""
     skipped = tuple(f"settings.{name}" for name in without)
-    return [
-        c
-        for c in map(str, runs)
-        if c.startswith("settings.") and c != "settings.seed" and not c.startswith(skipped)
-    ]
+    names = [c for c in map(str, runs) if c.startswith("settings.") and c != "settings.seed"]
+    return [c for c in names if not c.startswith(skipped)]
 
 
 def differing(one: pd.Series, other: pd.Series) -> str:
@@ -168,10 +156,9 @@ def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
             )
         elif group["seed"].duplicated().any():
             twice = group[group["seed"].duplicated(keep=False)]
-            lines[cell] = (
-                f"{' and '.join(twice['folder'][:2])}: two different runs with seed "
-                f"{twice['seed'].iloc[0]}; the cell is left out, remove one of them"
-            )
+            seed = f"two different runs with seed {twice['seed'].iloc[0]}"
+            folders = " and ".join(twice["folder"][:2])
+            lines[cell] = f"{folders}: {seed}; the cell is left out, remove one of them"
     return pd.Series(lines, dtype=str)
 
 
@@ -184,22 +171,16 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[tuple[Any, ...]]:
     absent: list[tuple[Any, ...]] = []
     for sweep_id, found in runs.groupby("sweep_id"):
         asked: dict[str, list[Any]] = {}
-        for path in [
-            Path(folder) / MULTIRUN,
-            Path(folder) / str(sweep_id) / MULTIRUN,
-        ]:
+        for path in (Path(folder, MULTIRUN), Path(folder, str(sweep_id), MULTIRUN)):
             if path.exists() and path.resolve().parent.name == sweep_id:
                 asked |= _asked(path)
         others = [key for key in asked if key not in AXES and f"settings.{key}" in found]
         cells = found[AXES].assign(**{k: found[f"settings.{k}"].map(_canonical) for k in others})
-        axes = {
-            key: dict.fromkeys([*cells[key].tolist(), *asked.get(key, [])])
-            for key in map(str, cells)
-        }
+        axes = [dict.fromkeys([*cells[k].tolist(), *asked.get(str(k), [])]) for k in cells]
         done = set(cells.itertuples(index=False, name=None))
         absent += [
             (*cell[:4], *(f"{k}={v}" for k, v in zip(others, cell[4:], strict=True)))
-            for cell in product(*axes.values())
+            for cell in product(*axes)
             if cell not in done
         ]
     return absent
@@ -227,9 +208,7 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
                 raise ValueError("empty, or with values that are not numbers")
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).splitlines()[0]
-            problems.append(
-                f"{path}: no learning curve ({reason}); remove result.json to run again"
-            )
+            problems.append(f"{path}: no learning curve ({reason}); remove {RESULT} to run again")
             continue
         history["val_accuracy"] *= 100
         curves.append(history.assign(seed=run["seed"], **{axis: run[axis] for axis in CELL}))

@@ -45,9 +45,8 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
             raise ValueError("more classes than result.json names")
         correct = (table["label"] == table["predicted"]).mean()
         if accuracy is not None and abs(correct - accuracy) > 1e-4:
-            raise ValueError(
-                f"{100 * correct:.2f} % are right, result.json says {100 * accuracy:.2f} %"
-            )
+            right = f"{100 * correct:.2f} % are right"
+            raise ValueError(f"{right}, result.json says {100 * accuracy:.2f} %")
     except (OSError, ArrowException, KeyError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error

@@ -147,15 +147,14 @@ def p_more_variable(one: ArrayLike, other: ArrayLike) -> float:
     return float(stats.pearsonr(x + y, x - y, alternative="greater").pvalue)
 
 
-def seeds_for_spreads(
-    one: ArrayLike, other: ArrayLike, alpha: float = 0.05, target: float = 0.8
-) -> float:
-    """Seeds that `p_more_variable` needs if the spreads stay as they are (Fisher's z)."""
+def seeds_for_spreads(one: ArrayLike, other: ArrayLike, alpha: float = 0.05) -> float:
+    """Seeds that `p_more_variable` needs at 80 % power if the spreads stay as they are (by
+    Fisher's z)."""
     x, y = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     if np.isnan(p_more_variable(x, y)):
         return np.nan
     z = np.arctanh(abs(stats.pearsonr(x + y, x - y).statistic))
-    reach = stats.norm.ppf(1 - alpha) + stats.norm.ppf(target)
+    reach = stats.norm.ppf(1 - alpha) + stats.norm.ppf(0.8)
     return float(np.ceil((reach / z) ** 2 + 3)) if z > 0 else np.inf
 
 
