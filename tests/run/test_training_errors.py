@@ -61,7 +61,5 @@ def test_out_of_memory_names_the_batch_size_to_try(corpus, tmp_path, monkeypatch
 
 def test_out_of_memory_in_evaluation_names_its_own_batch_size(corpus, tmp_path, monkeypatch):
     limit_batches(monkeypatch, 5, training=False)
-    with pytest.raises(
-        OutOfMemory, match="with data.eval_batch_size=256; try data.eval_batch_size=128"
-    ):
+    with pytest.raises(OutOfMemory, match=r"=256; try data\.eval_batch_size=128"):
         train(small_config(corpus), tmp_path)
