@@ -1,6 +1,7 @@
 """One run from its config to its record: build, fit, test, record."""
 
 import logging
+import math
 from functools import cache
 from pathlib import Path
 
@@ -36,7 +37,9 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     environment.keep_memory()
     environment.reset_peak_memory()
 
-    build_parts(cfg)  # a value that an operator refuses fails before any data is loaded
+    # Only for its errors: a value that an operator refuses fails before any data is loaded. The
+    # network, which builds the parts again, needs the size of the corpus's vocabulary.
+    build_parts(cfg)
     data = build_data(cfg)
     classifier = build_classifier(cfg, data)
     history, diagnostics = History(), Diagnostics(data)
@@ -56,7 +59,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
             best = read_checkpoint(folder / records.BEST)
             classifier.load_state_dict(best["state_dict"])
             validation = trainer.validate(classifier, data, verbose=False)[0]
-            classifier.fail_unless_finite(validation["val/loss"], best["global_step"])
+            if not math.isfinite(validation["val/loss"]):
+                raise classifier.divergence(best["global_step"])
             test = trainer.test(classifier, data, verbose=False)[0]
         except (RuntimeError, MemoryError) as error:
             if limit.advice is None:
