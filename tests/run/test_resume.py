@@ -1,5 +1,6 @@
 """A run resumes from its own state, with its own configuration, wherever its folder is."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,7 +10,6 @@ import pytest
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.sweeps import status
 from posfuse.sweeps.failures import failures_in, record_failure
 from posfuse.train import train
 from posfuse.training import progress
@@ -214,11 +214,8 @@ def test_times_add_up_over_a_resume(corpus, tmp_path, monkeypatch, caplog):
         assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
         for rate in ("documents_per_second", "tokens_per_second"):
             assert record[rate] == whole[rate]
-    (tmp_path / "seed=1").mkdir()
-    (tmp_path / "seed=1" / "train.log").write_text("\n".join(lines[:3]))
-    with records.sole_use(tmp_path / "seed=1"):
-        left = status.status_of(tmp_path / "seed=1", tmp_path)
-    assert (left.detail, left.seconds) == ("epoch 3/4", 4.0)
+        written = json.loads((folder / records.PROGRESS).read_text())
+        assert written == {"epoch": 4, "epochs": 4, "epoch_seconds": 4.0}
 
 
 def test_work_that_is_repeated_after_a_kill_is_counted_once(corpus, tmp_path, monkeypatch):

@@ -49,17 +49,18 @@ def limit_batches(monkeypatch, fits, training):
     monkeypatch.setattr(PositionClassifier, "forward", limited)
 
 
-def test_out_of_memory_names_the_batch_size_that_fits(corpus, tmp_path, monkeypatch):
-    cfg = small_config(corpus)
-    for fits, told in ((8, "data.batch_size=8 fits"), (0, "not even one")):
+def test_out_of_memory_names_a_smaller_batch_size(corpus, tmp_path, monkeypatch):
+    for size, told in ((16, "try data.batch_size=8"), (1, "lower data.max_len or the model")):
+        cfg = small_config(corpus, f"data.batch_size={size}", "trainer.max_epochs=1")
         with monkeypatch.context() as patched:
-            limit_batches(patched, fits, training=True)
-            with pytest.raises(OutOfMemory, match=f"at step 0 with data.batch_size=16; {told}"):
-                train(cfg, tmp_path)
-    train(cfg, tmp_path)
+            limit_batches(patched, 0, training=True)
+            message = f"at step 0 with data.batch_size={size}; {told}"
+            with pytest.raises(OutOfMemory, match=message):
+                train(cfg, tmp_path / str(size))
+        train(cfg, tmp_path / str(size))
 
 
 def test_out_of_memory_in_evaluation_names_its_own_batch_size(corpus, tmp_path, monkeypatch):
     limit_batches(monkeypatch, 5, training=False)
-    with pytest.raises(OutOfMemory, match=r"eval_batch_size=\d+; data.eval_batch_size=4 fits"):
+    with pytest.raises(OutOfMemory, match=r"eval_batch_size=256; try data.eval_batch_size=128"):
         train(small_config(corpus), tmp_path)

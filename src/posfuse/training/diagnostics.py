@@ -152,7 +152,7 @@ def worth_of_position(
 
 def mean_of(values: Tensor, epoch: int, name: str, by: str = "", at: int = 0) -> Diagnostic:
     """The row of the values' mean."""
-    return Diagnostic(epoch, name, by, at, at, values.numel(), float(values.mean()))
+    return Diagnostic(epoch, name, by, at, at, values.numel(), values.mean().item())
 
 
 class Diagnostics(Callback):
