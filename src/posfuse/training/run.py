@@ -2,24 +2,28 @@
 
 import logging
 import math
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import torch
+from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from posfuse.config import Config
 from posfuse.errors import OutOfMemory
 from posfuse.process import environment
 from posfuse.process.distributed import gathered, rank
 from posfuse.runs import records
+from posfuse.runs.records import Diagnostic
 from posfuse.training.build import build_classifier, build_data, build_parts, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.diagnostics import Diagnostics
-from posfuse.training.history import EpochLog, History, LogRows
+from posfuse.training.history import History
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
 
+LogRows = Callable[[list[dict[str, float]], list[Diagnostic]], None]
 _warn = cache(logging.getLogger(__name__).warning)  # once in a process
 
 
@@ -47,9 +51,12 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
     limit = MemoryLimit(cfg.data)
     with replicas(cfg, folder):
-        observers = [history, diagnostics, state, limit, stopwatch]
+        observers: list[Callback] = [history, diagnostics, state, limit, stopwatch]
         if log_rows:
-            observers.append(EpochLog(log_rows, history, diagnostics))
+            epoch_log = LambdaCallback(
+                on_train_epoch_end=lambda *_: log_rows(history.rows, diagnostics.rows)
+            )
+            observers.append(epoch_log)
         trainer = build_trainer(cfg, folder, observers)
         start = last if last.exists() else None
         stopwatch.begin("fit")
