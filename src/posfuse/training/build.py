@@ -151,9 +151,8 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
         *progress_callbacks(t.progress, folder),
     ]
     if t.patience is not None:
-        callbacks.append(
-            ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
-        )
+        stopping = ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
+        callbacks.append(stopping)
     # Every tensor is written before it is read, so filling it first only costs time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from posfuse.data.batching import Batch, SortedBatches
 from posfuse.data.datamodule import TextDataModule
@@ -107,16 +108,13 @@ def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
     valid = queries < batch.lengths[:, None]
 
     def look(module: Any, arguments: tuple[Any, ...]) -> None:
-        weights = module.weights(*arguments, queries).float()  # (B, H, Q, L)
-        found.append(torch.special.entr(weights).sum(-1).mean(1)[valid] / np.log(2))
+        if isinstance(module, Attention):
+            x, mask, position = arguments
+            weights = module.weights(x, mask, position, queries).float()  # (B, H, Q, L)
+            found.append(torch.special.entr(weights).sum(-1).mean(1)[valid] / np.log(2))
 
-    attentions = [module for module in model.encoder.modules() if isinstance(module, Attention)]
-    hooks = [module.register_forward_pre_hook(look) for module in attentions]
-    try:
+    with register_module_forward_pre_hook(look):
         model.forward(batch.ids, batch.lengths)  # not a compiled graph, which ignores hooks
-    finally:
-        for hook in hooks:
-            hook.remove()
     return found
 
 

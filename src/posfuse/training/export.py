@@ -104,6 +104,8 @@ def load_export(path: str | Path) -> Exported:
         tokenizer = Tokenizer.from_str(header["vocabulary"])
         folded = build_network(cfg, tokenizer.get_vocab_size(), len(names)).fold()
         folded.load_state_dict(weights)
+    except MemoryError:
+        raise  # the file may be a good one
     except Exception as error:  # the libraries raise many kinds, tokenizers a plain Exception
         raise InputError(
             f"{path}: not a model that posfuse exported ({one_line(error)}); export its run again"
