@@ -6,7 +6,7 @@ It adds GPUs, the handling of signals, and a sweep that survives a killed proces
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from itertools import takewhile
@@ -79,13 +79,10 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         places = self.places(job_overrides)
-        self.joblib["n_jobs"] = (
-            devices.runs_at_once(asked, len(places), "the GPUs have", "runs_per_gpu")
-            if places
-            else devices.runs_at_once(
-                asked, cpu_count() * self.runs_per_core, "the cores have", "runs_per_core"
-            )
-        )
+        room = (cpu_count() * self.runs_per_core, "the cores have", "runs_per_core")
+        if places:
+            room = (len(places), "the GPUs have", "runs_per_gpu")
+        self.joblib["n_jobs"] = devices.runs_at_once(asked, *room)
         before = set(failures_in(self.config))
         task_function, sweep = self.task_function, Path(self.config.hydra.sweep.dir)
         left = list(job_overrides)
@@ -115,10 +112,11 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
     ) -> Sequence[JobReturn]:
         """joblib's launch. It runs in a thread that blocks the signals, and so do the workers that
         the thread starts. This thread passes a signal on to them. Raises Interrupted."""
-        launch = partial(super().launch, UntilInterrupted(job_overrides), initial_job_idx)
+        launch: Callable[[], Sequence[JobReturn]] = partial(
+            super().launch, UntilInterrupted(job_overrides), initial_job_idx
+        )
         if self.joblib["n_jobs"] == 1:  # in this process
-            returned: Sequence[JobReturn] = launch()
-            return returned
+            return launch()
         resource_tracker.ensure_running()  # its start would unblock signals in the thread
         block = (signal.SIG_BLOCK, signals.SIGNALS)
         with ThreadPoolExecutor(1, initializer=signal.pthread_sigmask, initargs=block) as thread:
@@ -128,8 +126,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
                     for worker in multiprocessing.active_children():  # again, for new workers
                         worker.terminate()
         signals.check()
-        returned = runs.result()
-        return returned
+        return runs.result()
 
     def checked_jobs(self) -> int:
         """n_jobs; raises InputError for a value that starts no run."""

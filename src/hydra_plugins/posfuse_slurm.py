@@ -127,15 +127,14 @@ class SlurmLauncher(Launcher):
         from submitit.core.utils import UncompletedJobError
 
         try:
-            (returned,) = job.results()
+            result: JobReturn = job.results()[0]
         except UncompletedJobError:
             message = (
                 f"SLURM job {job.job_id} ended as {job.state} without a result, see "
                 f"{job.paths.stderr}; run the same command to resume"
             )
             lost(self.hydra_context, self.config, overrides, message, self.before)
-            returned = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
-        result: JobReturn = returned
+            result = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
         return result
 
     def executor(self) -> Any:

@@ -87,9 +87,7 @@ def job(config: DictConfig) -> float:
         cfg = checked(config)
         signals.check(" before training started")
         cfg.trainer.precision = precision.chosen(cfg)  # config.yaml and the record state it
-        record = train(cfg, folder)
-        accuracy: float = record["test"]["accuracy"]
-        return accuracy
+        return float(train(cfg, folder)["test"]["accuracy"])
     except signals.Interrupted as stop:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)
         if not signals.is_worker():
@@ -124,14 +122,11 @@ def train(cfg: Config, folder: Path) -> records.Record:
         (folder / records.FAILURE).unlink(missing_ok=True)
         cut = record["truncated_share"]["train"]
         log.info(
-            "%s: test accuracy %.4f, best epoch %d of %d, %.0f s%s",
-            label,
-            record["test"]["accuracy"],
-            record["best_epoch"],
-            record["epochs"],
+            "%s: test accuracy %.4f, best epoch %d of %d, %.0f s%s", label,
+            record["test"]["accuracy"], record["best_epoch"], record["epochs"],
             sum(record["seconds"].values()),
             f", {cut:.1%} of the documents cut at max_len" if cut else "",
-        )
+        )  # fmt: skip
         return record
 
 

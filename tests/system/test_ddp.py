@@ -178,6 +178,6 @@ def test_a_process_exits_if_its_parent_has_ended():
 def test_more_processes_than_documents_are_refused(corpus, tmp_path):
     refused = ended(command(corpus, *TWO, "trainer.devices=21"), tmp_path)
     assert refused.returncode == 1
-    message = "error: trainer.devices: 21 processes have no document each, validation holds 20;"
+    message = "error: trainer.devices: validation has 20 documents for 21 processes; use fewer"
     assert refused.stderr.startswith(message)
     assert refused.stderr.count("\n") == 1

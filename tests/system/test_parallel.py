@@ -138,7 +138,7 @@ def test_a_sweep_with_gpus_spreads_over_them_and_refuses_more(corpus, tmp_path):
     assert done.returncode == 0, done.stderr
     assert len(results(tmp_path)) == 3
     refused = ended([*argv, "hydra.launcher.n_jobs=abc"], tmp_path)  # even with no run left
-    assert (refused.returncode, refused.stdout.count("done already")) == (1, 3)
+    assert refused.returncode == 1
     assert refused.stderr.startswith("error: hydra.launcher.n_jobs: ")
     assert sorted(p.name for p in (tmp_path / "multirun/default/.places").iterdir()) == ["0", "1"]
 
@@ -168,7 +168,7 @@ def test_fail_fast_interrupts_the_others(launcher, corpus, tmp_path):
     first, second, *_ = done.stderr.splitlines()
     assert first.startswith("failed: tiny/sinusoidal/add/")
     assert "cannot take 2 of 60 documents" in first
-    assert second.startswith("error: 1 run(s) failed; sweep.fail_fast ended the others.")
+    assert second.startswith("error: 1 run(s) failed; sweep.fail_fast stopped the others.")
     assert kinds(tmp_path) in [
         ["failed", "interrupted"],
         ["failed"],
@@ -211,7 +211,7 @@ def test_a_killed_worker_fails_the_busy_runs_and_no_other(corpus, tmp_path):
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert len([line for line in lines if line.startswith("failed: tiny/sinusoidal/add/")]) == 2
-    assert "error: 2 run(s) failed; the others are done. Run each again with:" in lines
+    assert "error: 2 run(s) failed; the others are done. Retry each with:" in lines
     assert "a worker process was killed during this run" in lines[0]
     assert "Traceback" not in done.stderr
     assert kinds(tmp_path) == ["failed", "failed"]

@@ -26,13 +26,6 @@ def summed(x: Tensor) -> Tensor:
     return x
 
 
-def least(x: Tensor) -> Tensor:
-    """The minimum over the run's processes, in place."""
-    if world_size() > 1:
-        distributed.all_reduce(x, distributed.ReduceOp.MIN)
-    return x
-
-
 def gathered(own: list[Any]) -> list[Any]:
     """The items of all processes of the run, ordered by rank."""
     if world_size() == 1:

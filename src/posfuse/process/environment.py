@@ -18,6 +18,7 @@ import torch
 
 import posfuse
 
+# The libraries that can change a number.
 PACKAGES = ("torch", "lightning", "torchmetrics", "tokenizers", "datasets", "numpy", "wandb")
 CPU_INFO = Path("/proc/cpuinfo")
 # One bfloat16 product. A crash leaves no core file.
@@ -33,21 +34,20 @@ def facts(seconds: dict[str, float], seen: dict[str, int]) -> dict[str, Any]:
     """A record's measurements: `seconds` of setup, fit and test; `seen` counts the documents and
     tokens of training during the seconds of fit. Memory is that of the process that finished the
     run, not of processes that were interrupted before it."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
     return {
         "seconds": seconds,
         "documents_per_second": seen["documents"] / seconds["fit"],
         "tokens_per_second": seen["tokens"] / seconds["fit"],
         "peak_memory_bytes": peak_memory(),
-        "versions": versions(),
+        "versions": {
+            "python": platform.python_version(),
+            "posfuse": posfuse.__version__,
+            **{name: importlib.metadata.version(name) for name in PACKAGES},
+        },
         "commit": commit(),
-        "host": host(),
+        "host": {"name": platform.node(), "device": device, "threads": torch.get_num_threads()},
     }
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python, posfuse and the libraries that can change a number."""
-    found = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), "posfuse": posfuse.__version__, **found}
 
 
 def commit() -> str | None:
@@ -65,11 +65,6 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None  # no git, or a checkout without a commit
     return f"{head}+changes" if changes else head
-
-
-def host() -> dict[str, str | int]:
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
-    return {"name": platform.node(), "device": device, "threads": torch.get_num_threads()}
 
 
 def keep_memory() -> None:
@@ -131,6 +126,5 @@ def peak_memory() -> int:
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM"):
                 return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

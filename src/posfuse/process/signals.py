@@ -1,4 +1,7 @@
-"""Signals that interrupt a command: the first one sets a flag, a second one exits at once.
+"""Signals that interrupt a command: the first one sets a flag, a later one exits at once.
+
+A later one counts from REPEAT_SECONDS after the first. GNU `timeout` sends its signal to the
+command and then to the command's group, and a terminal that closes may do so too: that is one wish.
 
 No handler raises. `check` raises `Interrupted` where a run can stop without losing work: between
 runs, between training steps and between batches of tokenising. The exit status is then 75.
@@ -12,6 +15,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,8 +25,9 @@ EXIT_STATUS = os.EX_TEMPFAIL  # 75: the work is not done, and the same command r
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
 if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
     SIGNALS.append(signal.SIGHUP)
+REPEAT_SECONDS = 1.0  # within these a further signal changes nothing
 launcher: str | None = None  # the launcher that owns this process, if it is not the parent process
-_received: list[str] = []
+_received: dict[str, float] = {}  # the signals by name, and when each came first
 
 
 class Interrupted(BaseException):
@@ -37,11 +42,13 @@ def install() -> None:
 
 
 def _handle(number: int, frame: Any) -> None:
+    now = time.monotonic()
+    is_later = _received and now - min(_received.values()) >= REPEAT_SECONDS
     # A worker may get the signal twice: from its launcher and from the scheduler.
-    if _received and not is_worker():
+    if is_later and not is_worker():
         os.write(2, b"interrupted again; exited at once; run the same command to resume\n")
         os._exit(EXIT_STATUS)
-    _received.append(signal.Signals(number).name)
+    _received.setdefault(signal.Signals(number).name, now)
 
 
 @contextmanager

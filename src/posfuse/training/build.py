@@ -89,16 +89,9 @@ def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Position
     fusion, table, position = build_parts(cfg)
     model = cfg.model
     encoder = Encoder(
-        model.d_model,
-        model.n_heads,
-        model.n_layers,
-        model.d_ff,
-        model.dropout,
-        model.activation,
-        model.norm_first,
-        model.attention_dropout,
-        position,
-    )
+        model.d_model, model.n_heads, model.n_layers, model.d_ff, model.dropout, model.activation,
+        model.norm_first, model.attention_dropout, position,
+    )  # fmt: skip
     before_head = model.dropout if model.head_dropout is None else model.head_dropout
     return PositionClassifier(
         fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, before_head
@@ -128,6 +121,9 @@ class ResumableEarlyStopping(EarlyStopping):
 class MovableCheckpoint(ModelCheckpoint):
     """ModelCheckpoint that finds its best epoch after the sweep's folder was moved."""
 
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__(path.parent, path.stem, enable_version_counter=False, **options)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         def moved(value: Any) -> Any:
             if isinstance(value, dict):
@@ -147,24 +143,16 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
     for message in SILENCED:
         warnings.filterwarnings("ignore", message)
     t = cfg.trainer
+    best: dict[str, Any] = {"monitor": "val/accuracy", "mode": "max", "save_weights_only": True}
     callbacks: list[Callback] = [
         *observers,
-        MovableCheckpoint(
-            (folder / BEST).parent,
-            Path(BEST).stem,
-            monitor="val/accuracy",
-            mode="max",
-            save_weights_only=True,
-            enable_version_counter=False,
-        ),
-        MovableCheckpoint((folder / LAST).parent, Path(LAST).stem, enable_version_counter=False),
+        MovableCheckpoint(folder / BEST, **best),
+        MovableCheckpoint(folder / LAST),
         *progress_callbacks(t.progress, folder),
     ]
     if t.patience is not None:
-        callbacks.append(
-            ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
-        )
-    precision: Any = t.precision
+        stopping = ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
+        callbacks.append(stopping)
     # Every tensor is written before it is read, so filling it first only costs time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
@@ -172,7 +160,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             accelerator=t.accelerator,
             devices=t.devices,
             strategy=DDPStrategy(timeout=WAIT) if t.devices > 1 else "auto",
-            precision=precision,
+            precision=t.precision,  # type: ignore[arg-type]
             max_epochs=t.max_epochs,
             gradient_clip_val=t.clip_norm,
             limit_train_batches=t.limit_batches,

@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.fabric.plugins import CheckpointIO
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 
@@ -22,7 +22,7 @@ from posfuse.runs.records import replacing
 AGREE_EVERY = 10  # steps; at these the processes of a run agree on whether to save
 
 
-class WholeFiles(CheckpointIO):
+class WholeFiles(TorchCheckpointIO):
     """Writes each checkpoint beside its place and renames it. Lightning copies it from the system's
     temporary folder, often on another disk, so that a kill leaves a part of a file."""
 
@@ -39,9 +39,6 @@ class WholeFiles(CheckpointIO):
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         return read_checkpoint(Path(path))
-
-    def remove_checkpoint(self, path: Any) -> None:
-        Path(path).unlink(missing_ok=True)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

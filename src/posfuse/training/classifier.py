@@ -3,7 +3,6 @@
 Shapes: B documents, C classes.
 """
 
-import math
 import time
 from typing import Any
 
@@ -19,7 +18,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch
 from posfuse.errors import Diverged
 from posfuse.model.network import PositionClassifier, seed_from
-from posfuse.process.distributed import gathered, least, summed, world_size
+from posfuse.process.distributed import gathered, summed, world_size
 
 CHECK_EVERY = 50  # steps between two checks that the loss is finite
 NEVER = 2**62  # a step that no run reaches
@@ -46,10 +45,7 @@ class Classifier(L.LightningModule):
         self.documents = 0  # training documents of this epoch
         self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
         self.predictions: list[dict[str, Tensor]] = []  # one dict for each batch of the last test
-        self.seen = {
-            "documents": 0,
-            "tokens": 0,
-        }  # by this process in training
+        self.seen = {"documents": 0, "tokens": 0}  # by this process in training
         self.latency_ms = 0.0  # mean forward pass of a document in the last test
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
@@ -78,11 +74,8 @@ class Classifier(L.LightningModule):
     def epoch_loss(self) -> tuple[float, int]:
         """The sum of the losses of this epoch's documents so far, and their number, over all
         processes of the run."""
-        if world_size() == 1:
-            return float(self.loss_sum), self.documents
-        own = torch.tensor([float(self.loss_sum), self.documents], dtype=torch.float64)
-        both = summed(own.to(self.device)).tolist()
-        return both[0], round(both[1])
+        losses, documents = zip(*gathered([(float(self.loss_sum), self.documents)]), strict=True)
+        return sum(losses), sum(documents)
 
     def seen_by_all(self) -> dict[str, int]:
         """`seen`, summed over all processes of the run."""
@@ -91,17 +84,15 @@ class Classifier(L.LightningModule):
 
     def fail_if_diverged(self) -> None:
         """Raise Diverged with the first step whose loss was not finite."""
-        found = torch.as_tensor(self.diverged, device=self.device)
-        step = int(least(found))
+        step = min(gathered([int(self.diverged)]))
         if step < NEVER:
-            self.fail_unless_finite(math.nan, step)
+            raise self.divergence(step)
 
-    def fail_unless_finite(self, loss: float, step: int) -> None:
-        """Raise Diverged if the loss at a step is not finite."""
-        if not math.isfinite(loss):
-            raise Diverged(
-                f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
-            )
+    def divergence(self, step: int) -> Diverged:
+        """The error for a loss that is not finite at a step."""
+        return Diverged(
+            f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
+        )
 
     def on_train_epoch_start(self) -> None:
         self.loss_sum, self.documents = 0.0, 0

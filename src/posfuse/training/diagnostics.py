@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from posfuse.data.batching import Batch, SortedBatches
 from posfuse.data.datamodule import TextDataModule
@@ -76,10 +77,9 @@ def fusion_values(found: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str,
 def bins(counts: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
     """The lowest and the highest count of each count's bin. The bins are 0, then 1 to factor - 1,
     factor to factor^2 - 1 and so on."""
-    edges = factor ** np.arange(63 // int(np.log2(factor)), dtype=np.int64)
-    bin_of = np.searchsorted(edges, counts, side="right")
-    ends = np.concatenate(([0], edges))
-    return ends[bin_of], np.where(counts > 0, ends[bin_of] * factor - 1, 0)
+    edges = np.array([0, *(factor**power for power in range(int(63 / np.log2(factor))))])
+    above = np.searchsorted(edges, counts, side="right")
+    return edges[above - 1], edges[above] - 1
 
 
 def fusion_rows(
@@ -108,16 +108,13 @@ def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
     valid = queries < batch.lengths[:, None]
 
     def look(module: Any, arguments: tuple[Any, ...]) -> None:
-        weights = module.weights(*arguments, queries).float()  # (B, H, Q, L)
-        found.append(torch.special.entr(weights).sum(-1).mean(1)[valid] / np.log(2))
+        if isinstance(module, Attention):
+            x, mask, position = arguments
+            weights = module.weights(x, mask, position, queries).float()  # (B, H, Q, L)
+            found.append(torch.special.entr(weights).sum(-1).mean(1)[valid] / np.log(2))
 
-    attentions = [module for module in model.encoder.modules() if isinstance(module, Attention)]
-    hooks = [module.register_forward_pre_hook(look) for module in attentions]
-    try:
+    with register_module_forward_pre_hook(look):
         model.forward(batch.ids, batch.lengths)  # not a compiled graph, which ignores hooks
-    finally:
-        for hook in hooks:
-            hook.remove()
     return found
 
 
@@ -151,6 +148,11 @@ def worth_of_position(
     return {name: count / documents for name, count in right.items()}
 
 
+def mean_of(values: Tensor, epoch: int, name: str, by: str = "", at: int = 0) -> Diagnostic:
+    """The row of the values' mean."""
+    return Diagnostic(epoch, name, by, at, at, values.numel(), values.mean().item())
+
+
 class Diagnostics(Callback):
     """Collects `rows` in training, which checkpoints save, and `worth` in the test."""
 
@@ -178,8 +180,7 @@ class Diagnostics(Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         model, epoch = module.model, trainer.current_epoch + 1
-        least, most = EPOCH_DOCUMENTS
-        n = max(least, min(most, int(SHARE * len(self.data.documents["train"]))))
+        n = int(np.clip(SHARE * len(self.data.documents["train"]), *EPOCH_DOCUMENTS))
         tokens, entropies = [], []
         with evaluating(trainer, model):
             for batch in self.batches("validation", n, module.device):
@@ -190,27 +191,18 @@ class Diagnostics(Callback):
         joined |= {name: joined[name].astype(int) for name in ("position", "id")}
         rows = [*fusion_rows(epoch, joined, self.counts)]
         for layer, values in enumerate(zip(*entropies, strict=True), 1):
-            of_layer = torch.cat(values)
-            mean = float(of_layer.mean())
-            rows.append(
-                Diagnostic(epoch, "attention_entropy", "layer", layer, layer, len(of_layer), mean)
-            )
+            rows.append(mean_of(torch.cat(values), epoch, "attention_entropy", "layer", layer))
         if self.gradients:
             norms = torch.stack([norm.cpu() for norm in self.gradients])
-            mean = float(norms.mean())
-            rows.append(Diagnostic(epoch, "fusion_gradient_norm", "", 0, 0, len(norms), mean))
+            rows.append(mean_of(norms, epoch, "fusion_gradient_norm"))
+        scale = torch.as_tensor(model.token_scale.value())
+        self.rows += [*rows, mean_of(scale, epoch, "token_scale")]
         self.gradients, self.steps = [], 0
-        rows.append(
-            Diagnostic(
-                epoch, "token_scale", "", 0, 0, 1, torch.as_tensor(model.token_scale.value()).item()
-            )
-        )
-        self.rows += rows
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
-        least, most = TEST_DOCUMENTS
-        passes = len(self.data.documents["train"]) * max(trainer.current_epoch, 1)
-        n = min(max(least, int(SHARE * passes)), most, len(self.data.documents["test"]))
+        read = len(self.data.documents["train"]) * max(trainer.current_epoch, 1)
+        n = int(np.clip(SHARE * read, *TEST_DOCUMENTS))
+        n = min(n, len(self.data.documents["test"]))
         max_len = self.data.cfg.max_len
         offset = min(max(max_len // 8, 1), max_len - 1)
         batches = self.batches("test", n, module.device)
@@ -221,15 +213,11 @@ class Diagnostics(Callback):
     def worth_rows(self, epoch: int) -> list[Diagnostic]:
         """`worth` as rows of the epoch whose weights were tested."""
         n, offset = int(self.worth["documents"]), int(self.worth["offset"])
-        places = {
-            "accuracy": ("", 0),
-            "accuracy_shuffled": ("", 0),
-            "accuracy_unshifted": ("offset", 0),
-            "accuracy_shifted": ("offset", offset),
-        }
+        places = {"": ("", 0), "_shuffled": ("", 0), "_unshifted": ("offset", 0)}
+        places["_shifted"] = ("offset", offset)
         return [
-            Diagnostic(epoch, name, by, at, at, n, self.worth[name.removeprefix("accuracy_")])
-            for name, (by, at) in places.items()
+            Diagnostic(epoch, f"accuracy{end}", by, at, at, n, self.worth[end[1:] or "accuracy"])
+            for end, (by, at) in places.items()
         ]
 
     def state_dict(self) -> dict[str, Any]:

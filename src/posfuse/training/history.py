@@ -1,16 +1,11 @@
 """A run's learning curve, one row per epoch. A checkpoint holds all of it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from posfuse.runs.records import Diagnostic
-from posfuse.training.diagnostics import Diagnostics
-
 COLUMNS = ("train_loss", "val_loss", "val_accuracy", "val_macro_f1")
-LogRows = Callable[[list[dict[str, float]], list[Diagnostic]], None]
 
 
 class History(Callback):
@@ -30,13 +25,3 @@ class History(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows = list(state_dict["rows"])
-
-
-class EpochLog(Callback):
-    """Calls `log_rows(history rows, diagnostics rows)` after each epoch, with all rows so far."""
-
-    def __init__(self, log_rows: LogRows, history: History, diagnostics: Diagnostics) -> None:
-        self.log_rows, self.history, self.diagnostics = log_rows, history, diagnostics
-
-    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.log_rows(self.history.rows, self.diagnostics.rows)

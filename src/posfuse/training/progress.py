@@ -38,11 +38,8 @@ class EpochLines(Callback):
         self.spent, self.started = 0.0, self.clock()
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        metrics, epoch, seconds = (
-            trainer.callback_metrics,
-            trainer.current_epoch + 1,
-            self.seconds(),
-        )
+        metrics, seconds = trainer.callback_metrics, self.seconds()
+        epoch = trainer.current_epoch + 1
         self.lines.info(
             "epoch %d/%s: train loss %.4f, validation loss %.4f, accuracy %.4f, %.1f s",
             epoch, trainer.max_epochs, metrics["train/loss"],

@@ -1,24 +1,29 @@
 """One run from its config to its record: build, fit, test, record."""
 
 import logging
+import math
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import torch
+from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from posfuse.config import Config
 from posfuse.errors import OutOfMemory
 from posfuse.process import environment
 from posfuse.process.distributed import gathered, rank
 from posfuse.runs import records
+from posfuse.runs.records import Diagnostic
 from posfuse.training.build import build_classifier, build_data, build_parts, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.diagnostics import Diagnostics
-from posfuse.training.history import EpochLog, History, LogRows
+from posfuse.training.history import History
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
 
+LogRows = Callable[[list[dict[str, float]], list[Diagnostic]], None]
 _warn = cache(logging.getLogger(__name__).warning)  # once in a process
 
 
@@ -36,7 +41,9 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     environment.keep_memory()
     environment.reset_peak_memory()
 
-    build_parts(cfg)  # a value that an operator refuses fails before any data is loaded
+    # Only for its errors: a value that an operator refuses fails before any data is loaded. The
+    # network, which builds the parts again, needs the size of the corpus's vocabulary.
+    build_parts(cfg)
     data = build_data(cfg)
     classifier = build_classifier(cfg, data)
     history, diagnostics = History(), Diagnostics(data)
@@ -44,9 +51,12 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
     limit = MemoryLimit(cfg.data)
     with replicas(cfg, folder):
-        observers = [history, diagnostics, state, limit, stopwatch]
+        observers: list[Callback] = [history, diagnostics, state, limit, stopwatch]
         if log_rows:
-            observers.append(EpochLog(log_rows, history, diagnostics))
+            epoch_log = LambdaCallback(
+                on_train_epoch_end=lambda *_: log_rows(history.rows, diagnostics.rows)
+            )
+            observers.append(epoch_log)
         trainer = build_trainer(cfg, folder, observers)
         start = last if last.exists() else None
         stopwatch.begin("fit")
@@ -56,7 +66,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
             best = read_checkpoint(folder / records.BEST)
             classifier.load_state_dict(best["state_dict"])
             validation = trainer.validate(classifier, data, verbose=False)[0]
-            classifier.fail_unless_finite(validation["val/loss"], best["global_step"])
+            if not math.isfinite(validation["val/loss"]):
+                raise classifier.divergence(best["global_step"])
             test = trainer.test(classifier, data, verbose=False)[0]
         except (RuntimeError, MemoryError) as error:
             if limit.advice is None:
