@@ -9,6 +9,7 @@ import pytest
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.runs import records
+from posfuse.sweeps import status
 from posfuse.sweeps.failures import failures_in, record_failure
 from posfuse.train import train
 from posfuse.training import progress

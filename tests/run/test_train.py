@@ -57,6 +57,7 @@ def test_a_run_writes_config_result_predictions_and_best_weights(reference):
         "diagnostics.parquet",
         "SHA256SUMS",
     }
+    assert {name for _, name in sums} == written - {"config.yaml", "SHA256SUMS"}
     for digest, name in sums:
         assert digest == hashlib.sha256((folder / name).read_bytes()).hexdigest()
     assert json.loads((folder / "result.json").read_text()) == record
