@@ -37,17 +37,16 @@ PART = 5_000  # documents written at a time
 TRAIN = """
 import time
 from posfuse import train
-def import_timed(imported=train.import_run):
-    run = imported()
-    from posfuse.training.classifier import Classifier
+def timed_run(*arguments, tracked=train.tracked):
+    train.tracked = tracked
+    from posfuse.training.classifier import Classifier  # train() has imported it by now
     step = Classifier.training_step
     def timed(self, *arguments):
         print("first step", time.time(), flush=True)
         return step(self, *arguments)
     Classifier.training_step = timed
-    train.import_run = imported
-    return run
-train.import_run = import_timed
+    return tracked(*arguments)
+train.tracked = timed_run
 train.main()
 """
 SKIP = "from posfuse.train import main; main()"

@@ -1,12 +1,10 @@
 """posfuse-train: main -> job (one Hydra job) -> train (one run in its folder) -> run."""
 
 import contextlib
-import gc
 import logging
 import math
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import hydra
@@ -114,7 +112,10 @@ def train(cfg: Config, folder: Path) -> records.Record:
         for name in (records.FAILURE, records.RESULT):  # a result whose other files are damaged
             (folder / name).unlink(missing_ok=True)
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
-        run = import_run()
+        # Torch and Lightning take seconds to import: --help, a refused config and a finished run do
+        # not need them, and a signal during the import is handled after it.
+        from posfuse.training.run import run
+
         signals.check(" before training started")
         with tracked(cfg, folder) as log_rows:
             record = run(cfg, folder, log_rows)
@@ -128,17 +129,6 @@ def train(cfg: Config, folder: Path) -> records.Record:
             f", {cut:.1%} of the documents cut at max_len" if cut else "",
         )  # fmt: skip
         return record
-
-
-def import_run() -> Callable[..., records.Record]:
-    """`posfuse.training.run.run`. Torch and Lightning take seconds to import; --help, a refused
-    config and finished runs need neither."""
-    gc.disable()  # collections during these imports take a quarter of their time
-    try:
-        from posfuse.training.run import run
-    finally:
-        gc.enable()
-    return run
 
 
 if __name__ == "__main__":
