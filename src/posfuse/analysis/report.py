@@ -12,8 +12,8 @@ from rich.text import Text
 
 from posfuse.analysis import page
 from posfuse.analysis.claims.verdicts import not_judged, read_claims
+from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.figures.drawings import draw_all
 from posfuse.analysis.findings import Findings, analyse
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables import formats
@@ -25,16 +25,7 @@ def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
     """Write the page, the tables and the figures into `out`."""
     formats.write_tables([*found.tables, *found.scaled, *found.paired], out / "tables")
     formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
-    drawn = draw_all(
-        found.cells,
-        found.comparisons,
-        found.scales.cells,
-        found.documents,
-        found.curves,
-        dict(zip(found.runs["data"], found.runs["label_names"], strict=True)),
-        criteria,
-        out / "figures",
-    )
+    drawn = draw_all(found, criteria, out / "figures")
     html = page.render(found, drawn, criteria, command)
     (out / "index.html").write_text(html, encoding="utf-8")
 
