@@ -63,28 +63,23 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     criteria = Criteria()
     parser = argparse.ArgumentParser(prog="posfuse-report", description=__doc__)
-    parser.add_argument("folder", help="folder of a sweep, for example multirun/quickstart")
-    parser.add_argument(
-        "--out", type=Path, help="output folder (default: report in the sweep's folder)"
-    )
-    parser.add_argument(
-        "--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("folder", help="folder of a sweep, for example multirun/quickstart")
+    add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
+    add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
+    add(
         "--margin",
         type=float,
         default=criteria.margin,
         help="largest difference in points that does not matter (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--effect",
         type=float,
         default=criteria.effect,
         help="difference in points for which the seeds needed are listed (default: %(default)s)",
     )
-    parser.add_argument(
-        "--claims", type=Path, help="YAML file of claims (default: the paper's claims)"
-    )
+    add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     return parser.parse_args(arguments)
 
 
@@ -99,13 +94,13 @@ def main() -> None:
         if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
             raise InputError("--margin and --effect must be above 0")
         claims = read_claims(arguments.claims)
-        own_claims = arguments.claims is not None
         runs, problems = collect(arguments.folder)
         out = arguments.out or Path(arguments.folder) / "report"
         wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
-            found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own_claims)
+            own = arguments.claims is not None
+            found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own)
             target = out if len(sweeps) == 1 else out / str(sweep_id)
             write(found, criteria, command, target)
             show(found, criteria, console)
