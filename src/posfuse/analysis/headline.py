@@ -1,7 +1,6 @@
 """The results of a sweep in sentences: the first lines of the terminal and of the page."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,14 +13,12 @@ from posfuse.analysis.statistics.comparisons import (
 )
 from posfuse.analysis.statistics.scales import SCALE
 from posfuse.analysis.tables.paired_tables import conclusion
-from posfuse.analysis.tables.table import interval, p_value
+from posfuse.analysis.tables.table import Row, interval, p_value
 
 MOST_LINES = 8  # lines of a corpus and an encoding
 MOST_UNDECIDED = 3  # with more in a line, only the first has its numbers
 
 POINTS = "points of test accuracy"  # the first time in a line, then "points"
-
-Row = dict[Any, Any]
 
 
 def headline(
@@ -43,10 +40,12 @@ def headline(
     lines = []
     for (data, encoding, setting), group in groups.items():
         named = setting if len(groups) > len(corpora) else ""
-        at = f"{criteria.baseline} at {group[0]['baseline_scale']}" if group[0]["scaled"] else ""
-        where = _where(data, encoding, named, at)
+        where = f"On {data} ({', '.join(filter(None, (encoding, named)))})"
+        if "baseline_scale" in group[0]:
+            at = f"{criteria.baseline} at {group[0]['baseline_scale']}"
+            where += f", each operator at its own best {SCALE}, {at}"
         decided = any(row["conclusion"] != "undecided" for row in group)
-        lines.append((decided, f"{where}{_sentences(group, criteria)}"))
+        lines.append((decided, f"{where}: {_sentences(group, criteria)}"))
     others = [
         (False, _not_compared(str(data), str(encoding), group, criteria))
         for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
@@ -59,18 +58,15 @@ def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
     """The rows of `compare` or of `Scales.best`, with their names and conclusions."""
     family = int(frame["p_t"].notna().sum())
     for row in frame.to_dict("records"):
-        scaled = "baseline_scale" in row
-        own = row["variant"] if not scaled and row["variant"] != row["baseline_variant"] else ""
+        operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
+        if "baseline_scale" in row:
+            operator, setting = f"{operator} (at {row['scale']})", row["variant"]
+        elif row["variant"] != setting:
+            operator = f"{operator} {row['variant']}".strip()
+        decided = conclusion(row, criteria)
         yield {
-            **row,
-            "family": family,
-            "scaled": scaled,
-            "setting": row["variant"] if scaled else row["baseline_variant"],
-            "operator": f"{row['fusion']} (at {row['scale']})"
-            if scaled
-            else f"{row['fusion']} {own}".strip(),
-            "conclusion": conclusion(row, criteria),
-        }
+            **row, "family": family, "setting": setting, "operator": operator, "conclusion": decided
+        }  # fmt: skip
 
 
 def _count(rows: list[Row], criteria: Criteria) -> str:
@@ -100,18 +96,12 @@ def _folded(lines: list[tuple[bool, str]]) -> list[str]:
     return [*(text for _, text in shown), more]
 
 
-def _where(data: str, encoding: str, setting: str = "", baseline_at: str = "") -> str:
-    names = ", ".join(name for name in (encoding, setting) if name)
-    at_best = f", each operator at its own best {SCALE}, {baseline_at}" if baseline_at else ""
-    return f"On {data} ({names}){at_best}: "
-
-
 def _sentences(rows: list[Row], criteria: Criteria) -> str:
     ranked = sorted(rows, key=lambda row: (row["conclusion"] == "undecided", -row["mean"]))
     undecided = [row for row in ranked if row["conclusion"] == "undecided"]
+    # The undecided rows are the last ones.
     folded = undecided[1:] if len(undecided) > MOST_UNDECIDED else []
-    names = {id(row) for row in folded}
-    texts = [_sentence(row, criteria) for row in ranked if id(row) not in names]
+    texts = [_sentence(row, criteria) for row in ranked[: len(ranked) - len(folded)]]
     if folded:
         listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in folded)
         texts.append(f"Also undecided: {listed}.")
@@ -173,12 +163,13 @@ def _equals(p: float) -> str:
 
 def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:
     """Why a corpus and encoding has no comparison, and what to run."""
-    base, where = criteria.baseline, _where(data, encoding)
+    base = criteria.baseline
     ranked = group.sort_values("mean", ascending=False).to_dict("records")
     listed = ", ".join(f"{c['fusion']} {c['mean']:.2f} % (n = {c['n']})" for c in ranked[:3])
+    results = f"On {data} ({encoding}): {listed}."
     if base not in set(group["fusion"]):
         fix = f"run fusion={base}, or choose another operator with --baseline"
-        return f"{where}{listed}. {base} was not run, so nothing can be compared: {fix}."
+        return f"{results} {base} was not run, so nothing can be compared: {fix}."
     if set(group["fusion"]) == {base}:
-        return f"{where}{listed}. Only {base} was run; run another operator with the same seeds."
-    return f"{where}{listed}. No operator can be compared with {base}; see the notes."
+        return f"{results} Only {base} was run; run another operator with the same seeds."
+    return f"{results} No operator can be compared with {base}; see the notes."

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import posfuse
 from posfuse.analysis.claims.verdicts import Verdict, not_judged
-from posfuse.analysis.figures.drawings import Drawing
+from posfuse.analysis.drawings import Drawing
 from posfuse.analysis.findings import Findings
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables.table import p_value

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from posfuse.analysis import page
 from posfuse.analysis.claims.verdicts import not_judged, read_claims
+from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.figures.drawings import draw_all
 from posfuse.analysis.findings import Findings, analyse
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables import formats
@@ -25,16 +25,7 @@ def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
     """Write the page, the tables and the figures into `out`."""
     formats.write_tables([*found.tables, *found.scaled, *found.paired], out / "tables")
     formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
-    drawn = draw_all(
-        found.cells,
-        found.comparisons,
-        found.scales.cells,
-        found.documents,
-        found.curves,
-        dict(zip(found.runs["data"], found.runs["label_names"], strict=True)),
-        criteria,
-        out / "figures",
-    )
+    drawn = draw_all(found, criteria, out / "figures")
     html = page.render(found, drawn, criteria, command)
     (out / "index.html").write_text(html, encoding="utf-8")
 
@@ -72,28 +63,23 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     criteria = Criteria()
     parser = argparse.ArgumentParser(prog="posfuse-report", description=__doc__)
-    parser.add_argument("folder", help="folder of a sweep, for example multirun/quickstart")
-    parser.add_argument(
-        "--out", type=Path, help="output folder (default: report in the sweep's folder)"
-    )
-    parser.add_argument(
-        "--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("folder", help="folder of a sweep, for example multirun/quickstart")
+    add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
+    add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
+    add(
         "--margin",
         type=float,
         default=criteria.margin,
         help="largest difference in points that does not matter (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--effect",
         type=float,
         default=criteria.effect,
         help="difference in points for which the seeds needed are listed (default: %(default)s)",
     )
-    parser.add_argument(
-        "--claims", type=Path, help="YAML file of claims (default: the paper's claims)"
-    )
+    add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     return parser.parse_args(arguments)
 
 
@@ -108,13 +94,13 @@ def main() -> None:
         if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
             raise InputError("--margin and --effect must be above 0")
         claims = read_claims(arguments.claims)
-        own_claims = arguments.claims is not None
         runs, problems = collect(arguments.folder)
         out = arguments.out or Path(arguments.folder) / "report"
         wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
-            found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own_claims)
+            own = arguments.claims is not None
+            found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own)
             target = out if len(sweeps) == 1 else out / str(sweep_id)
             write(found, criteria, command, target)
             show(found, criteria, console)

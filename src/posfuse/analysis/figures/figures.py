@@ -33,9 +33,9 @@ def deltas(comparisons: pd.DataFrame, baseline: str) -> Figure:
     caption += parts.cut_note(panels.values(), views)
     widest = max(len(rows) for rows in panels.values())
     figure, axes = style.grid(
-        parts.group_sizes(panels), caption, (min(3.4, 1.6 + 0.4 * widest), 2.6)
+        parts.group_sizes(panels), panels, caption, (min(3.4, 1.6 + 0.4 * widest), 2.6)
     )
-    for (key, rows), (axis,), view in zip(panels.items(), axes, views, strict=True):
+    for rows, (axis,), view in zip(panels.values(), axes, views, strict=True):
         axis.axhline(0, color=style.QUIET, linewidth=0.8, zorder=0)
         for x, row in enumerate(rows):
             n = len(row["deltas"])
@@ -49,7 +49,6 @@ def deltas(comparisons: pd.DataFrame, baseline: str) -> Figure:
             (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
             svg.mark(bar, f"{parts.joined(row)}: mean {parts.numbers(row)}")
         axis.set_ylim(view)
-        parts.panel_title(axis, key)
         parts.name_operators(axis, [row["fusion"] for row in rows])
     return figure
 
@@ -64,8 +63,8 @@ def accuracy_latency(cells: pd.DataFrame) -> Figure:
     )
     widest = max(len(rows) for rows in panels.values())
     size = (min(3.4, 1.7 + 0.35 * widest), 3.4)
-    figure, axes = style.grid(parts.group_sizes(panels), caption, size, ratios=(1.3, 1))
-    for (key, rows), (upper, lower) in zip(panels.items(), axes, strict=True):
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, size, ratios=(1.3, 1))
+    for rows, (upper, lower) in zip(panels.values(), axes, strict=True):
         for axis, value, unit in ((upper, "", "%"), (lower, "latency_", "ms per document")):
             for x, row in enumerate(rows):
                 mean, std = row[f"{value}mean"], row[f"{value}std"]
@@ -88,7 +87,6 @@ def accuracy_latency(cells: pd.DataFrame) -> Figure:
             lower.text((len(rows) - 1) / 2, 0.5, "not recorded", ha="center", color=style.QUIET)
             lower.set_yticks([])
             lower.set_ylim(0, 1)
-        parts.panel_title(upper, key)
         parts.name_operators(lower, [row["fusion"] for row in rows])
         upper.set_xticks(range(len(rows)), [""] * len(rows))
         upper.set_xlim(lower.get_xlim())
@@ -162,14 +160,14 @@ def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, baseline: str)
         f"difference to {baseline}, points of test accuracy, by mean document length: over "
         "corpora, and over quarters of a corpus's test documents; mean with its 95 % t interval"
     )
-    figure, axes = style.grid(groups, caption + parts.cut_note(frames, views), (3.0, 2.5))
+    caption += parts.cut_note(frames, views)
+    figure, axes = style.grid(groups, [title for title, _ in panels], caption, (3.0, 2.5))
     for (title, frame), (axis,), view in zip(panels, axes, views, strict=True):
         _against_length(axis, frame, view)
         if title[0] == "all corpora":
             parts.corpus_ticks(axis, frame.groupby("data", sort=False)["x"].first().to_dict())
         else:
             parts.length_ticks(axis)
-        parts.panel_title(axis, title)
     return figure
 
 
@@ -205,7 +203,7 @@ def learning_curves(curves: pd.DataFrame) -> Figure:
         "validation accuracy by epoch; line: mean over the seeds that still train; band: from "
         "their lowest to their highest"
     )
-    figure, axes = style.grid(parts.group_sizes(panels), caption, (3.0, 2.3))
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
     for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
         for fusion, runs in part.groupby("fusion", sort=False):
             one = style.look(str(fusion))
@@ -227,7 +225,6 @@ def learning_curves(curves: pd.DataFrame) -> Figure:
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.set_xlabel("epoch")
         axis.set_ylabel("validation accuracy, %")
-        parts.panel_title(axis, key)
     return figure
 
 
@@ -239,11 +236,10 @@ def confusions(
 ) -> Figure:
     """Confusion matrices (C, C) minus the baseline's in points, by CELL; rows are true classes."""
     # If not all comparisons are drawn, every corpus has some.
-    turn = {
-        key: sum(k[0] == key[0] for k in list(confusions)[:i]) for i, key in enumerate(confusions)
-    }
-    chosen = sorted(confusions, key=lambda key: turn[key])[:MOST_HEATMAPS]
-    shown = {key: matrix for key, matrix in confusions.items() if key in chosen}
+    corpora = pd.Series([key[0] for key in confusions])
+    turn = corpora.groupby(corpora).cumcount()  # of a comparison among those of its corpus
+    chosen = sorted(turn.sort_values(kind="stable").index[:MOST_HEATMAPS])
+    shown = {key: confusions[key] for i, key in enumerate(confusions) if i in chosen}
     classes = max(len(matrix) for matrix in shown.values())
     caption = (
         f"confusion matrix minus that of {baseline}, points of the true class's documents, mean "
@@ -254,12 +250,11 @@ def confusions(
         caption += f"; {len(shown)} of {len(confusions)} comparisons"
     side = float(np.clip(0.32 * classes, 1.6, 3.0))
     size, most = (side + 1.1, side + 1.2), int(12 / (side + 1.1))
-    figure, axes = style.grid([1] * len(shown), caption, size, most)
-    for (key, matrix), (axis,) in zip(shown.items(), axes, strict=True):
-        data, encoding, fusion, variant = key
+    titles = [[data, f"{encoding} {fusion}", variant] for data, encoding, fusion, variant in shown]
+    figure, axes = style.grid([1] * len(shown), titles, caption, size, most)
+    for ((data, *_), matrix), (axis,) in zip(shown.items(), axes, strict=True):
         # One colour scale per corpus, so that its operators can be compared.
         like = [np.abs(m).ravel() for k, m in shown.items() if k[0] == data]
         largest = np.nanmax(np.concatenate([[0.0], *like]))
         parts.heatmap(axis, matrix, float(largest) or 1.0, label_names.get(data, []))
-        parts.panel_title(axis, [data, f"{encoding} {fusion}", variant])
     return figure

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.figures.style import QUIET, SMALL, look, operator_name, short, wrapped
+from posfuse.analysis.figures.style import QUIET, SMALL, look, operator_name, short
 
 PANEL = ["data", "encoding", "variant"]
 MOST_CLASSES = 12  # with more, a heatmap's cells are too small for numbers
@@ -42,23 +42,15 @@ def numbers(row: Row) -> str:
     return f"{row['mean']:+.2f}{interval} n={row['n']}"
 
 
-def panel_title(axis: Axes, key: Sequence[Any]) -> None:
-    axis.set_title(wrapped([str(part) for part in key], panel_width(axis) - 0.75), loc="left")
-
-
-def panel_width(axis: Axes) -> float:
-    """The width of a panel with its labels, in inches."""
-    figure, place = axis.figure, axis.get_subplotspec()
-    assert isinstance(figure, Figure)
-    assert place is not None
-    return float(figure.get_figwidth()) / place.get_gridspec().ncols
-
-
 def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
     """Write the operators' names along the x axis, slanted if they would touch."""
     names = [operator_name(fusion) for fusion in fusions]
     axis.set_xticks(range(len(names)), names)
-    room = 72 * (panel_width(axis) - 0.7) / (len(names) + 0.2)
+    figure, place = axis.figure, axis.get_subplotspec()
+    assert isinstance(figure, Figure)
+    assert place is not None
+    panel_width = figure.get_figwidth() / place.get_gridspec().ncols
+    room = 72 * (panel_width - 0.7) / (len(names) + 0.2)
     if max(map(len, names)) * 0.62 * SMALL > room:
         for text in axis.get_xticklabels():
             text.set(rotation=35, ha="right", rotation_mode="anchor")

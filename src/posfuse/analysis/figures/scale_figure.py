@@ -18,10 +18,9 @@ def scale(cells: pd.DataFrame) -> Figure:
         "(± one standard deviation with 2 seeds); ring: the operator's best scale by validation "
         "accuracy; dotted: the paper's scale"
     )
-    figure, axes = style.grid(parts.group_sizes(panels), caption, (5.2, 3.4), most=2)
-    for (key, rows), (axis,) in zip(panels.items(), axes, strict=True):
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (5.2, 3.4), most=2)
+    for rows, (axis,) in zip(panels.values(), axes, strict=True):
         _over_scale(axis, rows)
-        parts.panel_title(axis, key)
     return figure
 
 

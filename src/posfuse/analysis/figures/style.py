@@ -3,7 +3,7 @@
 import textwrap
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, cast
@@ -107,8 +107,11 @@ def styled(empty: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
         @wraps(draw)
         def inside(*args: P.args, **kwargs: P.kwargs) -> Figure:
             with rc_style():
-                has_rows = len(cast(Sized, args[0])) > 0
-                return settle(draw(*args, **kwargs) if has_rows else placeholder(empty))
+                if len(cast(Sized, args[0])):
+                    return settle(draw(*args, **kwargs))
+                figure = Figure((4.2, 0.6))
+                figure.text(0.5, 0.5, empty, ha="center", va="center", color=QUIET)
+                return settle(figure)
 
         return inside
 
@@ -175,6 +178,7 @@ def wrapped(parts: Sequence[str], inches: float, size: float = SMALL) -> str:
 
 def grid(
     groups: Sequence[int],
+    titles: Iterable[Sequence[Any]],
     caption: str,
     size: tuple[float, float],
     most: int = 4,
@@ -183,7 +187,8 @@ def grid(
     """A figure of panels in rows of at most `most`; `size` is a panel's, in inches.
 
     `groups` contains the number of panels of each group. Each group starts a row, unless every
-    group has one panel. A panel is a list of axes below each other with the heights `ratios`.
+    group has one panel. A panel is a list of axes below each other with the heights `ratios`. Its
+    title has a line for each text that is not empty.
     """
     if all(n == 1 for n in groups):
         groups = [len(groups)]
@@ -202,10 +207,6 @@ def grid(
         [figure.add_subplot(cells[r * len(ratios) + k, c]) for k in range(len(ratios))]
         for r, c in places
     ]
+    for title, panel in zip(titles, panels, strict=True):
+        panel[0].set_title(wrapped(list(map(str, title)), width / columns - 0.75), loc="left")
     return figure, panels
-
-
-def placeholder(text: str) -> Figure:
-    figure = Figure((4.2, 0.6))
-    figure.text(0.5, 0.5, text, ha="center", va="center", color=QUIET)
-    return figure

@@ -58,7 +58,7 @@ def _pipes(cells: Iterable[str]) -> str:
 def latex(table: Table) -> str:
     """A booktabs tabular for \\input; a longtable if it may be longer than a page."""
     kinds = "".join("r" if numeric else "l" for numeric in table.numeric)
-    long = _is_long(table)
+    long = len(table.rows) > ROWS_ON_A_PAGE
     environment = "longtable" if long else "tabular"
     lines = [rf"\begin{{{environment}}}{{{kinds}}}", r"\toprule", _ampersands(table.columns)]
     lines.append(r"\midrule\endhead" if long else r"\midrule")
@@ -69,17 +69,13 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", rf"\end{{{environment}}}", ""])
 
 
-def _is_long(table: Table) -> bool:
-    return len(table.rows) > ROWS_ON_A_PAGE
-
-
 def latex_document(tables: Iterable[Table]) -> str:
     """A document that inputs the files of all tables, with their titles and captions."""
     parts = []
     for table in tables:
         put = rf"\input{{{table.name}.tex}}"
         text = rf"\textbf{{{_latex(table.title)}}} {_latex(table.caption)}"
-        if _is_long(table):
+        if len(table.rows) > ROWS_ON_A_PAGE:
             parts.append(rf"\clearpage\noindent {text}\par {put}")
         else:
             parts.append(

@@ -9,24 +9,12 @@ from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.documents import DocumentEvidence
-from posfuse.analysis.tables.table import (
-    Column,
-    Row,
-    Table,
-    count,
-    if_many,
-    interval,
-    p_value,
-    seeds,
-    signed,
-    signed_with_spread,
-    table_of,
-)
+from posfuse.analysis.tables import table
+from posfuse.analysis.tables.table import Column, Row, Table, interval, p_value, signed, table_of
 
 # Columns that several tables share.
 N: Column = ("n", str, "n")
-DIFFERENCE: Column = ("difference", signed_with_spread, "mean", "std")
-MEAN: Column = ("difference", signed, "mean")
+DIFFERENCE: Column = ("difference", table.signed_with_spread, "mean", "std")
 T_INTERVAL: Column = ("95 % t", interval, "low", "high")
 
 
@@ -52,16 +40,15 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     effect = f"{criteria.effect:g} point{'' if criteria.effect == 1 else 's'}"
     return table_of(
         comparisons,
-        _keys(comparisons),
         [
             N,
             DIFFERENCE,
             T_INTERVAL,
             ("95 % BCa", interval, "bca_low", "bca_high"),
             ("d_z", signed, "d_z"),
-            ("seeds: observed", seeds, "seeds_observed"),
-            (f"seeds: {effect}", seeds, "seeds_effect"),
-            ("seeds: equivalence", seeds, "seeds_equivalence"),
+            ("seeds: observed", table.seeds, "seeds_observed"),
+            (f"seeds: {effect}", table.seeds, "seeds_effect"),
+            ("seeds: equivalence", table.seeds, "seeds_equivalence"),
         ],
         name="paired_differences",
         title=f"Paired differences to {criteria.baseline}",
@@ -79,7 +66,6 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     """The p-values of each difference, and what they decide."""
     return table_of(
         comparisons,
-        _keys(comparisons),
         [
             N,
             ("p t", p_value, "p_t"),
@@ -108,7 +94,6 @@ def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     """The columns of the two tables that fit a terminal."""
     return table_of(
         comparisons,
-        _keys(comparisons),
         [
             N,
             DIFFERENCE,
@@ -145,10 +130,9 @@ def documents_table(documents: pd.DataFrame, baseline: str) -> Table:
     """The hierarchical bootstrap over seeds and documents, and McNemar's test of each seed."""
     return table_of(
         documents,
-        _keys(documents),
         [
             ("n", lambda seeds: str(len(seeds)), "document_seeds"),
-            ("documents", count, "n_documents"),
+            ("documents", table.count, "n_documents"),
             ("difference", signed, "documents_mean"),
             ("95 % seeds and documents", interval, "documents_low", "documents_high"),
             ("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar"),
@@ -176,12 +160,11 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
 
     return table_of(
         bins.drop(columns="gains", errors="ignore"),
-        _keys(bins),
         [
             ("tokens", "{} to {}".format, "shortest", "longest"),
-            ("documents", count, "n_documents"),
+            ("documents", table.count, "n_documents"),
             N,
-            MEAN,
+            ("difference", signed, "mean"),
             T_INTERVAL,
             ("trend", trend),
         ],
@@ -198,7 +181,6 @@ def interactions_table(interactions: pd.DataFrame, baseline: str) -> Table:
     """Does the gain grow with length, across corpora?"""
     return table_of(
         interactions,
-        _keys(interactions)[1:],
         [
             ("corpora", str, "corpora"),
             N,
@@ -214,8 +196,3 @@ def interactions_table(interactions: pd.DataFrame, baseline: str) -> Table:
         "corpora have; the table shows the mean of these n slopes, its 95 % t interval, and the "
         "two-sided p of a t-test and of sign flips. Corpora differ in more than length.",
     )
-
-
-def _keys(frame: pd.DataFrame) -> list[str]:
-    """The columns that name a comparison."""
-    return ["data", "encoding", "fusion", *if_many(frame, "variant")]

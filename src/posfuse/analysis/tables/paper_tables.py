@@ -56,7 +56,9 @@ def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame
                 "published_mean": theirs.mean if theirs else np.nan,
                 "published_std": theirs.std if theirs else np.nan,
                 "published_n": theirs.n if theirs else np.nan,
-                "disagrees": bool(theirs and theirs.disagrees(*_accuracy(cell))),
+                "disagrees": bool(
+                    theirs and theirs.disagrees(cell["mean"], cell["std"], cell["n"])
+                ),
                 "bag_of_words": bag.accuracy if bag else np.nan,
             }
         )

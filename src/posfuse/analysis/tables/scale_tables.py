@@ -30,14 +30,11 @@ def scale_tables(scales: Scales, criteria: Criteria) -> list[Table]:
 
 def best_table(best: pd.DataFrame, criteria: Criteria) -> Table:
     """Does an operator beat the baseline at the baseline's own best scale?"""
-    several = if_many(
-        best, "encoding"
-    )  # a single encoding is in the title, since the table is wide
+    several = if_many(best, "encoding")  # a single one is in the title: the table is wide
     encoding = "" if several else f", encoding {best['encoding'].iloc[0]}"
     base = criteria.baseline
     return table_of(
         best,
-        ["data", *several, *if_many(best, "variant"), "fusion", "scale"],
         [
             (f"{base}'s", str, "baseline_scale"),
             N,
@@ -49,6 +46,7 @@ def best_table(best: pd.DataFrame, criteria: Criteria) -> Table:
             ("p equiv.", p_value, "p_equivalence_holm"),
             ("conclusion", partial(conclusion, criteria=criteria)),
         ],
+        ["data", *several, *if_many(best, "variant"), "fusion", "scale"],
         name="best_scale",
         title=f"At each operator's own best scale{encoding}",
         caption=f"Difference to {base} in points of test accuracy, paired by seed, with its 95 % t "

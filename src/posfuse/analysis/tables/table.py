@@ -32,19 +32,22 @@ class Table:
 
 
 def table_of(
-    frame: pd.DataFrame, keys: Sequence[str], columns: Sequence[Column], **texts: str
+    frame: pd.DataFrame, columns: Sequence[Column], keys: Sequence[str] = (), **texts: str
 ) -> Table:
     """A table with one row for each row of the frame.
 
-    `keys` are columns of the frame that come first and are shown as they are. `texts` are name,
-    title and caption.
+    `keys` are columns of the frame that come first and are shown as they are, by default those
+    that name a comparison. `texts` are name, title and caption.
     """
+    if not keys:
+        named = [axis for axis in ("data", "encoding", "fusion") if axis in frame]
+        keys = [*named, *if_many(frame, "variant")]
     shown: list[Column] = [*((key, str, key) for key in keys), *columns]
     rows = [
         [write(*(row[name] for name in names) if names else (row,)) for _, write, *names in shown]
         for row in frame.to_dict("records")
     ]
-    numbers = frame.map(lambda cell: joined(cell) if isinstance(cell, list) else cell)
+    numbers = frame.map(lambda cell: _joined(cell) if isinstance(cell, list) else cell)
     return Table(columns=[heading for heading, *_ in shown], rows=rows, numbers=numbers, **texts)
 
 
@@ -111,5 +114,5 @@ def p_value(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def joined(values: Sequence[Any]) -> str:
+def _joined(values: Sequence[Any]) -> str:
     return " ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
