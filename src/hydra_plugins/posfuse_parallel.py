@@ -23,7 +23,8 @@ from omegaconf import DictConfig
 
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
-from posfuse.sweeps.failures import RunFailed, failures_in, lost
+from posfuse.runs import records
+from posfuse.sweeps.failures import RunFailed, lost
 
 KILLED = (
     "a worker process was killed during this run, and memory may have run out; run the same "
@@ -83,8 +84,8 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         if places:
             room = (len(places), "the GPUs have", "runs_per_gpu")
         self.joblib["n_jobs"] = devices.runs_at_once(asked, *room)
-        before = set(failures_in(self.config))
         task_function, sweep = self.task_function, Path(self.config.hydra.sweep.dir)
+        self.before = records.failures_in(sweep)
         left = list(job_overrides)
         returned: list[JobReturn] = []
         while left:
@@ -103,7 +104,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
             for worker in multiprocessing.active_children():
                 worker.join()  # joblib has killed the others
             for number in sorted(gone):  # `lost` skips those that had ended
-                lost(self.hydra_context, self.config, left[number], KILLED, before)
+                lost(self, left[number], KILLED)
             left = [job for number, job in enumerate(left) if number not in gone]
         return returned
 

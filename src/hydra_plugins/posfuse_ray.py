@@ -4,21 +4,22 @@ hydra-ray-launcher stops at the first run that a node loses. This launcher recor
 failed and waits for the others.
 """
 
-import math
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from posfuse.errors import InputError
 from posfuse.process import signals
+from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
-from posfuse.sweeps.failures import failures_in, lost
+from posfuse.sweeps.failures import lost
 
 SAVE_SECONDS = 60  # interrupted runs may take so long to save
 
@@ -63,7 +64,7 @@ class RayLauncher(Launcher):
         from hydra_plugins.hydra_ray_launcher._launcher_util import start_ray
         from ray.exceptions import RayError
 
-        before = set(failures_in(self.config))
+        self.before = records.failures_in(Path(self.config.hydra.sweep.dir))
         self.ray.init.setdefault("object_store_memory", 78643200)  # as hydra-ray-launcher does
         options: Any = OmegaConf.to_container(self.ray.remote, resolve=True)
         left: dict[Any, Sequence[str]] = {}
@@ -87,9 +88,7 @@ class RayLauncher(Launcher):
                         returns[ended] = ray.get(ended)
                     except RayError as error:
                         message = f"{one_line(error)}; run the same command to resume"
-                        lost(self.hydra_context, self.config, overrides, message, before)
-                        status = JobStatus.COMPLETED
-                        returns[ended] = JobReturn(status=status, _return_value=math.nan)
+                        returns[ended] = lost(self, overrides, message)
         finally:
             for task in left:
                 ray.cancel(task)

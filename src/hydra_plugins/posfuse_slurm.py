@@ -4,7 +4,6 @@ hydra-submitit-launcher stops at the first job without a result and leaves the o
 This launcher records that run as failed and waits for the others.
 """
 
-import math
 import shutil
 import signal
 import subprocess
@@ -12,18 +11,20 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from posfuse.errors import InputError
 from posfuse.process import signals
+from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
-from posfuse.sweeps.failures import failures_in, lost
+from posfuse.sweeps.failures import lost
 
 
 class SlurmRun:
@@ -92,7 +93,7 @@ class SlurmLauncher(Launcher):
             return []
         from submitit.core.utils import FailedJobError
 
-        self.before = set(failures_in(self.config))
+        self.before = records.failures_in(Path(self.config.hydra.sweep.dir))
         state = Singleton.get_state()
         calls = [
             (list(overrides), "hydra.sweep.dir", number, str(number), state)
@@ -133,8 +134,7 @@ class SlurmLauncher(Launcher):
                 f"SLURM job {job.job_id} ended as {job.state} without a result, see "
                 f"{job.paths.stderr}; run the same command to resume"
             )
-            lost(self.hydra_context, self.config, overrides, message, self.before)
-            result = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
+            return lost(self, overrides, message)
         return result
 
     def executor(self) -> Any:
