@@ -31,8 +31,7 @@ def run_task(folder: str, call: dict[str, Any]) -> JobReturn:
     signals.launcher = "ray"
     os.chdir(folder)
     with signals.handled():
-        result: JobReturn = _run_job(**call)
-    return result
+        return _run_job(**call)  # type: ignore[no-any-return]
 
 
 class RayLauncher(Launcher):

@@ -128,14 +128,13 @@ class SlurmLauncher(Launcher):
         from submitit.core.utils import UncompletedJobError
 
         try:
-            result: JobReturn = job.results()[0]
+            return job.results()[0]  # type: ignore[no-any-return]
         except UncompletedJobError:
             message = (
                 f"SLURM job {job.job_id} ended as {job.state} without a result, see "
                 f"{job.paths.stderr}; run the same command to resume"
             )
             return lost(self, overrides, message)
-        return result
 
     def executor(self) -> Any:
         """submitit's executor; hydra-submitit-launcher has other names for its parameters."""
