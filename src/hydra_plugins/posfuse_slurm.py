@@ -31,9 +31,6 @@ class SlurmRun:
     """One run in a SLURM job. After a signal (before its time limit, or a preemption) the run saves
     and the job requeues itself, since SLURM requeues no job that exits. A cancelled job exits."""
 
-    def __init__(self, launcher: Any) -> None:
-        self.launcher = launcher
-
     def checkpoint(self, *arguments: Any) -> Any:
         """The work of the requeued job: the same run."""
         from submitit.helpers import DelayedSubmission
@@ -41,11 +38,12 @@ class SlurmRun:
         return DelayedSubmission(self, *arguments)
 
     def __call__(self, *arguments: Any) -> JobReturn:
+        from hydra_plugins.hydra_joblib_launcher._core import execute_job
         from submitit import JobEnvironment
 
         signals.launcher = "slurm"
         with signals.handled():
-            result: JobReturn = self.launcher(*arguments)
+            result: JobReturn = execute_job(*arguments)
         if not signals.received():
             return result
         asked = ["squeue", "--noheader", "--format=%T", "--jobs", JobEnvironment().job_id]
@@ -66,8 +64,7 @@ class SlurmLauncher(Launcher):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         try:
-            from hydra_plugins.hydra_submitit_launcher import config as schema
-            from hydra_plugins.hydra_submitit_launcher import submitit_launcher
+            from hydra_plugins.hydra_submitit_launcher.config import SlurmQueueConf
         except ImportError as error:
             raise InputError(
                 f"hydra/launcher=slurm: {error}; install it with pip install -e '.[slurm]'"
@@ -77,12 +74,10 @@ class SlurmLauncher(Launcher):
                 "hydra/launcher=slurm: no sbatch on this machine; run the command where SLURM's "
                 "programs are, or use hydra/launcher=parallel"
             )
-        self.config, self.hydra_context = config, hydra_context
-        known = OmegaConf.structured(schema.SlurmQueueConf)
-        parameters: Any = OmegaConf.to_container(OmegaConf.merge(known, self.parameters))
-        del parameters["_target_"]
-        self.submitit = submitit_launcher.SlurmLauncher(**parameters)
-        self.submitit.setup(hydra_context=hydra_context, task_function=task_function, config=config)
+        self.config, self.hydra_context, self.task_function = config, hydra_context, task_function
+        known = OmegaConf.structured(SlurmQueueConf)
+        merged: Any = OmegaConf.to_container(OmegaConf.merge(known, self.parameters))
+        self.parameters = merged
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -94,14 +89,11 @@ class SlurmLauncher(Launcher):
         from submitit.core.utils import FailedJobError
 
         self.before = records.failures_in(Path(self.config.hydra.sweep.dir))
-        state = Singleton.get_state()
-        calls = [
-            (list(overrides), "hydra.sweep.dir", number, str(number), state)
-            for number, overrides in enumerate(job_overrides, initial_job_idx)
-        ]
+        common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
+        calls = [(n, job, *common) for n, job in enumerate(job_overrides, initial_job_idx)]
         try:
             with signals.blocked():  # Ctrl-C in the terminal must not end sbatch
-                jobs = self.executor().map_array(SlurmRun(self.submitit), *zip(*calls, strict=True))
+                jobs = self.executor().map_array(SlurmRun(), *zip(*calls, strict=True))
         except FailedJobError as error:
             raise InputError(
                 f"hydra/launcher=slurm: SLURM refuses the jobs ({one_line(error)}); see "
@@ -141,7 +133,7 @@ class SlurmLauncher(Launcher):
         from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
         from submitit import AutoExecutor
 
-        parameters = dict(self.submitit.params)
+        parameters = {k: v for k, v in self.parameters.items() if k != "_target_"}
         executor = AutoExecutor(
             parameters.pop("submitit_folder"),
             cluster="slurm",
