@@ -6,8 +6,9 @@ It adds GPUs, the handling of signals, and a sweep that survives a killed proces
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from multiprocessing import resource_tracker
@@ -23,23 +24,27 @@ from omegaconf import DictConfig
 
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
-from posfuse.sweeps.failures import RunFailed, failures_in, lost
+from posfuse.runs import records
+from posfuse.sweeps.failures import RunFailed, lost
 
 KILLED = (
     "a worker process was killed during this run, and memory may have run out; run the same "
     "command to resume, with a smaller hydra.launcher.n_jobs if so"
 )
+KILLED_EARLY = (
+    "the worker processes were killed before a run started; give a smaller hydra.launcher.n_jobs"
+)
 
 
+@dataclass
 class WorkerTask:
     """One run in a worker process. The process keeps its GPUs for all of its runs, since CUDA
     cannot change its devices once it is in use. A file in `begun` marks the run as started."""
 
-    def __init__(
-        self, task_function: TaskFunction, places: list[str], sweep: Path, begun: Path
-    ) -> None:
-        self.task_function, self.places, self.sweep = task_function, places, sweep
-        self.begun = begun
+    task_function: TaskFunction
+    places: list[str]
+    sweep: Path
+    begun: Path
 
     def __call__(self, config: DictConfig) -> Any:
         if self.places and not devices.held:
@@ -78,13 +83,12 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
         from joblib import cpu_count
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        places = self.places(job_overrides)
-        room = (cpu_count() * self.runs_per_core, "the cores have", "runs_per_core")
-        if places:
-            room = (len(places), "the GPUs have", "runs_per_gpu")
-        self.joblib["n_jobs"] = devices.runs_at_once(asked, *room)
-        before = set(failures_in(self.config))
+        room, of, per = cpu_count() * self.runs_per_core, "the cores have", "runs_per_core"
+        if places := self.places(job_overrides):
+            room, of, per = len(places), "the GPUs have", "runs_per_gpu"
+        self.joblib["n_jobs"] = devices.runs_at_once(asked, room, of, per)
         task_function, sweep = self.task_function, Path(self.config.hydra.sweep.dir)
+        self.before = records.failures_in(sweep)
         left = list(job_overrides)
         returned: list[JobReturn] = []
         while left:
@@ -96,14 +100,11 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
                 except BrokenProcessPool as error:
                     gone = {int(name) - initial_job_idx for name in os.listdir(begun)}
                     if not gone:
-                        raise RunFailed(
-                            "the worker processes were killed before a run started; give a smaller "
-                            "hydra.launcher.n_jobs"
-                        ) from error
+                        raise RunFailed(KILLED_EARLY) from error
             for worker in multiprocessing.active_children():
                 worker.join()  # joblib has killed the others
             for number in sorted(gone):  # `lost` skips those that had ended
-                lost(self.hydra_context, self.config, left[number], KILLED, before)
+                lost(self, left[number], KILLED)
             left = [job for number, job in enumerate(left) if number not in gone]
         return returned
 
@@ -112,11 +113,9 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
     ) -> Sequence[JobReturn]:
         """joblib's launch. It runs in a thread that blocks the signals, and so do the workers that
         the thread starts. This thread passes a signal on to them. Raises Interrupted."""
-        launch: Callable[[], Sequence[JobReturn]] = partial(
-            super().launch, UntilInterrupted(job_overrides), initial_job_idx
-        )
+        launch = partial(super().launch, UntilInterrupted(job_overrides), initial_job_idx)
         if self.joblib["n_jobs"] == 1:  # in this process
-            return launch()
+            return launch()  # type: ignore[no-any-return]
         resource_tracker.ensure_running()  # its start would unblock signals in the thread
         block = (signal.SIG_BLOCK, signals.SIGNALS)
         with ThreadPoolExecutor(1, initializer=signal.pthread_sigmask, initargs=block) as thread:
@@ -126,7 +125,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
                     for worker in multiprocessing.active_children():  # again, for new workers
                         worker.terminate()
         signals.check()
-        return runs.result()
+        return runs.result()  # type: ignore[no-any-return]
 
     def checked_jobs(self) -> int:
         """n_jobs; raises InputError for a value that starts no run."""

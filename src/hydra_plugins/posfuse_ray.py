@@ -4,34 +4,34 @@ hydra-ray-launcher stops at the first run that a node loses. This launcher recor
 failed and waits for the others.
 """
 
-import math
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from posfuse.errors import InputError
 from posfuse.process import signals
+from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
-from posfuse.sweeps.failures import failures_in, lost
+from posfuse.sweeps.failures import lost
 
 SAVE_SECONDS = 60  # interrupted runs may take so long to save
 
 
-def run_task(folder: str, call: dict[str, Any]) -> JobReturn:
+def run_task(folder: str, *arguments: Any) -> JobReturn:
     """One run on a node of the cluster, in the command's working directory."""
-    from hydra_plugins.hydra_ray_launcher._launcher_util import _run_job
+    from hydra_plugins.hydra_joblib_launcher._core import execute_job
 
     signals.launcher = "ray"
     os.chdir(folder)
     with signals.handled():
-        result: JobReturn = _run_job(**call)
-    return result
+        return execute_job(*arguments)  # type: ignore[no-any-return]
 
 
 class RayLauncher(Launcher):
@@ -63,7 +63,7 @@ class RayLauncher(Launcher):
         from hydra_plugins.hydra_ray_launcher._launcher_util import start_ray
         from ray.exceptions import RayError
 
-        before = set(failures_in(self.config))
+        self.before = records.failures_in(Path(self.config.hydra.sweep.dir))
         self.ray.init.setdefault("object_store_memory", 78643200)  # as hydra-ray-launcher does
         options: Any = OmegaConf.to_container(self.ray.remote, resolve=True)
         left: dict[Any, Sequence[str]] = {}
@@ -76,8 +76,9 @@ class RayLauncher(Launcher):
                 raise InputError(f"hydra/launcher=ray: {reason}; see docs/sweeps.md") from error
             signals.install()  # ray has replaced the handler of SIGTERM
             task = ray.remote(run_task).options(**options)
+            common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
             for number, overrides in enumerate(job_overrides, initial_job_idx):
-                left[task.remote(os.getcwd(), self.call(overrides, number))] = overrides
+                left[task.remote(os.getcwd(), number, overrides, *common)] = overrides
             tasks = list(left)
             while left:
                 signals.check()
@@ -87,9 +88,7 @@ class RayLauncher(Launcher):
                         returns[ended] = ray.get(ended)
                     except RayError as error:
                         message = f"{one_line(error)}; run the same command to resume"
-                        lost(self.hydra_context, self.config, overrides, message, before)
-                        status = JobStatus.COMPLETED
-                        returns[ended] = JobReturn(status=status, _return_value=math.nan)
+                        returns[ended] = lost(self, overrides, message)
         finally:
             for task in left:
                 ray.cancel(task)
@@ -97,15 +96,3 @@ class RayLauncher(Launcher):
                 ray.wait(list(left), num_returns=len(left), timeout=SAVE_SECONDS)
             ray.shutdown()
         return [returns[task] for task in tasks]
-
-    def call(self, overrides: Sequence[str], number: int) -> dict[str, Any]:
-        """The arguments of hydra-ray-launcher's function for one run."""
-        config = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
-        with open_dict(config):
-            config.hydra.job.id, config.hydra.job.num = str(number), number
-        return {
-            "hydra_context": self.hydra_context,
-            "sweep_config": config,
-            "task_function": self.task_function,
-            "singleton_state": Singleton.get_state(),
-        }

@@ -4,7 +4,6 @@ hydra-submitit-launcher stops at the first job without a result and leaves the o
 This launcher records that run as failed and waits for the others.
 """
 
-import math
 import shutil
 import signal
 import subprocess
@@ -12,26 +11,25 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from hydra.core.singleton import Singleton
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from posfuse.errors import InputError
 from posfuse.process import signals
+from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
-from posfuse.sweeps.failures import failures_in, lost
+from posfuse.sweeps.failures import lost
 
 
 class SlurmRun:
     """One run in a SLURM job. After a signal (before its time limit, or a preemption) the run saves
     and the job requeues itself, since SLURM requeues no job that exits. A cancelled job exits."""
-
-    def __init__(self, launcher: Any) -> None:
-        self.launcher = launcher
 
     def checkpoint(self, *arguments: Any) -> Any:
         """The work of the requeued job: the same run."""
@@ -40,11 +38,12 @@ class SlurmRun:
         return DelayedSubmission(self, *arguments)
 
     def __call__(self, *arguments: Any) -> JobReturn:
+        from hydra_plugins.hydra_joblib_launcher._core import execute_job
         from submitit import JobEnvironment
 
         signals.launcher = "slurm"
         with signals.handled():
-            result: JobReturn = self.launcher(*arguments)
+            result: JobReturn = execute_job(*arguments)
         if not signals.received():
             return result
         asked = ["squeue", "--noheader", "--format=%T", "--jobs", JobEnvironment().job_id]
@@ -65,8 +64,7 @@ class SlurmLauncher(Launcher):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         try:
-            from hydra_plugins.hydra_submitit_launcher import config as schema
-            from hydra_plugins.hydra_submitit_launcher import submitit_launcher
+            from hydra_plugins.hydra_submitit_launcher.config import SlurmQueueConf
         except ImportError as error:
             raise InputError(
                 f"hydra/launcher=slurm: {error}; install it with pip install -e '.[slurm]'"
@@ -76,12 +74,10 @@ class SlurmLauncher(Launcher):
                 "hydra/launcher=slurm: no sbatch on this machine; run the command where SLURM's "
                 "programs are, or use hydra/launcher=parallel"
             )
-        self.config, self.hydra_context = config, hydra_context
-        known = OmegaConf.structured(schema.SlurmQueueConf)
-        parameters: Any = OmegaConf.to_container(OmegaConf.merge(known, self.parameters))
-        del parameters["_target_"]
-        self.submitit = submitit_launcher.SlurmLauncher(**parameters)
-        self.submitit.setup(hydra_context=hydra_context, task_function=task_function, config=config)
+        self.config, self.hydra_context, self.task_function = config, hydra_context, task_function
+        known = OmegaConf.structured(SlurmQueueConf)
+        merged: Any = OmegaConf.to_container(OmegaConf.merge(known, self.parameters))
+        self.parameters = merged
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -92,15 +88,12 @@ class SlurmLauncher(Launcher):
             return []
         from submitit.core.utils import FailedJobError
 
-        self.before = set(failures_in(self.config))
-        state = Singleton.get_state()
-        calls = [
-            (list(overrides), "hydra.sweep.dir", number, str(number), state)
-            for number, overrides in enumerate(job_overrides, initial_job_idx)
-        ]
+        self.before = records.failures_in(Path(self.config.hydra.sweep.dir))
+        common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
+        calls = [(n, job, *common) for n, job in enumerate(job_overrides, initial_job_idx)]
         try:
             with signals.blocked():  # Ctrl-C in the terminal must not end sbatch
-                jobs = self.executor().map_array(SlurmRun(self.submitit), *zip(*calls, strict=True))
+                jobs = self.executor().map_array(SlurmRun(), *zip(*calls, strict=True))
         except FailedJobError as error:
             raise InputError(
                 f"hydra/launcher=slurm: SLURM refuses the jobs ({one_line(error)}); see "
@@ -127,22 +120,20 @@ class SlurmLauncher(Launcher):
         from submitit.core.utils import UncompletedJobError
 
         try:
-            result: JobReturn = job.results()[0]
+            return job.results()[0]  # type: ignore[no-any-return]
         except UncompletedJobError:
             message = (
                 f"SLURM job {job.job_id} ended as {job.state} without a result, see "
                 f"{job.paths.stderr}; run the same command to resume"
             )
-            lost(self.hydra_context, self.config, overrides, message, self.before)
-            result = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
-        return result
+            return lost(self, overrides, message)
 
     def executor(self) -> Any:
         """submitit's executor; hydra-submitit-launcher has other names for its parameters."""
         from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
         from submitit import AutoExecutor
 
-        parameters = dict(self.submitit.params)
+        parameters = {k: v for k, v in self.parameters.items() if k != "_target_"}
         executor = AutoExecutor(
             parameters.pop("submitit_folder"),
             cluster="slurm",

@@ -11,7 +11,7 @@ from omegaconf import read_write
 
 from posfuse.errors import InputError
 from posfuse.process.signals import Interrupted
-from posfuse.sweeps.watch import watching
+from posfuse.sweeps.watch import Watch
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
@@ -36,12 +36,12 @@ class PosfuseSweeper(BasicSweeper):
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
-        watch = None
+        watch = Watch(Path(self.config.hydra.sweep.dir), self.config.sweep.fail_fast)
         try:
-            with watching(Path(self.config.hydra.sweep.dir), self.config.sweep.fail_fast) as watch:
+            with watch:
                 return super().sweep(listed)
         except Interrupted:
-            if watch is None or not watch.has_ended_sweep:
+            if not watch.has_ended_sweep:
                 raise
             return []
 

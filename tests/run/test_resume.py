@@ -10,7 +10,7 @@ from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.sweeps import status
-from posfuse.sweeps.failures import failures_in, record_failure
+from posfuse.sweeps.failures import record_failure
 from posfuse.train import train
 from posfuse.training import progress
 from posfuse.training import run as run_module
@@ -234,21 +234,14 @@ def test_work_that_is_repeated_after_a_kill_is_counted_once(corpus, tmp_path, mo
     assert record["tokens_per_second"] == whole["tokens_per_second"]
 
 
-class Sweep:
-    """The part of a config that `failures_in` reads."""
-
-    def __init__(self, folder):
-        self.hydra = type("Hydra", (), {"sweep": type("Sweep", (), {"dir": folder})})
-
-
 def test_a_run_that_was_busy_elsewhere_is_no_failure_once_it_is_done(corpus, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     with records.sole_use(run), pytest.raises(AlreadyRunning, match="another process is running"):
         train(small_config(corpus), run)
     record_failure("running", run, [], AlreadyRunning.kind, tmp_path)
-    assert len(failures_in(Sweep(tmp_path))) == 1
+    assert len(records.failures_in(tmp_path)) == 1
     assert not (tmp_path / ".failures").exists()  # the sweep does not show it
     train(small_config(corpus), run)
-    assert failures_in(Sweep(tmp_path)) == []
+    assert records.failures_in(tmp_path) == []
     assert not (run / records.FAILURE).exists()

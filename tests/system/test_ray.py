@@ -96,21 +96,6 @@ def test_an_interrupted_command_saves_its_runs(corpus, cluster, tmp_path):
     assert kinds(tmp_path) == ["interrupted", "interrupted"]
 
 
-def test_without_a_cluster_one_is_started(corpus, tmp_path):
-    short = tempfile.mkdtemp(prefix="ray")
-    try:
-        argv = sweep(corpus, "seed=0,1", "hydra/launcher=ray")
-        argv += [
-            f"+hydra.launcher.ray.init._temp_dir={short}",
-            "+hydra.launcher.ray.init.num_cpus=2",
-        ]
-        done = ended(argv, tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert len(results(tmp_path)) == 2
-    finally:
-        shutil.rmtree(short, ignore_errors=True)
-
-
 def test_two_runs_share_a_gpu(corpus, tmp_path):
     """ray gets one GPU. Its four cores would have room for all three runs."""
     short = tempfile.mkdtemp(prefix="ray")

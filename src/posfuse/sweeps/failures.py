@@ -1,6 +1,7 @@
 """Failures of runs: recorded in their folders, and listed when the sweep ends."""
 
 import logging
+import math
 import os
 import shlex
 import sys
@@ -12,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
 from posfuse.config import check_folder
@@ -32,8 +33,6 @@ from posfuse.sweeps.watch import report
 
 detail = logging.getLogger("posfuse.detail")
 detail.addHandler(logging.NullHandler())  # outside a run it must not print to stderr
-
-Failure = tuple[Path, str]  # the folder of a run that failed, and the failure's id
 
 
 class RunFailed(Exception):
@@ -57,11 +56,12 @@ class Ending(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         refuse_empty("hydra.sweep.dir", config)
         refuse_empty("hydra.sweep.subdir", config)
-        self.before = set(failures_in(config))
+        self.before = records.failures_in(Path(config.hydra.sweep.dir))
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         below = records.failures_in(Path(config.hydra.sweep.dir))
-        found = [failure for run, failure in below if (run, failure["id"]) not in self.before]
+        # Their ids, and no clock, show which failures are new.
+        found = [failure for run, failure in below if (run, failure) not in self.before]
         if failed := [failure for failure in found if failure["kind"] != records.INTERRUPTED]:
             ended_by = signals.received() or ""
             if ended_by and config.sweep.fail_fast:
@@ -80,12 +80,6 @@ def refuse_empty(key: str, config: DictConfig) -> None:
         check_folder(key, unresolved[name])
     except InputError as error:
         sys.exit(f"error: {error}")
-
-
-def failures_in(config: DictConfig) -> list[Failure]:
-    """The failures of a sweep's runs. Their ids, and no clock, show which of them are new."""
-    below = Path(config.hydra.sweep.dir)
-    return [(run, failure["id"]) for run, failure in records.failures_in(below)]
 
 
 def kind_of(error: Exception) -> str:
@@ -142,20 +136,17 @@ def summary(failures: list[records.Record], ended_by: str = "") -> str | int:
     return "\n".join(lines)
 
 
-def lost(
-    context: HydraContext,
-    config: DictConfig,
-    overrides: Sequence[str],
-    message: str,
-    before: set[Failure],
-) -> None:
-    """Record the failure of a run whose process ended without recording one. `before` are the
-    failures from before the run."""
-    cfg = context.config_loader.load_sweep_config(config, list(overrides))
+def lost(launcher: Any, overrides: Sequence[str], message: str) -> JobReturn:
+    """Record the failure of a run whose process ended without recording one, and return NaN for
+    it. `launcher.before` are the failures from before the sweep."""
+    cfg = launcher.hydra_context.config_loader.load_sweep_config(launcher.config, list(overrides))
     HydraConfig.instance().set_config(cfg)  # the resolvers of its folder read it
     sweep = Path(cfg.hydra.sweep.dir)
     folder = sweep / cfg.hydra.sweep.subdir
-    has_recorded = any(run == folder for run, _ in set(failures_in(config)) - before)
-    if not has_recorded and not (folder / records.RESULT).exists():
+    new = [
+        run for run, failure in records.failures_in(sweep) if (run, failure) not in launcher.before
+    ]
+    if folder not in new and not (folder / records.RESULT).exists():
         folder.mkdir(parents=True, exist_ok=True)
         record_failure(message, folder, list(overrides), "failed", sweep)
+    return JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)

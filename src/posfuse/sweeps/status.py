@@ -179,18 +179,15 @@ def main() -> None:
     parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
     arguments = parser.parse_args()
     sweep = arguments.folder
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDE)
+    in_terminal = sys.stdout.isatty()
+    console = Console(width=None if in_terminal else WIDE)
     try:
         if not sweep.is_dir():
-            raise InputError(
-                f"{sweep}: no such folder; give a sweep's, such as multirun/quickstart"
-            )
+            raise InputError(f"{sweep}: no such folder; give that of a sweep")
         runs = runs_of(sweep)
         if not runs:
             raise InputError(f"{sweep}: no runs here; run posfuse-train -m first")
-        if arguments.once or not console.is_terminal:
+        if arguments.once or not in_terminal:
             console.print(page(sweep, runs), soft_wrap=True)
             return
         with Live(page(sweep, runs), console=console, auto_refresh=False) as live:

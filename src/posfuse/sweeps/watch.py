@@ -8,8 +8,6 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from posfuse.runs.records import Record, write_json
@@ -26,7 +24,7 @@ def report(sweep: Path, failure: Record) -> None:
 
 class Watch(threading.Thread):
     """Prints each new failure in one line on stderr; with `fail_fast` the first one interrupts the
-    sweep."""
+    sweep. It watches inside a `with`."""
 
     def __init__(self, sweep: Path, fail_fast: bool) -> None:
         super().__init__(daemon=True)
@@ -58,15 +56,10 @@ class Watch(threading.Thread):
                 print(line, file=sys.stderr, flush=True)
             self.printed.add(line)
 
+    def __enter__(self) -> None:
+        self.start()
 
-@contextmanager
-def watching(sweep: Path, fail_fast: bool) -> Iterator[Watch]:
-    """Watch while the sweep runs."""
-    watch = Watch(sweep, fail_fast)
-    watch.start()
-    try:
-        yield watch
-    finally:
-        watch.over.set()
-        watch.join()
-        watch.look()
+    def __exit__(self, *error: object) -> None:
+        self.over.set()
+        self.join()
+        self.look()
