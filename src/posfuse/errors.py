@@ -3,8 +3,8 @@
 import errno
 import os
 import sys
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 NO_MEMORY = (
     "memory ran out; raise the limit of this process (ulimit -v, or the job's memory), or lower "
@@ -56,34 +56,32 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or is_full or is_torchs or is_loaders
 
 
-def with_streams(main: Callable[[], None]) -> Callable[[], None]:
-    """`main` as a command. A closed stdout or stderr is an error: the next file that is opened
-    would get its number, and what is printed would damage that file. If the reader of stdout is
-    gone, as in `| head`, the exit status is 1 without a message; if stdout cannot be written, as
-    on a full disk, it is 1 with one line."""
+@contextmanager
+def checked_streams() -> Iterator[None]:
+    """Exit with status 1 if a command's stdout or stderr does not work; decorates its `main`.
 
-    @wraps(main)
-    def command() -> None:
-        for name in ("stdout", "stderr"):
-            if getattr(sys, name) is None:
-                message = f"error: {name} is closed; give a file or /dev/null"
-                print(message, file=sys.stderr or sys.stdout)  # nothing if both are closed
-                sys.exit(1)
-        status: str | int | None = None
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code
-        except BrokenPipeError:
-            status = 1
-        except OSError as error:
-            status = None if error.filename else failure_of_stdout("\n")
-            if status is None:
-                raise
-        if status := status or failure_of_stdout():
-            sys.exit(status)
-
-    return command
+    A closed stream is an error, because the next file that is opened would get its number and
+    what is printed would damage that file. If the reader of stdout is gone, as in `| head`, there
+    is no message; if stdout cannot be written, as on a full disk, there is one line.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            message = f"error: {name} is closed; give a file or /dev/null"
+            print(message, file=sys.stderr or sys.stdout)  # nothing if both are closed
+            sys.exit(1)
+    status: str | int | None = None
+    try:
+        yield
+    except SystemExit as end:
+        status = end.code
+    except BrokenPipeError:
+        status = 1
+    except OSError as error:
+        status = None if error.filename else failure_of_stdout("\n")
+        if status is None:
+            raise
+    if status := status or failure_of_stdout():
+        sys.exit(status)
 
 
 def failure_of_stdout(end: str = "") -> str | None:

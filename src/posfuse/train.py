@@ -18,7 +18,7 @@ from yaml import YAMLError
 import posfuse
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import do_without_hub
-from posfuse.errors import HubUnreachable, InputError, failure_of_stdout, with_streams
+from posfuse.errors import HubUnreachable, InputError, checked_streams, failure_of_stdout
 from posfuse.process import precision, signals
 from posfuse.process.arguments import overrides_first
 from posfuse.runs import hydra_errors, records
@@ -30,7 +30,7 @@ from posfuse.tracking.live import tracked
 log = logging.getLogger(__name__)
 
 
-@with_streams
+@checked_streams()
 def main() -> None:
     """posfuse-train. Exit status: 0 when every run is done, 75 after a signal, 1 after a failure.
 
@@ -55,7 +55,7 @@ def main() -> None:
     except (YAMLError, UnicodeDecodeError) as error:
         sys.exit(f"error: {hydra_errors.of_file(error)}")
     except BrokenPipeError:
-        raise  # with_streams handles it
+        raise  # checked_streams handles it
     except OSError as error:
         line = f"error: {message_of(error, Path(error.filename or 'disk'))}"
         sys.exit((None if error.filename else failure_of_stdout("\n")) or line)

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from posfuse import errors
 from posfuse.analysis import report
 from small_runs import small_overrides, write_corpus
 
 CLOSED = "error: stdout is closed; give a file or /dev/null\n"
-NOTHING = ["-c", "from posfuse.errors import with_streams; with_streams(lambda: print('ran'))()"]
+NOTHING = [
+    "-c",
+    "from posfuse.errors import checked_streams; checked_streams()(lambda: print('ran'))()",
+]
 # The reader of the pipe has ended before the command prints.
 NO_READER = (
     'mkfifo pipe; true < pipe & exec 3> pipe; wait; "$@" >&3; status=$?; rm pipe; exit $status'
@@ -33,7 +37,8 @@ def test_every_command_looks_at_its_streams():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     for command in project["scripts"].values():
         main = pkgutil.resolve_name(command)
-        assert main.__code__.co_filename.endswith("errors.py"), command
+        decorators = [getattr(cell.cell_contents, "func", None) for cell in main.__closure__]
+        assert errors.checked_streams in decorators, command
 
 
 @pytest.mark.parametrize("module", ["posfuse.train", "posfuse.analysis.report"])
@@ -93,5 +98,5 @@ def test_a_report_that_finds_a_full_disk_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["posfuse-report", str(tmp_path)])
     monkeypatch.setattr(report, "collect", full)
     # stdout itself takes the line's end.
-    with pytest.raises(SystemExit, match=f"error: {tmp_path}: No space left on device; free it"):
+    with pytest.raises(SystemExit, match=f"error: {tmp_path}: No space left on device; choose"):
         report.main()

@@ -1,6 +1,9 @@
 """Words to ids."""
 
 import itertools
+import os
+import signal
+import threading
 from collections import Counter
 
 import numpy as np
@@ -76,3 +79,20 @@ def test_agrees_with_a_dictionary(texts: list[str], min_count: int, max_size: in
     known = {w: i for i, w in enumerate(kept[: max_size - 2], 2)}
     expected = [[known.get(w, UNKNOWN) for w in t.lower().split()] or [UNKNOWN] for t in texts]
     assert ids_of(texts, min_count=min_count, max_size=max_size) == expected
+
+
+def test_a_signal_is_handled_while_words_are_counted() -> None:
+    """`tokenizers` reads the texts in another thread; signals are handled in this one."""
+    handled = threading.Event()
+
+    def texts():
+        yield "one two"
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert handled.wait(60)
+        yield "two three"
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
+    try:
+        assert build_vocabulary(texts(), 9, 1).get_vocab_size() == 5
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -18,7 +18,7 @@ from posfuse.analysis.findings import Findings, analyse
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.paired_tables import short_table
-from posfuse.errors import InputError, failure_of_stdout, with_streams
+from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 
 def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
@@ -83,7 +83,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-@with_streams
+@checked_streams()
 def main() -> None:
     """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
     arguments = parse()

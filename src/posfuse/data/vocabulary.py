@@ -4,6 +4,7 @@ Words are lower-cased and split at white space. Bytes are those of the text's UT
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import numpy as np
@@ -32,7 +33,8 @@ def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tok
         special_tokens=SPECIAL,
         show_progress=False,
     )
-    counted.train_from_iterator(texts, trainer)
+    with ThreadPoolExecutor(1) as thread:  # so that this thread can still handle signals
+        thread.submit(counted.train_from_iterator, texts, trainer).result()
     ids: dict[str, int] = counted.get_vocab()
     words = [word for word in sorted(ids, key=ids.__getitem__) if word not in SPECIAL]
     kept = SPECIAL + words[: max_size - len(SPECIAL)]

@@ -1,7 +1,7 @@
 """Signals that interrupt a command: the first one sets a flag, a later one exits at once.
 
-A later one counts from REPEAT_SECONDS after the first. GNU `timeout` sends its signal to the
-command and then to the command's group, and a terminal that closes may do so too: that is one wish.
+A later one counts from REPEAT_SECONDS after the first, except Ctrl-C. GNU `timeout` sends its signal
+to the command and then to the command's group, as a terminal that closes may do: both are one request.
 
 No handler raises. `check` raises `Interrupted` where a run can stop without losing work: between
 runs, between training steps and between batches of tokenising. The exit status is then 75.
@@ -25,7 +25,7 @@ EXIT_STATUS = os.EX_TEMPFAIL  # 75: the work is not done, and the same command r
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
 if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
     SIGNALS.append(signal.SIGHUP)
-REPEAT_SECONDS = 1.0  # within these a further signal changes nothing
+REPEAT_SECONDS = 1.0  # within these a further signal other than Ctrl-C changes nothing
 launcher: str | None = None  # the launcher that owns this process, if it is not the parent process
 _received: dict[str, float] = {}  # the signals by name, and when each came first
 
@@ -43,9 +43,9 @@ def install() -> None:
 
 def _handle(number: int, frame: Any) -> None:
     now = time.monotonic()
-    is_later = _received and now - min(_received.values()) >= REPEAT_SECONDS
+    is_repeat = number != signal.SIGINT and now - min([now, *_received.values()]) < REPEAT_SECONDS
     # A worker may get the signal twice: from its launcher and from the scheduler.
-    if is_later and not is_worker():
+    if _received and not is_repeat and not is_worker():
         os.write(2, b"interrupted again; exited at once; run the same command to resume\n")
         os._exit(EXIT_STATUS)
     _received.setdefault(signal.Signals(number).name, now)

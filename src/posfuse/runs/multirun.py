@@ -32,7 +32,9 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
     except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
             HydraException) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:80]
-        raise InputError(f"{path}: not a sweep's settings ({reason}); restore it") from error
+        raise InputError(
+            f"{path}: not a sweep's settings ({reason}); run the sweep's command again to write it"
+        ) from error
 
 
 def _values(override: Override) -> list[str]:

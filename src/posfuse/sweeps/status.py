@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posfuse.config import run_folder
-from posfuse.errors import InputError, with_streams
+from posfuse.errors import InputError, checked_streams
 from posfuse.runs import records
 from posfuse.runs.multirun import MULTIRUN, read_multirun
 
@@ -171,7 +171,7 @@ def spelt(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-@with_streams
+@checked_streams()
 def main() -> None:
     """posfuse-status FOLDER: prints the state once; in a terminal it updates until all is done."""
     parser = argparse.ArgumentParser(prog="posfuse-status", description=__doc__.splitlines()[0])

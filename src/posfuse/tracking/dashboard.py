@@ -17,7 +17,7 @@ from wandb_workspaces import expr
 from posfuse.analysis.evidence.collect import SHARED, collect
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
-from posfuse.errors import InputError, with_streams
+from posfuse.errors import InputError, checked_streams
 from posfuse.runs import records
 from posfuse.tracking import server
 from posfuse.tracking.places import prepare
@@ -175,7 +175,7 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         return save(sweep / "dashboard" / "views.json", space, text), problems
 
 
-@with_streams
+@checked_streams()
 def main() -> None:
     """Prints the URLs of the two views."""
     parser = argparse.ArgumentParser(prog="posfuse-dashboard", description=__doc__.splitlines()[0])

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from posfuse.errors import with_streams
+from posfuse.errors import checked_streams
 from posfuse.tracking.places import logs, prepare
 
 
@@ -23,7 +23,7 @@ def gather(sweep: Path) -> Path | None:
     return links
 
 
-@with_streams
+@checked_streams()
 def main() -> None:
     parser = argparse.ArgumentParser(prog="posfuse-leet", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a sweep's, as multirun/quickstart")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from posfuse.config import LoggerConfig
-from posfuse.errors import InputError, with_streams
+from posfuse.errors import InputError, checked_streams
 from posfuse.runs import records
 from posfuse.tracking import projection, server
 from posfuse.tracking.places import prepare
@@ -132,7 +132,7 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     return f"{server.address()} holds {held} of {total} runs", problems + unsent
 
 
-@with_streams
+@checked_streams()
 def main() -> None:
     """Exit status 0 when the server holds every finished run; else 1 and a line for each other."""
     parser = argparse.ArgumentParser(prog="posfuse-sync", description=__doc__.splitlines()[0])
