@@ -38,7 +38,7 @@ def test_every_command_looks_at_its_streams():
     for command in project["scripts"].values():
         main = pkgutil.resolve_name(command)
         decorators = [getattr(cell.cell_contents, "func", None) for cell in main.__closure__]
-        assert errors.checked_streams in decorators, command
+        assert errors.checked_streams.__wrapped__ in decorators, command
 
 
 @pytest.mark.parametrize("module", ["posfuse.train", "posfuse.analysis.report"])

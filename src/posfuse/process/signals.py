@@ -1,7 +1,7 @@
 """Signals that interrupt a command: the first one sets a flag, a later one exits at once.
 
-A later one counts from REPEAT_SECONDS after the first, except Ctrl-C. GNU `timeout` sends its signal
-to the command and then to the command's group, as a terminal that closes may do: both are one request.
+A later one counts from REPEAT_SECONDS after the first; Ctrl-C always counts. GNU `timeout` sends
+its signal to the command and then to the command's group: the two are one request.
 
 No handler raises. `check` raises `Interrupted` where a run can stop without losing work: between
 runs, between training steps and between batches of tokenising. The exit status is then 75.
