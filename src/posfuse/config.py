@@ -25,7 +25,7 @@ _PACKAGE = Path(__file__).resolve().parent
 CONF_DIR = next(p for p in (_PACKAGE / "conf", _PACKAGE.parents[1] / "conf") if p.is_dir())
 
 # Keys that cannot change a number: the fingerprint and the folder's name leave them out. The names
-# of data, encoding and fusion are labels; the other keys hold what they stand for.
+# of data, encoding and fusion are labels; the other keys define what is run.
 NEUTRAL_KEYS = (
     "sweep_id", "output_dir", "cache_dir", "logger", "trainer.progress", "experiment",
     "trainer.checkpoint_minutes", "fidelity.notebook_parts_only", "sweep",

@@ -1,4 +1,4 @@
-"""The exceptions whose message is all that a user needs, and how a command ends on others."""
+"""Exceptions whose message is shown to the user without a traceback, and checked streams."""
 
 import errno
 import os

@@ -42,7 +42,7 @@ def main() -> None:
     sys.argv[1:] = overrides_first(sys.argv[1:])
     signals.install()
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors, and they are worded here
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors, which are formatted below
     try:
         job()
     except signals.Interrupted as stop:

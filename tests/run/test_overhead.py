@@ -17,7 +17,7 @@ def test_a_generated_corpus_has_the_size_asked_for(tmp_path, monkeypatch) -> Non
     assert {len(text.split()) for text in texts} == {overhead.DOCUMENT}
 
 
-def test_ids_are_built_in_a_process_that_tells_words_seconds_and_memory(tmp_path) -> None:
+def test_ids_are_built_in_a_process_that_reports_words_seconds_and_memory(tmp_path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     _, _, printed = overhead.timed(overhead.IDS, str(corpus), str(tmp_path / "ids"))
     words, seconds, before, peak = map(float, printed.split())

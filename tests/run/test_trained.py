@@ -133,7 +133,7 @@ def test_what_is_missing_or_does_not_fit_is_named(name, run) -> None:
 
 
 @pytest.mark.parametrize("name", GATES)
-def test_an_operator_mixes_with_the_gate_that_it_tells(name) -> None:
+def test_an_operator_uses_the_gate_that_it_reports(name) -> None:
     operator = make_fusion(name, 4).double()
     for i, parameter in enumerate(operator.parameters()):
         parameter.data = random_tensor(*parameter.shape, seed=i)

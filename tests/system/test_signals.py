@@ -97,7 +97,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_resumes(
     assert_same_results(whole, tmp_path, 4)
 
 
-# posfuse-train with another time within which a further signal is the same wish.
+# posfuse-train with with another REPEAT_SECONDS.
 WITHIN = """
 import sys
 from posfuse import train

@@ -190,7 +190,7 @@ def test_without_its_process_wandb_is_given_up_and_the_run_is_not(
     with monkeypatch.context() as patched:
         at_step(patched, 5, kill_core)
         record = train(config(), sweep / "run")
-    assert "the run continues without it, and posfuse-sync uploads it" in caplog.text
+    assert "the run continues without it; upload it later with posfuse-sync" in caplog.text
     assert record == records.read_result(sweep / "run" / records.RESULT)
     original = wandb.init
 

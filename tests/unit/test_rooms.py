@@ -50,6 +50,10 @@ def imports(module: str) -> set[str]:
             assert not node.level, f"{module} has a relative import"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in MODULES else str(node.module) for name in names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("import_module", "__import__")
+        ):
+            found |= {ast.literal_eval(a) for a in node.args if isinstance(a, ast.Constant)}
     return found
 
 
@@ -61,7 +65,9 @@ def test_every_module_imports_only_from_the_rooms_that_it_may():
         allowed = [room, *(f"posfuse.{name}" for name in MAY_IMPORT[room].split())]
         if room != "posfuse.model":
             allowed += ["posfuse.config", "posfuse.errors"]
-        ours = {name for name in imports(module) if name in MODULES} - {"posfuse"}
+        ours = {name for name in imports(module) if name in MODULES} - {"posfuse", module}
+        if module != "posfuse.tracking.dashboard" and "posfuse.tracking.dashboard" in ours:
+            wrong.append(f"{module} -> posfuse.tracking.dashboard, which imports analysis")
         wrong += [f"{module} -> {name}" for name in sorted(ours) if not lies_in(name, allowed)]
     assert not wrong, "\n".join(wrong)
 
@@ -70,6 +76,13 @@ def test_the_model_needs_torch_and_numpy_only():
     for module in filter(lambda name: lies_in(name, ["posfuse.model"]), MODULES):
         packages = {name.split(".")[0] for name in imports(module)}
         assert packages - sys.stdlib_module_names <= {"posfuse", "torch", "numpy"}, module
+
+
+def test_wandb_is_imported_in_tracking_only_and_torch_never_in_analysis():
+    for module in MODULES:
+        packages = {name.split(".")[0] for name in imports(module)}
+        assert "wandb" not in packages or lies_in(module, ["posfuse.tracking"]), module
+        assert "torch" not in packages or not lies_in(module, ["posfuse.analysis"]), module
 
 
 def test_no_modules_import_each_other_in_a_cycle():

@@ -21,7 +21,7 @@ PORTION = 1 << 20  # characters that are encoded at a time; bounds the memory
 
 
 def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
-    """A tokenizer with the most frequent words of the texts; ties go in alphabetical order.
+    """A tokenizer with the most frequent words of the texts; ties are in alphabetical order.
 
     It has at most `max_size` entries, the two special ones included. Each word occurs at least
     `min_count` times.

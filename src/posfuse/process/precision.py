@@ -1,4 +1,4 @@
-"""The precision that trainer.precision=fastest stands for.
+"""Chooses the precision for trainer.precision=fastest.
 
 On a CPU it is measured, since processors of one name differ in whether their bfloat16 units work.
 The first run of a sweep measures and writes the result into the sweep's folder. All runs of a

@@ -98,8 +98,7 @@ class Live:
             act(self.run)
         except Exception as error:  # noqa: BLE001 - where its process was killed: private types
             _log.warning(
-                "W&B failed (%s); the run continues without it, and posfuse-sync uploads it from "
-                "its records",
+                "W&B failed (%s); the run continues without it; upload it later with posfuse-sync",
                 one_line(error) or type(error).__name__,
             )
             self.run = None

@@ -1,4 +1,4 @@
-"""The command that `posfuse.training.replicas` starts for each further process of a run."""
+"""The command that `posfuse.training.replicas` starts for each additional process of a run."""
 
 import os
 import pickle
