@@ -33,14 +33,20 @@ def train_one(corpus: Path, sweep: Path, fusion: str) -> Path:
     return folder
 
 
-def execute(name: str, folder: Path, monkeypatch, sweep: Path, run: Path) -> None:
-    """Run a notebook in an empty folder, in which it must leave no file."""
+def execute(name: str, folder: Path, monkeypatch, sweep: Path, run: Path) -> set[str]:
+    """Run a notebook in an empty folder, where it must leave no file; returns the output kinds."""
     monkeypatch.setenv("POSFUSE_SWEEP", str(sweep))
     monkeypatch.setenv("POSFUSE_RUN", str(run))
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     folder.mkdir()
     NotebookClient(notebook, timeout=HANG, resources={"metadata": {"path": str(folder)}}).execute()
     assert not list(folder.iterdir())
+    return {
+        kind
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        for kind in [output.output_type, *output.get("data", {})]
+    }
 
 
 def test_notebooks_are_committed_without_outputs() -> None:
@@ -59,10 +65,13 @@ def test_notebooks_are_committed_without_outputs() -> None:
 )
 def test_a_notebook_runs_on_the_records_of_a_sweep(name, sweep, tmp_path, monkeypatch) -> None:
     run = sweep / "tiny" / "sinusoidal" / "gate_scalar" / "seed=0"
-    execute(name, tmp_path / "empty", monkeypatch, sweep, run)
+    kinds = execute(name, tmp_path / "empty", monkeypatch, sweep, run)
+    assert "error" not in kinds
+    assert kinds & {"stream", "text/plain", "image/png"}
 
 
 @pytest.mark.parametrize("fusion", ["gate_mlp", "gate_cnn"])  # of each feature, of the position
 def test_the_notebook_shows_any_gate(fusion, sweep, tmp_path, monkeypatch) -> None:
     run = train_one(sweep.parent / "corpus", tmp_path / "runs", fusion)
-    execute("what_a_gate_learns", tmp_path / "empty", monkeypatch, sweep, run)
+    kinds = execute("what_a_gate_learns", tmp_path / "empty", monkeypatch, sweep, run)
+    assert "image/png" in kinds

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from scipy import stats
 
 import posfuse
 
@@ -56,9 +57,13 @@ def test_the_operators_of_the_docs_compute_what_they_say():
     torch.testing.assert_close(code["Ramp"](4, 5)()[:, 0], torch.arange(5) / 5)
 
 
-def test_the_functions_of_the_statistics_page_exist():
+def test_the_example_of_the_statistics_page_computes_what_scipy_does():
     (block,) = blocks("docs/statistics.md", "python")
-    exec(block, {})
+    code: dict = {}
+    exec(block, code)
+    expected = stats.ttest_1samp(code["deltas"], 0)
+    assert code["st"].p_paired_t(code["deltas"]) == pytest.approx(expected.pvalue)
+    assert code["st"].t_interval(code["deltas"]) == pytest.approx(expected.confidence_interval())
 
 
 def test_the_config_files_of_the_docs_name_classes_of_the_docs():
