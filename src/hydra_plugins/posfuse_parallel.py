@@ -1,135 +1,113 @@
-"""The launcher of conf/hydra/launcher/parallel.yaml, which uses hydra-joblib-launcher.
-
-It adds GPUs, the handling of signals, and a sweep that survives a killed process.
-"""
+"""The launcher of conf/hydra/launcher/parallel.yaml: several runs at once on this machine."""
 
 import multiprocessing
 import os
-import signal
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import takewhile
 from multiprocessing import resource_tracker
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
+import cloudpickle
 from hydra.core.utils import JobReturn
-from hydra.types import TaskFunction
-from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
-from omegaconf import DictConfig
+from joblib import cpu_count
 
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
-from posfuse.runs import records
-from posfuse.sweeps.failures import RunFailed, lost
+from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
 
 KILLED = (
-    "a worker process was killed during this run, and memory may have run out; run the same "
-    "command to resume, with a smaller hydra.launcher.n_jobs if so"
+    "the process of this run was killed, and memory may have run out; run the same command to "
+    "resume, with a smaller hydra.launcher.n_jobs if so"
 )
-KILLED_EARLY = (
-    "the worker processes were killed before a run started; give a smaller hydra.launcher.n_jobs"
-)
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-@dataclass
-class WorkerTask:
-    """One run in a worker process. The process keeps its GPUs for all of its runs, since CUDA
-    cannot change its devices once it is in use. A file in `begun` marks the run as started."""
-
-    task_function: TaskFunction
-    places: list[str]
-    sweep: Path
-    begun: Path
-
-    def __call__(self, config: DictConfig) -> Any:
-        if self.places and not devices.held:
-            os.environ["CUDA_VISIBLE_DEVICES"] = devices.take(self.places, self.sweep)
-        (self.begun / str(HydraConfig.get().job.num)).touch()
-        return self.task_function(config)
+def prepare(parent: int, threads: int, places: list[str], sweep: Path) -> None:
+    """Prepare a worker process for its runs. It keeps its GPUs for all of them, since CUDA cannot
+    change its devices once it is in use."""
+    signals.exit_with_parent(parent)
+    for name in THREADS:
+        os.environ.setdefault(name, str(threads))
+    if places:
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices.take(places, sweep)
 
 
-class UntilInterrupted(list[Sequence[str]]):
-    """The overrides of runs. It yields no more of them after a signal."""
-
-    def __iter__(self) -> Iterator[Sequence[str]]:
-        return takewhile(lambda _: signals.received() is None, super().__iter__())
+def in_worker(call: bytes) -> bytes:
+    """`execute` in a worker process. pickle cannot handle the classes of Hydra's plugins."""
+    return bytes(cloudpickle.dumps(execute(*cloudpickle.loads(call))))
 
 
-class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
+def interrupt() -> None:
+    """Send SIGTERM to the worker processes: their runs save and end."""
+    for process in multiprocessing.active_children():
+        process.terminate()
+
+
+class ParallelLauncher(SweepLauncher):
     """n_jobs runs at once, each in a process of its own: up to `runs_per_core` on each core; on
     GPUs up to `runs_per_gpu` on each GPU, or one run on each trainer.devices GPUs."""
 
-    task_function: Any
-
     def __init__(self, n_jobs: int = -1, runs_per_gpu: int = 1, runs_per_core: int = 1) -> None:
-        tied = partial(signals.exit_with_parent, os.getpid())
-        # batch_size=1: whichever worker is free first does the next run.
-        super().__init__(n_jobs=n_jobs, batch_size=1, initializer=tied)
-        self.runs_per_gpu, self.runs_per_core = runs_per_gpu, runs_per_core
+        self.n_jobs, self.runs_per_gpu, self.runs_per_core = n_jobs, runs_per_gpu, runs_per_core
 
-    def launch(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
-    ) -> Sequence[JobReturn]:
-        """The results of the runs. A killed process ends the runs that were busy: these are
-        recorded as failures and have no result."""
-        asked = self.checked_jobs()
-        if not job_overrides:
-            return []
-        from joblib import cpu_count
-        from joblib.externals.loky.process_executor import BrokenProcessPool
-
-        room, of, per = cpu_count() * self.runs_per_core, "the cores have", "runs_per_core"
-        if places := self.places(job_overrides):
-            room, of, per = len(places), "the GPUs have", "runs_per_gpu"
-        self.joblib["n_jobs"] = devices.runs_at_once(asked, room, of, per)
-        task_function, sweep = self.task_function, Path(self.config.hydra.sweep.dir)
-        self.before = records.failures_in(sweep)
-        left = list(job_overrides)
-        returned: list[JobReturn] = []
-        while left:
-            with TemporaryDirectory(prefix="posfuse") as begun:
-                self.task_function = WorkerTask(task_function, places, sweep, Path(begun))
-                try:
-                    returned += self.launched(left, initial_job_idx)
-                    break
-                except BrokenProcessPool as error:
-                    gone = {int(name) - initial_job_idx for name in os.listdir(begun)}
-                    if not gone:
-                        raise RunFailed(KILLED_EARLY) from error
-            for worker in multiprocessing.active_children():
-                worker.join()  # joblib has killed the others
-            for number in sorted(gone):  # `lost` skips those that had ended
-                lost(self, left[number], KILLED)
-            left = [job for number, job in enumerate(left) if number not in gone]
-        return returned
-
-    def launched(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
-    ) -> Sequence[JobReturn]:
-        """joblib's launch. It runs in a thread that blocks the signals, and so do the workers that
-        the thread starts. This thread passes a signal on to them. Raises Interrupted."""
-        launch = partial(super().launch, UntilInterrupted(job_overrides), initial_job_idx)
-        if self.joblib["n_jobs"] == 1:  # in this process
-            return launch()  # type: ignore[no-any-return]
-        resource_tracker.ensure_running()  # its start would unblock signals in the thread
-        block = (signal.SIG_BLOCK, signals.SIGNALS)
-        with ThreadPoolExecutor(1, initializer=signal.pthread_sigmask, initargs=block) as thread:
-            runs = thread.submit(launch)
-            while wait([runs], 0.05).not_done:
+    def results(self, calls: list[Call]) -> Results:
+        """As in `SweepLauncher`. Each process is an executor of its own, so that a killed process
+        ends one run only. Idle processes block the signals; this process passes them on."""
+        n_jobs, places = self.room([overrides for _, overrides, *_ in calls])
+        threads = max(1, cpu_count() // n_jobs)
+        sweep = Path(self.config.hydra.sweep.dir)
+        start = partial(
+            ProcessPoolExecutor,
+            1,
+            multiprocessing.get_context("spawn"),
+            prepare,
+            (os.getpid(), threads, places, sweep),
+        )
+        resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
+        idle = [start() for _ in range(n_jobs)]
+        busy: dict[Future[bytes], tuple[ProcessPoolExecutor, Call]] = {}
+        left = list(reversed(calls))
+        try:
+            while left or busy:
+                while left and idle and not signals.received():
+                    worker, call = idle.pop(), left.pop()
+                    with signals.blocked():
+                        run = worker.submit(in_worker, cloudpickle.dumps(call))
+                    busy[run] = worker, call
                 if signals.received():
-                    for worker in multiprocessing.active_children():  # again, for new workers
-                        worker.terminate()
-        signals.check()
-        return runs.result()  # type: ignore[no-any-return]
+                    left.clear()
+                    interrupt()  # again, for a process that has just started
+                for run in wait(busy, 0.05, FIRST_COMPLETED).done:
+                    worker, call = busy.pop(run)
+                    result: JobReturn | str
+                    try:
+                        result = cloudpickle.loads(run.result())
+                    except BrokenProcessPool:
+                        worker, result = start(), KILLED
+                    idle.append(worker)
+                    yield call, result
+            signals.check()
+        finally:
+            if busy:  # an error in this process
+                interrupt()
+            for worker in [*idle, *(worker for worker, _ in busy.values())]:
+                worker.shutdown()
+
+    def room(self, job_overrides: list[list[str]]) -> tuple[int, list[str]]:
+        """How many runs train at once, and the GPUs of each; no GPUs if the runs are on CPUs."""
+        asked = self.checked_jobs()
+        if places := self.places(job_overrides):
+            n = devices.runs_at_once(asked, len(places), "the GPUs have", "runs_per_gpu")
+        else:
+            room = cpu_count() * self.runs_per_core
+            n = devices.runs_at_once(asked, room, "the cores have", "runs_per_core")
+        return n, places
 
     def checked_jobs(self) -> int:
         """n_jobs; raises InputError for a value that starts no run."""
-        n_jobs: Any = self.joblib["n_jobs"]
+        n_jobs: Any = self.n_jobs
         per = {"runs_per_gpu": self.runs_per_gpu, "runs_per_core": self.runs_per_core}
         for name, number in {"n_jobs": n_jobs, **per}.items():
             # A bool is an instance of int.
@@ -138,7 +116,7 @@ class ParallelLauncher(JoblibLauncher):  # type: ignore[misc]
                 raise InputError(f"hydra.launcher.{name}: must be 1 or more{more} (got {number!r})")
         return int(n_jobs)
 
-    def places(self, job_overrides: Sequence[Sequence[str]]) -> list[str]:
+    def places(self, job_overrides: list[list[str]]) -> list[str]:
         """The GPUs of each run that may train at once; empty if the runs are on CPUs."""
         groups = ("trainer", "experiment")  # the overrides that can set a run's devices
         chosen = {

@@ -1,7 +1,6 @@
 """Hydra's sweeper with checks of what is swept; Hydra finds plugins in this package only."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -10,14 +9,14 @@ from hydra.core.override_parser.types import Override, ValueType
 from omegaconf import read_write
 
 from posfuse.errors import InputError
-from posfuse.process.signals import Interrupted
-from posfuse.sweeps.watch import Watch
+from posfuse.process import signals
+from posfuse.sweeps.failures import FAIL_FAST
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
 
 class PosfuseSweeper(BasicSweeper):
-    """Refuses a sweep without runs or over folders, and shows failures while the sweep runs."""
+    """Refuses a sweep without runs or over folders, and ends it for sweep.fail_fast."""
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run every job, or with sweep.fail_fast up to the first failure.
@@ -36,12 +35,10 @@ class PosfuseSweeper(BasicSweeper):
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
-        watch = Watch(Path(self.config.hydra.sweep.dir), self.config.sweep.fail_fast)
         try:
-            with watch:
-                return super().sweep(listed)
-        except Interrupted:
-            if not watch.has_ended_sweep:
+            return super().sweep(listed)
+        except signals.Interrupted:
+            if signals.received() != FAIL_FAST:
                 raise
             return []
 

@@ -24,7 +24,7 @@ from posfuse.process.arguments import overrides_first
 from posfuse.runs import hydra_errors, records
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
-from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure
+from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
 from posfuse.tracking.live import tracked
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,9 @@ def job(config: DictConfig) -> float:
             sys.exit(f"error: {message}")
         if isinstance(error, HubUnreachable):
             do_without_hub()  # for the rest of this sweep
-        record_failure(message, folder, overrides, kind, Path(hydra_cfg.sweep.dir))
+        record_failure(message, folder, overrides, kind)
+        if not signals.is_worker():
+            report(folder, Path(hydra_cfg.sweep.dir), config.sweep.fail_fast)
     return math.nan
 
 

@@ -10,7 +10,7 @@ from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.sweeps import status
-from posfuse.sweeps.failures import record_failure
+from posfuse.sweeps.failures import record_failure, report
 from posfuse.train import train
 from posfuse.training import progress
 from posfuse.training import run as run_module
@@ -234,14 +234,16 @@ def test_work_that_is_repeated_after_a_kill_is_counted_once(corpus, tmp_path, mo
     assert record["tokens_per_second"] == whole["tokens_per_second"]
 
 
-def test_a_run_that_was_busy_elsewhere_is_no_failure_once_it_is_done(corpus, tmp_path):
+def test_a_run_that_was_busy_elsewhere_is_no_failure_once_it_is_done(corpus, tmp_path, capfd):
     run = tmp_path / "run"
     run.mkdir()
     with records.sole_use(run), pytest.raises(AlreadyRunning, match="another process is running"):
         train(small_config(corpus), run)
-    record_failure("running", run, [], AlreadyRunning.kind, tmp_path)
+    record_failure("running", run, [], AlreadyRunning.kind)
     assert len(records.failures_in(tmp_path)) == 1
-    assert not (tmp_path / ".failures").exists()  # the sweep does not show it
+    report(run, tmp_path, fail_fast=True)
+    assert capfd.readouterr().err == ""
+    signals.check()
     train(small_config(corpus), run)
     assert records.failures_in(tmp_path) == []
     assert not (run / records.FAILURE).exists()

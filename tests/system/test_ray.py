@@ -50,11 +50,7 @@ def cluster(monkeypatch):
 
 
 def of(cluster):
-    return [
-        "hydra/launcher=ray",
-        f"hydra.launcher.ray.init.address={cluster.address}",
-        "+hydra.launcher.ray.init.object_store_memory=null",
-    ]
+    return ["hydra/launcher=ray", f"hydra.launcher.ray.init.address={cluster.address}"]
 
 
 def test_the_runs_of_a_lost_node_move_to_another(corpus, cluster, whole, tmp_path):

@@ -40,15 +40,12 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "launcher"),
-    [
-        ("torch.nn", "SIGHUP", []),  # while the config is checked
-        ("lightning.pytorch", "SIGINT", ["hydra/launcher=parallel", "hydra.launcher.n_jobs=1"]),
-    ],
-    ids=["config", "run"],
+    ("module", "name"),
+    [("torch.nn", "SIGHUP"), ("lightning.pytorch", "SIGINT")],
+    ids=["config", "run"],  # while the config is checked, and when the run begins
 )
-def test_a_signal_during_imports_is_handled_after_them(module, name, launcher, corpus, tmp_path):
-    _, _, _, *overrides = command(corpus, "-m", "seed=0,1", *launcher)
+def test_a_signal_during_imports_is_handled_after_them(module, name, corpus, tmp_path):
+    _, _, _, *overrides = command(corpus, "-m", "seed=0,1")
     done = ended([sys.executable, "-c", IMPORTING, module, name, *overrides], tmp_path)
     expected = f"interrupted by {name} before training started{RESUME}"
     assert (done.returncode, done.stderr) == (signals.EXIT_STATUS, expected)

@@ -48,7 +48,12 @@ def _handle(number: int, frame: Any) -> None:
     if _received and not is_repeat and not is_worker():
         os.write(2, b"interrupted again; exited at once; run the same command to resume\n")
         os._exit(EXIT_STATUS)
-    _received.setdefault(signal.Signals(number).name, now)
+    request(signal.Signals(number).name)
+
+
+def request(name: str) -> None:
+    """Interrupt this process's work as a signal does; `name` says why."""
+    _received.setdefault(name, time.monotonic())
 
 
 @contextmanager

@@ -1,19 +1,16 @@
 """Failures of runs: recorded in their folders, and listed when the sweep ends."""
 
 import logging
-import math
 import os
 import shlex
 import sys
 import time
 import traceback
 import uuid
-from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
@@ -29,8 +26,8 @@ from posfuse.errors import (
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
-from posfuse.sweeps.watch import report
 
+FAIL_FAST = "sweep.fail_fast"
 detail = logging.getLogger("posfuse.detail")
 detail.addHandler(logging.NullHandler())  # outside a run it must not print to stderr
 
@@ -57,16 +54,14 @@ class Ending(Callback):
         refuse_empty("hydra.sweep.dir", config)
         refuse_empty("hydra.sweep.subdir", config)
         self.before = records.failures_in(Path(config.hydra.sweep.dir))
+        show.cache_clear()
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         below = records.failures_in(Path(config.hydra.sweep.dir))
         # Their ids, and no clock, show which failures are new.
         found = [failure for run, failure in below if (run, failure) not in self.before]
         if failed := [failure for failure in found if failure["kind"] != records.INTERRUPTED]:
-            ended_by = signals.received() or ""
-            if ended_by and config.sweep.fail_fast:
-                ended_by = "sweep.fail_fast"
-            sys.exit(summary(failed, ended_by))
+            sys.exit(summary(failed, signals.received()))
         if found:
             raise signals.Interrupted(f"{len(found)} run(s) were interrupted")
 
@@ -101,14 +96,9 @@ def message_of(error: Exception, folder: Path) -> str:
     return f"{type(error).__name__}: {one_line(error)}; see the traceback in {folder}/train.log"
 
 
-def record_failure(
-    message: str, folder: Path, overrides: list[str], kind: str, sweep: Path | None = None
-) -> None:
-    """Write failure.json, and report it to the sweep if the run belongs to one.
-
-    `kind` is "config" for a refused config, "interrupted", or that of the error. Raises RunFailed
-    if the file cannot be written.
-    """
+def record_failure(message: str, folder: Path, overrides: list[str], kind: str) -> None:
+    """Write failure.json. `kind` is "config" for a refused config, "interrupted", or that of the
+    error. Raises RunFailed if the file cannot be written."""
     detail.error("%s: %s", kind, message)
     failure = {
         "id": uuid.uuid4().hex, "kind": kind, "message": message, "overrides": overrides,
@@ -116,13 +106,32 @@ def record_failure(
     }  # fmt: skip
     try:
         records.write_json(folder / records.FAILURE, failure)
-        if sweep is not None and kind not in (records.INTERRUPTED, AlreadyRunning.kind):
-            report(sweep, {**failure, "run": os.path.relpath(folder, sweep)})
     except OSError as error:
         raise RunFailed(message) from error
 
 
-def summary(failures: list[records.Record], ended_by: str = "") -> str | int:
+def report(folder: Path, sweep: Path, fail_fast: bool) -> None:
+    """Print the failure of a run of a sweep that has just ended, if it failed. With `fail_fast` the
+    other runs are interrupted. Call this in the process that runs the sweep."""
+    if not (folder / records.FAILURE).exists():
+        return
+    failure = records.read_failure(folder / records.FAILURE)
+    if failure["kind"] in (records.INTERRUPTED, AlreadyRunning.kind):
+        return
+    run = os.path.relpath(folder, sweep)
+    start = "error" if failure["kind"] == "config" else f"failed: {run}"
+    show(f"{start}: {failure['message']}")
+    if fail_fast:
+        signals.request(FAIL_FAST)
+
+
+@cache
+def show(line: str) -> None:
+    """Print a line on stderr, once in a sweep: several runs may have the same mistake."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def summary(failures: list[records.Record], ended_by: str | None = None) -> str | int:
     """Each run that failed, with its command; 1 if only configs were refused, since each of these
     was printed at once."""
     runs = [f for f in failures if f["kind"] != "config"]
@@ -134,19 +143,3 @@ def summary(failures: list[records.Record], ended_by: str = "") -> str | int:
         lines.append(f"  posfuse-train {shlex.join(failure['overrides'])}")
         lines.append(f"    {failure['message']}")
     return "\n".join(lines)
-
-
-def lost(launcher: Any, overrides: Sequence[str], message: str) -> JobReturn:
-    """Record the failure of a run whose process ended without recording one, and return NaN for
-    it. `launcher.before` are the failures from before the sweep."""
-    cfg = launcher.hydra_context.config_loader.load_sweep_config(launcher.config, list(overrides))
-    HydraConfig.instance().set_config(cfg)  # the resolvers of its folder read it
-    sweep = Path(cfg.hydra.sweep.dir)
-    folder = sweep / cfg.hydra.sweep.subdir
-    new = [
-        run for run, failure in records.failures_in(sweep) if (run, failure) not in launcher.before
-    ]
-    if folder not in new and not (folder / records.RESULT).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        record_failure(message, folder, list(overrides), "failed", sweep)
-    return JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)

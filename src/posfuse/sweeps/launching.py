@@ -1,0 +1,102 @@
+"""What the launchers parallel, slurm and ray share: a run in another process, and lost runs."""
+
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, open_dict
+
+from posfuse.runs import records
+from posfuse.sweeps.failures import record_failure, report
+
+Call = tuple[Any, ...]  # the arguments of `execute`, which cloudpickle can pickle
+Results = Generator[tuple[Call, JobReturn | str], None, None]
+
+
+def execute(
+    number: int,
+    overrides: list[str],
+    folder: str,
+    context: HydraContext,
+    config: DictConfig,
+    task_function: TaskFunction,
+    state: dict[Any, Any],
+) -> JobReturn:
+    """Do one run in this process, which may be on another machine, as Hydra's launchers do it.
+
+    `folder` is the command's working directory, and `state` that of Hydra's singletons.
+    """
+    os.chdir(folder)
+    setup_globals()
+    Singleton.set_state(state)
+    cfg = context.config_loader.load_sweep_config(config, overrides)
+    with open_dict(cfg):
+        cfg.hydra.job.id, cfg.hydra.job.num = f"{cfg.hydra.job.name}_{number}", number
+    HydraConfig.instance().set_config(cfg)
+    return run_job(
+        task_function,
+        cfg,
+        job_dir_key="hydra.sweep.dir",
+        job_subdir_key="hydra.sweep.subdir",
+        hydra_context=context,
+    )
+
+
+class SweepLauncher(Launcher):
+    """Does the runs of a sweep in other processes. A run whose process ends without a result is
+    recorded as failed, and the others go on."""
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        self.hydra_context, self.task_function = hydra_context, task_function
+        self.config = config
+
+    @abstractmethod
+    def results(self, calls: list[Call]) -> Results:
+        """Start the calls of `execute`. Yield each one when it ends: with its result, or with the
+        reason why there is none.
+
+        After a signal the runs are interrupted, and `signals.check` raises when they have ended.
+        """
+
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """The results of all runs; NaN for a run without one."""
+        common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
+        calls = [
+            (number, list(overrides), os.getcwd(), *common)
+            for number, overrides in enumerate(job_overrides, initial_job_idx)
+        ]
+        returns: dict[int, JobReturn] = {}
+        with closing(self.results(calls)) as results:
+            for (number, overrides, *_), result in results:
+                if isinstance(result, str):
+                    folder = self._record(overrides, result)
+                    result = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
+                else:
+                    assert result.hydra_cfg is not None
+                    folder = Path(result.hydra_cfg.hydra.runtime.output_dir)
+                report(folder, Path(self.config.hydra.sweep.dir), self.config.sweep.fail_fast)
+                returns[number] = result
+        return [returns[number] for number in sorted(returns)]
+
+    def _record(self, overrides: list[str], reason: str) -> Path:
+        """Record the failure of a run whose process ended without a result; returns its folder."""
+        cfg = self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
+        HydraConfig.instance().set_config(cfg)  # the resolvers of its folder read it
+        folder = Path(cfg.hydra.sweep.dir, cfg.hydra.sweep.subdir)
+        if not (folder / records.RESULT).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            record_failure(reason, folder, overrides, "failed")
+        return folder
