@@ -32,7 +32,7 @@ class Findings:
     verdicts: list[Verdict]
     folded: list[Verdict]  # the paper's claims without a comparison, shown as one line
     headline: list[str]
-    missing: list[str]  # the runs of the grid that have no record
+    missing: list[str]  # folders of runs without a record
     failures: list[str]
     problems: list[str]  # damaged or contradictory inputs, which were left out
     notes: list[str]  # what could not be compared, and other remarks
@@ -64,9 +64,9 @@ def analyse(
     scales = scales_of(runs, criteria)
     summary = cells(runs)
     try:
-        holes = missing(folder, runs)
+        absent = missing(folder, runs)
     except InputError as error:
-        holes = []
+        absent = []
         problems.append(str(error))
     verdicts = judge_claims(claims, comparisons, criteria)
     notes += [*_without_order(summary, bags), *scales.notes, *without_bag]
@@ -85,7 +85,7 @@ def analyse(
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
         headline=headline(summary, comparisons, scales.best, criteria),
-        missing=[" ".join((*hole[:3], f"seed={hole[3]}", *hole[4:])) for hole in holes],
+        missing=absent,
         failures=failures(folder, runs),
         problems=[*problems, *mismatched, *without_curve],
         notes=list(dict.fromkeys(notes)),  # variants of one corpus may repeat a note

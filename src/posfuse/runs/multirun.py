@@ -1,5 +1,6 @@
 """The multirun.yaml of a sweep: which runs its last command asked for."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from posfuse.config import run_folder
 from posfuse.errors import InputError
 
 MULTIRUN = "multirun.yaml"
@@ -41,3 +43,23 @@ def _values(override: Override) -> list[str]:
     if override.is_sweep_override():
         return list(override.sweep_string_iterator())
     return [override.get_value_element_as_str()]
+
+
+def asked(sweep: Path) -> list[Path]:
+    """The folders of the runs in multirun.yaml; none if the file is missing."""
+    if not (sweep / MULTIRUN).exists():
+        return []
+    cfg, overrides = read_multirun(sweep / MULTIRUN)
+    choices = [[f"{key}={value}" for value in values] for key, values in overrides.items()]
+    return [sweep / folder_of(list(job), cfg) for job in product(*choices)]
+
+
+def folder_of(overrides: list[str], cfg: Any) -> str:
+    """The folder of the run with these overrides, relative to its sweep."""
+    given = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)
+
+    def value(name: str, group: str) -> str:
+        return given.get(name) or given.get(group) or str(OmegaConf.select(cfg, name))
+
+    data, encoding, fusion = (value(f"{a}.name", a) for a in ("data", "encoding", "fusion"))
+    return run_folder(data, encoding, fusion, int(value("seed", "seed")), overrides)

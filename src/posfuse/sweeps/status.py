@@ -12,21 +12,17 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
-from omegaconf import OmegaConf
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from posfuse.config import run_folder
 from posfuse.errors import InputError, checked_streams
 from posfuse.runs import records
-from posfuse.runs.multirun import MULTIRUN, read_multirun
+from posfuse.runs.multirun import asked
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 WIDE = 1000  # columns if stdout is not a terminal: names are not cut
@@ -48,26 +44,6 @@ def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, and every other run in the folder."""
     folders = dict.fromkeys([*asked(sweep), *(p.parent for p in sweep.rglob("config.yaml"))])
     return [status_of(folder, sweep) for folder in folders]
-
-
-def asked(sweep: Path) -> list[Path]:
-    """The folders of the runs in multirun.yaml; none if the file is missing."""
-    if not (sweep / MULTIRUN).exists():
-        return []
-    cfg, overrides = read_multirun(sweep / MULTIRUN)
-    choices = [[f"{key}={value}" for value in values] for key, values in overrides.items()]
-    return [sweep / folder_of(list(job), cfg) for job in product(*choices)]
-
-
-def folder_of(overrides: list[str], cfg: Any) -> str:
-    """The folder of the run with these overrides, relative to its sweep."""
-    given = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)
-
-    def value(name: str, group: str) -> str:
-        return given.get(name) or given.get(group) or str(OmegaConf.select(cfg, name))
-
-    data, encoding, fusion = (value(f"{a}.name", a) for a in ("data", "encoding", "fusion"))
-    return run_folder(data, encoding, fusion, int(value("seed", "seed")), overrides)
 
 
 def status_of(folder: Path, sweep: Path) -> RunStatus:

@@ -79,6 +79,9 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     if rank() > 0:
         return {}  # the first process of the run writes
 
+    # In double precision, so that equal gains in documents are ties in a test of ranks.
+    right = torch.cat([batch["predicted"] == batch["label"] for batch in predictions])
+    test = {**test, "test/accuracy": int(right.sum()) / len(right)}
     record = {
         **records.identity(cfg, folder),
         "test": {name.removeprefix("test/"): value for name, value in test.items()},

@@ -5,8 +5,6 @@ import re
 import reprlib
 from collections import Counter
 from collections.abc import Callable
-from fractions import Fraction
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,9 @@ import pandas as pd
 
 from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
-from posfuse.runs.multirun import MULTIRUN, read_multirun
+from posfuse.runs.multirun import asked
 from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
 
-AXES = ["data", "encoding", "fusion", "seed"]
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
 METRIC = "test.accuracy"
@@ -78,7 +75,6 @@ def _row(path: Path) -> dict[str, Any]:
     overrides = row["variant"].split("__")
     row["variant"] = "__".join(part for part in overrides if part != PAPERS_SCALE)
     row["configuration"] = json.dumps(settings, sort_keys=True)
-    row[METRIC] = _double(row[METRIC], row.get("documents.test"))
     return row
 
 
@@ -109,19 +105,6 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
                     and all(isinstance(name, str) for name in v)),
     "settings": ("a table of keys", lambda v: isinstance(v, dict)),
 }  # fmt: skip
-
-
-def _double(accuracy: float, n_documents: Any) -> float:
-    """An accuracy in double precision.
-
-    It is recorded in single precision. There equal gains in documents give unequal differences,
-    and rank tests would miss the ties.
-    """
-    if isinstance(n_documents, int) and n_documents > 0:
-        right = round(accuracy * n_documents)
-        if abs(accuracy - right / n_documents) < 1e-6:
-            return right / n_documents
-    return accuracy
 
 
 def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
@@ -162,36 +145,16 @@ def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
     return pd.Series(lines, dtype=str)
 
 
-def missing(folder: str | Path, runs: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """The (data, encoding, fusion, seed) that belong to the grid and have no record, behind them
-    "key=value" of each other setting that a sweep varies.
-
-    The grid is what each sweep's multirun.yaml asks for, joined with what was found.
-    """
-    absent: list[tuple[Any, ...]] = []
-    for sweep_id, found in runs.groupby("sweep_id"):
-        asked: dict[str, list[Any]] = {}
-        for path in (Path(folder, MULTIRUN), Path(folder, str(sweep_id), MULTIRUN)):
-            if path.exists() and path.resolve().parent.name == sweep_id:
-                asked |= _asked(path)
-        others = [key for key in asked if key not in AXES and f"settings.{key}" in found]
-        cells = found[AXES].assign(**{k: found[f"settings.{k}"].map(_canonical) for k in others})
-        axes = [dict.fromkeys([*cells[k].tolist(), *asked.get(str(k), [])]) for k in cells]
-        done = set(cells.itertuples(index=False, name=None))
-        absent += [
-            (*cell[:4], *(f"{k}={v}" for k, v in zip(others, cell[4:], strict=True)))
-            for cell in product(*axes)
-            if cell not in done
-        ]
+def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
+    """The runs without a result that the last command of each sweep asked for: their folders,
+    relative to the sweep's."""
+    absent: list[str] = []
+    for sweep_id in runs["sweep_id"].unique():
+        for sweep in (Path(folder), Path(folder, sweep_id)):
+            if sweep.resolve().name == sweep_id:
+                folders = [run for run in asked(sweep) if not (run / RESULT).exists()]
+                absent += [run.relative_to(sweep).as_posix() for run in folders]
     return absent
-
-
-def _canonical(value: Any) -> str:
-    """1, "1" and "1.0" alike; what is no number as it is."""
-    try:
-        return f"{float(Fraction(str(value))):g}"
-    except (ValueError, ZeroDivisionError):
-        return str(value)
 
 
 def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -224,13 +187,3 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in found)
     count = [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if found else []
     return [*count, *(f"{run}: {failure['message']}" for run, failure in found)]
-
-
-def _asked(path: Path) -> dict[str, list[Any]]:
-    """The values of each axis, and of each other key with several values, in a multirun.yaml."""
-    _, overrides = read_multirun(path)
-    values = {key.lstrip("+~").split("@")[0]: found for key, found in overrides.items()}
-    # A name given by hand, as in data=folder data.name=mine, is the one in the records.
-    axes = {axis: values.get(f"{axis}.name", values.get(axis, [])) for axis in AXES}
-    swept = {k: [_canonical(v) for v in vs] for k, vs in values.items() if len(vs) > 1}
-    return {**swept, **axes, "seed": [int(seed) for seed in axes["seed"]]}
