@@ -68,7 +68,7 @@ def test_a_sweep_is_measured_once(tmp_path, monkeypatch):
     assert fastest("cpu", 128, tmp_path / "one") == "32-true"
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"ratio": "NaN"}', '{"ratio": 0}'])
+@pytest.mark.parametrize("content", ["", "{", "nan", "0"])
 def test_a_damaged_ratio_is_named(content, tmp_path):
     path = tmp_path / precision.RATIO
     path.write_text(content)

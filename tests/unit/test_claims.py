@@ -349,7 +349,7 @@ def test_a_file_in_another_encoding_is_one_line(tmp_path):
 def test_aliases_and_deep_nesting_are_refused_and_not_expanded(tmp_path):
     path = tmp_path / "claims.yaml"
     lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]" for i in range(1, 40))]
-    for text in ("\n".join(lines), "claims: " + "[" * 100_000):
+    for text in ("\n".join(lines), "claims: " + "[" * 9_000 + "]" * 9_000):
         path.write_text(text)
         with pytest.raises(InputError, match=r"claims.yaml: has an alias .* instead$"):
             read_claims(path)

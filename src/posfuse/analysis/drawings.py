@@ -1,7 +1,11 @@
 """All figures of a report, drawn and saved."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import figures
 from posfuse.analysis.figures.scale_figure import scale
@@ -20,42 +24,26 @@ class Drawing:
 def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]:
     """Write NAME.png and NAME.svg of each figure that has data into `folder`."""
     base, comparisons, documents = criteria.baseline, found.comparisons, found.documents
-    drawn = {}
-    if len(found.scales.cells):
-        drawn["scale"] = (
-            scale(found.scales.cells),
-            "Accuracy by token scale: does an operator gain accuracy, or only move the best scale?",
-        )
-    if len(comparisons):
-        drawn["deltas"] = (
-            figures.deltas(comparisons, base),
-            f"Paired differences to {base}; each mark is one seed.",
-        )
-        drawn["forest"] = (
-            figures.forest(comparisons, criteria),
-            f"Every comparison with its 95 % t interval; the band is ±{criteria.margin:g} points, "
-            "within which a difference does not matter.",
-        )
-    latency = figures.accuracy_latency(found.cells)
-    drawn["accuracy_latency"] = (latency, "Accuracy and latency by fusion.")
-    if len(comparisons):
-        drawn["gain_by_length"] = (
-            figures.gain_by_length(comparisons, documents.bins, base),
-            "The gain by document length, across corpora and inside each corpus.",
-        )
-    if len(found.curves):
-        drawn["learning_curves"] = (
-            figures.learning_curves(found.curves),
-            "Validation accuracy by epoch. The line is the mean over seeds, the band reaches "
-            "from the lowest seed to the highest.",
-        )
-    if documents.confusions:
-        labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
-        drawn["confusions"] = (
-            figures.confusions(documents.confusions, labels, base),
-            f"Confusion matrix minus that of {base} in points, mean over seeds. Each row is a true "
-            "class; its points are shares of its test documents.",
-        )
+    labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
+    # The function, its arguments (the first is its data) and the caption of each figure.
+    every: list[tuple[Callable[..., Figure], tuple[Any, ...], str]] = [
+        (scale, (found.scales.cells,), "Accuracy by token scale: does an operator gain accuracy, "
+         "or only move the best scale?"),
+        (figures.deltas, (comparisons, base),
+         f"Paired differences to {base}; each mark is one seed."),
+        (figures.forest, (comparisons, criteria), "Every comparison with its 95 % t interval; the "
+         f"band is ±{criteria.margin:g} points, within which a difference does not matter."),
+        (figures.accuracy_latency, (found.cells,), "Accuracy and latency by fusion."),
+        (figures.gain_by_length, (comparisons, documents.bins, base),
+         "The gain by document length, across corpora and inside each corpus."),
+        (figures.learning_curves, (found.curves,), "Validation accuracy by epoch. The line is the "
+         "mean over seeds, the band reaches from the lowest seed to the highest."),
+        (figures.confusions, (documents.confusions, labels, base), "Confusion matrix minus that of "
+         f"{base} in points, mean over seeds. Each row is a true class; its points are shares of "
+         "its test documents."),
+    ]  # fmt: skip
     return [
-        Drawing(name, save(figure, folder, name), text) for name, (figure, text) in drawn.items()
+        Drawing(draw.__name__, save(draw(*data), folder, draw.__name__), caption)
+        for draw, data, caption in every
+        if len(data[0])
     ]

@@ -5,6 +5,7 @@ import math
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -67,18 +68,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("folder", help="folder of a sweep, for example multirun/quickstart")
     add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
     add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
-    add(
-        "--margin",
-        type=float,
-        default=criteria.margin,
-        help="largest difference in points that does not matter (default: %(default)s)",
-    )
-    add(
-        "--effect",
-        type=float,
-        default=criteria.effect,
-        help="difference in points for which the seeds needed are listed (default: %(default)s)",
-    )
+    points: dict[str, Any] = {"type": float, "metavar": "POINTS"}
+    does_not_matter = "largest difference that does not matter (default: %(default)s)"
+    add("--margin", default=criteria.margin, help=does_not_matter, **points)
+    listed = "difference for which the seeds needed are listed (default: %(default)s)"
+    add("--effect", default=criteria.effect, help=listed, **points)
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     return parser.parse_args(arguments)
 

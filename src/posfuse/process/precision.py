@@ -5,7 +5,6 @@ The first run of a sweep measures and writes the result into the sweep's folder.
 sweep then have the same precision, also when they resume on another machine.
 """
 
-import json
 import logging
 import math
 import time
@@ -21,7 +20,7 @@ FASTEST, FLOAT32, BFLOAT16 = "fastest", "32-true", "bf16-mixed"
 FASTER = 1.2  # required speed-up of bfloat16 products: a step also converts and rounds
 SMALLEST = 128  # features of a model whose steps become faster (docs/performance.md)
 TOKENS, D_MODEL, D_FF, ROUNDS = 2048, 256, 1024, 7  # of the products that are measured
-RATIO = ".bfloat16.json"  # in the sweep's folder
+RATIO = ".bfloat16"  # in the sweep's folder
 
 _log_once = cache(logging.getLogger(__name__).info)  # a process has many runs of a sweep
 
@@ -64,12 +63,10 @@ def _ratio(sweep: Path) -> float:
     sweep.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.exists():
-            part = path.with_suffix(".part")
-            part.write_text(json.dumps({"ratio": measured()}))
-            part.replace(path)
+            path.write_text(f"{measured()}\n")
         try:
-            ratio = float(json.loads(path.read_text())["ratio"])
-        except (ValueError, KeyError, TypeError):
+            ratio = float(path.read_text())
+        except ValueError:
             ratio = math.nan
     if not 0 < ratio < math.inf:
         raise InputError(f"{path}: damaged; remove it, and the next run measures again")

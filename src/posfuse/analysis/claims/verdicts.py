@@ -77,18 +77,16 @@ def read_claims(path: Path | None = None) -> Claims:
     try:
         source = path or files(__package__).joinpath("claims.yaml")
         text = source.read_text(encoding="utf-8")
-        depth = 0
-        for event in yaml.parse(text):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            # A few lines of nested aliases can stand for more values than memory holds.
-            if depth > 20 or isinstance(event, yaml.AliasEvent):
-                raise InputError(f"{name}: {NOT_PLAIN}")
+        # A few lines of nested aliases can stand for more values than memory holds.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise RecursionError
         merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
         found = OmegaConf.to_object(merged)
     except UnicodeDecodeError as error:
         byte = f"{error.object[error.start]:#x}"
         raise InputError(f"{name}: not UTF-8 (byte {byte}); save it as UTF-8") from error
+    except RecursionError as error:
+        raise InputError(f"{name}: {NOT_PLAIN}") from error
     except OSError as error:
         raise InputError(f"--claims: cannot read {name} ({error}); give a YAML file") from error
     except yaml.YAMLError as error:
