@@ -2,6 +2,8 @@
 
 import re
 import runpy
+import sys
+import sysconfig
 from copy import deepcopy
 from dataclasses import asdict
 from functools import reduce
@@ -170,6 +172,11 @@ def test_an_unknown_key_in_an_experiment_fails_as_in_the_command(tmp_path) -> No
 
 def test_an_operator_whose_module_fails_is_named_by_its_key(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
+    # wandb replaces sys.exit by a function of its own.
+    code = "import sys\nold = sys.exit\ndef exit(code): old(code)"
+    scope = {}
+    exec(compile(code, f"{sysconfig.get_path('purelib')}/wandb/hooks.py", "exec"), scope)
+    monkeypatch.setattr(sys, "exit", scope["exit"])
     codes = {
         "def f(:": "(SyntaxError: invalid syntax (broken_0.py, line 1))",
         "1 / 0": "(ZeroDivisionError: division by zero, {file} line 1)",

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+import sysconfig
 import traceback
 from fractions import Fraction
 from typing import Any
@@ -16,6 +17,8 @@ from posfuse.errors import InputError, lacks_memory
 from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.hydra_errors import one_line
 
+# Where the files of Python and of installed packages begin.
+LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 HUB = "posfuse.data.corpora.hub"
 
 
@@ -125,9 +128,8 @@ def _resolved(target: str) -> Any:
 
 
 def _raised(error: BaseException) -> str:
-    """An import error in one line, with the file and line that raised it."""
-    machinery = (__file__, pkgutil.__file__, inspect.__file__, importlib.__file__)
+    """An import error in one line, with the last line of the user's own code that led to it."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename not in machinery and not f.filename.startswith("<")]
+    own = [f for f in frames if not f.filename.startswith((__file__, *LIBRARIES))]
     place = f", {own[-1].filename} line {own[-1].lineno}" if own else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
