@@ -24,12 +24,10 @@ KILLED = (
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def prepare(parent: int, threads: int, places: list[str], sweep: Path) -> None:
+def prepare(parent: int, places: list[str], sweep: Path) -> None:
     """Prepare a worker process for its runs. It keeps its GPUs for all of them, since CUDA cannot
     change its devices once it is in use."""
     signals.exit_with_parent(parent)
-    for name in THREADS:
-        os.environ.setdefault(name, str(threads))
     if places:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices.take(places, sweep)
 
@@ -56,14 +54,15 @@ class ParallelLauncher(SweepLauncher):
         """As in `SweepLauncher`. Each process is an executor of its own, so that a killed process
         ends one run only. Idle processes block the signals; this process passes them on."""
         n_jobs, places = self.room([overrides for _, overrides, *_ in calls])
-        threads = max(1, cpu_count() // n_jobs)
+        for name in THREADS:  # the processes inherit them
+            os.environ.setdefault(name, str(max(1, cpu_count() // n_jobs)))
         sweep = Path(self.config.hydra.sweep.dir)
         start = partial(
             ProcessPoolExecutor,
             1,
             multiprocessing.get_context("spawn"),
             prepare,
-            (os.getpid(), threads, places, sweep),
+            (os.getpid(), places, sweep),
         )
         resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
         idle = [start() for _ in range(n_jobs)]

@@ -74,6 +74,8 @@ def checked_streams() -> Iterator[None]:
         yield
     except SystemExit as end:
         status = end.code
+    except KeyboardInterrupt:
+        status = 130  # as in a shell
     except BrokenPipeError:
         status = 1
     except OSError as error:

@@ -12,8 +12,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 import posfuse
 from posfuse.config import CONF_DIR, Config
@@ -26,6 +24,7 @@ from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
 from posfuse.tracking.live import tracked
+from posfuse.training.run import run
 
 log = logging.getLogger(__name__)
 
@@ -50,23 +49,15 @@ def main() -> None:
         sys.exit(signals.EXIT_STATUS)
     except (RunFailed, InputError) as error:
         sys.exit(f"error: {one_line(error)}")
-    except (HydraException, OmegaConfBaseException) as error:
-        sys.exit(f"error: {hydra_errors.of_no_keys(error) or one_line(error)}")
-    except (YAMLError, UnicodeDecodeError) as error:
-        sys.exit(f"error: {hydra_errors.of_file(error)}")
     except BrokenPipeError:
         raise  # checked_streams handles it
-    except OSError as error:
-        line = f"error: {message_of(error, Path(error.filename or 'disk'))}"
-        sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
-    except ValueError as error:
-        is_group = "group override" in str(error)  # Hydra's words for a group without a name
-        cure = "; a group takes one of its names, as fusion=add" if is_group else ""
-        sys.exit(f"error: {one_line(error)}{cure}")
     except Exception as error:
         if wants_traceback:
             raise
-        sys.exit(f"error: {hydra_errors.of_hydra(error)}")
+        if isinstance(error, OSError) and not isinstance(error, HydraException):
+            line = f"error: {message_of(error, Path(error.filename or 'disk'))}"
+            sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
+        sys.exit(f"error: {hydra_errors.line_of(error)}")
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
@@ -114,11 +105,8 @@ def train(cfg: Config, folder: Path) -> records.Record:
         for name in (records.FAILURE, records.RESULT):  # a result whose other files are damaged
             (folder / name).unlink(missing_ok=True)
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
-        # Torch and Lightning take seconds to import: --help, a refused config and a finished run do
-        # not need them, and a signal during the import is handled after it.
-        from posfuse.training.run import run
-
-        signals.check(" before training started")
+        if (folder / records.LAST).exists():
+            log.info("%s: resuming from its last checkpoint", label)
         with tracked(cfg, folder) as log_rows:
             record = run(cfg, folder, log_rows)
         # Another sweep may have recorded meanwhile that this run was busy.

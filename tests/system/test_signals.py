@@ -1,5 +1,6 @@
 """Commands that are interrupted or killed: their exit status, and that the same command resumes."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -23,31 +24,14 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("signals") / "corpus")
 
 
-# posfuse-train that gets a signal when the import of a module begins.
-IMPORTING = """
-import signal, sys
-module, name = sys.argv.pop(1), sys.argv.pop(1)
-
-class Finder:
-    def find_spec(found, path=None, target=None):
-        if found == module:
-            signal.raise_signal(signal.Signals[name])
-
-sys.meta_path.insert(0, Finder)
-from posfuse.train import main
-main()
-"""
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [("torch.nn", "SIGHUP"), ("lightning.pytorch", "SIGINT")],
-    ids=["config", "run"],  # while the config is checked, and when the run begins
-)
-def test_a_signal_during_imports_is_handled_after_them(module, name, corpus, tmp_path):
-    _, _, _, *overrides = command(corpus, "-m", "seed=0,1")
-    done = ended([sys.executable, "-c", IMPORTING, module, name, *overrides], tmp_path)
-    expected = f"interrupted by {name} before training started{RESUME}"
+def test_a_signal_while_the_config_is_checked_is_handled_after_it(corpus, tmp_path):
+    (tmp_path / "loud.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGHUP)\nfrom posfuse.model.fusion import Add\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    argv = command(corpus, "-m", "seed=0,1", "fusion=add", "fusion._target_=loud.Add")
+    done = ended(argv, tmp_path, environment)
+    expected = f"interrupted by SIGHUP before training started{RESUME}"
     assert (done.returncode, done.stderr) == (signals.EXIT_STATUS, expected)
     assert not list(tmp_path.rglob(records.RESULT))
 

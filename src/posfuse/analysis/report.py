@@ -57,8 +57,8 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
     absent = len(found.missing)
     console.print(f"\nmissing: {absent} of {len(found.runs) + absent} runs")
-    for line in [*found.missing, *found.failures, *found.notes]:
-        console.print(Text(f"  {line}"), soft_wrap=True)
+    for line in [*(f"  {name}" for name in found.missing), *found.failures, *found.notes]:
+        console.print(Text(line), soft_wrap=True)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

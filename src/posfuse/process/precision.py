@@ -11,10 +11,12 @@ import time
 from functools import cache
 from pathlib import Path
 
+import torch
 from filelock import FileLock
 
 from posfuse.config import Config
 from posfuse.errors import InputError
+from posfuse.process import environment
 
 FASTEST, FLOAT32, BFLOAT16 = "fastest", "32-true", "bf16-mixed"
 FASTER = 1.2  # required speed-up of bfloat16 products: a step also converts and rounds
@@ -36,8 +38,6 @@ def chosen(cfg: Config) -> str:
 def fastest(accelerator: str, d_model: int, sweep: Path) -> str:
     """ "bf16-mixed" if bfloat16 is clearly faster than float32 for models of `d_model` features,
     else "32-true"; the same on each call for a sweep's folder. The log gives the reason."""
-    import torch  # takes seconds to import, and most runs do not need it here
-
     device = None if accelerator == "cpu" else torch.accelerator.current_accelerator()
     if device is not None and device.type != "cpu":
         is_faster = device.type == "cuda" and torch.cuda.is_bf16_supported(
@@ -78,10 +78,6 @@ def measured() -> float:
 
     The two alternate, and the best time of each counts: other work on the machine only adds time.
     """
-    import torch
-
-    from posfuse.process import environment  # imports torch
-
     environment.do_without_broken_amx()  # must precede the first product of a process
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra.errors import OverrideParseException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
@@ -29,6 +29,18 @@ KEY_OF = {
     "instantiate_launcher": "hydra.launcher: null runs nothing; use hydra/launcher=basic",
     "instantiate_sweeper": "hydra.sweeper: null runs nothing; use hydra/sweeper=posfuse",
 }
+
+
+def line_of(error: Exception) -> str:
+    """One line for an error of Hydra, of OmegaConf or of a config file."""
+    if isinstance(error, HydraException | OmegaConfBaseException):
+        return of_no_keys(error) or one_line(error)
+    if isinstance(error, YAMLError | UnicodeDecodeError):
+        return of_file(error)
+    if isinstance(error, ValueError):
+        is_group = "group override" in str(error)  # Hydra's words for a group without a name
+        return one_line(error) + ("; a group takes one of its names, as fusion=add" * is_group)
+    return of_hydra(error)
 
 
 def one_line(error: BaseException, *schemas: Any) -> str:
@@ -64,8 +76,11 @@ def one_line(error: BaseException, *schemas: Any) -> str:
         return f"{key}.{extra[1]}: unknown key; remove it"
     unknown = re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)
     if key and unknown:
+        groups: Any = dataclasses.fields(config.Config)
+        nested = [f"{g.name}.{key}" for g in groups if key in _fields_of(g.type.__name__, ())]
         names = _fields_of(unknown[1], schemas)
         known = f"use one of {', '.join(names)}" if names else "posfuse-train --cfg job shows all"
+        known = f"use {' or '.join(nested)}" if nested else known
         return f"{key}: unknown key; {known}"
     where = key or getattr(error, "override", None)
     return f"{where}: {message}" if where and where not in message else message

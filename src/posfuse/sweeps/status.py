@@ -175,8 +175,6 @@ def main() -> None:
         sys.exit(f"error: {error}")
     except OSError as error:
         sys.exit(f"error: {error.filename or sweep}: {error.strerror}; fix this and retry")
-    except KeyboardInterrupt:
-        sys.exit(130)  # as in a shell
 
 
 if __name__ == "__main__":
