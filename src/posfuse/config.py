@@ -111,14 +111,14 @@ class ModelConfig:
     activation: str = option("gelu", "of the feed-forward layers", choices=("gelu", "relu"))
     norm_first: bool = option(False, "pre-norm instead of post-norm")
     dropout: float = option(
-        0.1, "after attention, in the feed-forward layers, before the head", least=0, below=1
+        0.1, "rate after attention, in the feed-forward layers, before the head", least=0, below=1
     )
     attention_dropout: float | None = option(
-        None, "of its weights; null: as dropout", least=0, below=1
+        None, "dropout of the attention weights; null: as dropout", least=0, below=1
     )
     head_dropout: float | None = option(None, "before the head; null: as dropout", least=0, below=1)
     token_scale: Any = option(
-        "sqrt_d", "factor of the token embeddings; 1/8 is allowed",
+        "sqrt_d", "multiplies the token embeddings; a fraction such as 1/8 is allowed",
         choices=("sqrt_d", "learned"), least=1e-6, most=1e6,
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ class TrainerConfig:
     patience: int | None = option(None, "epochs without a gain; null: never stop early", least=1)
     min_delta: float = option(1e-4, "smallest gain of validation accuracy", least=0)
     accelerator: str = option("auto", "device type", choices=("auto", "cpu", "gpu", "cuda", "mps"))
-    devices: int = option(1, "processes of a run, batch_size documents per step each", least=1)
+    devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
     precision: str = option(
         "32-true", "fastest: the faster one here", choices=("32-true", "bf16-mixed", "fastest")
     )
@@ -163,14 +163,14 @@ class FidelityConfig:
         "independent", "initial values of the blocks", choices=("independent", "copies")
     )
     batch_order: str = option(
-        "by_seed", "by_run: also by encoding and fusion", choices=("by_seed", "by_run")
+        "by_seed", "by_run: encoding and fusion decide too", choices=("by_seed", "by_run")
     )
     validation_split: str = option(
-        "fixed", "by data.split_seed, or by the run's seed", choices=("fixed", "by_seed")
+        "fixed", "drawn by data.split_seed or by the run's seed", choices=("fixed", "by_seed")
     )
     gate_scalar: str = option("scalar", "1 or d_model gates", choices=("scalar", "feature"))
-    gate_mlp: str = option("gate", "an MLP is the gate, or the output", choices=("gate", "mlp"))
-    concat_bias: bool = option(False, "a bias of the projection of [E; P]")
+    gate_mlp: str = option("gate", "its MLP gives the gate, or the output", choices=("gate", "mlp"))
+    concat_bias: bool = option(False, "add a bias to the projection of [E; P]")
     mlp_activation: str = option("gelu", "of the operator mlp", choices=("gelu", "relu"))
     mlp_biases: str = option("zero", "at the start; linear: nn.Linear", choices=("zero", "linear"))
     gate_start: str = option("half", "near 0.5; linear: as nn.Linear", choices=("half", "linear"))

@@ -129,8 +129,8 @@ class _BlockAttention(torch.autograd.Function):
             dropped = draws.next(weights)
             zero_(d_weights, dropped)
             if dots is None:
-                # Each row sums exactly these numbers. From a rounded y every row would get a
-                # surplus, which adds up in a parameter that many keys share.
+                # The sum of each row is exact here. From a rounded y every row would have an
+                # error, and the errors add up in a parameter that many keys share.
                 d_scores = torch.ops.aten._softmax_backward_data(
                     d_weights, weights, -1, weights.dtype
                 )

@@ -44,7 +44,7 @@ class Ending(Callback):
         and only logs errors in the methods below."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Empty: workers get a copy, and the state belongs to this process alone."""
+        """Empty: worker processes get a copy, and do not need the state."""
         return {}
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:

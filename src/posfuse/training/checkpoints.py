@@ -23,8 +23,8 @@ AGREE_EVERY = 10  # steps; at these the processes of a run agree on whether to s
 
 
 class WholeFiles(TorchCheckpointIO):
-    """Writes each checkpoint beside its place and renames it. Lightning copies it from the system's
-    temporary folder, often on another disk, so that a kill leaves a part of a file."""
+    """Writes a checkpoint under another name in the same folder and renames it. Lightning copies it
+    from the system's temporary folder, so a kill can leave an incomplete file."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None

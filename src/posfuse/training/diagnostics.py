@@ -28,7 +28,7 @@ SHARE = 0.01  # of the documents that training reads
 EPOCH_DOCUMENTS = (8, 64)  # at least and at most
 TEST_DOCUMENTS = (32, 1000)  # at least and at most
 BATCH = 16  # documents
-GRADIENT_STEPS = 4  # gradients are measured at the first of so many steps
+GRADIENT_STEPS = 4  # the gradient is measured at every fourth step
 QUERIES = 128  # of a document, at most
 SHUFFLE_SEED = 0  # the same in every run, so that all runs shuffle alike
 
