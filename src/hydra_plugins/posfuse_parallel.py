@@ -18,8 +18,8 @@ from posfuse.process import devices, signals
 from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
 
 KILLED = (
-    "the process of this run was killed, and memory may have run out; run the same command to "
-    "resume, with a smaller hydra.launcher.n_jobs if so"
+    "the process of this run was killed; run the same command to resume, with a smaller "
+    "hydra.launcher.n_jobs if memory ran out"
 )
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -44,8 +44,8 @@ def interrupt() -> None:
 
 
 class ParallelLauncher(SweepLauncher):
-    """n_jobs runs at once, each in a process of its own: up to `runs_per_core` on each core; on
-    GPUs up to `runs_per_gpu` on each GPU, or one run on each trainer.devices GPUs."""
+    """Executes n_jobs runs at once, each in its own process: up to `runs_per_core` per core; on
+    GPUs up to `runs_per_gpu` per GPU, or one run per group of trainer.devices GPUs."""
 
     def __init__(self, n_jobs: int = -1, runs_per_gpu: int = 1, runs_per_core: int = 1) -> None:
         self.n_jobs, self.runs_per_gpu, self.runs_per_core = n_jobs, runs_per_gpu, runs_per_core

@@ -10,7 +10,7 @@ from posfuse.process import signals
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
 
-SAVE_SECONDS = 60  # interrupted runs may take so long to save
+SAVE_SECONDS = 60  # time limit for interrupted runs to save
 
 
 def run_task(*call: Any) -> JobReturn:

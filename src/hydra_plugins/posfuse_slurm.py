@@ -19,10 +19,10 @@ from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
 
 class SlurmRun:
     """One run in a SLURM job. After a signal (before its time limit, or a preemption) the run saves
-    and the job requeues itself, since SLURM requeues no job that exits. A cancelled job exits."""
+    and the job requeues itself: SLURM does not requeue a job that exits. A cancelled job exits."""
 
     def checkpoint(self, *arguments: Any) -> Any:
-        """The work of the requeued job: the same run."""
+        """Called by submitit before it requeues the job, which executes the same run again."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, *arguments)

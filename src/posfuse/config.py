@@ -36,7 +36,7 @@ LETTERS = "use letters (A-Z, a-z), digits, _.-"
 VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
 
 MOST_TOKENS = 2**20  # a position table has max_len rows: 256 MB with model.d_model=64
-MOST_THREADS = 1024  # many more fail to start, with an error that names something else
+MOST_THREADS = 1024  # far larger numbers fail with a misleading error
 LARGEST_SEED = 2**32 - 1
 
 
@@ -49,8 +49,8 @@ def check_name(key: str, name: Any) -> None:
 
 
 def check_folder(key: str, folder: str) -> None:
-    """Raise InputError for an empty name and for the root of the file system: an unset variable
-    of the shell gives either."""
+    """Raise InputError for an empty name and for the root of the file system: an unset shell
+    variable can give either."""
     place = Path(folder).resolve()
     if not folder.strip() or place == Path(place.anchor):
         what = "the root of the file system" if folder.strip() else "empty"
@@ -264,8 +264,8 @@ def sweep_folder(output_dir: str, sweep_id: str) -> str:
 def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iterable[str]) -> str:
     """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
 
-    The other overrides are spelt in letters that every file system accepts. Where that loses
-    something, or where they are long, a hash keeps two different runs apart.
+    The other overrides are written in characters that every file system accepts. If characters are
+    replaced or the text is long, a hash keeps two different runs apart.
     """
     own = sorted(o for o in overrides if not _in_path_already(o))
     text = "__".join(own)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 def main() -> None:
     """posfuse-train. Exit status: 0 when every run is done, 75 after a signal, 1 after a failure.
 
-    Each failure is one line on stderr.
+    Failures are printed on stderr; a sweep also lists the failed runs at its end.
     """
     if "--version" in sys.argv[1:]:
         print(f"posfuse {posfuse.__version__}")
@@ -66,7 +66,7 @@ def job(config: DictConfig) -> float:
 
     A failure is written to the run's folder. A sweep then continues, and a single run exits.
     """
-    logging.raiseExceptions = False  # the failure itself reports a disk too full for train.log
+    logging.raiseExceptions = False  # a full disk is reported as the run's failure
     hydra_cfg = HydraConfig.get()
     folder = Path(hydra_cfg.runtime.output_dir)
     overrides = list(hydra_cfg.overrides.task)
@@ -96,7 +96,7 @@ def job(config: DictConfig) -> float:
 
 
 def train(cfg: Config, folder: Path) -> records.Record:
-    """Do one run in `folder` and return its record; a finished run is skipped."""
+    """Train one run in `folder` and return its record; a finished run is skipped."""
     label = f"{cfg.data.name} {cfg.encoding.name} {cfg.fusion['name']} seed={cfg.seed}"
     with records.sole_use(folder), signals.handled():
         if record := records.finished(folder, cfg):

@@ -127,7 +127,7 @@ def test_a_path_that_cannot_be_written_is_refused(exported_file, tmp_path):
         assert str(path) in str(caught.value)
 
 
-def test_what_is_no_export_is_refused_in_one_line(tmp_path):
+def test_a_file_that_is_not_an_export_is_refused_in_one_line(tmp_path):
     _, run = trained(tmp_path)
     path = tmp_path / "model.safetensors"
     export(run, path)

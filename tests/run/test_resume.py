@@ -72,7 +72,7 @@ def test_an_interrupted_run_resumes_at_its_step(
 def test_a_worker_sees_a_signal_that_it_blocks(corpus, tmp_path, monkeypatch):
     at_step(monkeypatch, 5, lambda: signal.raise_signal(signal.SIGTERM))
     with monkeypatch.context() as patched, signals.blocked():
-        patched.setattr(signals, "launcher", "joblib")
+        patched.setattr(signals, "launcher", "ray")
         with pytest.raises(signals.Interrupted, match="SIGTERM; saved at step 6"):
             train(small_config(corpus), tmp_path)
         assert signal.sigwait([signal.SIGTERM]) == signal.SIGTERM
@@ -234,7 +234,7 @@ def test_work_that_is_repeated_after_a_kill_is_counted_once(corpus, tmp_path, mo
     assert record["tokens_per_second"] == whole["tokens_per_second"]
 
 
-def test_a_run_that_was_busy_elsewhere_is_no_failure_once_it_is_done(corpus, tmp_path, capfd):
+def test_a_run_locked_by_another_process_is_not_a_failure_once_done(corpus, tmp_path, capfd):
     run = tmp_path / "run"
     run.mkdir()
     with records.sole_use(run), pytest.raises(AlreadyRunning, match="another process is running"):

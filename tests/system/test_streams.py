@@ -63,7 +63,7 @@ def test_a_pipe_without_a_reader_gives_no_message(argv, tmp_path):
     assert ended.returncode in (0, 1)
 
 
-def test_a_run_without_a_reader_is_done(tmp_path):
+def test_a_run_finishes_if_nobody_reads_its_stdout(tmp_path):
     overrides = [*small_overrides(write_corpus(tmp_path / "corpus")), "trainer.max_epochs=1"]
     ended = shell(NO_READER, tmp_path, "-m", "posfuse.train", *overrides)
     assert (ended.returncode, ended.stderr) == (0, "")

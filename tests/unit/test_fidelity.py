@@ -405,7 +405,7 @@ def test_what_the_notebooks_do_not_have_is_refused(override: str, message: str) 
         ["data=imdb", "fusion=gate_scalar", "fusion._target_=posfuse.model.fusion.GateCNN"],
     ],
 )
-def test_a_class_of_ones_own_is_not_swapped_in_silence(overrides: list[str]) -> None:
+def test_a_users_own_class_is_not_replaced_silently(overrides: list[str]) -> None:
     with pytest.raises(InputError, match=r"_target_: .*, but fidelity\..* set only one of the two"):
         checked(composed("fidelity=notebook", *overrides))
     checked(composed(*overrides))
@@ -418,7 +418,7 @@ def test_a_class_of_ones_own_is_not_swapped_in_silence(overrides: list[str]) -> 
         ["encoding=rope", "encoding.attention._target_=posfuse.model.attention_encoding.Alibi"],
     ],
 )
-def test_what_is_asked_for_inside_attention_is_not_dropped_in_silence(overrides) -> None:
+def test_an_attention_part_that_the_user_set_is_not_removed_silently(overrides) -> None:
     with pytest.raises(InputError, match=r"encoding.attention: .* set only one of the two"):
         checked(composed("fidelity=notebook", *overrides))
     checked(composed(*overrides))

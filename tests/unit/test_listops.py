@@ -208,7 +208,7 @@ def test_the_distribution_is_that_of_the_published_description() -> None:
     assert z.abs().max() < 4.5, z
 
 
-def test_stopping_early_loses_no_document_that_fits() -> None:
+def test_stopping_early_discards_only_expressions_that_are_too_long() -> None:
     """The same nodes, cut at 20 tokens and not cut at all: every short document is in both."""
 
     digits = [(str(d), 0) for d in range(10)]
@@ -263,7 +263,7 @@ def test_impossible_limits_are_refused_before_anything_is_drawn(case: str) -> No
         ({"max_depth": 2, "max_arguments": 2, "lengths": [4, 4]}, "after 400 of 690 documents"),
     ],
 )
-def test_what_hardly_exists_ends_in_an_error_rather_than_never(options, found: str) -> None:
+def test_limits_that_almost_no_expression_meets_are_an_error(options, found: str) -> None:
     with pytest.raises(InputError, match="; ask for other lengths") as caught:
         listops(0, **SHORT | options).read()
     assert found in str(caught.value)
@@ -292,7 +292,7 @@ def test_the_configured_corpus_is_long_range_arenas_and_nothing_is_cut(tmp_path)
     assert " ".join(first).upper() == next(frames["test"].texts())
 
 
-def test_a_value_that_training_never_has_is_told_with_its_cure() -> None:
+def test_a_class_missing_from_training_is_an_error_with_its_fix() -> None:
     corpus = listops(0, **{**SHORT, "sizes": [5, 300, 300]})
     with pytest.raises(InputError, match=r"not in the training split; .* more training documents"):
         splits(corpus, checked(composed("data=listops")).data)

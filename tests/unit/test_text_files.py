@@ -251,7 +251,7 @@ def test_a_parquet_file_whose_bytes_were_changed_is_named(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("end", ["csv", "jsonl", "parquet"])
-def test_a_file_is_not_blamed_where_memory_runs_out(tmp_path, monkeypatch, end) -> None:
+def test_lack_of_memory_is_not_reported_as_a_bad_file(tmp_path, monkeypatch, end) -> None:
     def no_memory(*_, **__):
         raise pa.ArrowMemoryError("malloc of size 64 failed")  # a MemoryError
 

@@ -66,7 +66,7 @@ def test_round_trip(tmp_path_factory, documents: list[list[str]]) -> None:
     assert len(set(ids.values())) == len(ids)
 
 
-def test_the_cache_is_not_blamed_where_memory_runs_out(cfg, tmp_path, monkeypatch) -> None:
+def test_lack_of_memory_is_not_reported_as_a_bad_cache(cfg, tmp_path, monkeypatch) -> None:
     def no_memory(*_):
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 

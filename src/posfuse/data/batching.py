@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, Sampler
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.data.vocabulary import PAD
 
-ALIGNED = 8  # tokens; a GPU's kernels take lengths that are a multiple of it the fastest
+ALIGNED = 8  # tokens; GPU kernels are fastest with lengths that are a multiple of it
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class LengthBatches(Sampler[np.ndarray]):
         start, self.start = self.start, 0
         for i in draw.permutation(len(batches))[start:]:
             batch = batches[i]
-            # Each process needs a document, or the others wait: a short batch is shared.
+            # Each process needs a document, or the others wait for it: some may get the same one.
             first = self.rank if self.rank < len(batch) else self.rank % len(batch)
             yield batch[first :: self.world]
 

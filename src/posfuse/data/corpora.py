@@ -20,7 +20,7 @@ from posfuse.data.sources import ENDS, Source, in_file, in_hub_form, reason
 from posfuse.errors import HubUnreachable, InputError
 
 SPLITS = ("train", "validation", "test")
-SETTLED = 2.0  # seconds; a file that changed more recently could change again with the same time
+SETTLED = 2.0  # seconds; within them a second change of a file may leave its time stamp unchanged
 _without_hub: list[bool] = []  # not empty after `do_without_hub`
 Frames = dict[str, pd.DataFrame]  # by split: columns text, label; attrs["source"] names the origin
 

@@ -78,8 +78,8 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of an error's message. Raises that of the error and its causes which means
-    that memory ran out, if there is one."""
+    """The first line of an error's message. If the error or one of its causes means
+    that memory ran out, raises that one instead."""
     cause: BaseException | None = error
     while cause is not None:  # `datasets` wraps the errors of its readers
         if lacks_memory(cause):

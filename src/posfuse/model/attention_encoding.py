@@ -63,7 +63,7 @@ class AttentionEncoding(nn.Module):
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, queries: Tensor) -> Tensor:
         """The weights (B, H, Q, L) of the queries at these positions (Q,); other arguments as in
-        `forward`. The plain twin of the kernels."""
+        `forward`. The plain form of the kernels."""
         q, k = self.turn(q)[:, :, queries] * self.d_head**-0.5, self.turn(k)
         scores: Tensor = q @ k.transpose(-2, -1)
         extra = self.extra(q, offsets(queries, k.shape[2]))

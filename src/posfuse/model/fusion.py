@@ -181,7 +181,7 @@ class Gated(Fusion):
 
 
 class PositionGated(Gated):
-    """g depends on the position alone: one number each, computed with the table."""
+    """g depends on the position alone: one gate per position, computed from the table."""
 
     def project(self, table: Tensor) -> Parts:
         return torch.sigmoid(self.position_logit(table)), table

@@ -1,4 +1,4 @@
-"""Attention kernels that save time or memory; the tests compare each with its plain twin.
+"""Attention kernels that save time or memory; the tests compare each with plain code.
 
 Shapes: B documents, H heads, L tokens, Q queries of a block, D features of a head.
 """
@@ -26,7 +26,7 @@ def padded_bias_attention(
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) + bias) v with a mask (B, 1, 1, L) and a bias (1, H, L, L).
 
-    Its plain twin is F.scaled_dot_product_attention with bias.masked_fill(~mask, -inf), which
+    The plain form is F.scaled_dot_product_attention with bias.masked_fill(~mask, -inf), which
     needs (B, H, L, L) numbers. Here q gets one more feature of 1, and k one of 0, or of -inf at
     padding. Features of 0 follow, because the kernels are aligned to 8. The gradient of q's
     additional feature is NaN, and no parameter receives it.
@@ -52,7 +52,7 @@ def block_attention(
     """softmax(q k^T / sqrt(D) + added) v with dropout p of the weights, by blocks of scores.
 
     q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens -> (B, H, L, D).
-    `added` may depend on q and on the `learned` parameters; both get gradients. Its plain twin is
+    `added` may depend on q and on the `learned` parameters; both get gradients. The plain form is
     AttentionEncoding.weights, times the dropout mask, times v.
     """
     # Not compiled: the number of blocks depends on L.

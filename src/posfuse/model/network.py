@@ -95,8 +95,8 @@ def seed_from(seed: int, *names: object) -> int:
 def initialize(model: nn.Module, seed: int, shared_stream: bool = False) -> None:
     """Draw every module's initial values from a separate generator, seeded by (seed, name).
 
-    Two models with the same seed start bitwise equal in every parameter they share: the literal
-    meaning of paired seeds. With `shared_stream` all modules draw from one generator in the order
+    Two models with the same seed have bitwise equal initial values in every parameter that they
+    share. With `shared_stream` all modules draw from one generator in the order
     embedding, table, fusion, encoder, head, as in the authors' notebooks: then the encoder's
     values depend on how many numbers the fusion draws.
     """

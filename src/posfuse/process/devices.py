@@ -24,8 +24,8 @@ def gpus() -> list[str]:
 
 def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
     """The GPUs of each of the runs that can train at once: `devices` GPUs for each run, or
-    `runs_per_gpu` runs on each GPU. Fewer runs than places spread over all GPUs. Raises InputError
-    if there are not enough GPUs for one run."""
+    `runs_per_gpu` runs on each GPU. If there are more places, runs spread over all GPUs. Raises
+    InputError if there are not enough GPUs for one run."""
     if devices > len(gpus):
         raise InputError(
             f"trainer.devices: {devices} GPUs for a run, and there are {len(gpus)} "
@@ -36,7 +36,7 @@ def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
 
 
 def runs_at_once(asked: int, room: int, has_room: str, more: str) -> int:
-    """How many runs train at once. `asked` is joblib's n_jobs; -1 means `room`. Raises InputError
+    """How many runs train at once. `asked` is n_jobs; -1 means `room`. Raises InputError
     if it is above `room`; the message names what has the room and the key that gives more."""
     n = asked if asked >= 0 else max(1, room + 1 + asked)
     if n > room:

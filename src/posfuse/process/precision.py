@@ -1,6 +1,6 @@
 """Chooses the precision for trainer.precision=fastest.
 
-On a CPU it is measured, since processors of one name differ in whether their bfloat16 units work.
+On a CPU it is measured, since the bfloat16 units of the same model of CPU may or may not work.
 The first run of a sweep measures and writes the result into the sweep's folder. All runs of a
 sweep then have the same precision, also when they resume on another machine.
 """

@@ -1,13 +1,13 @@
 """Signals that interrupt a command: the first one sets a flag, a later one exits at once.
 
-A later one counts from REPEAT_SECONDS after the first; Ctrl-C always counts. GNU `timeout` sends
-its signal to the command and then to the command's group: the two are one request.
+A later one is ignored within REPEAT_SECONDS of the first, unless it is Ctrl-C: GNU `timeout` sends
+its signal to the command and then to the command's group, and the two are one request.
 
 No handler raises. `check` raises `Interrupted` where a run can stop without losing work: between
 runs, between training steps and between batches of tokenising. The exit status is then 75.
 
-Idle workers block these signals: joblib ends every run of a sweep when one of its processes dies.
-A busy worker still sees a blocked signal, since `received` also looks at pending ones.
+Idle workers of hydra/launcher=parallel block these signals, and the launcher passes them on. A busy
+worker still sees a blocked signal, since `received` also looks at pending ones.
 """
 
 import ctypes
@@ -31,8 +31,8 @@ _received: dict[str, float] = {}  # the signals by name, and when each came firs
 
 
 class Interrupted(BaseException):
-    """A signal stopped the work. Not an Exception, as KeyboardInterrupt is none: code that
-    continues after errors must not continue after this."""
+    """A signal stopped the work. Like KeyboardInterrupt it is not an Exception, so code that
+    continues after errors does not catch it."""
 
 
 def install() -> None:
@@ -93,7 +93,7 @@ def check(detail: str = "") -> None:
 
 
 def is_worker() -> bool:
-    """Whether this process does the runs of another process."""
+    """Whether a launcher started this process to execute its runs."""
     return launcher is not None or multiprocessing.parent_process() is not None
 
 

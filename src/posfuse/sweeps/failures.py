@@ -37,11 +37,11 @@ class RunFailed(Exception):
 
 
 class Ending(Callback):
-    """Ends a sweep with status 1 if a run failed, by an exception if it was interrupted."""
+    """Ends a sweep with status 1 if a run failed; raises Interrupted if one was interrupted."""
 
     def __init__(self, folder: str) -> None:
-        """`folder` is the sweep's. It is an argument because Hydra stops at an error in it now,
-        and only logs errors in the methods below."""
+        """`folder` is the sweep's folder. Hydra resolves it here, where an error ends the command;
+        it only logs errors in the methods below."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Empty: worker processes get a copy, and do not need the state."""
@@ -58,7 +58,7 @@ class Ending(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         below = records.failures_in(Path(config.hydra.sweep.dir))
-        # Their ids, and no clock, show which failures are new.
+        # New failures are recognised by their ids, because a clock may jump.
         found = [failure for run, failure in below if (run, failure) not in self.before]
         if failed := [failure for failure in found if failure["kind"] != records.INTERRUPTED]:
             sys.exit(summary(failed, signals.received()))
@@ -132,8 +132,8 @@ def show(line: str) -> None:
 
 
 def summary(failures: list[records.Record], ended_by: str | None = None) -> str | int:
-    """Each run that failed, with its command; 1 if only configs were refused, since each of these
-    was printed at once."""
+    """The failed runs with their commands; 1 if only configs were refused, because these
+    failures have been printed already."""
     runs = [f for f in failures if f["kind"] != "config"]
     if not runs:
         return 1

@@ -1,4 +1,4 @@
-"""What the launchers parallel, slurm and ray share: a run in another process, and lost runs."""
+"""The part that the launchers parallel, slurm and ray share: execute runs, record lost ones."""
 
 import math
 import os
@@ -31,9 +31,9 @@ def execute(
     task_function: TaskFunction,
     state: dict[Any, Any],
 ) -> JobReturn:
-    """Do one run in this process, which may be on another machine, as Hydra's launchers do it.
+    """Execute one run in this process, as Hydra's launchers do. It may be on another machine.
 
-    `folder` is the command's working directory, and `state` that of Hydra's singletons.
+    `folder` is the command's working directory, `state` the state of Hydra's singletons.
     """
     os.chdir(folder)
     setup_globals()
@@ -52,8 +52,8 @@ def execute(
 
 
 class SweepLauncher(Launcher):
-    """Does the runs of a sweep in other processes. A run whose process ends without a result is
-    recorded as failed, and the others go on."""
+    """Executes the runs of a sweep in other processes. A run whose process ends without a result
+    is recorded as failed, and the others continue."""
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -66,13 +66,13 @@ class SweepLauncher(Launcher):
         """Start the calls of `execute`. Yield each one when it ends: with its result, or with the
         reason why there is none.
 
-        After a signal the runs are interrupted, and `signals.check` raises when they have ended.
+        After a signal it interrupts the runs, waits until they end, and raises Interrupted.
         """
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """The results of all runs; NaN for a run without one."""
+        """Execute all runs and return their results; the result of a lost run is NaN."""
         common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
         calls = [
             (number, list(overrides), os.getcwd(), *common)

@@ -31,7 +31,7 @@ REFRESH = 2.0  # seconds between two updates
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The state of one run. "stopped": it started, and no process runs it; probably killed."""
+    """The state of one run. "stopped": no process runs it any more; it was probably killed."""
 
     cell: str  # data/encoding/fusion[/variant]
     seed: str
@@ -151,7 +151,7 @@ def spelt(seconds: float) -> str:
 def main() -> None:
     """posfuse-status FOLDER: prints the state once; in a terminal it updates until all is done."""
     parser = argparse.ArgumentParser(prog="posfuse-status", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="of a sweep, such as multirun/quickstart")
+    parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
     parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
     arguments = parser.parse_args()
     sweep = arguments.folder

@@ -179,7 +179,7 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
 def main() -> None:
     """Prints the URLs of the two views."""
     parser = argparse.ArgumentParser(prog="posfuse-dashboard", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="a sweep's, as multirun/quickstart")
+    parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
     try:
         urls, problems = saved_views(parser.parse_args().folder)
     except InputError as error:

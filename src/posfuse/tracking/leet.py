@@ -26,7 +26,7 @@ def gather(sweep: Path) -> Path | None:
 @checked_streams()
 def main() -> None:
     parser = argparse.ArgumentParser(prog="posfuse-leet", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="a sweep's, as multirun/quickstart")
+    parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
     sweep = parser.parse_args().folder
     try:
         links = gather(sweep)

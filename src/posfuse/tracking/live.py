@@ -36,7 +36,7 @@ def tracked(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
 
     The function takes all rows of the history and of the diagnostics so far. When the block ends
     without an error, the finished run's charts, summary and record are logged from its folder.
-    Raises InputError where W&B cannot start.
+    Raises InputError if W&B cannot start.
     """
     if cfg.logger.name == "none":
         yield None
@@ -57,7 +57,7 @@ def tracked(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
 
 
 def started(cfg: Config, folder: Path) -> "wandb.Run":
-    """The run in W&B; raises InputError where W&B refuses to start it."""
+    """The run in W&B; raises InputError if W&B refuses to start it."""
     prepare(Path(cfg.output_dir, cfg.sweep_id))
     os.environ.setdefault("MPLCONFIGDIR", str(Path(cfg.cache_dir, "matplotlib").absolute()))
     mode: Any = os.environ.setdefault("WANDB_MODE", "offline")
@@ -66,7 +66,7 @@ def started(cfg: Config, folder: Path) -> "wandb.Run":
             shutil.rmtree(earlier)
     try:
         return projection.start(records.identity(cfg, folder), cfg.logger, folder, mode=mode)
-    except Exception as error:  # where its process was killed, W&B raises private types
+    except Exception as error:  # W&B raises private types if its process was killed
         projection.end_process()
         raise InputError(
             f"W&B: {one_line(error) or type(error).__name__}; WANDB_MODE=offline needs no server, "
@@ -75,7 +75,7 @@ def started(cfg: Config, folder: Path) -> "wandb.Run":
 
 
 class Live:
-    """A run in W&B that may fail without failing the training: the records hold everything."""
+    """A run in W&B. If W&B fails, training continues, because the records hold everything."""
 
     def __init__(self, run: "wandb.Run") -> None:
         self.run: wandb.Run | None = run
@@ -91,12 +91,12 @@ class Live:
         self.attempt(log)
 
     def attempt(self, act: Callable[["wandb.Run"], None]) -> None:
-        """Call W&B; where it fails, warn and stop tracking this run."""
+        """Call W&B; if it fails, warn and stop tracking this run."""
         if self.run is None:
             return
         try:
             act(self.run)
-        except Exception as error:  # noqa: BLE001 - where its process was killed: private types
+        except Exception as error:  # noqa: BLE001 - private types if its process was killed
             _log.warning(
                 "W&B failed (%s); the run continues without it; upload it later with posfuse-sync",
                 one_line(error) or type(error).__name__,

@@ -136,7 +136,7 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
 def main() -> None:
     """Exit status 0 when the server holds every finished run; else 1 and a line for each other."""
     parser = argparse.ArgumentParser(prog="posfuse-sync", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="a sweep's, as multirun/quickstart")
+    parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
     parser.add_argument(
         "--suffix", default="", help="appended to every id: W&B refuses ids of deleted runs"
     )

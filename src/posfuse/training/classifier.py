@@ -49,8 +49,8 @@ class Classifier(L.LightningModule):
         self.latency_ms = 0.0  # mean forward pass of a document in the last test
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
-        # Dropout masks depend on (seed, step) alone, so every variant of a seed has the same ones,
-        # and so has a resumed run. Each process of a run draws its own.
+        # Dropout masks depend on (seed, step) alone, so all operators with one seed, and a resumed
+        # run, get the same masks. Each process of a run draws its own.
         rank = [self.global_rank] if self.global_rank else []
         torch.manual_seed(seed_from(self.seed, "dropout", self.global_step, *rank))
         loss = F.cross_entropy(self.model(batch.ids, batch.lengths), batch.labels)
@@ -66,7 +66,7 @@ class Classifier(L.LightningModule):
         if (self.global_step + 1) % CHECK_EVERY == 0:
             self.fail_if_diverged()
         if (processes := world_size()) > 1:
-            # DDP averages the processes' gradients; weigh them so that every document counts alike.
+            # DDP averages the processes' gradients; weight them so that documents count equally.
             n = len(batch.labels)
             loss = loss * (n * processes / summed(loss.new_tensor(n)))
         return loss

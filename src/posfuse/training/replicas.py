@@ -22,8 +22,8 @@ from posfuse.config import Config
 from posfuse.process import signals
 from posfuse.process.distributed import RANK, rank, world_size
 
-EXIT_SECONDS = 60  # the others may take so long to exit after rank 0 has finished
-FAILURE_SECONDS = 5.0  # and so long after rank 0 has seen a failure
+EXIT_SECONDS = 60  # time limit for the others to exit after rank 0 has finished
+FAILURE_SECONDS = 5.0  # the same after rank 0 has seen a failure
 
 
 @contextmanager

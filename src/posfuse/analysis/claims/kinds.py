@@ -47,12 +47,12 @@ def _line(name: str, values: Any, unit: str = "") -> str:
 
 
 def _every(p_values: list[float]) -> float:
-    """p of a claim that holds if all tests do: the largest, NaN if one is."""
+    """p of a claim that needs every test to hold: the largest p, NaN if any p is NaN."""
     return float(np.max(p_values))
 
 
 def _any(p_values: list[float]) -> float:
-    """p of a claim that holds if any test does: Bonferroni; NaN if all are."""
+    """p of a claim that needs one test to hold, by Bonferroni; NaN if every p is NaN."""
     known = [p for p in p_values if not np.isnan(p)]
     return min(1.0, min(known) * len(known)) if known else np.nan
 
@@ -111,7 +111,7 @@ def _settled(needed: list[float]) -> str:
 
 
 def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
-    """Refuted by one counter-example; supported by the sign test of as many gains as seeds."""
+    """One counter-example refutes it; the sign test supports it if every seed has a gain."""
     lines, support, negative = [], [], 0
     for row in rows.to_dict("records"):
         positive = sum(d > 0 for d in row["deltas"])

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 NONE: Interval = (np.nan, np.nan)
 RESAMPLES = 9_999
-EXACT_UP_TO = 14  # up to so many seeds, all 2^n sign flips are enumerated
+EXACT_UP_TO = 14  # up to this many seeds, all 2^n sign flips are enumerated
 MOST_SEEDS = 1_000_000
 
 

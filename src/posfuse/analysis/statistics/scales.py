@@ -17,7 +17,7 @@ from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria, judge
 
 SCALE = "model.token_scale"
-GROUP = ["data", "encoding", "variant"]  # within which the scale, operator and seed alone differ
+GROUP = ["data", "encoding", "variant"]  # its runs differ only in scale, operator and seed
 
 
 @dataclass(frozen=True)
