@@ -55,11 +55,10 @@ def commit() -> str | None:
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
+    git = ["git", "--no-optional-locks", "-C", str(root)]  # a killed run leaves no lock behind
     try:
         head, changes = (
-            subprocess.run(
-                ["git", "-C", str(root), *command], capture_output=True, text=True, check=True
-            ).stdout.strip()
+            subprocess.check_output([*git, *command], text=True, stderr=subprocess.DEVNULL).strip()
             for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
         )
     except (OSError, subprocess.CalledProcessError):
