@@ -23,7 +23,7 @@ import pytest
 import wandb
 
 from posfuse.runs import records
-from posfuse.tracking import projection
+from posfuse.tracking import places, projection
 from posfuse.tracking.places import PLACES
 
 ENTITY = "someone"
@@ -386,9 +386,11 @@ def in_use(fake: FakeWandb, home: Path, user: str = "") -> Iterator[None]:
         for part in ("GRAPHQL", "FILE_STREAM"):
             patch.setenv(f"WANDB_X_{part}_RETRY_MAX", "1")
         patch.setenv("WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL", "0.5")  # seconds; 15 by default
-        for name in PLACES:  # posfuse sets these for the process
+        # posfuse sets these for the process; now they are unset, and are so again afterwards
+        for name in (*PLACES, "WANDB_SILENT", "WANDB_ERROR_REPORTING", "WANDB_MODE"):
             patch.setenv(name, "")
             patch.delenv(name)
+        patch.setattr(places, "_set", {})
         wandb.teardown()
         try:
             yield
