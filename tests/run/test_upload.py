@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+import wandb
 
 from fake_wandb import in_use, serve, synced
 from posfuse.runs import records
@@ -90,3 +91,14 @@ def test_one_line_names_what_is_missing(fake, tmp_path):
     line = f"error: {tmp_path}: no finished runs; run posfuse-train -m first"
     assert synced(tmp_path) == (1, "", [line])
     assert fake.asked == []
+
+
+def test_settings_that_wandb_refuses_are_one_line(fake, sweep, monkeypatch):
+    monkeypatch.setenv("WANDB_BASE_URL", "nowhere")
+    wandb.teardown()  # it has read its variables
+    try:
+        (line,) = synced(sweep)[2]
+    finally:
+        wandb.teardown()
+    assert line.startswith("error: W&B: ")
+    assert "base_url" in line
