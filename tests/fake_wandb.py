@@ -7,12 +7,14 @@ resumes a run asks for the number of rows.
 
 import base64
 import gzip
+import io
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,7 +25,7 @@ import pytest
 import wandb
 
 from posfuse.runs import records
-from posfuse.tracking import projection
+from posfuse.tracking import places, projection, upload
 from posfuse.tracking.places import PLACES
 
 ENTITY = "someone"
@@ -386,9 +388,11 @@ def in_use(fake: FakeWandb, home: Path, user: str = "") -> Iterator[None]:
         for part in ("GRAPHQL", "FILE_STREAM"):
             patch.setenv(f"WANDB_X_{part}_RETRY_MAX", "1")
         patch.setenv("WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL", "0.5")  # seconds; 15 by default
-        for name in PLACES:  # posfuse sets these for the process
+        # posfuse sets these for the process; now they are unset, and are so again afterwards
+        for name in (*PLACES, "WANDB_SILENT", "WANDB_ERROR_REPORTING", "WANDB_MODE"):
             patch.setenv(name, "")
             patch.delenv(name)
+        patch.setattr(places, "_set", {})
         wandb.teardown()
         try:
             yield
@@ -399,6 +403,19 @@ def in_use(fake: FakeWandb, home: Path, user: str = "") -> Iterator[None]:
 def environment(**more: str) -> dict[str, str]:
     """For a command: without the address of W&B's process of this one."""
     return {k: v for k, v in os.environ.items() if k != "WANDB_SERVICE"} | more
+
+
+def synced(folder: Path, *arguments: str) -> tuple[int, str, list[str]]:
+    """Call posfuse-sync in this process; returns its exit status, output and error lines."""
+    out, err, status = io.StringIO(), "", 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.setattr(sys, "argv", ["posfuse-sync", str(folder), *arguments])
+        patch.setattr(upload, "PAUSES", (0,))
+        try:
+            upload.main()
+        except SystemExit as end:
+            status, err = 1, str(end.code)
+    return status, out.getvalue(), err.splitlines()
 
 
 def check_held(fake, run, run_id):

@@ -11,7 +11,7 @@ import pytest
 from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.training import replicas
+from posfuse.train import train
 from processes import HANG, alive, command, descendants, ended, started, wait_for
 from small_runs import small_config, write_corpus
 from sweeps import PARALLEL, results, sweep
@@ -38,10 +38,17 @@ def two(corpus, *overrides):
 
 @pytest.fixture(scope="module")
 def whole(corpus, tmp_path_factory):
-    """The folder of a run of two processes that nothing interrupts."""
-    folder = tmp_path_factory.mktemp("two")
-    done = ended(two(corpus), folder, faulty(folder / "fault", ""))
-    assert done.returncode == 0, done.stderr
+    """The folder of a run of two processes that nothing interrupts. This process is the first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # Lightning sets it for the process where it is unset
+        return trained(tmp_path_factory.mktemp("two"), corpus, *TWO, "data.batch_size=8")
+
+
+def trained(folder, corpus, *overrides):
+    """The folder, with a run in it that this process has trained."""
+    run = folder / "multirun" / "default" / "tiny" / "sinusoidal" / "add" / "seed=0"
+    run.mkdir(parents=True)
+    train(small_config(corpus, *COMMON, *overrides), run)
     return folder
 
 
@@ -61,16 +68,20 @@ def assert_close(one, other):
     pd.testing.assert_frame_equal(*diagnostics, check_exact=False, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.smoke
 def test_two_processes_have_the_numbers_of_one_with_the_doubled_batch(corpus, whole, tmp_path):
-    """The variables of another program change nothing."""
-    environment = faulty(tmp_path / "fault", "") | FOREIGN
-    done = ended(batched(command(corpus, *COMMON), 16), tmp_path, environment)
-    assert done.returncode == 0, done.stderr
-    assert_close(tmp_path, whole)
+    assert_close(trained(tmp_path, corpus, "data.batch_size=16"), whole)
     (run,) = results(whole).values()
     record = records.read_result(run / records.RESULT)
     assert record["settings"]["trainer.devices"] == 2
     assert not list(run.glob("*.part"))
+
+
+def test_variables_of_another_program_change_nothing(corpus, whole, tmp_path):
+    environment = faulty(tmp_path / "fault", "") | FOREIGN
+    done = ended(batched(command(corpus, *COMMON), 16), tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    assert_close(tmp_path, whole)
 
 
 def test_a_sweep_has_runs_of_two_processes(corpus, tmp_path):
@@ -148,24 +159,6 @@ def test_divergence_is_reported_as_with_one_process(corpus, tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("error: diverged at step ")
     assert done.stderr.count("\n") == 1
-
-
-def test_a_process_that_cannot_start_leaves_nothing_behind(corpus, tmp_path, monkeypatch):
-    begun = []
-
-    def start(number, cfg, folder):
-        if begun:
-            raise OSError("no more processes")
-        begun.append(subprocess.Popen(["sleep", "100"]))
-        return begun[0]
-
-    monkeypatch.setattr(replicas, "_start", start)
-    before = dict(os.environ)
-    cfg = small_config(corpus, "trainer=ddp", "trainer.devices=3")
-    with pytest.raises(OSError, match="no more"), replicas.replicas(cfg, tmp_path):
-        pass
-    assert begun[0].returncode == -signal.SIGKILL
-    assert dict(os.environ) == before
 
 
 def test_a_process_exits_if_its_parent_has_ended():

@@ -15,9 +15,8 @@ import wandb
 
 from fake_wandb import ALL_STEPS, EPOCHS, KEY, check_held, environment, in_use, serve
 from posfuse.errors import InputError
-from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.tracking import leet, projection, upload
+from posfuse.tracking import projection, upload
 from posfuse.tracking.leet import gather
 from posfuse.tracking.live import tracked
 from posfuse.tracking.places import PLACES, logs
@@ -98,9 +97,10 @@ def test_an_offline_log_holds_a_resumed_run_once(fake, config, root, tmp_path, m
     folder = tmp_path / "output" / "mine" / "tiny" / "run"
     stopped_at(9, config(), folder, monkeypatch)
     (first,) = logs(folder)
+    (first / "mark").touch()  # W&B names a log by the second, so the next one may have its name
     train(config(), folder)
     assert fake.asked == []  # offline
-    assert logs(folder) != [first]
+    assert not (first / "mark").exists()
     assert {link.resolve() for link in gather(tmp_path / "output").iterdir()} == set(logs(folder))
     sent(folder)
     check_held_once(fake, folder)
@@ -169,14 +169,6 @@ def test_a_killed_online_run_is_resumed(fake, root, tmp_path):
     check_held_once(fake, result.parent)
 
 
-def test_an_interrupted_run_has_the_status_75(fake, config, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "online")
-    with pytest.raises(KeyboardInterrupt), tracked(config(), tmp_path / "a" / "b" / "c" / "d"):
-        raise KeyboardInterrupt
-    (run,) = fake.runs.values()
-    assert run.exit_code == signals.EXIT_STATUS
-
-
 def test_without_its_process_wandb_is_given_up_and_the_run_is_not(
     fake, config, tmp_path, monkeypatch, caplog
 ):
@@ -209,19 +201,6 @@ def test_without_its_process_wandb_is_given_up_and_the_run_is_not(
         assert [row["_step"] for row in run.history] == ALL_STEPS
 
 
-@pytest.mark.parametrize("mode", ["online", "elsewhere"])
-def test_what_wandb_refuses_is_one_line(mode, config, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", mode)
-    monkeypatch.setenv("WANDB_API_KEY", "")
-    wandb.teardown()  # it has read its variables
-    try:
-        with pytest.raises(InputError, match=r"WANDB_MODE=offline .* logger=none") as refused:
-            train(config(), tmp_path / "run")
-    finally:
-        wandb.teardown()
-    assert "\n" not in str(refused.value)
-
-
 def test_an_empty_mode_is_offline_and_any_text_is_a_tag(fake, config, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "")
     long, odd = "a tag that is too long " * 4, "a\x85b\u2028c"
@@ -241,19 +220,10 @@ def small_config_of(cfg):
     return cfg
 
 
-def test_without_a_logger_nothing_of_wandb_is_written(config, tmp_path):
-    train(config("logger=none", "trainer.max_epochs=1"), tmp_path / "run")
-    assert list(tmp_path.rglob("*wandb*")) == []
-    assert (tmp_path / "run" / records.RESULT).exists()
-
-
-def test_leet_opens_in_a_terminal(fake, config, tmp_path, monkeypatch):
+def test_leet_opens_in_a_terminal(fake, tmp_path):
     sweep = tmp_path / "sweep"
     argv = [sys.executable, "-m", "posfuse.tracking.leet", str(sweep)]
     sweep.mkdir()
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.stderr.startswith(f"error: {sweep}: no W&B runs; run ")
-
     wandb.init(mode="offline", dir=sweep).finish()
     ours, theirs = os.openpty()
     termios.tcsetwinsize(ours, (40, 120))
@@ -271,8 +241,3 @@ def test_leet_opens_in_a_terminal(fake, config, tmp_path, monkeypatch):
         os.close(ours)
         os.close(theirs)
     assert b"[1 item" in shown
-
-    (sweep / ".wandb" / "leet" / "a folder").mkdir()
-    monkeypatch.setattr(sys, "argv", ["posfuse-leet", str(sweep)])
-    with pytest.raises(SystemExit, match="a folder: Is a directory; fix this and retry"):
-        leet.main()

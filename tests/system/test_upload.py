@@ -7,9 +7,8 @@ import sys
 import pytest
 import wandb
 
-from fake_wandb import EPOCHS, KEY, check_held, in_use, serve
-from posfuse.runs import records
-from posfuse.tracking import projection, upload
+from fake_wandb import EPOCHS, KEY, check_held, in_use, serve, synced
+from posfuse.tracking import projection
 from posfuse.train import train
 from processes import HANG
 from small_runs import small_config, write_corpus
@@ -36,37 +35,18 @@ def running(tmp_path_factory):
 
 
 @pytest.fixture
-def fake(running, monkeypatch):
+def fake(running):
     running.clear()
-    monkeypatch.setattr(upload, "PAUSES", (0,))
     yield running
     assert running.unknown == []
-
-
-@pytest.fixture
-def sync(fake, sweep, monkeypatch, capsys):
-    """Call posfuse-sync in this process; returns its exit status, output and error lines."""
-
-    def call(*arguments, folder=sweep):
-        monkeypatch.setattr(sys, "argv", ["posfuse-sync", str(folder), *arguments])
-        code = 0
-        try:
-            upload.main()
-        except SystemExit as end:
-            code = 1
-            print(end.code, file=sys.stderr)
-        out, err = capsys.readouterr()
-        return code, out, [line for line in err.splitlines() if line.startswith("error: ")]
-
-    return call
 
 
 def runs_of(sweep):
     return [projection.Finished.read(path.parent) for path in sorted(sweep.rglob("result.json"))]
 
 
-def test_each_finished_run_is_uploaded_once(sync, fake, sweep):
-    code, out, errors = sync()
+def test_each_finished_run_is_uploaded_once(fake, sweep):
+    code, out, errors = synced(sweep)
     assert (code, errors) == (0, [])
     begun = sweep / "tiny" / "sinusoidal" / "mul" / "seed=0"
     held = f"{fake.url} holds 2 of 2 runs\nskipped 1 unfinished runs, the first in {begun}\n"
@@ -76,21 +56,21 @@ def test_each_finished_run_is_uploaded_once(sync, fake, sweep):
         check_held(fake, run, projection.run_id(run.record))
 
     fake.asked.clear()
-    assert sync() == (0, held, [])
+    assert synced(sweep) == (0, held, [])
     assert "UpsertBucket" not in fake.asked
     assert {p.name for p in sweep.iterdir()} == {"tiny", ".wandb"}
 
 
-def test_a_part_on_the_server_is_completed(sync, fake, sweep):
+def test_a_part_on_the_server_is_completed(fake, sweep):
     """As after an online run that was killed, or an upload that broke off."""
-    assert sync()[0] == 0
+    assert synced(sweep)[0] == 0
     first, second = (projection.run_id(run.record) for run in runs_of(sweep))
     del fake.runs[first].history[2:]
     fake.runs[first].summary = {"_step": 8}
     fake.runs[first].config["fusion"]["value"] = "another"
     fake.runs[first].artifacts.clear()
     del fake.runs[second].summary["test/accuracy"]
-    assert sync()[0] == 0
+    assert synced(sweep)[0] == 0
     for run in runs_of(sweep):
         check_held(fake, run, projection.run_id(run.record))
 
@@ -101,70 +81,46 @@ def test_a_part_on_the_server_is_completed(sync, fake, sweep):
         ("rows", "the server's last step is -1, not 13; retry, or "),
         ("artifact", "the server has no artifact result-"),
         ("summary", "the summary on the server differs ("),
-        ("refused", "W&B: "),
     ],
 )
 def test_a_run_that_did_not_arrive_is_named_and_the_next_sync_completes_it(
-    lost, message, sync, fake, sweep
+    lost, message, fake, sweep
 ):
     run = runs_of(sweep)[1]
     name = projection.run_id(run.record)
-    if lost == "refused":
-        fake.refuse = lambda query, v: query == "UpsertBucket" and v["name"] == name
-    elif lost == "artifact":
+    if lost == "artifact":
         fake.refuse = lambda query, v: query == "CreateArtifact" and f"result-{name}" in str(v)
     else:
         fake.lose = {name: lost}
-    code, out, (line,) = sync()
+    code, out, (line,) = synced(sweep)
     assert code == 1
     assert "holds 1 of 2 runs" in out
     assert line.startswith(f"error: {run.folder}: {message}")
     fake.refuse, fake.lose = lambda query, v: False, {}
-    assert sync()[0] == 0
+    assert synced(sweep)[0] == 0
     check_held(fake, run, name)
 
 
-def test_deleted_runs_are_uploaded_under_a_new_id(sync, fake, sweep):
+def test_deleted_runs_are_uploaded_under_a_new_id(fake, sweep):
     ids = [projection.run_id(run.record) for run in runs_of(sweep)]
     fake.deleted.update(ids)
-    code, _, errors = sync()
+    code, _, errors = synced(sweep)
     assert code == 1
     assert [line.endswith("under new ids with --suffix=2") for line in errors] == [True, True]
-    assert sync("--suffix=2")[0] == 0
+    assert synced(sweep, "--suffix=2")[0] == 0
     assert sorted(fake.runs) == sorted(f"{name}-2" for name in ids)
 
 
-def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(sync, fake, sweep):
-    run, other = runs_of(sweep)
-    for name in (records.RESULT, records.HISTORY):
-        path = run.folder / name
-        content = path.read_bytes()
-        try:
-            path.write_bytes(content[:-9])
-            code, out, (line,) = sync()
-        finally:
-            path.write_bytes(content)
-        assert code == 1
-        assert line.startswith(f"error: {path}: ")
-        assert "holds 1 of 2 runs" in out
-        assert list(fake.runs) == [projection.run_id(other.record)]
-
-
-def test_one_line_names_what_is_missing(sync, fake, sweep, tmp_path, monkeypatch):
-    absent = tmp_path / "absent"
-    line = f"error: {absent}: no such folder; give a sweep's, as multirun/quickstart"
-    assert sync(folder=absent) == (1, "", [line])
-    line = f"error: {tmp_path}: no finished runs; run posfuse-train -m first"
-    assert sync(folder=tmp_path) == (1, "", [line])
+def test_a_key_is_found_in_netrc(fake, sweep, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     wandb.teardown()  # it remembers the key
-    (line,) = sync()[2]
+    (line,) = synced(sweep)[2]
     assert line.startswith(f"error: {fake.url}: ")
     assert "WANDB_API_KEY" in line
     host = fake.url.split("/")[-1]
     (tmp_path / "netrc").write_text(f"machine {host} login user password {KEY}")
-    assert sync()[0] == 0
+    assert synced(sweep)[0] == 0
 
 
 @pytest.mark.smoke
@@ -199,14 +155,3 @@ def test_a_key_or_token_is_never_printed_or_written(sweep, tmp_path):
     assert [path for path in files if path.is_relative_to(home) and "wandb" in str(path)] == []
     for planted in (password, token):
         assert not any(planted.encode() in content for content in held)
-
-
-def test_settings_that_wandb_refuses_are_one_line(sync, monkeypatch):
-    monkeypatch.setenv("WANDB_BASE_URL", "nowhere")
-    wandb.teardown()  # it has read its variables
-    try:
-        (line,) = sync()[2]
-    finally:
-        wandb.teardown()
-    assert line.startswith("error: W&B: ")
-    assert "base_url" in line

@@ -12,6 +12,7 @@ from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError
+from posfuse.runs import records
 from posfuse.tracking import dashboard as code
 from posfuse.tracking import server as wandb_server
 from small_records import write_record, write_sweep
@@ -166,6 +167,15 @@ def test_what_is_missing_is_one_line(dashboard, sweep, server, monkeypatch):
     write_sweep(sweep.parent / "other", {"add": [0.5]})
     assert "several sweeps (mine, other); give the folder of one" in dashboard(sweep.parent)[1][0]
     assert server.views == {}
+
+
+def test_a_damaged_record_is_named_and_the_views_are_saved(dashboard, sweep, server):
+    path = next(sweep.rglob(records.RESULT))
+    path.write_text("{")
+    status, (line,) = dashboard()
+    assert status == 1
+    assert line.startswith(f"error: {path}: ")
+    assert len(server.views) == 2
 
 
 def test_a_key_without_a_user_is_refused():

@@ -1,0 +1,140 @@
+"""A run in W&B while it trains: its rows, its end, and what happens where W&B fails."""
+
+import os
+
+import pytest
+import wandb
+
+from fake_wandb import in_use, serve
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.tracking import projection
+from posfuse.tracking.live import Live, started, tracked
+from posfuse.train import train
+from small_runs import REFERENCE, small_config
+
+END = [("preempting",), ("finish", signals.EXIT_STATUS)]
+
+
+class Run:
+    """What W&B's run is asked for. While it is broken it logs nothing."""
+
+    def __init__(self, starting_step=0):
+        self.starting_step, self.id = starting_step, "f"
+        self.steps, self.ended, self.broken = [], [], False
+        self.config, self.summary, self.artifacts = {}, {}, []
+
+    def log(self, row, step, commit):
+        if self.broken:
+            raise RuntimeError("the socket\nis closed")
+        assert commit
+        self.steps.append(step)
+
+    def mark_preempting(self):
+        self.ended.append(("preempting",))
+
+    def finish(self, exit_code):
+        self.ended.append(("finish", exit_code))
+
+    def log_artifact(self, artifact):
+        self.artifacts.append(artifact.name)
+
+
+def rows(*steps):
+    return [{"epoch": i, "step": step, "val_loss": 0.5} for i, step in enumerate(steps, 1)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def places(tmp_path_factory):
+    """W&B has a server, an empty home directory and no variables of an earlier test."""
+    with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home")):
+        yield
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """W&B starts no other run than this one."""
+    run = Run()
+    monkeypatch.setattr(projection, "start", lambda *_, **__: run)
+    return run
+
+
+@pytest.fixture
+def cfg(corpus, tmp_path):
+    return small_config(corpus, *REFERENCE, "logger=wandb", f"output_dir={tmp_path / 'output'}")
+
+
+def test_rows_that_the_server_has_are_not_logged_again():
+    run = Run(starting_step=5)
+    live = Live(run)
+    for steps in ((4,), (4, 8), (4, 8), (4, 8, 12)):
+        live.log_rows(rows(*steps), [])
+    assert run.steps == [8, 12]
+
+
+def test_a_finished_run_is_completed(run, cfg, reference):
+    folder, record = reference
+    run.starting_step = 9
+    with tracked(cfg, folder):
+        pass
+    assert run.steps == [12, 16, 17]
+    assert run.summary["test/accuracy"] == record["test"]["accuracy"]
+    assert run.artifacts == ["result-f"]
+    assert run.ended == [("finish", 0)]
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [(KeyboardInterrupt, END), (signals.Interrupted, END), (RuntimeError, [("finish", 1)])],
+)
+def test_an_interrupted_run_is_marked_and_has_the_status_75(error, end, run, cfg, tmp_path):
+    with pytest.raises(error), tracked(cfg, tmp_path):
+        raise error
+    assert run.ended == end
+
+
+def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):
+    ended = []
+    monkeypatch.setattr(projection, "end_process", lambda: ended.append(True))
+    run = Run()
+    live = Live(run)
+    live.log_rows(rows(4), [])
+    run.broken = True
+    live.log_rows(rows(4, 8), [])
+    run.broken = False
+    live.log_rows(rows(4, 8, 12), [])
+    assert (run.steps, ended) == ([4], [True])
+    (line,) = caplog.messages
+    assert line.startswith("W&B failed (the socket")
+    assert line.endswith("upload it later with posfuse-sync")
+    assert "\n" not in line
+
+
+def test_an_offline_run_replaces_the_earlier_log(run, cfg, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "")  # as if unset
+    logs = tmp_path / "wandb"
+    for name in ("offline-run-1-x", "run-2-x"):
+        (logs / name).mkdir(parents=True)
+    assert started(cfg, tmp_path) is run
+    assert os.environ["WANDB_MODE"] == "offline"
+    assert [log.name for log in logs.iterdir()] == ["run-2-x"]  # that one was online
+
+
+@pytest.mark.parametrize("mode", ["online", "elsewhere"])
+def test_what_wandb_refuses_is_one_line(mode, cfg, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", mode)
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    wandb.teardown()  # it has read its variables
+    try:
+        with pytest.raises(InputError, match=r"WANDB_MODE=offline .* logger=none") as refused:
+            train(cfg, tmp_path / "run")
+    finally:
+        wandb.teardown()
+    assert "\n" not in str(refused.value)
+
+
+def test_without_a_logger_nothing_of_wandb_is_written(corpus, tmp_path):
+    train(small_config(corpus, "trainer.max_epochs=1"), tmp_path / "run")
+    assert list(tmp_path.rglob("*wandb*")) == []
+    assert (tmp_path / "run" / records.RESULT).exists()

@@ -1,0 +1,104 @@
+"""posfuse-sync: what the server lacks of a run is named, and what cannot be uploaded."""
+
+import shutil
+
+import pytest
+import wandb
+
+from fake_wandb import in_use, serve, synced
+from posfuse.runs import records
+from posfuse.tracking import upload
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home")):
+        yield fake
+
+
+@pytest.fixture
+def fake(running):
+    running.clear()
+    yield running
+    assert running.unknown == []
+
+
+@pytest.fixture
+def sweep(reference, tmp_path):
+    """A sweep of one finished run."""
+    shutil.copytree(reference[0], tmp_path / "mine" / "seed=0")
+    return tmp_path / "mine"
+
+
+def test_a_refused_run_is_named(fake, sweep):
+    fake.refuse = lambda query, variables: query == "UpsertBucket"
+    status, out, (line,) = synced(sweep)
+    assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
+    assert line.startswith(f"error: {sweep / 'seed=0'}: W&B: ")
+
+
+def test_what_the_server_lacks_is_named(fake, sweep):
+    assert synced(sweep) == (0, f"{fake.url} holds 1 of 1 runs\n", [])
+
+    uploads, _ = upload.read(sweep, "")
+    (name, run), last = *fake.runs.items(), uploads[0].run.last_step
+    assert upload.lacking(uploads) == []
+
+    def lacks(part, changed):
+        """The reason, where the server has this in place of a part of the run."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run, part, changed)
+            ((_, reason),) = upload.lacking(uploads)
+        return reason
+
+    assert lacks("history", []) == f"the server's last step is -1, not {last}"
+    assert lacks("artifacts", []) == f"the server has no artifact result-{name}"
+    for part, key, changed in (
+        ("config", "fusion", run.config | {"fusion": {"value": "another"}}),
+        ("summary", "best_epoch", run.summary | {"best_epoch": -1}),
+    ):
+        assert lacks(part, changed) == f"the {part} on the server differs ({key})"
+    others, _ = upload.read(sweep, "2")
+    assert upload.lacking(others) == [(others[0], f"not on the server under the id {name}-2")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "project", "another")
+        assert upload.on_server(uploads) == {}
+
+
+def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):
+    damaged = []
+    for seed, name in enumerate((records.RESULT, records.HISTORY), 1):
+        run = shutil.copytree(sweep / "seed=0", sweep / f"seed={seed}")
+        damaged.append(run / name)
+        damaged[-1].write_bytes(damaged[-1].read_bytes()[:-9])
+    begun = sweep / "seed=3"
+    begun.mkdir()
+    (begun / "config.yaml").touch()
+    status, out, lines = synced(sweep)
+    assert status == 1
+    assert out == (
+        f"{fake.url} holds 1 of 3 runs\nskipped 1 unfinished runs, the first in {begun}\n"
+    )
+    for path, line in zip(damaged, lines, strict=True):
+        assert line.startswith(f"error: {path}: ")
+    assert len(fake.runs) == 1
+
+
+def test_one_line_names_what_is_missing(fake, tmp_path):
+    absent = tmp_path / "absent"
+    line = f"error: {absent}: no such folder; give a sweep's, as multirun/quickstart"
+    assert synced(absent) == (1, "", [line])
+    line = f"error: {tmp_path}: no finished runs; run posfuse-train -m first"
+    assert synced(tmp_path) == (1, "", [line])
+    assert fake.asked == []
+
+
+def test_settings_that_wandb_refuses_are_one_line(fake, sweep, monkeypatch):
+    monkeypatch.setenv("WANDB_BASE_URL", "nowhere")
+    wandb.teardown()  # it has read its variables
+    try:
+        (line,) = synced(sweep)[2]
+    finally:
+        wandb.teardown()
+    assert line.startswith("error: W&B: ")
+    assert "base_url" in line

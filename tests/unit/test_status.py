@@ -1,0 +1,194 @@
+"""posfuse-status: which runs of a sweep are done, running, failed or missing, and the time left."""
+
+import json
+import sys
+
+import pytest
+
+from posfuse.runs import records
+from posfuse.sweeps import status
+from posfuse.sweeps.status import RunStatus, runs_of, seconds_left, spelt, status_of
+from small_records import write_record
+
+MULTIRUN = """
+data: {name: tiny}
+encoding: {name: sinusoidal}
+hydra: {overrides: {task: ["fusion=add,concat", "seed=0,1,2"]}, sweeper: {params: null}}
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Two fusions x three seeds, all done; a run of `add` takes 5 s and one of `concat` 10 s."""
+    root = tmp_path / "mine"
+    for seed in range(3):
+        write_record(root, 0.5, "add", seed, seconds={"fit": 3.0, "test": 2.0})
+        write_record(root, 0.5, "concat", seed, seconds={"fit": 10.0})
+    (root / "multirun.yaml").write_text(MULTIRUN)
+    return root
+
+
+@pytest.fixture
+def shown(monkeypatch, capsys):
+    """Call posfuse-status in this process; returns its exit status and its lines."""
+
+    def call(folder, *options):
+        monkeypatch.setattr(sys, "argv", ["posfuse-status", str(folder), *options])
+        capsys.readouterr()
+        try:
+            status.main()
+        except SystemExit as end:
+            return 1, str(end.code).splitlines()
+        return 0, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    return call
+
+
+def run_in(sweep, fusion, seed):
+    return sweep / "tiny" / "sinusoidal" / fusion / f"seed={seed}"
+
+
+def test_a_sweep_with_a_run_of_each_state(sweep, shown):
+    assert shown(sweep)[1][-1] == "6 of 6 runs are done"
+    (run_in(sweep, "add", 0) / records.RESULT).unlink()  # "stopped"
+    for seed, kind in ((1, "interrupted"), (2, "diverged")):
+        (run_in(sweep, "add", seed) / records.RESULT).unlink()
+        failure = {"id": "1", "time": 1.0, "kind": kind, "message": f"so {kind}", "overrides": []}
+        records.write_json(run_in(sweep, "add", seed) / records.FAILURE, failure)
+    run_in(sweep, "concat", 0).rename(sweep.parent / "away")
+    running = run_in(sweep, "concat", 1)
+    (running / records.RESULT).unlink()
+    with records.sole_use(running):
+        assert "running: tiny/sinusoidal/concat seed=1" in shown(sweep)[1]  # in its first epoch
+        progress = {"epoch": 2, "epochs": 4, "epoch_seconds": 30.0}
+        records.write_json(running / records.PROGRESS, progress)
+        assert shown(sweep) == (
+            0,
+            [
+                f"{sweep} done running interrupted stopped failed missing",
+                "tiny/sinusoidal/add 1 1 1",
+                "tiny/sinusoidal/concat 1 1 1",
+                "stopped: tiny/sinusoidal/add seed=0",
+                "interrupted: tiny/sinusoidal/add seed=1: so interrupted",
+                "failed: tiny/sinusoidal/add seed=2: so diverged",
+                "running: tiny/sinusoidal/concat seed=1: epoch 2/4",
+                "1 of 6 runs are done, about 2 min left",  # 3 x 10 s, 10 s and 60 s
+            ],
+        )
+
+
+def test_a_damaged_record_is_a_failure_that_names_the_file(sweep, shown):
+    damaged = run_in(sweep, "concat", 2) / records.RESULT
+    damaged.write_text("{}")
+    _, lines = shown(sweep)
+    assert any(line.startswith("failed: ") and f": {damaged}: " in line for line in lines)
+    assert lines[-1].startswith("5 of 6 runs are done")
+
+
+def test_a_run_without_multirun_yaml_is_found(sweep):
+    (sweep / "multirun.yaml").unlink()
+    assert {run.state for run in runs_of(sweep)} == {"done"}
+    assert len(runs_of(sweep)) == 6
+
+
+def test_in_a_terminal_the_page_is_updated_until_all_is_done(sweep, shown, monkeypatch):
+    result = run_in(sweep, "add", 1) / records.RESULT
+    away = result.rename(result.with_name("away"))
+    slept = []
+
+    def finish(seconds):
+        slept.append(seconds)
+        away.rename(result)
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(status.time, "sleep", finish)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert shown(sweep, "--once")[1][-1] == "5 of 6 runs are done, about 5 s left"
+    assert slept == []
+    code, lines = shown(sweep)
+    assert (code, slept) == (0, [status.REFRESH])
+    assert "6 of 6 runs are done" in "".join(lines)  # among control codes
+
+
+def test_time_left_is_the_median_of_the_cell_divided_by_the_running_runs():
+    done = [RunStatus("a", str(i), "done", seconds=s) for i, s in enumerate((10.0, 20.0, 90.0))]
+    other = RunStatus("b", "0", "done", seconds=100.0)
+    assert seconds_left(done) == 0
+    assert seconds_left([*done, RunStatus("a", "3", "missing")]) == 20
+    assert seconds_left([*done, other, RunStatus("b", "1", "failed")]) == 100
+    assert seconds_left([*done, RunStatus("c", "1", "missing")]) == 20  # none of its cell: any
+    two = [RunStatus("a", str(i), "running", "", 30.0) for i in (4, 5)]
+    assert seconds_left([*done, *two]) == 30  # side by side
+    assert seconds_left([RunStatus("a", "0", "missing")]) is None
+
+
+def test_seconds_become_minutes_and_hours():
+    assert [spelt(s) for s in (4.4, 59, 90, 3600, 11_000)] == [
+        "4 s", "59 s", "2 min", "1 h 0 min", "3 h 3 min",
+    ]  # fmt: skip
+
+
+def test_what_is_no_sweep_is_one_line(shown, tmp_path):
+    for name in ("empty", "damaged", "run"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "damaged" / "multirun.yaml").write_text("hydra: {sweeper: 1}")
+    (tmp_path / "run" / "config.yaml").touch()
+    (tmp_path / "run" / records.RESULT).mkdir()
+    for name, why in (
+        ("absent", "no such folder"),
+        ("empty", "no runs here"),
+        ("damaged", "not a sweep's settings"),
+        ("run", "a run's folder"),
+    ):
+        code, (line,) = shown(tmp_path / name)
+        assert code == 1
+        assert line.startswith(f"error: {tmp_path / name}")
+        assert why in line
+
+
+def test_a_folder_that_cannot_be_read_is_one_line(shown, tmp_path, monkeypatch):
+    def refuse(sweep):
+        raise PermissionError(13, "Permission denied", str(sweep))
+
+    monkeypatch.setattr(status, "runs_of", refuse)
+    line = f"error: {tmp_path}: Permission denied; fix this and retry"
+    assert shown(tmp_path) == (1, [line])
+
+
+def test_a_run_in_a_folder_that_cannot_be_written_is_stopped(sweep, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("read-only")
+
+    run = run_in(sweep, "add", 0)
+    (run / records.RESULT).unlink()
+    monkeypatch.setattr(status, "FileLock", refuse)
+    assert status_of(run, sweep).state == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"schema": records.SCHEMA}, "no fingerprint"),
+        ({"schema": records.SCHEMA, "fingerprint": "f"}, "no seconds in this record"),
+        ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": 3}, "no seconds in this record"),
+    ],
+)
+def test_a_result_without_a_key_is_a_failure(content, message, tmp_path):
+    folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
+    folder.mkdir(parents=True)
+    (folder / records.RESULT).write_text(json.dumps(content))
+    found = status_of(folder, tmp_path)
+    assert found.state == "failed"
+    assert message in found.detail
+
+
+def test_a_damaged_failure_json_is_a_failure(tmp_path):
+    folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
+    folder.mkdir(parents=True)
+    for text in ("", "[]", json.dumps({"kind": 1})):
+        (folder / records.FAILURE).write_text(text)
+        found = status_of(folder, tmp_path)
+        assert (found.state, found.detail) == (
+            "failed",
+            "the run failed, but failure.json is damaged",
+        )
