@@ -7,7 +7,10 @@ import sys
 from collections import namedtuple
 
 import pytest
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
+from omegaconf.basecontainer import BaseContainer
 
 from posfuse import train as entry
 from posfuse.process import signals
@@ -31,7 +34,7 @@ def reference(corpus, tmp_path_factory):
 
 @pytest.fixture
 def kept_logging(monkeypatch):
-    """Loggers as before the test, which Hydra configures anew in every job."""
+    """Restore the loggers, which Hydra configures in every job."""
     root, detail = logging.getLogger(), logging.getLogger("posfuse.detail")
     before = {logger: copy.copy(vars(logger)) for logger in (root, detail)}
     for logger, state in before.items():
@@ -60,16 +63,20 @@ def command(kept_logging, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["posfuse-train", *map(str, overrides)])
         capsys.readouterr()
         code = 0
+        kept = Singleton._instances, BaseContainer._resolvers  # `execute` replaces them
         with signals.handled():
             signals._received.clear()
             try:
                 entry.main()
             except SystemExit as end:
                 code = end.code or 0
+            finally:
+                Singleton._instances, BaseContainer._resolvers = kept
+                GlobalHydra.instance().clear()
+                HydraConfig.instance().cfg = None
         shown = capsys.readouterr()
         if isinstance(code, str):  # the interpreter prints it
             return Result(1, shown.out, f"{shown.err}{code}\n")
         return Result(code, *shown)
 
-    yield call
-    HydraConfig.instance().cfg = None
+    return call

@@ -1,16 +1,13 @@
-"""The commands as a user sees them: sweeps, failures and how to retry them, a full disk."""
+"""The commands as a user sees them: a sweep and its report, texts of one name, a full disk."""
 
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 
 import pytest
 
-from posfuse.config import run_folder
-from posfuse.runs import records
 from processes import assert_one_line
 from small_runs import small_overrides, write_corpus
 
@@ -25,14 +22,6 @@ def small(corpus):
     """The overrides of a run of one epoch."""
     overrides = [o for o in small_overrides(corpus) if not o.startswith("trainer.max_epochs")]
     return [*overrides, "trainer.max_epochs=1"]
-
-
-def folder_of(tmp_path, overrides, seed):
-    """Make the folder of the run with these overrides."""
-    run = run_folder("tiny", "sinusoidal", "add", seed, overrides)
-    folder = tmp_path / "work" / "multirun" / "default" / run
-    folder.mkdir(parents=True)
-    return folder
 
 
 @pytest.mark.smoke
@@ -75,52 +64,6 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_pat
     assert "missing: 0 of 4 runs" in shown.stdout
 
 
-def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(run, small, tmp_path):
-    folder = write_corpus(tmp_path / "a folder", n_classes=3)
-    common = [o for o in small if not o.startswith("data.path")]
-    sweep = [*common, f"data.path='{folder}'", "data.limit=null,2", "seed=0,1"]
-    result = run("posfuse-train", "-m", *sweep)
-    root = tmp_path / "work" / "multirun" / "default"
-    assert result.code != 0
-    assert len(list(root.rglob("result.json"))) == 2
-    reported, summary = result.err.partition("error: 2 run(s) failed; the others are done.")[::2]
-    assert reported.count("failed: tiny/sinusoidal/add/") == 2
-    assert "Traceback" not in result.out + result.err
-    commands = [line.strip() for line in summary.splitlines() if "posfuse-train" in line]
-    assert len(commands) == 2
-    reason = f"{folder / 'train.parquet'}: cannot take 2 of 60 documents with every class"
-    assert reported.count(reason) == summary.count(reason) == 2
-
-    listed = run("posfuse-report", "multirun/default").out
-    assert listed.count("cannot take 2 of 60") == 2
-
-    write_corpus(folder, n_classes=2)
-    done = {path: path.stat().st_mtime_ns for path in root.rglob("result.json")}
-    again = run(*shlex.split(commands[0]))
-    assert again.code == 0, again.err
-    results = list(root.rglob("result.json"))
-    assert len(results) == 3  # that run alone, in the sweep's folder
-    assert all(path.stat().st_mtime_ns == time for path, time in done.items())
-    assert len(list(root.rglob("failure.json"))) == 1
-
-
-def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(run, small, tmp_path):
-    folder = folder_of(tmp_path, small, seed=1)
-    (folder / "result.json").write_text("{")
-    sweep = ["posfuse-train", "-m", *small, "seed=0,1,2"]
-    first = run(*sweep)
-    assert first.code != 0
-    assert "error: 1 run(s) failed" in first.err
-    assert "not a readable record" in first.err
-    assert first.out.count("test accuracy") == 2
-    (folder / "result.json").unlink()
-    second = run(*sweep)
-    assert second.code == 0, second.err
-    assert second.out.count("done already") == 2
-    assert (folder / "result.json").exists()
-    assert not list(folder.parent.rglob("failure.json"))
-
-
 def test_two_corpora_of_one_name_need_another_name(run, small, tmp_path):
     one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate(("a", "b")))
     rest = [o for o in small if not o.startswith("data.path")]
@@ -131,14 +74,6 @@ def test_two_corpora_of_one_name_need_another_name(run, small, tmp_path):
         result, message + "data.name=NAME for these texts, or remove that file to run again"
     )
     assert run("posfuse-train", *rest, f"data.path={other}", "data.name=other").code == 0
-
-
-def test_a_second_process_on_one_run_gets_one_line(run, small, tmp_path):
-    folder = folder_of(tmp_path, small, seed=0)
-    with records.sole_use(folder):
-        result = run("posfuse-train", *small)
-    assert_one_line(result, "another process is running this run")
-    assert run("posfuse-train", *small).code == 0
 
 
 @pytest.fixture

@@ -157,12 +157,9 @@ def test_a_failure_is_reported_while_the_others_run(launcher, corpus, tmp_path):
     assert process.returncode == 75
 
 
-@pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
-def test_fail_fast_interrupts_the_others(launcher, corpus, tmp_path):
+def test_fail_fast_interrupts_the_others(corpus, tmp_path):
     grid = ["data.limit=null,2", "trainer.max_epochs=3000"]
-    if not launcher:
-        grid[0] = "data.limit=2,null"  # one after another: the failure comes first
-    argv = sweep(corpus, *grid, "sweep.fail_fast=true", *launcher)
+    argv = sweep(corpus, *grid, "sweep.fail_fast=true", *PARALLEL)
     done = ended(argv, tmp_path)
     assert done.returncode == 1
     first, second, *_ = done.stderr.splitlines()
