@@ -2,7 +2,10 @@
 
 import os
 
+from joblib import cpu_count
+
 import posfuse
+from posfuse.process import devices
 from posfuse.runs import records
 from processes import assert_one_line
 from small_runs import small_overrides
@@ -168,3 +171,32 @@ def test_an_option_may_be_abbreviated(command, tmp_path):
 
 def test_the_version_is_that_of_posfuse(command):
     assert command("--version") == (0, f"posfuse {posfuse.__version__}\n", "")
+
+
+def test_the_parallel_launcher_refuses_what_starts_no_run(command, corpus, tmp_path):
+    cores = cpu_count()
+    for override, message in {
+        "+hydra.launcher.nonsense=1": "nonsense: unknown key; remove it",
+        "+hydra.launcher.initializer=1": "initializer: unknown key; remove it",
+        "+hydra.launcher.batch_size=1": "batch_size: unknown key; remove it",
+        "hydra.launcher.n_jobs=abc": "n_jobs: must be 1 or more, or -1",
+        f"hydra.launcher.n_jobs={cores + 1}": f"n_jobs: {cores + 1} runs at once, the cores have "
+        f"room for {cores}; use that, or raise hydra.launcher.runs_per_core\n",
+    }.items():
+        result = command("-m", *small_overrides(corpus), "hydra/launcher=parallel", override)
+        assert_one_line(result, f"error: hydra.launcher.{message}")
+    assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
+    command, corpus, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(devices, "gpus", lambda: ["0", "1"])
+    argv = ["-m", *small_overrides(corpus), "trainer.accelerator=auto", "hydra/launcher=parallel"]
+    for wrong, message in {
+        "hydra.launcher.n_jobs=3": "hydra.launcher.n_jobs: 3 runs at once, the GPUs have room for",
+        "trainer.devices=3": "trainer.devices: 3 GPUs for a run, and there are 2",
+        "trainer=default,ddp": "trainer.devices: hydra/launcher=parallel gives each run as many ",
+    }.items():
+        assert_one_line(command(*argv, "seed=0,1,2", wrong), f"error: {message}")
+    assert not list(tmp_path.rglob("config.yaml"))
