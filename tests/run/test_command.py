@@ -5,6 +5,7 @@ import os
 from joblib import cpu_count
 
 import posfuse
+from posfuse import train
 from posfuse.process import devices
 from posfuse.runs import records
 from processes import assert_one_line
@@ -200,3 +201,23 @@ def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
     }.items():
         assert_one_line(command(*argv, "seed=0,1,2", wrong), f"error: {message}")
     assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_an_error_outside_of_a_run_is_one_line(command, monkeypatch):
+    raised = iter(
+        [
+            OSError(28, "disk full", "a.log"),
+            OSError(28, "disk full"),
+            KeyError("x"),
+            BrokenPipeError(32, "no reader"),
+        ]
+    )
+
+    def job():
+        raise next(raised)
+
+    monkeypatch.setattr(train, "job", job)
+    assert_one_line(command(), "error: a.log: disk full; fix this and retry; ")
+    assert_one_line(command(), "error: disk: disk full; fix this and retry; ")
+    assert_one_line(command(), "error: KeyError: 'x'; HYDRA_FULL_ERROR=1 posfuse-train ... shows")
+    assert command() == (1, "", "")
