@@ -17,7 +17,7 @@ from sweeps import kinds, results
 pytest.importorskip("submitit", reason="needs the extra: pip install -e '.[slurm]'")
 from submitit.core.utils import UncompletedJobError
 
-from hydra_plugins.posfuse_slurm import SlurmRun
+from hydra_plugins.posfuse_slurm import SlurmLauncher, SlurmRun
 
 
 @pytest.fixture
@@ -92,12 +92,17 @@ class Executor:
         return [Job(work, call) for call in zip(*columns, strict=True)]
 
 
+class Executing(SlurmLauncher):
+    def executor(self):
+        return Executor()
+
+
 def test_a_job_without_a_result_fails_alone(command, sweep, monkeypatch, tmp_path):
-    launcher = Plugins.instance().class_name_to_class["hydra_plugins.posfuse_slurm.SlurmLauncher"]
-    monkeypatch.setattr(launcher, "executor", lambda self: Executor())
+    names = Plugins.instance().class_name_to_class
+    monkeypatch.setitem(names, "hydra_plugins.x.Executing", Executing)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(signals, "launcher", None)
-    ended = command(*sweep)
+    ended = command(*sweep, "hydra.launcher._target_=hydra_plugins.x.Executing")
     assert ended.code == 1
     first, second, *_ = ended.err.splitlines()
     assert first.startswith("failed: tiny/sinusoidal/add/")
