@@ -77,6 +77,7 @@ def checked_streams() -> Iterator[None]:
     except KeyboardInterrupt:
         status = 130  # as in a shell
     except BrokenPipeError:
+        failure_of_stdout()  # otherwise Python reports what is buffered at exit
         status = 1
     except OSError as error:
         status = None if error.filename else failure_of_stdout("\n")

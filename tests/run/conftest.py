@@ -1,9 +1,21 @@
-"""One trained run that many tests read. A test that changes a file of it works on a copy."""
+"""One trained run that many tests read, and posfuse-train in this process. A test that changes a
+file of the run works on a copy."""
+
+import copy
+import logging
+import sys
+from collections import namedtuple
 
 import pytest
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.singleton import Singleton
 
+from posfuse import train as entry
+from posfuse.process import signals
 from posfuse.train import train
 from small_runs import REFERENCE, small_config, write_corpus
+
+Result = namedtuple("Result", "code out err")
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +28,52 @@ def reference(corpus, tmp_path_factory):
     """An uninterrupted run of the config REFERENCE: its folder and its record."""
     folder = tmp_path_factory.mktemp("reference")
     return folder, train(small_config(corpus, *REFERENCE), folder)
+
+
+@pytest.fixture
+def kept_logging(monkeypatch):
+    """Restore the loggers, which Hydra configures in every job."""
+    root, detail = logging.getLogger(), logging.getLogger("posfuse.detail")
+    before = {logger: copy.copy(vars(logger)) for logger in (root, detail)}
+    for logger, state in before.items():
+        state["handlers"] = list(logger.handlers)
+    monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
+    yield
+    for logger, state in before.items():
+        for handler in set(logger.handlers) - set(state["handlers"]):
+            handler.close()
+        logger.handlers = state["handlers"]
+        logger.propagate = state["propagate"]
+        logger.setLevel(state["level"])
+
+
+@pytest.fixture
+def command(kept_logging, tmp_path, monkeypatch, capsys):
+    """Call posfuse-train in a folder of this test; returns its exit status and what it printed."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    monkeypatch.setattr(signals, "_received", {})
+    # `execute` sets the state of a process that has none; here it would load the plugins again.
+    monkeypatch.setattr(Singleton, "set_state", staticmethod(lambda state: None))
+
+    def call(*overrides):
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+        monkeypatch.setattr(sys, "argv", ["posfuse-train", *map(str, overrides)])
+        capsys.readouterr()
+        code = 0
+        with signals.handled():
+            signals._received.clear()
+            try:
+                entry.main()
+            except SystemExit as end:
+                code = end.code or 0
+            finally:
+                HydraConfig.instance().cfg = None
+        shown = capsys.readouterr()
+        if isinstance(code, str):  # the interpreter prints it
+            return Result(1, shown.out, f"{shown.err}{code}\n")
+        return Result(code, *shown)
+
+    return call

@@ -1,6 +1,7 @@
-"""Settings of a process: broken matrix units, and numbers below the normal ones."""
+"""A process: broken matrix units, its commit, and numbers below the normal ones."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from small_runs import write_corpus
 MAX_ISA = "ONEDNN_MAX_CPU_ISA"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("flags", "product", "is_broken"),
     [
@@ -35,6 +37,30 @@ def test_matrix_units_are_disabled_if_a_product_is_illegal(
     monkeypatch.setenv(MAX_ISA, "ALL")
     assert environment.do_without_broken_amx.__wrapped__() is is_broken
     assert os.environ[MAX_ISA] == ("AVX10_1_512" if is_broken else "ALL")
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_a_record_names_the_commit_of_the_checkout(tmp_path, monkeypatch):
+    def git(*arguments):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        command = ["git", "-C", str(tmp_path), *who, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)  # a hook of git sets them
+    file = tmp_path / "src" / "posfuse" / "process" / "environment.py"
+    monkeypatch.setattr(environment, "__file__", str(file))
+    assert environment.commit() is None
+    git("init", "--quiet")
+    assert environment.commit() is None
+    git("commit", "--quiet", "--allow-empty", "--message", "first")
+    head = git("rev-parse", "HEAD")
+    assert environment.commit() == head
+    (tmp_path / "new").touch()
+    assert environment.commit() == f"{head}+changes"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert environment.commit() is None
 
 
 PROGRAM = """

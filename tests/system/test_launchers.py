@@ -1,7 +1,6 @@
 """Every launcher that is installed gives the same records."""
 
 import importlib.util
-import os
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -56,27 +55,3 @@ def test_every_launcher_yields_the_same_records(name, corpus, whole, tmp_path):
         done = ended(sweep(corpus, *COUNT, *chosen), tmp_path, environment)
     assert done.returncode == 0, done.stderr
     assert_same_results(whole, tmp_path, 12)
-
-
-# Stand-ins for SLURM's programs: sbatch sends SIGTERM to the command that runs it.
-PROGRAMS = {
-    "sbatch": "kill -TERM $PPID; sleep 0.5; echo Submitted batch job 17",
-    "scancel": 'echo "$@" >> cancelled',
-    "squeue": "true",
-    "srun": "true",
-}
-
-
-def test_a_signal_during_sbatch_cancels_the_jobs(corpus, tmp_path):
-    pytest.importorskip("submitit", reason="slurm needs pip install -e '.[slurm]'")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, text in PROGRAMS.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    argv = sweep(corpus, "seed=0,1", "hydra/launcher=slurm")
-    done = ended(argv, tmp_path, environment)
-    assert done.returncode == 75, done.stderr
-    assert done.stderr == "interrupted by SIGTERM; run the same command to resume\n"
-    assert (tmp_path / "cancelled").read_text() == "17\n"

@@ -1,0 +1,142 @@
+"""The slurm launcher with stand-ins for SLURM; tests/system/test_slurm.py has a real one."""
+
+import os
+import signal
+from types import SimpleNamespace
+
+import pytest
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+
+from posfuse.process import signals
+from posfuse.runs import records
+from processes import assert_one_line
+from small_runs import small_overrides
+from sweeps import kinds, results
+
+pytest.importorskip("submitit", reason="needs the extra: pip install -e '.[slurm]'")
+from submitit.core.utils import UncompletedJobError
+
+from hydra_plugins.posfuse_slurm import SlurmLauncher, SlurmRun
+
+
+@pytest.fixture
+def sweep(corpus):
+    few = ["trainer.max_epochs=1", "trainer.progress=none", "hydra/launcher=slurm", "seed=0,1"]
+    return ["-m", *small_overrides(corpus), *few]
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Write a program that stands in for one of SLURM's."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def write(**texts):
+        for name, text in texts.items():
+            (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+            (folder / name).chmod(0o755)
+
+    write(srun="true", squeue="true")
+    return write
+
+
+def test_a_machine_without_slurm_is_one_line(command, sweep, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert_one_line(command(*sweep), "error: hydra/launcher=slurm: no sbatch on this machine; run")
+    assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_jobs_that_slurm_refuses_are_one_line(command, sweep, programs, tmp_path):
+    programs(sbatch="echo 'invalid account' >&2; exit 1")
+    refused = command(*sweep)
+    message = "error: hydra/launcher=slurm: SLURM refuses the jobs (invalid account); see hydra."
+    shown, line = refused.err.splitlines()  # submitit shows what sbatch printed
+    assert (refused.code, shown) == (1, "invalid account")
+    assert line.startswith(message)
+    assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_a_signal_during_sbatch_cancels_the_jobs(command, sweep, programs, tmp_path):
+    programs(
+        sbatch=f"kill -TERM {os.getpid()}; echo Submitted batch job 17",
+        scancel=f'echo "$@" >> {tmp_path}/cancelled',
+    )
+    ended = command(*sweep)
+    assert ended.code == signals.EXIT_STATUS
+    assert ended.err == "interrupted by SIGTERM; run the same command to resume\n"
+    assert (tmp_path / "cancelled").read_text() == "17\n"
+
+
+class Job:
+    """A job that runs in this process, or is lost if its seed is 1."""
+
+    job_id, state, paths = "17_1", "NODE_FAIL", SimpleNamespace(stderr="17_1.err")
+
+    def __init__(self, work, call):
+        self.work, self.call, self.asked = work, call, 0  # done when it is asked again
+
+    def done(self):
+        self.asked += 1
+        return self.asked > 1
+
+    def results(self):
+        if "seed=1" in self.call[1]:
+            raise UncompletedJobError("no result")
+        return [self.work(*self.call)]
+
+
+class Executor:
+    def map_array(self, work, *columns):
+        return [Job(work, call) for call in zip(*columns, strict=True)]
+
+
+class Executing(SlurmLauncher):
+    def executor(self):
+        return Executor()
+
+
+def test_a_job_without_a_result_fails_alone(command, sweep, monkeypatch, tmp_path):
+    names = Plugins.instance().class_name_to_class
+    monkeypatch.setitem(names, "hydra_plugins.x.Executing", Executing)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr(signals, "launcher", None)
+    ended = command(*sweep, "hydra.launcher._target_=hydra_plugins.x.Executing")
+    assert ended.code == 1
+    first, second, *_ = ended.err.splitlines()
+    assert first.startswith("failed: tiny/sinusoidal/add/")
+    assert first.endswith(
+        "SLURM job 17_1 ended as NODE_FAIL without a result, see 17_1.err; run the same command to "
+        "resume"
+    )
+    assert second.startswith("error: 1 run(s) failed; the others are done.")
+    assert kinds(tmp_path) == ["failed"]
+    ((_, done),) = results(tmp_path / "work").items()
+    assert (done.name, (done / records.FAILURE).exists()) == ("seed=0", False)
+
+
+def test_an_interrupted_job_requeues_itself_unless_it_was_cancelled(programs, monkeypatch):
+    monkeypatch.setattr(signals, "launcher", None)
+    monkeypatch.setattr(signals, "_received", {})
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    result, requeued = JobReturn(), []
+    before = signal.signal(signal.SIGUSR2, lambda *_: requeued.append("now"))
+    try:
+        monkeypatch.setitem(SlurmRun.__call__.__globals__, "execute", lambda: result)
+        assert SlurmRun()() is result
+
+        def interrupted():
+            signal.raise_signal(signal.SIGUSR2)
+            return result
+
+        monkeypatch.setitem(SlurmRun.__call__.__globals__, "execute", interrupted)
+        for state, expected in (("RUNNING", ["now"]), ("COMPLETING", ["now"])):
+            programs(squeue=f"test $4 = 17 && echo {state}")
+            with pytest.raises(SystemExit) as end:
+                SlurmRun()()
+            assert (end.value.code, requeued) == (signals.EXIT_STATUS, expected)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert SlurmRun().checkpoint(1, 2).args == (1, 2)

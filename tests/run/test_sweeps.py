@@ -1,0 +1,134 @@
+"""Sweeps in this process: what a failed run prints, the summary at the end, and lost runs."""
+
+import os
+import shlex
+import signal
+
+import pytest
+from hydra.core.plugins import Plugins
+
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.sweeps.launching import SweepLauncher, execute
+from processes import assert_one_line
+from small_runs import at_step, small_overrides, write_corpus
+from sweeps import kinds, results
+
+
+@pytest.fixture
+def small(corpus):
+    """The overrides of a run of one epoch."""
+    return [*small_overrides(corpus), "trainer.max_epochs=1", "trainer.progress=none"]
+
+
+def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command, small, tmp_path):
+    folder = write_corpus(tmp_path / "a folder", n_classes=3)
+    sweep = [*small, f"data.path='{folder}'", "data.limit=null,2", "seed=0,1"]
+    result = command("-m", *sweep)
+    root = tmp_path / "work" / "multirun" / "default"
+    assert result.code == 1
+    assert len(results(tmp_path / "work")) == 2
+    reported, summary = result.err.partition("error: 2 run(s) failed; the others are done.")[::2]
+    assert reported.count("failed: tiny/sinusoidal/add/") == 2
+    assert "Traceback" not in result.out + result.err
+    retries = [line.strip() for line in summary.splitlines() if "posfuse-train" in line]
+    assert len(retries) == 2
+    reason = f"{folder / 'train.parquet'}: cannot take 2 of 60 documents with every class"
+    assert reported.count(reason) == summary.count(reason) == 2
+
+    write_corpus(folder, n_classes=2)
+    done = {path: path.stat().st_mtime_ns for path in root.rglob(records.RESULT)}
+    again = command(*shlex.split(retries[0])[1:])
+    assert again.code == 0, again.err
+    assert len(results(tmp_path / "work")) == 3  # that run alone, in the sweep's folder
+    assert all(path.stat().st_mtime_ns == time for path, time in done.items())
+    assert kinds(root) == ["failed"]
+
+
+def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(command, small, tmp_path):
+    sweep = ["-m", *small, "seed=0,1,2"]
+    assert command(*sweep, "seed=1").code == 0
+    ((_, folder),) = results(tmp_path / "work").items()
+    (folder / records.RESULT).write_text("{")
+    first = command(*sweep)
+    assert first.code == 1
+    assert "error: 1 run(s) failed" in first.err
+    assert "result.json: differs from its digest in SHA256SUMS; remove it to run" in first.err
+    assert first.out.count("test accuracy") == 2
+    (folder / records.RESULT).unlink()
+    second = command(*sweep)
+    assert second.code == 0, second.err
+    assert second.out.count("done already") == 2
+    assert (folder / records.RESULT).exists()
+    assert kinds(tmp_path) == []
+
+
+def test_fail_fast_ends_a_sweep_at_its_first_failure(command, small, tmp_path):
+    result = command("-m", *small, "data.limit=2,null", "sweep.fail_fast=true")
+    assert result.code == 1
+    first, second, *_ = result.err.splitlines()
+    assert first.startswith("failed: tiny/sinusoidal/add/")
+    assert "cannot take 2 of 60 documents" in first
+    assert second.startswith("error: 1 run(s) failed; sweep.fail_fast stopped the others.")
+    assert kinds(tmp_path) == ["failed", "interrupted"]
+    assert not results(tmp_path / "work")
+
+
+def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tmp_path):
+    assert_one_line(command("-m", *small, "seed=0,1", "model.n_heads=3"), "error: model.n_heads: ")
+    assert kinds(tmp_path) == ["config", "config"]
+
+
+def test_an_interrupted_command_ends_with_75_and_resumes(command, small, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        at_step(patched, 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        stopped = command("-m", *small, "seed=0,1")
+    line = "interrupted by SIGTERM; saved at step 3; run the same command to resume\n"
+    assert (stopped.code, stopped.err) == (signals.EXIT_STATUS, line)
+    assert kinds(tmp_path) == ["interrupted"]
+    assert command("-m", *small, "seed=0,1").code == 0
+    assert len(results(tmp_path / "work")) == 2
+
+
+def test_a_second_process_on_one_run_gets_one_line(command, small, tmp_path):
+    assert command(*small).code == 0
+    ((_, folder),) = results(tmp_path / "work").items()
+    with records.sole_use(folder):
+        assert_one_line(command(*small), "another process is running this run")
+    assert command(*small).code == 0
+
+
+class Losing(SweepLauncher):
+    """Does the runs in this process, but loses that of seed 1 as if its process had been killed."""
+
+    def results(self, calls):
+        for call in calls:
+            yield call, "the node is gone" if "seed=1" in call[1] else execute(*call)
+
+
+@pytest.fixture
+def losing(monkeypatch):
+    """The override that selects the launcher above: Hydra knows launchers by their names."""
+    monkeypatch.setitem(Plugins.instance().class_name_to_class, "hydra_plugins.x.Losing", Losing)
+    return "hydra.launcher._target_=hydra_plugins.x.Losing"
+
+
+def test_a_lost_run_has_failed_and_the_others_go_on(command, small, losing, tmp_path):
+    result = command("-m", *small, losing, "seed=0,1,2")
+    assert result.code == 1
+    first, second, retry, reason = result.err.splitlines()
+    (lost,) = (path.parent for path in tmp_path.rglob(records.FAILURE))
+    run = lost.relative_to(tmp_path / "work" / "multirun" / "default")
+    assert first == f"failed: {run}: the node is gone"
+    assert second == "error: 1 run(s) failed; the others are done. Retry each with:"
+    assert shlex.split(retry)[-1] == "seed=1"
+    assert reason == "    the node is gone"
+    assert len(results(tmp_path / "work")) == 2
+
+
+def test_a_lost_run_that_had_finished_has_not_failed(command, small, losing, tmp_path):
+    assert command("-m", *small, losing, "seed=0,2").code == 0
+    assert command("-m", *small, "seed=1").code == 0
+    result = command("-m", *small, losing, "seed=0,1,2")
+    assert (result.code, result.err) == (0, "")
+    assert kinds(tmp_path) == []

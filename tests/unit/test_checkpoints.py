@@ -1,0 +1,75 @@
+"""A checkpoint is whole or refused, and several processes of a run save at the same step."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.training.checkpoints import AGREE_EVERY, Checkpoints, WholeFiles, read_checkpoint
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A checkpoint's file, and what is in it."""
+    path, content = tmp_path / "checkpoints" / "last.ckpt", {"weights": torch.arange(8.0), "n": 3}
+    WholeFiles().save_checkpoint(content, path)
+    return path, content
+
+
+def test_a_saved_checkpoint_is_read(saved):
+    path, content = saved
+    found = WholeFiles().load_checkpoint(path)
+    assert found["n"] == content["n"]
+    assert torch.equal(found["weights"], content["weights"])
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_damaged_checkpoint_is_refused_by_its_name(saved):
+    path, _ = saved
+    whole = path.read_bytes()
+    at = whole.index(torch.arange(8.0).numpy().tobytes())
+    for content, reason in (
+        (whole[:at] + b"\x01" + whole[at + 1 :], "data/0 is damaged"),
+        (whole[: len(whole) // 2], "damaged: "),
+        (b"", "damaged: "),
+        (whole.replace(b"data.pkl", b"date.pkl"), "damaged: "),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError) as refused:
+            read_checkpoint(path)
+        line = str(refused.value)
+        assert line.startswith(f"{path}: cannot be read (")
+        assert reason in line
+        assert line.endswith(f"; remove {path.parent} to run again")
+        assert "\n" not in line
+
+
+def test_an_absent_checkpoint_has_the_systems_reason(tmp_path):
+    with pytest.raises(InputError, match=r"cannot be read \(No such file or directory\); remove"):
+        read_checkpoint(tmp_path / "last.ckpt")
+
+
+def test_processes_of_one_run_save_at_the_steps_at_which_they_agree(tmp_path, monkeypatch):
+    monkeypatch.setattr(signals, "_received", {"SIGTERM": 0.0})
+    saves, asked = [], []
+
+    def broadcast(due):
+        asked.append(due)
+        return due
+
+    trainer = SimpleNamespace(
+        world_size=2,
+        is_global_zero=False,
+        strategy=SimpleNamespace(broadcast=broadcast),
+        fit_loop=SimpleNamespace(
+            epoch_loop=SimpleNamespace(batch_progress=SimpleNamespace(is_last_batch=False))
+        ),
+        save_checkpoint=lambda path: saves.append(trainer.global_step),
+    )
+    callback = Checkpoints(tmp_path / "last.ckpt", 1e9, "")
+    for trainer.global_step in range(1, 2 * AGREE_EVERY + 2):
+        callback.on_train_batch_end(trainer)
+    assert saves == [AGREE_EVERY, 2 * AGREE_EVERY]
+    assert asked == [True, True]

@@ -1,0 +1,75 @@
+"""The GPUs and the number of runs that share one machine."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hydra_plugins.posfuse_parallel import ParallelLauncher
+from posfuse.errors import InputError
+from posfuse.process import devices
+
+
+def test_each_run_has_a_place():
+    for gpus, runs_per_gpu, per_run, expected in (
+        ("0 1", 1, 1, "0 1"),
+        ("0 1", 3, 1, "0 1 0 1 0 1"),
+        ("4 7", 1, 1, "4 7"),
+        ("0 1 2 3", 1, 2, "0,1 2,3"),
+        ("0 1 2 3 4", 2, 2, "0,1 2,3 0,1 2,3"),
+    ):
+        assert devices.places(gpus.split(), runs_per_gpu, per_run) == expected.split()
+    with pytest.raises(InputError, match=r"trainer.devices: 4 GPUs for a run, and there are 2"):
+        devices.places(["0", "1"], 1, 4)
+
+
+def test_n_jobs_is_limited_by_the_places():
+    for asked, expected in ((-1, 4), (-2, 3), (-9, 1), (1, 1), (4, 4)):
+        assert devices.runs_at_once(asked, 4, "the GPUs have", "runs_per_gpu") == expected
+    with pytest.raises(InputError, match=r"n_jobs: 3 runs at once.* room for 2.*runs_per_gpu"):
+        devices.runs_at_once(3, 2, "the GPUs have", "runs_per_gpu")
+
+
+def test_gpus_have_the_names_that_this_process_may_use(monkeypatch):
+    for visible, n, expected in (
+        (None, 3, ["0", "1", "2"]),
+        ("5, 2", 2, ["5", "2"]),
+        ("", 3, ["0", "1", "2"]),
+        ("-1", 0, []),
+        ("0,1", 1, ["0"]),
+    ):
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        monkeypatch.setattr("torch.cuda.device_count", lambda n=n: n)
+        assert devices.gpus() == expected
+
+
+def test_a_value_of_the_launcher_that_starts_no_run_is_refused():
+    for given in (
+        {"n_jobs": None}, {"n_jobs": True}, {"n_jobs": "abc"}, {"n_jobs": 0},
+        {"runs_per_gpu": "x"}, {"runs_per_gpu": -1}, {"runs_per_core": 0},
+    ):  # fmt: skip
+        ((name, value),) = given.items()
+        with pytest.raises(InputError, match=rf"hydra.launcher.{name}: must be 1 .*got {value!r}"):
+            ParallelLauncher(**{"n_jobs": -1, **given}).checked_jobs()
+    assert ParallelLauncher(n_jobs=-1).checked_jobs() == -1
+
+
+def test_a_place_is_held_by_one_process_at_a_time(tmp_path, monkeypatch, capsys):
+    """The kernel releases a lock when its file is closed, also by the end of a process."""
+    monkeypatch.setattr(devices, "held", [])
+    assert [devices.take(["0", "1", "0"], tmp_path) for _ in range(3)] == ["0", "1", "0"]
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 50:
+            devices.held.pop(1).close()
+
+    monkeypatch.setattr(devices, "time", SimpleNamespace(sleep=sleep))
+    assert devices.take(["0", "1", "0"], tmp_path) == "1"
+    assert len(waits) == 50
+    line = f"another command uses every place in {tmp_path}/.places; waiting\n"
+    assert capsys.readouterr().err == line
+    for lock in devices.held:
+        lock.close()

@@ -1,0 +1,58 @@
+"""The memory that a run used."""
+
+import mmap
+import os
+import resource
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from posfuse.process import environment
+
+
+def refuse(*_):
+    raise PermissionError
+
+
+def use(size):
+    """Map so much memory, touch every page of it and free it."""
+    with mmap.mmap(-1, size) as memory:
+        for start in range(0, size, mmap.PAGESIZE):
+            memory[start] = 1
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="needs Linux")
+def test_the_peak_of_memory_is_that_since_the_reset(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    use(2**26)
+    before = environment.peak_memory()
+    environment.reset_peak_memory()
+    after = environment.peak_memory()
+    assert after < before - 2**25
+    use(2**26)
+    assert environment.peak_memory() > after + 2**25
+    monkeypatch.setattr(Path, "write_text", refuse)
+    environment.reset_peak_memory()  # without an error, as in some containers
+
+
+def test_the_peak_of_a_gpu_in_use_is_its_own(monkeypatch):
+    resets = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: resets.append(1))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 7)
+    environment.reset_peak_memory()
+    assert (resets, environment.peak_memory()) == ([1], 7)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 0)
+    assert environment.peak_memory() > 7
+
+
+def test_a_system_without_proc_has_its_own_unit(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(Path, "exists", lambda self: False)
+    monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=5))
+    for platform, expected in (("linux", 5 * 1024), ("darwin", 5)):
+        monkeypatch.setattr(sys, "platform", platform)
+        assert environment.peak_memory() == expected

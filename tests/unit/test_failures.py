@@ -1,0 +1,70 @@
+"""Failures of runs: their records, what a sweep prints, and how it ends."""
+
+import pickle
+
+import pytest
+from omegaconf import OmegaConf
+
+from posfuse.errors import AlreadyRunning, ConfigError, Diverged
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.sweeps.failures import Ending, RunFailed, kind_of, message_of, record_failure, summary
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """The config of a sweep in `tmp_path`, and its callback, which has seen its start."""
+    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path), "subdir": "run"}}})
+    (tmp_path / "old").mkdir()
+    record_failure("an earlier sweep's", tmp_path / "old", [], "failed")
+    ending = Ending(str(tmp_path))
+    ending.on_multirun_start(config)
+    return config, ending
+
+
+def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
+    config, ending = sweep
+    ending.on_multirun_end(config)
+    (tmp_path / "run").mkdir()
+    record_failure("by a signal", tmp_path / "run", [], records.INTERRUPTED)
+    with pytest.raises(signals.Interrupted, match=r"^1 run\(s\) were interrupted$"):
+        ending.on_multirun_end(config)
+    (tmp_path / "other").mkdir()
+    record_failure("wrong", tmp_path / "other", [], "config")
+    with pytest.raises(SystemExit, match=r"^1$"):
+        ending.on_multirun_end(config)
+    record_failure("broken", tmp_path / "old", ["seed=1", "a=b c"], "failed")
+    with pytest.raises(SystemExit) as end:
+        ending.on_multirun_end(config)
+    assert end.value.code.splitlines() == [
+        "error: 1 run(s) failed; the others are done. Retry each with:",
+        "  posfuse-train seed=1 'a=b c'",
+        "    broken",
+    ]
+
+
+def test_a_worker_gets_no_state_of_the_sweep(sweep):
+    assert vars(pickle.loads(pickle.dumps(sweep[1]))) == {}
+
+
+def test_what_ended_the_others_is_named():
+    failure = {"kind": "failed", "overrides": [], "message": "broken"}
+    assert summary([failure], "SIGTERM").startswith("error: 1 run(s) failed; SIGTERM stopped the")
+
+
+def test_an_error_gives_its_kind_and_one_line(tmp_path):
+    for error, kind, line in (
+        (ConfigError("seed: wrong"), "config", "seed: wrong"),
+        (AlreadyRunning("busy"), "already running", "busy"),
+        (Diverged("at step 3"), "diverged", "at step 3"),
+        (OSError(28, "disk full"), "failed", f"{tmp_path}: disk full; fix this and retry; "),
+        (OSError(28, "disk full", "a.npy"), "failed", "a.npy: disk full; fix this and retry; "),
+        (KeyError("x"), "failed", f"KeyError: 'x'; see the traceback in {tmp_path}/train.log"),
+    ):
+        assert kind_of(error) == kind
+        assert message_of(error, tmp_path).startswith(line)
+
+
+def test_a_failure_that_cannot_be_written_still_has_its_message(tmp_path):
+    with pytest.raises(RunFailed, match=r"^broken$"):
+        record_failure("broken", tmp_path / "absent", [], "failed")

@@ -1,0 +1,97 @@
+"""A command's streams: closed, without a reader, or full."""
+
+import errno
+import os
+import pkgutil
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from posfuse import errors
+from posfuse.analysis import report
+
+CLOSED = "error: {} is closed; give a file or /dev/null\n"
+FULL = "error: stdout: No space left on device; free it or print elsewhere"
+
+
+def ending(act):
+    """The exit status of a command that does `act`, or its last line; None on success."""
+    try:
+        errors.checked_streams()(act)()
+    except SystemExit as end:
+        return end.code
+    return None
+
+
+def test_every_command_looks_at_its_streams():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    for command in project["scripts"].values():
+        main = pkgutil.resolve_name(command)
+        decorators = [getattr(cell.cell_contents, "func", None) for cell in main.__closure__]
+        assert errors.checked_streams.__wrapped__ in decorators, command
+
+
+def test_a_closed_stream_is_refused_on_the_other_one(monkeypatch, capsys):
+    for closed, expected in (
+        (["stdout"], ("", CLOSED.format("stdout"))),
+        (["stderr"], (CLOSED.format("stderr"), "")),
+        (["stdout", "stderr"], ("", "")),
+    ):
+        with monkeypatch.context() as patched:
+            for name in closed:
+                patched.setattr(sys, name, None)
+            assert ending(lambda: pytest.fail("ran")) == 1
+        assert capsys.readouterr() == expected
+
+
+def test_a_command_ends_with_its_own_status(capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    def refused():
+        raise OSError(errno.ENOENT, "no such file", "a.npy")
+
+    assert ending(lambda: print("done")) is None
+    assert capsys.readouterr() == ("done\n", "")
+    assert ending(lambda: sys.exit("error: wrong")) == "error: wrong"
+    assert ending(lambda: sys.exit(75)) == 75
+    assert ending(interrupted) == 130
+    with pytest.raises(OSError, match=r"no such file: 'a\.npy'"):
+        ending(refused)
+
+
+@pytest.fixture
+def without_reader():
+    """The writing end of a pipe that nothing reads, with a buffer for lines and a larger one."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", buffering=1) as pipe:
+        yield pipe
+
+
+def test_a_pipe_without_a_reader_gives_no_message(without_reader, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", without_reader)
+    assert ending(lambda: print("shown")) == 1  # as a shell's SIGPIPE, but without a message
+    assert ending(lambda: print("shown")) is None  # it goes to /dev/null now
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_stdout_is_one_line(monkeypatch):
+    for buffering in (1, -1):  # print fails, or what is buffered is written at the end
+        with open("/dev/full", "w", buffering=buffering) as full, monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", full)
+            assert ending(lambda: print("shown")) == FULL
+
+
+def test_a_report_that_finds_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(tmp_path)])
+    monkeypatch.setattr(report, "collect", full)
+    # stdout itself takes the line's end.
+    with pytest.raises(SystemExit, match=f"error: {tmp_path}: No space left on device; choose"):
+        report.main()
