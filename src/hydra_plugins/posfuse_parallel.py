@@ -15,6 +15,7 @@ from joblib import cpu_count
 
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
+from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
 
 KILLED = (
@@ -34,7 +35,12 @@ def prepare(parent: int, places: list[str], sweep: Path) -> None:
 
 def in_worker(call: bytes) -> bytes:
     """`execute` in a worker process. pickle cannot handle the classes of Hydra's plugins."""
-    return bytes(cloudpickle.dumps(execute(*cloudpickle.loads(call))))
+    try:
+        return bytes(cloudpickle.dumps(execute(*cloudpickle.loads(call))))
+    except Exception as error:  # noqa: BLE001 - an error outside of the job: the others continue
+        return bytes(cloudpickle.dumps(one_line(error)))
+    finally:
+        signals.forget()
 
 
 def interrupt() -> None:
@@ -64,7 +70,8 @@ class ParallelLauncher(SweepLauncher):
             prepare,
             (os.getpid(), places, sweep),
         )
-        resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
+        with signals.blocked():
+            resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
         idle = [start() for _ in range(n_jobs)]
         busy: dict[Future[bytes], tuple[ProcessPoolExecutor, Call]] = {}
         left = list(reversed(calls))
@@ -73,7 +80,11 @@ class ParallelLauncher(SweepLauncher):
                 while left and idle and not signals.received():
                     worker, call = idle.pop(), left.pop()
                     with signals.blocked():
-                        run = worker.submit(in_worker, cloudpickle.dumps(call))
+                        try:
+                            run = worker.submit(in_worker, cloudpickle.dumps(call))
+                        except BrokenProcessPool:  # killed between two runs
+                            worker = start()
+                            run = worker.submit(in_worker, cloudpickle.dumps(call))
                     busy[run] = worker, call
                 if signals.received():
                     left.clear()

@@ -35,6 +35,10 @@ class PosfuseSweeper(BasicSweeper):
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
+        # Before multirun.yaml is written: a refused command must not replace that of a good sweep.
+        self.seen: set[str] = set()
+        for batch in self.split_arguments(parser.parse_overrides(listed), None):
+            self.validate_batch_is_legal(batch)
         try:
             return super().sweep(listed)
         except signals.Interrupted:
@@ -44,11 +48,10 @@ class PosfuseSweeper(BasicSweeper):
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
         """Compose one job for each override: Hydra would compose every job, 0.15 s each."""
-        seen: set[str] = set()
         for overrides in batch:
-            if not seen.issuperset(overrides):
+            if not self.seen.issuperset(overrides):
                 super().validate_batch_is_legal([overrides])
-                seen.update(overrides)
+                self.seen.update(overrides)
 
 
 def _listed(override: Override) -> str:

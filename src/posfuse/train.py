@@ -99,11 +99,11 @@ def train(cfg: Config, folder: Path) -> records.Record:
     """Train one run in `folder` and return its record; a finished run is skipped."""
     label = f"{cfg.data.name} {cfg.encoding.name} {cfg.fusion['name']} seed={cfg.seed}"
     with records.sole_use(folder), signals.handled():
+        (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         if record := records.finished(folder, cfg):
             log.info("%s: done already, test accuracy %.4f", label, record["test"]["accuracy"])
             return record
-        for name in (records.FAILURE, records.RESULT):  # a result whose other files are damaged
-            (folder / name).unlink(missing_ok=True)
+        (folder / records.RESULT).unlink(missing_ok=True)  # one whose other files are damaged
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
         if (folder / records.LAST).exists():
             log.info("%s: resuming from its last checkpoint", label)

@@ -132,3 +132,17 @@ def test_a_lost_run_that_had_finished_has_not_failed(command, small, losing, tmp
     result = command("-m", *small, losing, "seed=0,1,2")
     assert (result.code, result.err) == (0, "")
     assert kinds(tmp_path) == []
+
+
+def test_a_refused_command_keeps_what_the_sweep_has(command, small, tmp_path):
+    sweep = tmp_path / "work" / "multirun" / "default"
+    assert command("-m", *small, "seed=0").code == 0
+    before = (sweep / "multirun.yaml").read_bytes()
+    assert "Value 'a'" in command("-m", *small, "seed=a,b").err
+    assert (sweep / "multirun.yaml").read_bytes() == before
+    refused = command("-m", *small, "seed=0", "trainer.checkpoint_minutes=-1")
+    assert refused.err.startswith("error: trainer.checkpoint_minutes: must be above 0")
+    (run,) = results(tmp_path / "work").values()
+    assert (run / records.FAILURE).exists()
+    assert command("-m", *small, "seed=0").err == ""
+    assert not (run / records.FAILURE).exists()

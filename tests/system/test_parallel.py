@@ -109,6 +109,14 @@ def test_a_killed_worker_fails_its_run_and_no_other(corpus, tmp_path):
     assert len(results(tmp_path)) == 4
 
 
+def test_a_signal_to_one_worker_interrupts_its_run_and_no_other(corpus, tmp_path):
+    argv = sweep(corpus, "seed=range(4)", *FAULTY, *PARALLEL)
+    done = ended(argv, tmp_path, faulty(tmp_path / "fault", "SIGTERM"))
+    assert done.returncode == signals.EXIT_STATUS, done.stderr
+    assert kinds(tmp_path) == ["interrupted"]
+    assert len(results(tmp_path)) == 3
+
+
 def test_idle_workers_block_a_signal_to_the_whole_group(corpus, tmp_path):
     """As Ctrl-C in a terminal, the signal goes to every process: to a worker that trains, and to
     one that has skipped a finished run and has no other."""

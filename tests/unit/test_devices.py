@@ -6,7 +6,7 @@ import pytest
 
 from hydra_plugins.posfuse_parallel import ParallelLauncher
 from posfuse.errors import InputError
-from posfuse.process import devices
+from posfuse.process import devices, signals
 
 
 def test_each_run_has_a_place():
@@ -71,5 +71,15 @@ def test_a_place_is_held_by_one_process_at_a_time(tmp_path, monkeypatch, capsys)
     assert len(waits) == 50
     line = f"another command uses every place in {tmp_path}/.places; waiting\n"
     assert capsys.readouterr().err == line
+    for lock in devices.held:
+        lock.close()
+
+
+def test_a_signal_ends_the_wait_for_a_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "held", [])
+    monkeypatch.setattr(signals, "_received", {})
+    assert devices.take(["4"], tmp_path) == "4"
+    signals.request("SIGTERM")
+    assert devices.take(["4"], tmp_path) == "4"  # without waiting for the first one to end
     for lock in devices.held:
         lock.close()

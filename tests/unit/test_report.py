@@ -166,6 +166,13 @@ def test_missing_names_the_settings_that_a_sweep_varies(tmp_path):
     ]
 
 
+def test_quotes_around_a_value_are_no_part_of_a_folder(tmp_path):
+    root = tmp_path / "sweep"
+    write_record(root, 0.5, "add", 0)
+    ask(root, {"seed": "'0'", "fusion.name": "'add'"})
+    assert missing(root, collect(root)[0]) == []
+
+
 def test_nothing_is_missing_from_a_complete_grid(tmp_path):
     root = tmp_path / "sweep"
     for fusion in ("add", "concat"):

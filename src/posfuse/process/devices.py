@@ -10,6 +10,7 @@ from typing import IO
 import torch
 
 from posfuse.errors import InputError
+from posfuse.process import signals
 
 PLACES = ".places"  # in the sweep's folder: a lock file for each place
 held: list[IO[str]] = []  # this process's lock; the kernel releases it when the process ends
@@ -53,7 +54,7 @@ def take(places: list[str], sweep: Path) -> str:
     folder = sweep / PLACES
     folder.mkdir(exist_ok=True)
     tries = 0
-    while True:
+    while not signals.received():
         for number, place in enumerate(places):
             lock = (folder / str(number)).open("a")
             try:
@@ -67,3 +68,4 @@ def take(places: list[str], sweep: Path) -> str:
         if tries == 20:
             print(f"another command uses every place in {folder}; waiting", file=sys.stderr)
         time.sleep(0.1)
+    return places[0]  # the run ends before it uses the place

@@ -92,6 +92,12 @@ def check(detail: str = "") -> None:
         raise Interrupted(f"interrupted by {name}{detail}")
 
 
+def forget() -> None:
+    """Discard blocked signals that this process has received: the next run starts without them."""
+    while pending := signal.sigpending().intersection(SIGNALS):
+        signal.sigwait(pending)
+
+
 def is_worker() -> bool:
     """Whether a launcher started this process to execute its runs."""
     return launcher is not None or multiprocessing.parent_process() is not None

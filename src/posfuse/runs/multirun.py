@@ -29,7 +29,7 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
         parsed = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
         values = {override.get_key_element(): _values(override) for override in parsed}
         for seed in values.get("seed", []):
-            int(seed)
+            int(seed.strip("'\""))
         return config, values
     except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
             HydraException) as error:  # fmt: skip
@@ -59,7 +59,8 @@ def folder_of(overrides: list[str], cfg: Any) -> str:
     given = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)
 
     def value(name: str, group: str) -> str:
-        return given.get(name) or given.get(group) or str(OmegaConf.select(cfg, name))
+        found = given.get(name) or given.get(group) or str(OmegaConf.select(cfg, name))
+        return found.strip("'\"")
 
     data, encoding, fusion = (value(f"{a}.name", a) for a in ("data", "encoding", "fusion"))
     return run_folder(data, encoding, fusion, int(value("seed", "seed")), overrides)

@@ -41,16 +41,11 @@ def curves(titles: dict[str, str], by: Any) -> list[wr.LinePlot]:
 
 def bars() -> list[wr.BarPlot]:
     """Test accuracy by each axis: mean and standard deviation."""
+    shown: Any = {"max_runs_to_show": MANY, "max_bars_to_show": MANY, **SPREAD}
+    metrics, axes = [wr.SummaryMetric("test/accuracy")], ("fusion", "data", "encoding")
     return [
-        wr.BarPlot(
-            title=f"test accuracy by {axis}",
-            metrics=[wr.SummaryMetric("test/accuracy")],
-            groupby=wr.Config(axis),
-            max_runs_to_show=MANY,
-            max_bars_to_show=MANY,
-            **SPREAD,
-        )
-        for axis in ("fusion", "data", "encoding")
+        wr.BarPlot(title=f"test accuracy by {a}", metrics=metrics, groupby=wr.Config(a), **shown)
+        for a in axes
     ]
 
 
@@ -187,7 +182,3 @@ def main() -> None:
     print("\n".join(urls))
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
-
-
-if __name__ == "__main__":
-    main()

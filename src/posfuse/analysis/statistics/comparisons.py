@@ -143,15 +143,9 @@ def _slopes_and_tests(gains: ArrayLike, lengths: ArrayLike) -> dict[str, Any]:
     """Each seed's slope of gains (S, R) over lengths (R,), and the tests of their mean."""
     slopes = st.slopes(gains, lengths)
     low, high = st.t_interval(slopes)
-    return {
-        "n": len(slopes),
-        "slopes": slopes.tolist(),
-        "mean": float(slopes.mean()),
-        "low": low,
-        "high": high,
-        "p_t": st.p_paired_t(slopes),
-        "p_sign_flip": st.p_sign_flip(slopes),
-    }
+    found = {"slopes": slopes.tolist(), "mean": float(slopes.mean()), "low": low, "high": high}
+    tests = {"p_t": st.p_paired_t(slopes), "p_sign_flip": st.p_sign_flip(slopes)}
+    return {"n": len(slopes), **found, **tests}
 
 
 def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:

@@ -163,19 +163,10 @@ def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
         length = paired.length[which == b]
         gains = paired.difference[:, which == b].mean(1)
         low, high = st.t_interval(gains)
-        rows.append(
-            {
-                "shortest": int(length.min()),
-                "longest": int(length.max()),
-                "mean_length": float(length.mean()),
-                "n_documents": len(length),
-                "n": len(gains),
-                "gains": gains.tolist(),
-                "mean": float(gains.mean()),
-                "low": low,
-                "high": high,
-            }
-        )
+        row: dict[str, Any] = {"shortest": int(length.min()), "longest": int(length.max())}
+        row |= {"mean_length": float(length.mean()), "n_documents": len(length), "n": len(gains)}
+        row |= {"gains": gains.tolist(), "mean": float(gains.mean()), "low": low, "high": high}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

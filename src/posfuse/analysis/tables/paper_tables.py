@@ -50,18 +50,12 @@ def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame
         if not cell["variant"]:
             theirs = published(table, cell["data"], cell["encoding"], cell["fusion"])
         bag = bags.get((cell["data"], cell["variant"]))
-        rows.append(
-            {
-                **cell,
-                "published_mean": theirs.mean if theirs else np.nan,
-                "published_std": theirs.std if theirs else np.nan,
-                "published_n": theirs.n if theirs else np.nan,
-                "disagrees": bool(
-                    theirs and theirs.disagrees(cell["mean"], cell["std"], cell["n"])
-                ),
-                "bag_of_words": bag.accuracy if bag else np.nan,
-            }
-        )
+        row = dict(cell)
+        for name in ("mean", "std", "n"):
+            row[f"published_{name}"] = getattr(theirs, name) if theirs else np.nan
+        row["disagrees"] = bool(theirs and theirs.disagrees(*_accuracy(cell)))
+        row["bag_of_words"] = bag.accuracy if bag else np.nan
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
