@@ -1,4 +1,4 @@
-"""The default tier, and one thread for every test."""
+"""The default tier, one thread for every test, and a fake W&B server."""
 
 import signal
 
@@ -25,3 +25,20 @@ def pytest_configure(config):
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """A fake W&B server, which W&B uses in this process."""
+    from fake_wandb import in_use, serve  # imports wandb, which most tests do not need
+
+    with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home")):
+        yield fake
+
+
+@pytest.fixture
+def fake(running):
+    """The server without any runs; a test fails if it was asked something unknown."""
+    running.clear()
+    yield running
+    assert running.unknown == []

@@ -5,22 +5,9 @@ import shutil
 import pytest
 import wandb
 
-from fake_wandb import in_use, serve, synced
+from fake_wandb import synced
 from posfuse.runs import records
 from posfuse.tracking import upload
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home")):
-        yield fake
-
-
-@pytest.fixture
-def fake(running):
-    running.clear()
-    yield running
-    assert running.unknown == []
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 import pytest
 import wandb
 
-from fake_wandb import EPOCHS, KEY, check_held, in_use, serve, synced
+from fake_wandb import EPOCHS, KEY, check_held, serve, synced
 from posfuse.tracking import projection
 from posfuse.train import train
 from processes import HANG
@@ -26,19 +26,6 @@ def sweep(tmp_path_factory):
     begun.mkdir(parents=True)
     (begun / "config.yaml").touch()
     return sweep
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home")):
-        yield fake
-
-
-@pytest.fixture
-def fake(running):
-    running.clear()
-    yield running
-    assert running.unknown == []
 
 
 def runs_of(sweep):
