@@ -13,7 +13,7 @@ IMDB ?=
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: .venv/installed ## the quickstart sweep (8 to 9 minutes on 2 cores) and its report
+demo: .venv/installed ## the quickstart sweep (6 minutes on 2 idle cores) and its report
 	$(BIN)/posfuse-train -m experiment=quickstart
 	$(BIN)/posfuse-report multirun/quickstart
 
