@@ -85,9 +85,14 @@ def test_a_bad_value_of_hydras_own_key_is_one_line(command, corpus):
         assert_one_line(command("-m", *small_overrides(corpus), override), message)
 
 
+def test_an_unknown_name_of_a_group_lists_the_known_ones(command, corpus):
+    result = command(*small_overrides(corpus), "model=smal")
+    assert_one_line(result, "error: model: no 'smal'; use one of paper paper_long small")
+
+
 def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):
-    result = command(*small_overrides(corpus), f"data.path={tmp_path / 'absent'}")
-    assert_one_line(result, f"no folder {tmp_path / 'absent'}")
+    overrides = [*small_overrides(corpus), f"data.path={tmp_path / 'absent'}", "logger=wandb"]
+    assert_one_line(command(*overrides), f"error: data.path: no folder {tmp_path / 'absent'}")
     (failure,) = (tmp_path / "work").rglob(records.FAILURE)
     assert "no folder" in failure.read_text()
 
@@ -154,7 +159,7 @@ def test_overrides_may_stand_on_both_sides_of_an_option(command, tmp_path):
     shown = command(*both, "seed=5", "--package", "trainer.patience", "optim.lr=1")
     assert shown == (0, "3\n", "")
     wrong = command("a=1", "--config-dir", tmp_path / "conf", "fusion=foo")
-    assert_one_line(wrong, "fusion/foo", "gate_scalar")
+    assert_one_line(wrong, "fusion: no 'foo'; use one of add ")
 
 
 def test_info_may_stand_on_both_sides_of_an_override(command):

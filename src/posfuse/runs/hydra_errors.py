@@ -71,6 +71,8 @@ def one_line(error: BaseException, *schemas: Any) -> str:
         r"^field '(\S+)' is not Optional$", r"\1: null is not allowed; give a value", message
     )
     message = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", message)
+    absent = r"^Could not find '(.+)/(.*)' .+ in '\1':"
+    message = re.sub(absent, r"\1: no '\2'; use one of", message)
     extra = re.search(r"Error in call to target .* argument '(\w+)'", message)
     if key and extra:
         return f"{key}.{extra[1]}: unknown key; remove it"

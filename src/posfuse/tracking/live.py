@@ -64,8 +64,9 @@ def started(cfg: Config, folder: Path) -> "wandb.Run":
     if mode == "offline":
         for earlier in (folder / "wandb").glob("offline-run-*"):
             shutil.rmtree(earlier)
+    identity = records.identity(cfg, folder)  # its errors are not W&B's
     try:
-        return projection.start(records.identity(cfg, folder), cfg.logger, folder, mode=mode)
+        return projection.start(identity, cfg.logger, folder, mode=mode)
     except Exception as error:  # W&B raises private types if its process was killed
         projection.end_process()
         raise InputError(
