@@ -1,0 +1,125 @@
+"""Group-sequential levels and decisions against published bounds and second implementations."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics import sequential as sq
+from posfuse.analysis.statistics.sequential import Looks, Margins
+
+THREE = Looks((8, 16, 24))
+
+
+def test_the_levels_are_the_published_bounds():
+    """Five looks, O'Brien-Fleming type spending, two-sided 0.05: the z bounds that ldbounds and
+    other programs print to four digits (Reboussin et al. 2000)."""
+    bounds = stats.norm.isf(sq.levels((1, 2, 3, 4, 5), 0.025))
+    np.testing.assert_allclose(bounds, [4.8769, 3.3569, 2.6803, 2.2898, 2.0310], atol=1.5e-4)
+
+
+def test_the_levels_agree_with_the_multivariate_normal_distribution():
+    """The chance to cross any bound, from scipy's integral over all looks at once."""
+    for seeds, shares in (((8, 16, 24), ()), ((5, 7, 20), (0.2, 0.3, 1.0)), ((10, 20), ())):
+        z = stats.norm.isf(sq.levels(seeds, 0.05, shares))
+        n = np.array(seeds)
+        correlation = np.sqrt(np.minimum.outer(n, n) / np.maximum.outer(n, n))
+        joint = stats.multivariate_normal(cov=correlation, abseps=1e-8, maxpts=2_000_000, seed=0)
+        assert 1 - joint.cdf(z) == pytest.approx(0.05, abs=2e-5)
+        first = shares[0] * 0.05 if shares else 2 * stats.norm.sf(1.95996 / np.sqrt(n[0] / n[-1]))
+        assert stats.norm.sf(z[0]) == pytest.approx(first, rel=1e-4)
+
+
+def test_one_look_is_the_ordinary_t_test():
+    d = np.random.default_rng(0).normal(1, 1, 10)
+    decision = sq.decide(d, Margins(0.5), Looks((10,)), 0)
+    assert decision.level == pytest.approx(0.05)
+    assert decision.p_difference == pytest.approx(stats.ttest_1samp(d, 0).pvalue)
+    assert (decision.low, decision.high) == pytest.approx(st.t_interval(d))
+    assert decision.p_equivalence == st.p_equivalence(d, 0.5)
+
+
+def test_the_levels_grow_with_alpha_as_holms_rule_needs():
+    grid = [sq.levels((8, 16, 24), alpha) for alpha in (0.05 / 8, 0.05 / 3, 0.025, 0.05)]
+    assert (np.diff(grid, axis=0) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("mean", "margins", "result"),
+    [
+        (3.0, Margins(1.0), sq.AHEAD),
+        (-3.0, Margins(1.0), sq.BEHIND),
+        (0.0, Margins(2.0), sq.EQUIVALENT),
+        (0.6, Margins(1.0), sq.UNDECIDED),
+        (3.0, Margins(1.0, beyond=4.0), sq.UNDECIDED),
+    ],
+)
+def test_each_result(mean, margins, result):
+    d = mean + 0.5 * np.array([1, -1, 2, -2, 1, -1, 0.5, -0.5])
+    assert sq.decide(d, margins, THREE, 0).result == result
+
+
+def test_a_difference_within_the_margin_is_marked():
+    d = 1 + 0.05 * np.array([1, -1, 2, -2, 1, -1, 0.5, -0.5])
+    found = sq.decide(d, Margins(2.0), THREE, 0)
+    assert (found.result, found.also_small) == (sq.AHEAD, True)
+
+
+def test_a_decided_hypothesis_stops_and_frees_its_alpha():
+    """By hand: with two hypotheses each has alpha / 2; once the first is decided the second has
+    all of it, at the same look. Its p lies between the two levels."""
+    looks = Looks((10,))
+    clear = 5 + np.linspace(-1, 1, 10)
+    unit = np.linspace(-1, 1, 10)
+    reach = stats.t.isf(0.04 / 2, 9) * unit.std(ddof=1) / np.sqrt(10)  # p = 0.04 two-sided
+    samples = {"clear": clear, "close": unit + reach}
+    margins = dict.fromkeys(samples, Margins(0.01))
+    found, made = sq.judge_family(samples, margins, looks)
+    assert made == 1
+    assert {name: d.result for name, d in found.items()} == {"clear": "ahead", "close": "ahead"}
+    assert found["clear"].level == pytest.approx(0.025)
+    assert found["close"].level == pytest.approx(0.05)
+    alone, _ = sq.judge_family({"a": unit, "close": unit + reach}, {
+        "a": Margins(0.01), "close": Margins(0.01)}, looks)  # fmt: skip
+    assert alone["close"].result == sq.UNDECIDED
+
+
+def test_a_decision_does_not_change_with_later_seeds():
+    early = 5 + np.tile([0.5, -0.5], 4)
+    samples = {"a": np.concatenate([early, np.full(16, -50.0) + np.tile([1, -1], 8)])}
+    found, _ = sq.judge_family(samples, {"a": Margins(1.0)}, THREE)
+    assert (found["a"].result, found["a"].n) == (sq.AHEAD, 8)
+
+
+def test_a_family_waits_for_the_seeds_of_its_undecided_hypotheses():
+    noise = np.random.default_rng(1).normal(0, 3, 24)
+    clear = 20 + noise[:8]
+    found, made = sq.judge_family(
+        {"a": clear, "b": noise[:20]}, dict.fromkeys("ab", Margins(0.1)), THREE
+    )
+    assert made == 2  # a needs no more seeds, b has 20 of 24
+    assert found["b"].n == 16
+    nothing, made = sq.judge_family({"a": clear[:7]}, {"a": Margins(1.0)}, THREE)
+    assert (nothing, made) == ({}, 0)
+
+
+def test_simulated_shares_are_those_of_decide():
+    draws = np.random.default_rng(2).normal(0.6, 1, (200, 24))
+    for margins in (Margins(1.2), Margins(1.0, beyond=0.5)):
+        shares = sq.shares_of_results(draws, margins, THREE, hypotheses=2)
+        counts = dict.fromkeys(shares[0], 0)
+        for d in draws:
+            each = (sq.decide(d, margins, THREE, look, 2).result for look in range(3))
+            first = next((result for result in each if result != sq.UNDECIDED), None)
+            if first:
+                counts[first] += 1
+        assert shares[-1] == {name: count / 200 for name, count in counts.items()}
+
+
+def test_the_error_rate_is_alpha():
+    """No difference: any difference found is an error. On the margin: equivalence is."""
+    at_zero = sq.chances(0.0, 2.0, Margins(1.0), THREE)[-1]
+    assert at_zero["ahead"] + at_zero["behind"] == pytest.approx(0.05, abs=0.009)
+    at_margin = sq.chances(1.0, 1.0, Margins(1.0), THREE)[-1]
+    assert at_margin["equivalent"] < 0.06
+    assert sq.chances(3.0, 2.0, Margins(1.0), THREE)[-1]["ahead"] > 0.99
