@@ -10,13 +10,34 @@ from omegaconf import read_write
 
 from posfuse.errors import InputError
 from posfuse.process import signals
+from posfuse.runs.multirun import with_arm
 from posfuse.sweeps.failures import FAIL_FAST
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
 
 class PosfuseSweeper(BasicSweeper):
-    """Refuses a sweep without runs or over folders, and ends it for sweep.fail_fast."""
+    """Refuses a sweep without runs or over folders, and ends it for sweep.fail_fast.
+
+    `arms` names lists of overrides: the sweep `arm=a,b` runs those of a and those of b, each with
+    all values of the other keys. So arms can differ in several keys that are not crossed.
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None,
+        params: dict[str, str] | None = None,
+        arms: dict[str, list[str]] | None = None,
+    ) -> None:
+        super().__init__(max_batch_size, params)
+        self.arms = arms or {}
+
+    def split_arguments(  # type: ignore[override]  # Hydra's is a static method
+        self, overrides: list[Override], max_batch_size: int | None
+    ) -> list[list[list[str]]]:
+        """The overrides of each run, in batches."""
+        batches = super().split_arguments(overrides, max_batch_size)
+        return [[with_arm(run, self.arms) for run in batch] for batch in batches]
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run every job, or with sweep.fail_fast up to the first failure.

@@ -44,14 +44,15 @@ def jobs(composed, tmp_path, monkeypatch):
     for kind in kinds.values():
         monkeypatch.setattr(kind, "validate_batch_is_legal", lambda *_: None)
 
-    def call(name, arguments, params=None, max_batch_size=None):
+    def call(name, arguments, params=None, max_batch_size=None, **arms):
         config, loader = composed[0].copy(), composed[1]
         sweep_dir = tmp_path / name
         config.hydra.sweep.dir = str(sweep_dir)
         config.hydra.overrides.task = list(arguments)
         config.hydra.sweeper.params = params
+        config.hydra.sweeper.update(arms)
         OmegaConf.set_readonly(config.hydra, True)
-        sweeper = kinds[name](max_batch_size, params)
+        sweeper = kinds[name](max_batch_size, params, **arms)
         sweeper.config, sweeper.launcher = config, Recorder()
         sweeper.hydra_context = HydraContext(config_loader=loader, callbacks=Callbacks())
         random.seed(0)
@@ -149,3 +150,30 @@ def test_status_knows_the_jobs_of_a_glob(params, jobs, tmp_path):
     folders = asked(tmp_path / "PosfuseSweeper")
     assert len(folders) == n_jobs
     assert any("gate_cnn" in folder.parts for folder in folders)
+
+
+ARMS = {"small": ["fusion=add", "optim.lr=0.1"], "large": ["fusion=concat", "encoding=none"]}
+
+
+def test_an_arm_stands_for_its_overrides(jobs, tmp_path):
+    found = jobs("PosfuseSweeper", ["seed=0,1"], {"arm": "small,large"}, arms=ARMS)
+    assert found == [
+        ["fusion=add", "optim.lr=0.1", "seed=0"],
+        ["fusion=add", "optim.lr=0.1", "seed=1"],
+        ["fusion=concat", "encoding=none", "seed=0"],
+        ["fusion=concat", "encoding=none", "seed=1"],
+    ]
+    sweep = tmp_path / "PosfuseSweeper"
+    names = [str(folder.relative_to(sweep)) for folder in asked(sweep)]
+    data = "bbc_lead_paragraph"
+    assert names == [
+        f"{data}/sinusoidal/add/optim.lr=0.1/seed=0",
+        f"{data}/sinusoidal/add/optim.lr=0.1/seed=1",
+        f"{data}/none/concat/seed=0",
+        f"{data}/none/concat/seed=1",
+    ]
+
+
+def test_an_unknown_arm_is_refused(jobs):
+    with pytest.raises(InputError, match=r"arm: no arm 'tiny' in hydra.sweeper.arms; it has small"):
+        jobs("PosfuseSweeper", [], {"arm": "tiny"}, arms=ARMS)

@@ -1,5 +1,6 @@
 """The multirun.yaml of a sweep: which runs its last command asked for."""
 
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,23 @@ def asked(sweep: Path) -> list[Path]:
         return []
     cfg, overrides = read_multirun(sweep / MULTIRUN)
     choices = [[f"{key}={value}" for value in values] for key, values in overrides.items()]
-    return [sweep / folder_of(list(job), cfg) for job in product(*choices)]
+    arms = cfg.hydra.sweeper.get("arms") or {}
+    return [sweep / folder_of(with_arm(list(job), arms), cfg) for job in product(*choices)]
+
+
+def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
+    """The overrides of a run with those of its arm in the place of `arm=NAME`, if there is one.
+
+    Raises InputError if the sweep has no such arm.
+    """
+    found: list[str] = []
+    for override in overrides:
+        key, _, name = override.partition("=")
+        if key == "arm" and name not in arms:
+            known = ", ".join(arms) or "none: a study or an experiment defines them"
+            raise InputError(f"arm: no arm {name!r} in hydra.sweeper.arms; it has {known}")
+        found += arms[name] if key == "arm" else [override]
+    return found
 
 
 def folder_of(overrides: list[str], cfg: Any) -> str:
