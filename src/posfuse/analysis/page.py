@@ -5,7 +5,7 @@ import platform
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 
 import posfuse
 from posfuse.analysis.claims.verdicts import Verdict, not_judged
@@ -19,14 +19,7 @@ LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
 
 def render(found: Findings, figures: list[Drawing], criteria: Criteria, command: str) -> str:
     """The page; every text that comes from configs and records is escaped."""
-    environment = Environment(
-        loader=PackageLoader(__package__, "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2").render(
+    return template("page.html.j2").render(
         **vars(found),
         sweep=found.runs["sweep_id"].iloc[0],
         figures=figures,
@@ -38,6 +31,18 @@ def render(found: Findings, figures: list[Drawing], criteria: Criteria, command:
         tested=sum(not np.isnan(v.p_support) for v in found.verdicts),
         refutable=sum(not np.isnan(v.p_refute) for v in found.verdicts),
     )
+
+
+def template(name: str, package: str = "posfuse.analysis") -> Template:
+    """A template of a package, which may use those of this one; it escapes every text."""
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package, "."), PackageLoader("posfuse.analysis", ".")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
 
 
 def p_values(verdict: Verdict) -> str:

@@ -1,0 +1,42 @@
+"use strict";
+// A click on a heading sorts the table: numbers by value, empty cells last.
+for (const table of document.querySelectorAll("table:has(thead)")) {
+  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+  heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => {
+    const up = head.getAttribute("aria-sort") !== "ascending";
+    heads.forEach(h => h.removeAttribute("aria-sort"));
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const key = row => row.cells[column].textContent.trim();
+    const number = text => text === "not feasible" ? Infinity
+      : parseFloat(text.replace(/,/g, "").replace(/^</, ""));
+    const rows = [...body.rows];
+    const numeric = rows.every(row => key(row) === "" || !isNaN(number(key(row))));
+    rows.sort((a, b) => {
+      const x = key(a), y = key(b);
+      if (x === "" || y === "") return (x === "") - (y === "");
+      const order = numeric ? number(x) - number(y) : x.localeCompare(y, "en", {numeric: true});
+      return up ? order : -order;
+    });
+    body.append(...rows);
+  }));
+}
+// The title of a mark is shown in a label beside the pointer.
+const tip = document.createElement("div");
+tip.id = "tip"; tip.hidden = true; tip.setAttribute("role", "status");
+document.body.append(tip);
+for (const title of document.querySelectorAll("figure svg g > title")) {
+  title.parentElement.dataset.tip = title.textContent;
+  title.parentElement.setAttribute("aria-label", title.textContent);
+  title.remove();
+}
+const follow = event => {
+  const mark = event.target.closest && event.target.closest("svg [data-tip]");
+  tip.hidden = !mark;
+  if (!mark) return;
+  tip.textContent = mark.dataset.tip;
+  const right = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);
+  tip.style.left = Math.max(right, 8) + "px";
+  tip.style.top = Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8) + "px";
+};
+addEventListener("pointermove", follow);
+addEventListener("pointerdown", follow);

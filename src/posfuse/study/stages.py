@@ -1,0 +1,81 @@
+"""The stages of a study: tune, freeze the plan, run fresh seeds up to each look, judge."""
+
+from collections.abc import Callable
+
+from posfuse.errors import InputError
+from posfuse.study import plan as plans
+from posfuse.study.plan import Plan
+from posfuse.study.spec import Study, seeds_of
+from posfuse.study.sweeps import OUTPUT, Sweep
+from posfuse.study.verdicts import Progress, progress
+
+Say = Callable[[str], None]
+
+
+def tuning_sweep(name: str, study: Study) -> Sweep:
+    """All trials of all arms."""
+    arms = {
+        plans.trial_name(arm, trial): {**own, **values}
+        for arm, own in study.arms.items()
+        for trial, values in study.trials().items()
+    }
+    return Sweep(study, name, "tune", arms)
+
+
+def testing_sweep(name: str, plan: Plan) -> Sweep:
+    """Each arm with its chosen settings."""
+    return Sweep(plan.study, name, "test", plan.arms())
+
+
+def frozen_plan(name: str, study: Study) -> Plan | None:
+    """The plan of an earlier command, or None; raises InputError if it no longer fits."""
+    has_tested = Sweep(study, name, "test", {}).has_started()
+    return plans.read_plan(study, OUTPUT / name, has_tested)
+
+
+def state_of(name: str, plan: Plan) -> Progress:
+    """What the test runs that are done say."""
+    sweep, seeds = testing_sweep(name, plan), seeds_of("testing.seeds", plan.study.testing.seeds)
+    return progress(plan.study, sweep.results(plan.study.arms, seeds))
+
+
+def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Progress]:
+    """Run all stages that are not done yet, and return the plan and the final verdicts.
+
+    `extra` are overrides for posfuse-train, such as a launcher. Raises what `Sweep.run` raises.
+    """
+    plan = frozen_plan(name, study) or _freeze(name, study, extra, say)
+    state = state_of(name, plan)
+    while not state.is_finished:
+        n, arms = len(state.next_seeds), ", ".join(state.next_arms)
+        say(f"look at {n} seeds: {arms}")
+        testing_sweep(name, plan).run(state.next_arms, state.next_seeds, extra)
+        before, state = state, state_of(name, plan)
+        if state.next_seeds == before.next_seeds and state.next_arms == before.next_arms:
+            raise InputError(f"{OUTPUT / name}: no result of the look at {n} seeds; see above")
+        decided = {v.hypothesis.name for v in before.verdicts if v.verdict != "undecided"}
+        for v in state.verdicts:
+            if v.decision and v.hypothesis.name not in decided:
+                say(f"  {v.hypothesis.name}: {v.verdict} after {v.decision.n} seeds")
+    return plan, state
+
+
+def _freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
+    """Tune every arm, and write its choice into plan.yaml."""
+    results = {}
+    if study.tuning:
+        sweep, seeds = tuning_sweep(name, study), seeds_of("tuning.seeds", study.tuning.seeds)
+        trials = len(study.trials())
+        say(f"tuning: {len(study.arms)} arms x {trials} trials x {len(seeds)} seeds")
+        sweep.run(sweep.arms, seeds, extra)
+        results = sweep.results(sweep.arms, seeds)
+    plan = plans.freeze(study, plans.choose(study, results), OUTPUT / name)
+    for arm, choice in plan.choices.items():
+        if choice.values:
+            chosen = ", ".join(f"{key}={value}" for key, value in choice.values.items())
+            at_end = [f"{key} is at the end of its grid" for key in choice.edges]
+            unfinished = (choice.last or 0) > study.convergence.most_last
+            last = ["most runs were best at their last evaluation"] * unfinished
+            say("; ".join([f"  {arm}: {chosen}", *at_end, *last]))
+    say(f"plan frozen in {OUTPUT / name / plans.PLAN}, digest {plan.digest[:16]}")
+    return plan
