@@ -31,6 +31,7 @@ MAY_IMPORT = {  # beside posfuse.config and posfuse.errors, which all but the mo
     "posfuse.analysis.claims": "runs data analysis.evidence analysis.statistics",
     "posfuse.analysis.tables": "runs data analysis.evidence analysis.statistics analysis.claims",
     "posfuse.analysis.figures": "runs data analysis.evidence analysis.statistics analysis.claims",
+    "posfuse.study": "runs process analysis",  # trains through the command line
     "posfuse.train": "model data runs process training sweeps tracking analysis",
     "hydra_plugins": "sweeps runs process",
 }

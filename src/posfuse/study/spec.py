@@ -139,8 +139,9 @@ def read_study(name: str) -> tuple[str, Study]:
     if path.suffix not in (".yaml", ".yml"):
         path = CONF_DIR / "study" / f"{name}.yaml"
         if not path.exists():
-            known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
-            raise InputError(f"study {name}: no such study; use one of {known}, or a YAML file")
+            known = [p.stem for p in sorted(path.parent.glob("*.yaml"))]
+            listed = ", ".join([*known, "a YAML file"])
+            raise InputError(f"{name}: no such study; use one of {listed}")
     nested = (Tuning, Range, Testing, Hypothesis, Convergence, Assumed)
     study: Study = read_typed(path, Study, *nested)
     try:
@@ -214,9 +215,10 @@ def _check_tuning(study: Study) -> list[int]:
             "tuning: one trial per arm leaves no choice; add values, or move them to settings"
         )
     keys = [*tune.grid, *tune.random]
-    for name, own in {"settings": study.settings, **study.arms}.items():
+    arms = {f"arms.{name}": values for name, values in study.arms.items()}
+    for place, own in {"settings": study.settings, **arms}.items():
         if both := [key for key in keys if key in own]:
-            raise InputError(f"tuning: {both[0]} is also set in {name}; remove it from one of them")
+            raise InputError(f"tuning: {both[0]} is also set in {place}; remove one of the two")
     _check_keys("tuning", dict.fromkeys(keys))
     return seeds_of("tuning.seeds", tune.seeds)
 

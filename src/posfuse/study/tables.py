@@ -1,0 +1,130 @@
+"""The results of a study as tables and as sentences."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.tables import table
+from posfuse.analysis.tables.table import Table, interval, p_value, table_of
+from posfuse.runs.records import Record
+from posfuse.study.plan import Plan, best_was_last
+from posfuse.study.spec import Study
+from posfuse.study.verdicts import Progress, Verdict, accuracies
+
+Results = dict[tuple[str, int], Record | None]
+
+
+def headline(study: Study, state: Progress) -> list[str]:
+    """How many hypotheses are decided, and one sentence for each."""
+    decided = [v for v in state.verdicts if v.verdict != "undecided"]
+    end = "" if state.is_finished else " The study is not finished."
+    first = (
+        f"{len(decided)} of {len(state.verdicts)} hypotheses are decided at alpha = "
+        f"{study.testing.alpha:g} per family.{end}"
+    )
+    return [first, *map(sentence, state.verdicts)]
+
+
+def sentence(v: Verdict) -> str:
+    """A verdict in words, with its difference in points of test accuracy."""
+    h, d = v.hypothesis, v.decision
+    what = f"{h.arm} minus {h.than}"
+    if h.placebo:
+        what = f"({what}) minus ({h.placebo[0]} minus {h.placebo[1]})"
+    if d is None:
+        return f"{h.name}: no look yet at {what}."
+    numbers = f"{what} is {d.mean:+.2f} points ({interval(d.low, d.high)}, {d.n} seeds)"
+    within = f"within ±{h.margin:g} points"
+    result = {
+        "supported": "supported",
+        "refuted": "refuted",
+        "equivalent": f"no difference that matters, {within}",
+        "undecided": "undecided",
+    }[v.verdict]
+    small = f", a difference {within}" if d.also_small and v.verdict != "equivalent" else ""
+    return f"{h.name}: {result}{small}; {numbers}."
+
+
+def verdict_table(study: Study, state: Progress) -> Table:
+    """One row per hypothesis."""
+    rows = []
+    for v in state.verdicts:
+        h, d = v.hypothesis, v.decision
+        row = {"hypothesis": h.name, "family": h.family, "arm": h.arm, "than": h.than}
+        row |= {"placebo": " - ".join(h.placebo), "expects": h.expects, "verdict": v.verdict}
+        values = vars(d) if d else dict.fromkeys(NUMBERS, np.nan)
+        rows.append(row | {name: values[name] for name in NUMBERS} | {"margin": h.margin})
+    looks = ", ".join(map(str, study.looks.seeds))
+    placebo = ["placebo"] if any(row["placebo"] for row in rows) else []
+    return table_of(
+        pd.DataFrame(rows),
+        [
+            ("verdict", str, "verdict"),
+            ("n", table.count, "n"),
+            ("difference", table.signed, "mean"),
+            ("interval", interval, "low", "high"),
+            ("p", p_value, "p_difference"),
+            ("level", lambda level: "" if np.isnan(level) else f"{level:.2g}", "level"),
+            ("margin", lambda margin: f"±{margin:g}", "margin"),
+            ("p equivalence", p_value, "p_equivalence"),
+        ],
+        keys=["hypothesis", "family", "arm", "than", *placebo],
+        name="hypotheses",
+        title="Hypotheses",
+        caption=f"Paired differences in points of test accuracy. The seeds are looked at after "
+        f"{looks}; a hypothesis stops at the look that decides it. p is decided by the nominal "
+        "level of its look (alpha spending, shared by Holm within the family), p equivalence by "
+        "the level for one side. The interval is the one that belongs to this level, so it holds "
+        "at all looks together. A placebo's difference is subtracted seed by seed.",
+    )  # fmt: skip
+
+
+NUMBERS = ("n", "mean", "low", "high", "p_difference", "level", "p_equivalence")
+
+
+def arms_table(plan: Plan, results: Results) -> Table:
+    """What tuning chose for each arm, and its test runs."""
+    accuracy, rows = accuracies(results), []
+    for arm, choice in plan.choices.items():
+        runs = [record for (name, _), record in results.items() if name == arm]
+        values = [value for (name, _), value in accuracy.items() if name == arm]
+        last = [best_was_last(record) for record in runs if record is not None]
+        chosen = [f"{k}={v}{'†' if k in choice.edges else ''}" for k, v in choice.values.items()]
+        rows.append(
+            {
+                "arm": arm,
+                "chosen": " ".join(chosen),
+                "validation": np.nan if choice.validation is None else choice.validation,
+                "n": len(values),
+                "mean": np.mean(values) if values else np.nan,
+                "std": st.spread(values) if values else np.nan,
+                "diverged": sum(record is None for record in runs),
+                "last": np.mean(last) if last else np.nan,
+            }
+        )
+    most = plan.study.convergence.most_last
+    return table_of(
+        pd.DataFrame(rows),
+        [
+            ("chosen", str, "chosen"),
+            ("validation", lambda v: "" if np.isnan(v) else f"{v:.2f}", "validation"),
+            ("test accuracy", table.over_seeds, "mean", "std", "n"),
+            ("diverged", table.count, "diverged"),
+            ("best was last", partial(_share, most), "last"),
+        ],
+        keys=["arm"],
+        name="arms",
+        title="Arms",
+        caption="Accuracy in %: mean ± standard deviation over test seeds, number of seeds in "
+        "brackets. The choice and its validation accuracy come from the tuning seeds alone. † the "
+        "value is the smallest or the largest that was tried, so a better one may lie beyond. A "
+        "run that diverged counts as chance. Best was last: share of test runs whose best "
+        f"evaluation was their last one; * is above {100 * most:g} %, so the arm may not have "
+        "converged.",
+    )
+
+
+def _share(most: float, share: float) -> str:
+    return "" if np.isnan(share) else f"{100 * share:.0f} %{' *' * (share > most)}"
