@@ -137,7 +137,8 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
         frozen, numerics, digest = content["study"], content["numerics"], content["digest"]
     except (OSError, UnicodeDecodeError, yaml.YAMLError, LookupError, TypeError,
             AttributeError) as error:  # fmt: skip
-        raise InputError(f"{path}: cannot be read ({error}); restore it from a copy") from error
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read ({reason}); restore it from a copy") from error
     same = json.loads(json.dumps(asdict(study))) == frozen and numerics == records.NUMERICS
     if same and digest == digest_of(study, choices):
         return Plan(study, choices, digest)

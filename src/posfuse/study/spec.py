@@ -39,7 +39,7 @@ class Tuning:
 
 
 @dataclass
-class Testing:
+class Evaluation:
     """The fresh seeds, and when they are looked at."""
 
     seeds: Any = None  # "0-23" or a list
@@ -94,7 +94,7 @@ class Study:
     settings: Values = field(default_factory=dict)  # overrides of all runs
     arms: dict[str, Values] = field(default_factory=dict)  # overrides of each arm
     tuning: Tuning | None = None
-    testing: Testing = field(default_factory=Testing)
+    testing: Evaluation = field(default_factory=Evaluation)
     hypotheses: list[Hypothesis] = field(default_factory=list)
     convergence: Convergence = field(default_factory=Convergence)
     assumed: Assumed = field(default_factory=Assumed)
@@ -118,7 +118,7 @@ class Study:
             draw = np.random.default_rng(0)
             rows = [
                 [
-                    float(f"{math.exp(draw.uniform(math.log(r.least), math.log(r.most))):.3g}")
+                    float(f"{math.exp(draw.uniform(math.log(r.least), math.log(r.most))):.4g}")
                     for r in self.tuning.random.values()
                 ]
                 for _ in range(self.tuning.trials)
@@ -142,7 +142,7 @@ def read_study(name: str) -> tuple[str, Study]:
             known = [p.stem for p in sorted(path.parent.glob("*.yaml"))]
             listed = ", ".join([*known, "a YAML file"])
             raise InputError(f"{name}: no such study; use one of {listed}")
-    nested = (Tuning, Range, Testing, Hypothesis, Convergence, Assumed)
+    nested = (Tuning, Range, Evaluation, Hypothesis, Convergence, Assumed)
     study: Study = read_typed(path, Study, *nested)
     try:
         check_name("the file's name", path.stem)
@@ -223,7 +223,7 @@ def _check_tuning(study: Study) -> list[int]:
     return seeds_of("tuning.seeds", tune.seeds)
 
 
-def _check_test(test: Testing, tuning: list[int]) -> None:
+def _check_test(test: Evaluation, tuning: list[int]) -> None:
     if test.seeds is None:
         raise InputError("testing.seeds: missing; give fresh seeds, such as 0-23")
     seeds, looks = seeds_of("testing.seeds", test.seeds), test.looks

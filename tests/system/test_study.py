@@ -1,0 +1,117 @@
+"""A study as a command: killed twice on the way it gives the same verdicts, from the same runs."""
+
+import os
+import signal
+import sys
+
+import pytest
+import yaml
+
+from posfuse.runs import records
+from processes import alive, descendants, ended, started, wait_for
+from small_runs import small_overrides, write_corpus
+
+NEUTRAL = ("cache_dir", "logger", "trainer.progress")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A study on a small corpus: four arms, two trials, looks at 2 and 4 seeds."""
+    root = tmp_path_factory.mktemp("study")
+    given = dict(o.split("=", 1) for o in small_overrides(write_corpus(root / "corpus")))
+    settings = {k: yaml.safe_load(v) for k, v in given.items() if k not in NEUTRAL}
+    settings |= {"trainer.max_epochs": 2, "optim.lr": 0.01}
+    content = {
+        "question": "Does concat gain on the small corpus?",
+        "settings": settings,
+        "arms": {
+            "add": {"fusion": "add"},
+            "concat": {"fusion": "concat"},
+            "add_none": {"fusion": "add", "encoding": "none"},
+            "concat_none": {"fusion": "concat", "encoding": "none"},
+        },
+        "tuning": {"grid": {"model.token_scale": [1, 4]}, "seeds": [100]},
+        "testing": {"seeds": "0-3", "looks": [2, 4]},
+        "hypotheses": [
+            {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
+            {
+                "name": "position", "text": "t", "arm": "concat", "than": "add", "margin": 60,
+                "placebo": ["concat_none", "add_none"], "expects": "equivalent",
+            },
+        ],
+        "assumed": {"difference": 3, "spread": 2},
+    }  # fmt: skip
+    (root / "mine.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return root / "mine.yaml"
+
+
+def posfuse_study(command, study, *more):
+    extra = [f"cache_dir={study.parent / 'cache'}", "logger=none", "trainer.progress=none"]
+    return [sys.executable, "-m", "posfuse.study.command", command, str(study), *extra, *more]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(study):
+    """The study in one go, in a folder of its own."""
+    folder = study.parent / "undisturbed"
+    done = ended(posfuse_study("run", study), folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_a_study_ends_with_a_report_that_names_its_plan(undisturbed):
+    folder, printed = undisturbed
+    plan = yaml.safe_load((folder / "multirun/mine/plan.yaml").read_text())
+    page = (folder / "multirun/mine/report/index.html").read_text()
+    assert plan["digest"] in page
+    assert f"Study mine, plan {plan['digest'][:16]}" in printed
+    assert page.index(plan["digest"]) < page.index("Hypotheses")
+    assert len(list((folder / "multirun/mine_tune").rglob(records.RESULT))) == 8
+    tested = list((folder / "multirun/mine_test").rglob(records.RESULT))
+    assert len(tested) in range(8, 17)
+
+
+def test_killed_twice_it_gives_the_same_verdicts(study, undisturbed):
+    folder = study.parent / "killed"
+
+    def finished(sweep):
+        return len(list((folder / "multirun" / sweep).rglob(records.RESULT)))
+
+    for sweep, number in (("mine_tune", signal.SIGKILL), ("mine_test", signal.SIGTERM)):
+        process = started(posfuse_study("run", study), folder)
+        wait_for(lambda run=process, sweep=sweep: finished(sweep) or run.poll() is not None)
+        below = descendants(process.pid)
+        os.kill(process.pid, number)
+        process.communicate()
+        wait_for(lambda below=below: not alive(below))
+        assert process.returncode == (75 if number == signal.SIGTERM else -number)
+    kept = {p: p.stat().st_mtime_ns for p in (folder / "multirun").rglob(records.RESULT)}
+    assert 8 <= len(kept) < 24
+    done = ended(posfuse_study("run", study), folder)
+    assert done.returncode == 0, done.stderr
+    assert all(p.stat().st_mtime_ns == time for p, time in kept.items())
+    for name in ("plan.yaml", "report/tables/hypotheses.csv", "report/tables/arms.csv"):
+        one, other = (f / "multirun/mine" / name for f in (folder, undisturbed[0]))
+        assert one.read_bytes() == other.read_bytes(), name
+
+
+def test_its_state_and_its_forecast_are_shown(study, undisturbed):
+    folder, _ = undisturbed
+    done = ended(posfuse_study("status", study), folder)
+    assert done.returncode == 0, done.stderr
+    assert "tuning: 8 of 8 runs are done" in done.stdout
+    assert "plan: frozen in multirun/mine/plan.yaml, digest" in done.stdout
+    planned = ended(posfuse_study("plan", study, "--no-timing"), study.parent / "planned")
+    assert planned.returncode == 0, planned.stderr
+    assert "tuning: 4 arms x 2 trials x 1 seeds = 8 runs\n" in planned.stdout
+    assert not (study.parent / "planned" / "multirun").exists()
+
+
+def test_a_study_changed_after_its_test_seeds_ran_is_one_line(study, undisturbed, tmp_path):
+    folder, _ = undisturbed
+    changed = tmp_path / "mine.yaml"
+    changed.write_text(study.read_text().replace("margin: 60", "margin: 50"))
+    done = ended(posfuse_study("run", changed), folder)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "changed after test seeds ran (hypotheses)" in done.stderr

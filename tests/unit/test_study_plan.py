@@ -1,0 +1,118 @@
+"""What tuning chooses, and when a frozen plan is refused."""
+
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from posfuse.errors import InputError
+from posfuse.study.plan import PLAN, Choice, choose, freeze, read_plan
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
+
+STUDY = Study(
+    question="q",
+    arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
+    tuning=Tuning(grid={"optim.lr": [1e-3, 3e-3, 1e-2]}, seeds=[100, 101]),
+    testing=Evaluation(seeds="0-7", looks=[4, 8]),
+    hypotheses=[Hypothesis("gain", "t", "concat", "add", expects="greater")],
+    assumed=Assumed(3.0, 2.0),
+)
+CHOICES = {"add": Choice({"optim.lr": 0.003}, 60.0), "concat": Choice({"optim.lr": 0.01}, 61.0)}
+
+
+def record(validation, test=0.5, best=2, last=3):
+    return {
+        "validation": {"accuracy": validation}, "test": {"accuracy": test}, "best_epoch": best,
+        "epochs": last, "label_names": ["a", "b"],
+    }  # fmt: skip
+
+
+def tuned(scores, test=None):
+    """Records by trial and seed; `scores` has the validation accuracies of add, then concat."""
+    return {
+        (f"{arm}.t0{t}", seed): value if value is None else record(value, 1 - value)
+        for arm, rows in zip(("add", "concat"), scores, strict=True)
+        for t, row in enumerate(rows)
+        for seed, value in zip((100, 101), row, strict=True)
+    }
+
+
+def test_the_mean_validation_accuracy_over_the_tuning_seeds_chooses():
+    """The test accuracies are the other way round, so they cannot have chosen."""
+    scores = [[(0.5, 0.5), (0.9, 0.2), (0.6, 0.4)], [(0.5, 0.5), (0.5, 0.5), (0.7, 0.7)]]
+    found = choose(STUDY, tuned(scores))
+    assert {arm: choice.values for arm, choice in found.items()} == {
+        "add": {"optim.lr": 3e-3}, "concat": {"optim.lr": 1e-2}
+    }  # fmt: skip
+    assert found["add"].validation == pytest.approx(55)
+    assert found["add"].scores == pytest.approx([50, 55, 50])
+    assert (found["add"].edges, found["concat"].edges) == ([], ["optim.lr"])
+
+
+def test_the_first_of_equal_trials_is_chosen_and_one_that_diverged_is_not():
+    scores = [[(0.5, 0.5), (0.5, 0.5), (0.4, 0.4)], [(0.9, None), (0.3, 0.3), (0.2, 0.2)]]
+    found = choose(STUDY, tuned(scores))
+    assert found["add"].values == {"optim.lr": 1e-3}
+    assert found["concat"].values == {"optim.lr": 3e-3}
+    nothing = [[(0.5, 0.5)] * 3, [(None, 0.5)] * 3]
+    with pytest.raises(InputError, match=r"arms\.concat: every trial diverged; lower"):
+        choose(STUDY, tuned(nothing))
+
+
+def test_the_share_of_runs_that_were_best_at_the_end_is_kept():
+    results = tuned([[(0.5, 0.5), (0.1, 0.1), (0.1, 0.1)]] * 2)
+    results["add.t00", 100] |= {"evaluations": 6, "best_evaluation": 6}
+    found = choose(STUDY, results)
+    assert (found["add"].last, found["concat"].last) == (0.5, 0.0)
+
+
+def test_without_tuning_an_arm_is_as_written():
+    assert choose(replace(STUDY, tuning=None), {}) == {"add": Choice({}), "concat": Choice({})}
+
+
+def test_a_frozen_plan_is_read_back(tmp_path):
+    plan = freeze(STUDY, CHOICES, tmp_path)
+    assert read_plan(STUDY, tmp_path, has_tested=True) == plan
+    assert plan.arms()["concat"] == {"fusion": "concat", "optim.lr": 0.01}
+    assert len(plan.digest) == 64
+
+
+def test_any_change_gives_another_digest(tmp_path):
+    digests = {
+        freeze(study, choices, tmp_path).digest
+        for study, choices in (
+            (STUDY, CHOICES),
+            (STUDY, CHOICES | {"add": Choice({"optim.lr": 0.001}, 60.0)}),
+            (replace(STUDY, testing=Evaluation(seeds="0-8", looks=[4, 8])), CHOICES),
+            (replace(STUDY, hypotheses=[replace(STUDY.hypotheses[0], margin=2.0)]), CHOICES),
+        )
+    }
+    assert len(digests) == 4
+
+
+def test_a_study_that_was_changed_is_refused_once_a_test_seed_ran(tmp_path):
+    freeze(STUDY, CHOICES, tmp_path)
+    changed = replace(STUDY, testing=Evaluation(seeds="0-9", looks=[4, 10]))
+    assert read_plan(changed, tmp_path, has_tested=False) is None
+    with pytest.raises(InputError, match=r"changed after test seeds ran \(testing\); restore"):
+        read_plan(changed, tmp_path, has_tested=True)
+
+
+def test_a_plan_that_was_edited_is_refused(tmp_path):
+    freeze(STUDY, CHOICES, tmp_path)
+    content = yaml.safe_load((tmp_path / PLAN).read_text())
+    content["choices"]["add"]["values"]["optim.lr"] = 0.01
+    (tmp_path / PLAN).write_text(yaml.safe_dump(content))
+    for has_tested in (False, True):
+        with pytest.raises(InputError, match=r"plan.yaml: was edited: its digest does not fit"):
+            read_plan(STUDY, tmp_path, has_tested)
+
+
+def test_a_plan_that_is_lost_or_damaged_is_refused(tmp_path):
+    assert read_plan(STUDY, tmp_path, has_tested=False) is None
+    with pytest.raises(InputError, match=r"plan.yaml: missing, but test seeds ran"):
+        read_plan(STUDY, tmp_path, has_tested=True)
+    for damage in ("", "a: [", "1", "digest: x\nchoices: {add: {x: 1}}", "choices: 3"):
+        (tmp_path / PLAN).write_text(damage)
+        with pytest.raises(InputError, match=r"plan.yaml: cannot be read .*; restore it from a c"):
+            read_plan(STUDY, tmp_path, has_tested=True)

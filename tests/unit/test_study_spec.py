@@ -1,0 +1,147 @@
+"""What a study's file may say, and the one line for each mistake."""
+
+from copy import deepcopy
+
+import pytest
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from posfuse.errors import InputError
+from posfuse.study.spec import read_study, seeds_of
+from posfuse.study.sweeps import check_extra, overrides
+
+GOOD = {
+    "question": "Does concat gain?",
+    "base": "quickstart",
+    "settings": {"data": "bbc_lead_paragraph", "trainer.max_epochs": 1},
+    "arms": {
+        "add": {"fusion": "add"},
+        "concat": {"fusion": "concat"},
+        "add_none": {"fusion": "add", "encoding": "none"},
+        "concat_none": {"fusion": "concat", "encoding": "none"},
+    },
+    "tuning": {"grid": {"optim.lr": [0.001, 0.003], "model.token_scale": [1, 4]}, "seeds": [100]},
+    "testing": {"seeds": "0-7", "looks": [4, 8]},
+    "hypotheses": [
+        {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
+        {
+            "name": "position", "text": "t", "arm": "concat", "than": "add",
+            "placebo": ["concat_none", "add_none"], "expects": "greater", "margin": 2,
+        },
+    ],
+    "assumed": {"difference": 3, "spread": 2},
+}  # fmt: skip
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a study with some values replaced; keys are paths such as testing.looks."""
+
+    def write(**changes):
+        content = deepcopy(GOOD)
+        for path, value in changes.items():
+            *parents, last = path.split("__")
+            node = content
+            for key in parents:
+                node = node[int(key) if key.isdecimal() else key]
+            node[int(last) if last.isdecimal() else last] = value
+        file = tmp_path / "mine.yaml"
+        file.write_text(yaml.safe_dump(content, sort_keys=False))
+        return str(file)
+
+    return write
+
+
+def test_a_study_is_read(written):
+    name, study = read_study(written())
+    assert name == "mine"
+    assert study.looks.seeds == (4, 8)
+    assert [h.arms for h in study.hypotheses][1] == ["concat", "add", "concat_none", "add_none"]
+    assert study.trials() == {
+        "t00": {"optim.lr": 0.001, "model.token_scale": 1},
+        "t01": {"optim.lr": 0.001, "model.token_scale": 4},
+        "t02": {"optim.lr": 0.003, "model.token_scale": 1},
+        "t03": {"optim.lr": 0.003, "model.token_scale": 4},
+    }
+
+
+def test_random_trials_lie_in_their_range_and_are_the_same_each_time(written):
+    tuning = {"random": {"optim.lr": {"least": 1e-4, "most": 1e-2}}, "trials": 20, "seeds": 9}
+    _, study = read_study(written(tuning=tuning))
+    values = [trial["optim.lr"] for trial in study.trials().values()]
+    assert len(set(values)) == 20
+    assert all(1e-4 <= value <= 1e-2 for value in values)
+    assert sum(value < 1e-3 for value in values) in range(5, 16)  # log-uniform: half of them
+    assert study.trials() == study.trials()
+
+
+MISTAKES = [
+    ({"testing": {"looks": [4, 8]}}, "testing.seeds: missing; give fresh seeds, such as 0-23"),
+    ({"testing__seeds": "96-110"}, "testing.seeds: 100 are tuning seeds too; use fresh ones"),
+    ({"testing__seeds": "0-6"}, "testing.seeds: 7 seeds, but the last look needs 8"),
+    ({"testing__seeds": [1, 2, 2, 3, 4, 5, 6, 7]}, "testing.seeds: seed 2 is given twice"),
+    ({"testing__seeds": "few"}, "testing.seeds: must be seeds such as 0-7 or [0, 1, 2] (got 'few"),
+    ({"testing__looks": [8, 4]}, "testing.looks: must be ascending numbers of seeds from 2 on"),
+    ({"testing__looks": [1, 4]}, "testing.looks: must be ascending numbers of seeds from 2 on"),
+    ({"testing__alpha": 0}, "testing.alpha: must be above 0 and below 0.5 (got 0)"),
+    ({"testing__spent": [0.05]}, "testing.spent: must be the alpha spent up to each of the 2 look"),
+    ({"testing__spent": [0.04, 0.03]}, "testing.spent: must be the alpha spent up to each"),
+    ({"tuning__grid": {"optim.lr": [0.1]}}, "tuning: one trial per arm leaves no choice; add"),
+    ({"tuning__grid": {"optim.lr": [1, 1]}}, "tuning.grid.optim.lr: needs different values (got"),
+    ({"tuning__grid": {"fusion": ["add", "mul"]}}, "tuning: fusion is also set in arms.add; rem"),
+    ({"tuning__grid": {}}, "tuning: give either grid or random"),
+    ({"tuning__seeds": None}, "tuning.seeds: must be seeds such as 0-7"),
+    ({"hypotheses__0__than": "mul"}, "hypotheses: gain: no arm 'mul'; use one of add, concat, a"),
+    ({"hypotheses__0__than": "concat"}, "hypotheses: gain: compares concat with itself; name"),
+    ({"hypotheses__0__margin": 0}, "hypotheses: gain: margin: must be points above 0 (got 0)"),
+    ({"hypotheses__0__expects": "more"}, "hypotheses: gain: expects 'more'; use one of greater,"),
+    ({"hypotheses__0__placebo": ["add"]}, "hypotheses: gain: placebo: give two arms, that of"),
+    ({"hypotheses__1__name": "gain"}, "hypotheses: two are named gain; rename one"),
+    ({"hypotheses": []}, "hypotheses: none; a study tests at least one"),
+    ({"arms": {"add": {}}}, "arms: needs at least two, such as add: {fusion: add}"),
+    ({"arms__add": {"fusion": "concat"}}, "arms.concat: is the same as arms.add; remove one"),
+    ({"arms__add": {"seed": 1}}, "arms.add.seed: a study sets this key itself; remove it"),
+    ({"settings__logger": "none"}, "settings.logger: a study sets this key itself; remove it"),
+    ({"assumed": {}}, "assumed: give the difference and the spread (above 0) to plan for"),
+    ({"convergence": {"most_last": 2}}, "convergence.most_last: must be a share between 0 and 1"),
+    ({"hypothesis": 1}, "hypothesis: unknown key; use one of question, base, settings"),
+]  # fmt: skip
+
+
+def test_each_mistake_is_one_line_that_names_the_key(written):
+    for changes, message in MISTAKES:
+        path = written(**changes)
+        with pytest.raises(InputError) as refused:
+            read_study(path)
+        assert str(refused.value).startswith(f"{path}: {message}"), refused.value
+        assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_study_is_one_line():
+    with pytest.raises(InputError, match=r"nope: no such study; use one of .*a YAML file"):
+        read_study("nope")
+
+
+def test_seeds():
+    assert seeds_of("k", "3-5") == [3, 4, 5]
+    assert seeds_of("k", "7") == seeds_of("k", 7) == [7]
+    for wrong in ("5-3", [], [True], [-1], ["a"], 1.5, None):
+        with pytest.raises(InputError, match="k: must be seeds"):
+            seeds_of("k", wrong)
+
+
+def test_hydra_reads_the_values_of_an_arm_as_they_are_written():
+    values = {
+        "fusion": "add", "optim.lr": 1e-05, "data.limit": None, "trainer.compile": True,
+        "data.corpus.sizes": [10, 20], "data.path": "/my 'own' {folder}, a=b", "model.x": "1/8",
+    }  # fmt: skip
+    parsed = OverridesParser.create().parse_overrides(overrides(values))
+    assert {o.get_key_element(): o.value() for o in parsed} == values
+    assert not any(o.is_sweep_override() for o in parsed)
+
+
+def test_overrides_that_would_change_the_study_are_refused():
+    check_extra(["hydra/launcher=slurm", "hydra.launcher.n_jobs=2", "logger=none", "cache_dir=x"])
+    for override in ("trainer.max_epochs=2", "seed=3", "+fusion=add", "--wrong", "sweep_id=x"):
+        with pytest.raises(InputError, match="would change the study; put"):
+            check_extra([override])

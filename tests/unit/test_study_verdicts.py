@@ -1,0 +1,124 @@
+"""From the records of a study's test runs to verdicts and to the runs of the next look."""
+
+import numpy as np
+import pytest
+
+from posfuse.study import forecast, tables
+from posfuse.study.plan import Choice, Plan
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
+from posfuse.study.verdicts import accuracies, deltas, progress
+
+ARMS = ["add", "concat", "add_none", "concat_none"]
+GAIN = Hypothesis("gain", "t", "concat", "add", expects="greater", margin=1.0)
+PART = Hypothesis(
+    "position", "t", "concat", "add", ["concat_none", "add_none"], "greater", 1.0, "secondary"
+)
+STUDY = Study(
+    question="q",
+    arms={arm: {"fusion": arm} for arm in ARMS},
+    testing=Evaluation(seeds="0-7", looks=[4, 8]),
+    hypotheses=[GAIN, PART],
+    assumed=Assumed(3.0, 2.0),
+)
+
+
+def records(**accuracy):
+    """Records by (arm, seed); each accuracy is a list over seeds in percent."""
+    return {
+        (arm, seed): value if value is None else {
+            "test": {"accuracy": value / 100}, "label_names": list("abcde"), "best_epoch": 2,
+            "epochs": 2,
+        }
+        for arm, values in accuracy.items()
+        for seed, value in enumerate(values)
+    }  # fmt: skip
+
+
+def test_a_placebos_difference_is_subtracted_seed_by_seed():
+    """By hand: (70 - 60) - (55 - 50) = 5 and (71 - 60) - (54 - 52) = 9."""
+    results = records(add=[60, 60], concat=[70, 71], add_none=[50, 52], concat_none=[55, 54])
+    accuracy = accuracies(results)
+    assert deltas(PART, accuracy, [0, 1]) == pytest.approx([5, 9])
+    assert deltas(GAIN, accuracy, [0, 1]) == pytest.approx([10, 11])
+
+
+def test_differences_end_before_the_first_seed_that_an_arm_lacks():
+    results = records(add=[60, 60, 60], concat=[70, 70, 70])
+    del results["concat", 1]
+    assert deltas(GAIN, accuracies(results), [0, 1, 2]) == pytest.approx([10])
+
+
+def test_a_run_that_diverged_counts_as_chance():
+    results = records(add=[60.0, 60.0], concat=[70.0, None])
+    assert deltas(GAIN, accuracies(results), [0, 1]) == pytest.approx([10, 20 - 60])
+
+
+def test_the_first_look_needs_all_arms_and_only_its_seeds():
+    state = progress(STUDY, {})
+    assert (state.next_arms, state.next_seeds) == (ARMS, [0, 1, 2, 3])
+    assert [v.verdict for v in state.verdicts] == ["undecided", "undecided"]
+    assert not state.is_finished
+
+
+def test_a_decided_hypothesis_needs_no_more_runs():
+    """The gain is clear at once; the position's part is noise, so its four arms continue."""
+    noise = np.array([0.0, 8, -9, 3])
+    results = records(
+        add=[50] * 4, concat=[70, 70.1, 69.9, 70], add_none=[40] * 4, concat_none=60 + noise
+    )
+    state = progress(STUDY, results)
+    assert [v.verdict for v in state.verdicts] == ["supported", "undecided"]
+    assert state.looks == {"primary": 1, "secondary": 1}
+    assert (state.next_arms, state.next_seeds) == (ARMS, list(range(8)))
+    only = Study(**{**vars(STUDY), "hypotheses": [GAIN]})
+    assert progress(only, results).is_finished
+
+
+def test_the_last_look_ends_a_study_that_decides_nothing():
+    noise = np.tile([6.0, -6.0], 4)
+    results = records(add=[50] * 8, concat=50 + noise)
+    state = progress(Study(**{**vars(STUDY), "hypotheses": [GAIN]}), results)
+    assert state.is_finished
+    assert state.verdicts[0].verdict == "undecided"
+    assert state.verdicts[0].decision.n == 8
+
+
+@pytest.mark.parametrize(
+    ("expects", "shift", "verdict"),
+    [
+        ("greater", 20, "supported"), ("greater", -20, "refuted"), ("greater", 0, "equivalent"),
+        ("less", 20, "refuted"), ("less", -20, "supported"), ("less", 0, "equivalent"),
+        ("equivalent", 20, "refuted"), ("equivalent", -20, "refuted"),
+        ("equivalent", 0, "supported"),
+        ("equivalent", 0.5, "supported"),  # a difference, but within the margin
+    ],
+)  # fmt: skip
+def test_verdicts(expects, shift, verdict):
+    small = 0.05 * np.array([1, -1, 2, -2])
+    results = records(add=[50] * 4, concat=50 + shift + small)
+    h = Hypothesis("h", "t", "concat", "add", expects=expects, margin=1.0)
+    state = progress(Study(**{**vars(STUDY), "hypotheses": [h]}), results)
+    assert [v.verdict for v in state.verdicts] == [verdict]
+    assert verdict.split()[0] in tables.sentence(state.verdicts[0]) or verdict == "equivalent"
+
+
+def test_the_tables_show_decisions_choices_and_convergence():
+    results = records(add=[50] * 4, concat=[70, 70.1, 69.9, None])
+    study = Study(**{**vars(STUDY), "hypotheses": [GAIN]})
+    state = progress(study, results)
+    table = tables.verdict_table(study, state)
+    assert table.rows[0][:4] == ["gain", "primary", "concat", "add"]
+    plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, "d")
+    (row,) = tables.arms_table(plan, results).rows
+    assert row == ["concat", "optim.lr=0.01†", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
+    assert "not finished" in tables.headline(study, progress(study, {}))[0]
+
+
+def test_the_forecast_counts_runs():
+    assert forecast.numbers_of_runs(STUDY) == (0, 16, 32)
+    lines = forecast.forecast(STUDY, seconds=60.0)
+    assert lines[:2] == [
+        "testing: at least 16 runs, about 16 minutes one after another",
+        "         at most 32 runs, about 32 minutes one after another",
+    ]
+    assert sum("true difference +3: decided as ahead" in line for line in lines) == 2
