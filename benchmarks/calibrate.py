@@ -22,6 +22,7 @@ from scipy import stats
 from posfuse.analysis.claims.verdicts import judge_claims, read_claims
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.sequential import Looks, Margins, shares_of_results
 
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
 CRITERIA = Criteria()
@@ -47,12 +48,44 @@ def _heavy(rng: np.random.Generator, size: Any) -> NDArray[Any]:
     return rng.standard_t(3, size) / np.sqrt(3)
 
 
+def _lognormal(rng: np.random.Generator, size: Any) -> NDArray[Any]:
+    spread = np.exp(0.5) * np.sqrt(np.exp(1) - 1)  # of exp(a standard normal number)
+    return (np.exp(rng.normal(size=size)) - np.exp(0.5)) / spread
+
+
+def _bimodal(rng: np.random.Generator, size: Any) -> NDArray[Any]:
+    """Half of the runs solve the task; the others do not. A little noise is added to both."""
+    solved = 2.0 * rng.integers(2, size=size) - 1
+    return np.sqrt(0.95) * solved + np.sqrt(0.05) * rng.normal(size=size)
+
+
+def _rarely_solved(rng: np.random.Generator, size: Any) -> NDArray[Any]:
+    """One run in five solves the task."""
+    solved = (rng.random(size) < 0.2) / 0.4 - 0.5
+    return np.sqrt(0.95) * solved + np.sqrt(0.05) * rng.normal(size=size)
+
+
+def _shared_split(rng: np.random.Generator, size: Any) -> NDArray[Any]:
+    """30 % of the variance comes from one data split, which all seeds share. The last axis of
+    `size` is that of the seeds."""
+    size = (size,) if isinstance(size, int) else tuple(size)
+    return np.sqrt(0.7) * rng.normal(size=size) + np.sqrt(0.3) * rng.normal(size=(*size[:-1], 1))
+
+
 # Noise of an operator's accuracy and of the baseline's: together of variance 2.
 NOISES: dict[str, tuple[Noise, Noise]] = {
     "normal": (_normal, _normal),
     "heavy-tailed": (_heavy, _heavy),
     "discrete": (_discrete, _discrete),
     "both skewed": (_skewed, _skewed),
+    "lognormal": (_lognormal, _lognormal),
+    "bimodal": (_bimodal, _bimodal),
+    # An operator that solves the task with one seed in five beside a steady baseline.
+    "rarely solved": (
+        lambda rng, size: np.sqrt(1.8) * _rarely_solved(rng, size),
+        lambda rng, size: np.sqrt(0.2) * _normal(rng, size),
+    ),
+    "shared split": (_shared_split, _shared_split),
     # An operator that collapses, or soars, with some seeds beside a steady baseline.
     "collapsing": (
         lambda rng, size: -np.sqrt(1.8) * _skewed(rng, size),
@@ -74,7 +107,9 @@ LENGTHS = {"agnews": 38.0, "imdb": 230.0, "arxiv": 4000.0}
 FALSE_AT_ZERO = {
     "gain_long", "every_seed_long", "every_encoding", "cnn_less_stable", "grows_with_length"
 }  # fmt: skip
+COUNTED = "every_seed_long"  # one counter-example refutes it, rightly
 FALSE_AT_MARGIN = {"negligible_short", "negligible_medium", "cnn_less_stable", "grows_with_length"}
+LOOKS = {looks: Looks(looks) for looks in ((8, 16, 24), (5, 10, 20))}
 
 
 def sweep(rng: np.random.Generator, noise: str, n: int, std: float, effect: float) -> pd.DataFrame:
@@ -95,20 +130,50 @@ def sweep(rng: np.random.Generator, noise: str, n: int, std: float, effect: floa
 def false_claims(
     noise: str, n: int, std: float, effect: float, false: set[str], sweeps: int, seed: int
 ) -> dict[str, Any]:
-    """Shares of sweeps that support a false claim, and in which Holm's test finds a difference
-    that does not exist (for effect = 0 only)."""
+    """Shares of sweeps that support a false claim, that refute a claim without a counter-example,
+    and in which Holm's test finds a difference that does not exist (for effect = 0 only).
+
+    At zero, one seed below 0 refutes "with every seed" rightly; every other refutation is false. At
+    the margin, so is that of a gain."""
     rng, claims = np.random.default_rng(seed), read_claims()
-    supported = differs = 0
+    supported = refuted = differs = 0
     for _ in range(sweeps):
         comparisons = sweep(rng, noise, n, std, effect)
         verdicts = judge_claims(claims, comparisons, CRITERIA)
         supported += any(v.verdict == "supported" and v.claim.name in false for v in verdicts)
+        refuted += any(v.verdict == "refuted" and v.claim.name != COUNTED for v in verdicts)
         p = [st.p_paired_t(d) for d in comparisons["deltas"]]
         differs += bool((st.holm(p) <= CRITERIA.alpha).any())
     row = {"noise": noise, "seeds": n, "true difference": f"{effect:g}"}
     row["a false claim supported"] = rate(supported, sweeps)
+    row["a claim refuted wrongly"] = rate(refuted, sweeps)
     row["a difference found (Holm)"] = rate(differs, sweeps) if effect == 0 else ""
     return row
+
+
+def several_looks(noise: str, looks: Looks, simulated: int, seed: int) -> dict[str, Any]:
+    """Shares of studies of one hypothesis with a false result at any look: a difference where there
+    is none, and equivalence where the difference is the margin; and the same for one look, which
+    the plain t-test makes at the last seed."""
+    rng, (fused_noise, base_noise) = np.random.default_rng(seed), NOISES[noise]
+    size, margins = (simulated, looks.seeds[-1]), Margins(CRITERIA.margin)
+    noises = 0.5 * (fused_noise(rng, size) - base_noise(rng, size))  # spread 0.7 points
+
+    def falsely(plan: Looks) -> tuple[str, str]:
+        at_zero = shares_of_results(noises, margins, plan)[-1]
+        at_margin = shares_of_results(noises + CRITERIA.margin, margins, plan)[-1]
+        return (
+            rate(round((at_zero["ahead"] + at_zero["behind"]) * simulated), simulated),
+            rate(round(at_margin["equivalent"] * simulated), simulated),
+        )
+
+    difference, equivalent = falsely(looks)
+    once, equivalent_once = falsely(Looks(looks.seeds[-1:]))
+    return {
+        "noise": noise, "looks": ", ".join(map(str, looks.seeds)), "false difference": difference,
+        "with one look": once, "false equivalence": equivalent,
+        "equivalence, one look": equivalent_once,
+    }  # fmt: skip
 
 
 def coverage(noise: str, n: int, samples: int, seed: int) -> dict[str, Any]:
@@ -223,6 +288,10 @@ def main() -> None:
               for noise in NOISES for n in (3, 5, 10)),
             *(partial(false_claims, "normal", n, 1.5, CRITERIA.margin, FALSE_AT_MARGIN, n_sweeps)
               for n in (5, 10, 30)),
+        ],
+        "Studies with several looks: the chance of a false result at any look, 0.05 at most": [
+            partial(several_looks, noise, looks, 10 * n_sweeps)
+            for noise in NOISES for looks in LOOKS.values()
         ],
         "Coverage of the 95 % intervals of a mean difference": [
             partial(coverage, noise, n, n_sweeps) for noise in NOISES for n in (3, 5, 10, 30)

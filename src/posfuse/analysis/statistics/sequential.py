@@ -164,6 +164,7 @@ def shares_of_results(
     counts, rows = dict.fromkeys((AHEAD, BEHIND, EQUIVALENT), 0), []
     for look, n in enumerate(looks.seeds):
         mean, error = draws[:, :n].mean(1), draws[:, :n].std(1, ddof=1) / np.sqrt(n)
+        error[np.ptp(draws[:, :n], axis=1) == 0] = np.nan  # equal differences decide nothing
         gap = margins.beyond + stats.t.isf(looks.level(look, alpha / 2), n - 1) * error
         room = margins.equivalence - stats.t.isf(looks.level(look, alpha), n - 1) * error
         found = {AHEAD: mean >= gap, BEHIND: mean <= -gap}
