@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from posfuse.analysis import page
+from posfuse.analysis import foreign_report, page
 from posfuse.analysis.claims.verdicts import not_judged, read_claims
 from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.evidence.collect import collect
@@ -65,7 +65,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     criteria = Criteria()
     parser = argparse.ArgumentParser(prog="posfuse-report", description=__doc__)
     add = parser.add_argument
-    add("folder", help="folder of a sweep, for example multirun/quickstart")
+    add("folder", nargs="?", help="folder of a sweep, for example multirun/quickstart")
     add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
     add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
     points: dict[str, Any] = {"type": float, "metavar": "POINTS"}
@@ -74,7 +74,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     listed = "difference for which the seeds needed are listed (default: %(default)s)"
     add("--effect", default=criteria.effect, help=listed, **points)
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
-    return parser.parse_args(arguments)
+    foreign_report.add_options(parser)
+    found = parser.parse_args(arguments)
+    if (found.folder is None) == (found.table is None):
+        parser.error("give the folder of a sweep, or --from TABLE.csv")
+    return found
 
 
 @checked_streams()
@@ -87,6 +91,9 @@ def main() -> None:
     try:
         if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
             raise InputError("--margin and --effect must be above 0")
+        if arguments.table:
+            foreign_report.judge_foreign(arguments, criteria, command, console)
+            return
         claims = read_claims(arguments.claims)
         runs, problems = collect(arguments.folder)
         out = arguments.out or Path(arguments.folder) / "report"

@@ -31,9 +31,11 @@ def write(name: str, plan: Plan, state: Progress, results: Results, folder: Path
         name=name,
         digest=plan.digest,
         study=study,
-        headline=headline,
-        figure=drawing,
+        headline=[study.question, *headline],
+        figures=[drawing],
         tables=shown,
+        notes=[],
+        command=f"posfuse-study run {name}",
         plan=(folder / PLAN).read_text(encoding="utf-8"),
         made=page.made_with(runs),
     )

@@ -1,0 +1,161 @@
+"""posfuse-report --from TABLE.csv: judge the per-seed results of any study."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.text import Text
+
+from posfuse.analysis import page
+from posfuse.analysis.drawings import Drawing
+from posfuse.analysis.evidence.foreign import UNITS, Columns, read_foreign
+from posfuse.analysis.figures import figures
+from posfuse.analysis.figures.svg import save
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.foreign import (
+    AHEAD,
+    BEHIND,
+    EQUIVALENT,
+    compare_foreign,
+    ranking,
+)
+from posfuse.analysis.tables import formats
+from posfuse.analysis.tables.table import Table, interval, p_value, signed, table_of
+from posfuse.errors import InputError
+
+MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that name the columns of a foreign table."""
+    group = parser.add_argument_group("results of another study, one row per run")
+    add, default = group.add_argument, Columns()
+    add("--from", dest="table", type=Path, metavar="TABLE.csv", help="CSV file with a header")
+    add("--seed", default=default.seed, metavar="COLUMN", help="default: %(default)s")
+    add("--compare", default=default.compare, metavar="COLUMN", help="default: %(default)s")
+    add("--value", default=default.value, metavar="COLUMN", help="default: %(default)s")
+    add("--by", default="", metavar="COLUMN,COLUMN", help="compare within each combination")
+    add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
+    add("--unit", choices=UNITS, help="of the values (default: as the numbers say)")
+    add("--unpaired", action="store_true", help="runs with equal seeds share nothing")
+    add("--all-pairs", action="store_true", help="compare all with each other, not with a baseline")
+
+
+def columns_of(arguments: argparse.Namespace) -> Columns:
+    where = {}
+    for given in arguments.where:
+        column, sign, value = given.partition("=")
+        if not sign:
+            raise InputError(f"--where {given}: write COLUMN=VALUE")
+        where[column] = value
+    by = [name for name in arguments.by.split(",") if name]
+    return Columns(
+        arguments.seed, arguments.compare, arguments.value, by, where, arguments.unit
+    )  # fmt: skip
+
+
+def judge_foreign(
+    arguments: argparse.Namespace, criteria: Criteria, command: str, console: Console
+) -> None:
+    """Write the page and the tables of a foreign table, and print its comparisons."""
+    columns, out = columns_of(arguments), arguments.out or Path("report")
+    results = read_foreign(arguments.table, columns)
+    names = sorted(results["name"].unique())
+    if not arguments.all_pairs and criteria.baseline not in names:
+        raise InputError(
+            f"--baseline: no {columns.compare} is {criteria.baseline!r}; use one of "
+            f"{', '.join(names)}, or --all-pairs"
+        )
+    paired = not arguments.unpaired
+    comparisons, notes = compare_foreign(results, criteria, paired, arguments.all_pairs)
+    if comparisons.empty:
+        raise InputError(f"{arguments.table}: nothing to compare; two names need rows")
+    lines = headline(comparisons, criteria, paired)
+    shown = [comparisons_table(comparisons, criteria, paired)]
+    if arguments.all_pairs:
+        shown.insert(0, rankings_table(results, comparisons))
+    formats.write_tables(shown, out / "tables")
+    html = page.template("short_page.html.j2").render(
+        name=arguments.table.stem, headline=lines, tables=shown, notes=notes, command=command,
+        figures=_figures(comparisons, criteria, out), made=page.made_with(pd.DataFrame()),
+    )  # fmt: skip
+    (out / "index.html").write_text(html, encoding="utf-8")
+    for line in lines:
+        console.print(Text(line), soft_wrap=not console.is_terminal)
+    for one in shown:
+        console.print(formats.terminal(one))
+    for line in [*notes, str(out / "index.html")]:
+        console.print(Text(line), soft_wrap=True)
+
+
+def headline(comparisons: pd.DataFrame, criteria: Criteria, paired: bool) -> list[str]:
+    """How many comparisons are decided, and how."""
+    counts = comparisons["conclusion"].value_counts()
+    differ, same = counts.get(AHEAD, 0) + counts.get(BEHIND, 0), counts.get(EQUIVALENT, 0)
+    alone = int((comparisons["p_t"] <= criteria.alpha).sum())
+    how = "paired by seed" if paired else "of independent runs"
+    return [
+        f"{differ + same} of {len(comparisons)} comparisons, {how}, are decided: {differ} are "
+        f"different and {same} equivalent within ±{criteria.margin:g}, at p ≤ {criteria.alpha:g} "
+        "after Holm's adjustment over all of them.",
+        f"Without the adjustment {alone} would count as different.",
+    ]
+
+
+def comparisons_table(comparisons: pd.DataFrame, criteria: Criteria, paired: bool) -> Table:
+    tests = "Student's paired t" if paired else "Welch's t"
+    return table_of(
+        comparisons,
+        [
+            ("n", str, "n"),
+            ("difference", signed, "mean"),
+            ("95 % t", interval, "low", "high"),
+            ("p", p_value, "p_t"),
+            ("p Holm", p_value, "p_holm"),
+            ("p equiv.", p_value, "p_equivalence_holm"),
+            ("conclusion", str, "conclusion"),
+        ],
+        keys=["group", "name", "than"],
+        name="comparisons",
+        title="Comparisons",
+        caption=f"Mean difference name - than, with {tests}: interval, two-sided p, p adjusted by "
+        "Holm over all comparisons of this table, and the adjusted p of equivalence within "
+        f"±{criteria.margin:g}. Accuracies are in percent.",
+    )
+
+
+def rankings_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
+    rows = []
+    for group in dict.fromkeys(results["group"]):
+        text, counts = ranking(str(group), results, comparisons)
+        rows.append(
+            {"group": group, "ranking": text, "shown": counts[">"], "of": sum(counts.values())}
+        )
+    return table_of(
+        pd.DataFrame(rows),
+        [("ranking", str, "ranking"), ("shown", "{} of {}".format, "shown", "of")],
+        keys=["group"],
+        name="rankings",
+        title="Rankings",
+        caption="From the best mean to the worst, with the mean. > the neighbours are shown to "
+        "differ, = they are shown to be equivalent, ? their order is not shown. Shown: the number "
+        "of > among neighbours.",
+    )  # fmt: skip
+
+
+def _figures(comparisons: pd.DataFrame, criteria: Criteria, out: Path) -> list[Drawing]:
+    """The forest of the comparisons, if it is not too long."""
+    rows = comparisons.dropna(subset=["low"])
+    if len(rows) > MOST_IN_FIGURE or rows.empty:
+        return []
+    than = rows["than"].unique()
+    names = rows["name"] if len(than) == 1 else rows["name"] + " - " + rows["than"]
+    cells = rows.assign(data=rows["group"], encoding="", fusion=names, variant="")
+    cells["deltas"] = pd.Series([[mean] for mean in rows["mean"]], rows.index)
+    baseline = than[0] if len(than) == 1 else "the name behind the minus sign"
+    svg = save(
+        figures.forest(cells, replace(criteria, baseline=baseline)), out / "figures", "forest"
+    )
+    return [Drawing("forest", svg, f"Every comparison; the band is ±{criteria.margin:g}.")]

@@ -1,0 +1,180 @@
+"""posfuse-report --from TABLE.csv: per-seed results of another study and their comparisons."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from posfuse.analysis import report
+from posfuse.analysis.evidence.foreign import Columns, read_foreign
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.foreign import compare_foreign, ranking
+
+# Two tasks x three methods x four seeds; b is 10 points above a with each seed, c is noise about a.
+NOISE = [0.01, -0.01, 0.02, -0.02]
+
+
+def rows(task):
+    base = [0.5, 0.6, 0.4, 0.55]
+    for seed, (a, e) in enumerate(zip(base, NOISE, strict=True)):
+        yield from (
+            {"task": task, "run": seed, "method": m, "score": round(v, 4)}
+            for m, v in (("a", a), ("b", a + 0.1 + e / 10), ("c", a + e))
+        )
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Write the rows as CSV, some lines replaced by hand."""
+
+    def write(*replaced):
+        text = pd.DataFrame([*rows("one"), *rows("two")]).to_csv(index=False)
+        for old, new in replaced:
+            assert old in text
+            text = text.replace(old, new, 1)
+        path = tmp_path / "table.csv"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def shown(monkeypatch, capsys):
+    """Call posfuse-report in this process; returns its exit status and what it printed."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["posfuse-report", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            report.main()
+        except SystemExit as end:
+            return end.code, capsys.readouterr().err
+        return 0, capsys.readouterr().out
+
+    return call
+
+
+COLUMNS = Columns("run", "method", "score", ["task"])
+OPTIONS = ["--seed", "run", "--compare", "method", "--value", "score", "--by", "task"]
+
+
+def test_values_are_points_whatever_their_unit(table):
+    fractions = read_foreign(table(), COLUMNS)
+    assert fractions["value"].iloc[0] == pytest.approx(50)
+    assert fractions["group"].unique().tolist() == ["one", "two"]
+    percent = table().with_name("percent.csv")
+    frame = pd.read_csv(table())
+    frame.assign(score=100 * frame["score"]).to_csv(percent, index=False)
+    pd.testing.assert_frame_equal(read_foreign(percent, COLUMNS), fractions)
+    raw = read_foreign(table(), Columns("run", "method", "score", ["task"], unit="raw"))
+    assert raw["value"].iloc[0] == 0.5
+
+
+def test_paired_differences_are_judged_by_the_paired_test(table):
+    results = read_foreign(table(), COLUMNS)
+    found, notes = compare_foreign(results, Criteria("a", margin=3.0))
+    assert notes == []
+    assert found[["group", "name"]].to_numpy().tolist() == [
+        ["one", "b"], ["one", "c"], ["two", "b"], ["two", "c"]
+    ]  # fmt: skip
+    row = found.iloc[1]
+    d = 100 * np.array(NOISE)
+    assert row["mean"] == pytest.approx(0, abs=1e-9)
+    assert row["p_t"] == pytest.approx(stats.ttest_1samp(d, 0).pvalue)
+    assert row["p_holm"] == pytest.approx(1)
+    assert found["conclusion"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
+    assert found["p_holm"].iloc[0] == pytest.approx(4 * found["p_t"].iloc[0])
+
+
+def test_independent_runs_are_judged_by_welchs_test(table):
+    """The same numbers: without pairs, a difference of 10 points is lost in the spread of 9."""
+    results = read_foreign(table(), COLUMNS)
+    found, _ = compare_foreign(results, Criteria("a", margin=3.0), paired=False)
+    a, b = (results.query(f"group == 'one' and name == '{m}'")["value"] for m in "ab")
+    row = found.iloc[0]
+    expected = stats.ttest_ind(b, a, equal_var=False)
+    assert row["p_t"] == pytest.approx(expected.pvalue)
+    assert (row["low"], row["high"]) == pytest.approx(tuple(expected.confidence_interval()))
+    # By hand: the distance of the difference to -margin in standard errors, with Welch's df.
+    error = np.sqrt(a.var() / 4 + b.var() / 4)
+    df = error**4 / ((a.var() / 4) ** 2 / 3 + (b.var() / 4) ** 2 / 3)
+    gap = b.mean() - a.mean()
+    above, below = stats.t.sf((gap + 3) / error, df), stats.t.cdf((gap - 3) / error, df)
+    assert row["p_equivalence"] == pytest.approx(max(above, below))
+    assert row["n"] == "4, 4"
+    assert set(found["conclusion"]) == {"undecided"}
+
+
+def test_a_seed_that_one_of_two_lacks_is_left_out(table):
+    path = table(("one,0,b,0.601\n", ""))
+    found, _ = compare_foreign(read_foreign(path, COLUMNS), Criteria("a"))
+    assert found["n"].tolist() == ["3", "4", "4", "4"]
+
+
+def test_all_pairs_and_the_ranking(table):
+    results = read_foreign(table(), COLUMNS)
+    found, _ = compare_foreign(results, Criteria(margin=9.0), all_pairs=True)
+    assert len(found) == 6
+    text, counts = ranking("one", results, found)
+    assert text == "b 61.2 > a 51.2 = c 51.2"
+    assert counts == {">": 1, "=": 1, "?": 0}
+
+
+def test_the_command_writes_tables_and_a_page(table, shown, tmp_path):
+    out = tmp_path / "out"
+    code, printed = shown("--from", table(), *OPTIONS, "--baseline", "a", "--out", out)
+    assert code == 0, printed
+    assert printed.startswith("2 of 4 comparisons, paired by seed, are decided: 2 are different")
+    assert (out / "figures" / "forest.png").exists()
+    written = pd.read_csv(out / "tables" / "comparisons.csv")
+    assert written["conclusion"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
+    page = (out / "index.html").read_text()
+    assert "2 of 4 comparisons" in page
+    assert "--baseline a" in page
+    code, printed = shown("--from", table(), *OPTIONS, "--all-pairs", "--out", out)
+    assert "b 61.2 > a 51.2" in printed
+
+
+MISTAKES = [
+    ((), ["--value", "acc"], "no column 'acc'; it has task, run, method, score; name yours as"),
+    ((), ["--by", "task,size"], "no column 'size'; it has task, run, method, score"),
+    ((), ["--by", ""], "row 14: seed 0 of a is given twice for table; separate the rows with --by"),
+    ((("one,1,a,0.6\n", "one,1,a,60\n"),), [], "score mixes fractions (0.5 in row 2) and percent "
+     "(60 in row 5); convert one of them, or say --unit percent"),
+    ((("one,1,a,0.6\n", "one,1,a,\n"),), [], "row 5: score is ''; give a number, or remove the"),
+    ((("one,1,a,0.6\n", "one,1,a,nan\n"),), [], "row 5: score is 'nan'; give a number, or remove"),
+    ((("one,1,a,0.6\n", "one,1,a,-0.6\n"),), [], "row 5: score -0.6 is no accuracy; for other"),
+    ((("one,1,a", "one,0,a"),), [], "row 5: seed 0 of a is given twice for one; separate the rows"),
+    ((), ["--where", "task=three"], "no row has task=three; use one of one, two"),
+    ((), ["--baseline", "z"], "--baseline: no method is 'z'; use one of a, b, c, or --all-pairs"),
+    ((), ["--where", "task"], "--where task: write COLUMN=VALUE"),
+    ((), ["--margin", "0"], "--margin and --effect must be above 0"),
+]  # fmt: skip
+
+
+def test_each_mistake_is_one_line(table, shown, tmp_path):
+    for replaced, options, message in MISTAKES:
+        arguments = ["--from", table(*replaced), *OPTIONS, "--baseline", "a", *options]
+        code, _ = shown(*arguments, "--out", tmp_path / "never")
+        assert isinstance(code, str), message
+        assert code.startswith("error: ")
+        assert message in code
+        assert "\n" not in code
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_file_that_is_no_table_is_one_line(shown, tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    for path in (tmp_path / "empty.csv", tmp_path / "absent.csv", tmp_path):
+        code, _ = shown("--from", path)
+        assert code.startswith(f"error: {path}: cannot be read as CSV (")
+        assert "\n" not in code
+
+
+def test_a_folder_and_a_table_exclude_each_other(shown):
+    for arguments in ((), (Path("a"), "--from", "b.csv")):
+        assert shown(*arguments)[0] == 2
