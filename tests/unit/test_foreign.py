@@ -1,5 +1,6 @@
 """posfuse-report --from TABLE.csv: per-seed results of another study and their comparisons."""
 
+import runpy
 import sys
 from pathlib import Path
 
@@ -178,3 +179,9 @@ def test_a_file_that_is_no_table_is_one_line(shown, tmp_path):
 def test_a_folder_and_a_table_exclude_each_other(shown):
     for arguments in ((), (Path("a"), "--from", "b.csv")):
         assert shown(*arguments)[0] == 2
+
+
+def test_the_page_about_length_generalization_is_current():
+    docs = Path(__file__).parents[2] / "docs"
+    made = runpy.run_path(str(docs / "length_generalization.py"))["page"]()
+    assert made == (docs / "length_generalization.md").read_text(encoding="utf-8")
