@@ -30,9 +30,9 @@ the results files of McGill-NLP/length-generalization, commit 40f8a445f976 (MIT 
 2023 McGill NLP). A [copy](length_generalization/accuracy.csv) and the
 [license](length_generalization/LICENSE) are beside this page.
 
-A difference within ±1 point counts as none here. All encodings of a task used the same seeds. Whether
-runs with equal seeds share anything, such as initial values, is not recorded. If they do, the paired
-test is the right one; if they share nothing, Welch's test is. Both are shown.
+A difference within ±1 point counts as none here. All encodings of a task used the same seeds.
+Whether runs with equal seeds share anything, such as initial values, is not recorded. If they do,
+the paired test is the right one; if they share nothing, Welch's test is. Both are shown.
 """
 
 
