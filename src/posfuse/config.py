@@ -121,6 +121,9 @@ class ModelConfig:
         "sqrt_d", "multiplies the token embeddings; a fraction such as 1/8 is allowed",
         choices=("sqrt_d", "learned"), least=1e-6, most=1e6,
     )  # fmt: skip
+    fused_norm: str = option(
+        "none", "layer: LayerNorm between fusion and encoder", choices=("none", "layer")
+    )
 
 
 @dataclass

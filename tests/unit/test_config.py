@@ -96,6 +96,7 @@ BAD = {
     "model.dropout=1": "must be at least 0 and below 1 (got 1)",
     "model.attention_dropout=-1": "must be at least 0 and below 1 (got -1)",
     "model.activation=tanh": "must be gelu or relu (got tanh)",
+    "model.fused_norm=batch": "must be none or layer (got batch)",
     "model.token_scale=0": f"{SCALE} (got 0)",
     "model.token_scale=null": f"{SCALE} (got None)",
     "model.token_scale=true": f"{SCALE} (got True)",

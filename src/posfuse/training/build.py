@@ -94,8 +94,9 @@ def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Position
     )  # fmt: skip
     before_head = model.dropout if model.head_dropout is None else model.head_dropout
     return PositionClassifier(
-        fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, before_head
-    )
+        fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, before_head,
+        model.fused_norm,
+    )  # fmt: skip
 
 
 def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
