@@ -389,6 +389,7 @@ def test_the_paper_runs_what_the_names_say() -> None:
         ("fusion=gate_cnn_linear_start", "fusion=gate_cnn_linear_start: not in"),
         ("fusion=none", "fusion=none: not"),
         ("fusion=add_scaled", "fusion=add_scaled: not"),
+        ("fusion=linear", "fusion=linear: not"),
     ],
 )  # fmt: skip
 def test_what_the_notebooks_do_not_have_is_refused(override: str, message: str) -> None:

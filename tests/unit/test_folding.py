@@ -90,6 +90,8 @@ STORED = {
     "add_scaled": ([8], [8]),
     "mul": ([8], [8]),
     "concat": ([8], [8]),
+    "linear": ([8], [8]),
+    "add_matched": ([8], [8]),
     "gate_constant": ([8], [1, 8]),
     "gate_cnn": ([8], [1, 8]),
     "gate_scalar": ([8, 1], [1, 8]),
