@@ -131,6 +131,9 @@ class OptimConfig:
     name: str = option("adamw", "optimizer", choices=("adamw", "adam"))
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
+    scalar_lr_factor: float = option(
+        1.0, "times lr: of a learned token scale, alpha and the biases of gates", above=0
+    )
 
 
 @dataclass

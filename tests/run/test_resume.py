@@ -1,10 +1,12 @@
 """A run resumes from its own state, with its own configuration, wherever its folder is."""
 
+import math
 import os
 import shutil
 import signal
 
 import pytest
+import torch
 
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
@@ -91,6 +93,25 @@ def test_a_killed_run_resumes_from_its_last_checkpoint_inside_the_epoch(
             train(cfg, tmp_path)
     assert steps_of(cfg, tmp_path) == list(range(step, 4 * STEPS))
     assert_same_files(reference, tmp_path)
+
+
+def test_a_resumed_run_keeps_the_learning_rate_of_its_scalars(corpus, tmp_path, monkeypatch):
+    asked = ["fusion=gate_scalar", "model.token_scale=learned", "trainer.max_epochs=2"]
+    cfg = small_config(corpus, *asked, "optim.scalar_lr_factor=30")
+    train(cfg, tmp_path / "whole")
+    train(small_config(corpus, *asked), tmp_path / "plain")
+    with monkeypatch.context() as patched:
+        at_step(patched, 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(signals.Interrupted):
+            train(cfg, tmp_path / "run")
+    assert steps_of(cfg, tmp_path / "run") == list(range(3, 2 * STEPS))
+    assert_same_files(tmp_path / "whole", tmp_path / "run")
+    scale = "model.token_scale.log_scale"
+    found, plain = (
+        torch.load(tmp_path / name / records.BEST)["state_dict"][scale] for name in ("run", "plain")
+    )
+    start = math.log(8**0.5)  # sqrt(d)
+    assert abs(found - start) > 10 * abs(plain - start)
 
 
 def fail(*_):

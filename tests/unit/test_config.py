@@ -122,6 +122,7 @@ BAD = {
     "data.corpus._target_=math.pi": "cannot import 'math.pi'",
     "encoding.table._target_=posfuse.model.fusion.Add": "posfuse.model.fusion.Add takes no max_len",
     "optim.lr=nan": "must be above 0 (got nan)",
+    "optim.scalar_lr_factor=0": "must be above 0 (got 0)",
     "optim.name=sgd": "must be adamw or adam (got sgd)",
     "seed=-1": "must be between 0 and 4294967295 (got -1)",
     "trainer.threads=100000": "must be between 1 and 1024 (got 100000)",

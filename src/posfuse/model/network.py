@@ -28,6 +28,7 @@ class TokenScale(nn.Module):
         super().__init__()
         self.initial = math.sqrt(d_model) if isinstance(scale, str) else float(scale)
         self.log_scale = nn.Parameter(torch.empty(())) if scale == "learned" else None
+        self.scalars = () if self.log_scale is None else ("log_scale",)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -97,6 +98,29 @@ class PositionClassifier(nn.Module):
         tokens = self.token_scale(self.embedding.weight)
         parts = self.fusion, tokens, self.table(), self.fused_norm, self.encoder, self.head
         return FoldedClassifier(*parts)
+
+
+def learned_scalars(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that the model's modules name in `scalars`: numbers with a learning rate of
+    their own, because steps of a usual size cannot move them far within a run.
+
+    A name is relative to its module, as in ("bias",) or ("mlp.bias_out",). Raises ValueError for a
+    name that is no parameter.
+    """
+    found: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name in getattr(module, "scalars", ()):
+            try:
+                scalar = module.get_parameter(name)
+            except AttributeError as error:
+                own = ", ".join(name for name, _ in module.named_parameters()) or "none"
+                kind = type(module).__name__
+                raise ValueError(
+                    f"{kind}.scalars names {name!r}, which is no parameter of it; its parameters: "
+                    f"{own}"
+                ) from error
+            found[id(scalar)] = scalar  # once, where two modules name it
+    return list(found.values())
 
 
 def seed_from(seed: int, *names: object) -> int:

@@ -19,7 +19,13 @@ from posfuse.config import Config
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
-from posfuse.model.network import PositionClassifier, copy_first_block, initialize, seed_from
+from posfuse.model.network import (
+    PositionClassifier,
+    copy_first_block,
+    initialize,
+    learned_scalars,
+    seed_from,
+)
 from posfuse.process import signals
 from posfuse.runs.fidelity import validation_seed
 from posfuse.runs.records import BEST, LAST
@@ -73,6 +79,8 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
         attention = None
         if cfg.encoding.attention:
             attention = _built(cfg.encoding.attention, n_heads=cfg.model.n_heads, **sizes)
+        for part in filter(None, (fusion, table, attention)):
+            learned_scalars(part)  # for its error
     except ValueError as error:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise ConfigError(f"{pair}: {error}") from error
