@@ -82,7 +82,10 @@ class DataConfig:
         None, "folder of your own texts: data/folder.yaml", check=check_folder
     )
     drop_empty: bool = option(False, "drop documents without text instead of refusing them")
-    split_seed: int = option(0, "seed of the splits", least=0, most=LARGEST_SEED)
+    split_seed: int | str = option(
+        0, "seed of the splits; the word seed: the run's seed", choices=("seed",), least=0,
+        most=LARGEST_SEED,
+    )  # fmt: skip
     validation_fraction: float = option(
         0.1, "share of train used if there is no validation split", above=0, below=1
     )

@@ -68,6 +68,7 @@ HYDRAS = {
     "+data.vocabulary.size=1": "data.vocabulary.size: unknown key; use one of max_size",
     "model.d_model=4.5": "model.d_model: Value '4.5'",
     "data.max_len=abc": "data.max_len: Value 'abc'",
+    "data.split_seed=1.5": "data.split_seed: Value '1.5'",
     "data.name=null": "data.name: null is not allowed; give a value",
     "fusion=foo": "gate_scalar",
     "fusion.zap=1": "fusion.zap: unknown key",

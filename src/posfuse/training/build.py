@@ -27,8 +27,8 @@ from posfuse.model.network import (
     seed_from,
 )
 from posfuse.process import signals
-from posfuse.runs.fidelity import validation_seed
 from posfuse.runs.records import BEST, LAST
+from posfuse.runs.split_seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import WholeFiles
 from posfuse.training.classifier import Classifier
 from posfuse.training.progress import progress_callbacks
@@ -56,7 +56,9 @@ def build_data(cfg: Config) -> TextDataModule:
     order = cfg.seed
     if cfg.fidelity.batch_order == "by_run":
         order = seed_from(cfg.seed, "batch order", cfg.encoding.name, cfg.fusion["name"])
-    data = TextDataModule(cfg.data, cfg.cache_dir, order, validation_seed(cfg), poll=signals.check)
+    data = TextDataModule(
+        with_split_seed(cfg), cfg.cache_dir, order, validation_seed(cfg), poll=signals.check
+    )
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
             raise InputError(
