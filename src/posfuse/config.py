@@ -143,8 +143,14 @@ class OptimConfig:
 class TrainerConfig:
     max_epochs: int = option(10, "epochs at most", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
-    patience: int | None = option(None, "epochs without a gain; null: never stop early", least=1)
-    min_delta: float = option(1e-4, "smallest gain of validation accuracy", least=0)
+    monitor: str = option(
+        "accuracy", "of validation: decides which evaluation is best", choices=("accuracy", "loss")
+    )
+    evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
+    patience: int | None = option(
+        None, "evaluations without a gain; null: never stop early", least=1
+    )
+    min_delta: float = option(1e-4, "smallest gain of trainer.monitor", least=0)
     accelerator: str = option("auto", "device type", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
     precision: str = option(
