@@ -4,6 +4,7 @@ python docs/config_reference.py
 """
 
 import dataclasses
+import types
 import typing
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,9 @@ def _row(f: "dataclasses.Field[Any]", prefix: str) -> str:
 def _type(kind: Any) -> str:
     names = {str: "text", bool: "true or false", int: "integer", float: "number", Any: "any"}
     options = [o for o in typing.get_args(kind) if o is not type(None)]
-    if type(None) in typing.get_args(kind):
-        return f"{_type(options[0])} or null"
+    if isinstance(kind, types.UnionType):
+        null = ["null"] if type(None) in typing.get_args(kind) else []
+        return " or ".join([*map(_type, options), *null])
     kind = typing.get_origin(kind) or kind
     return names.get(kind, {dict: "mapping", list: "list"}.get(kind, str(kind)))
 

@@ -79,7 +79,8 @@ def assert_one_line(result, *parts):
 def assert_same_files(one, other):
     """Two runs wrote the same files, bit for bit, except for times."""
     left, right = (records.read_result(folder / records.RESULT) for folder in (one, other))
-    for key in ("test", "validation", "best_epoch", "epochs", "position", "fingerprint"):
+    counts = ("best_evaluation", "evaluations", "best_epoch", "epochs")
+    for key in ("test", "validation", *counts, "position", "fingerprint"):
         assert left[key] == right[key], key
     for name in (records.PREDICTIONS, records.DIAGNOSTICS):
         frames = [pd.read_parquet(folder / name) for folder in (one, other)]

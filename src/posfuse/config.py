@@ -82,7 +82,10 @@ class DataConfig:
         None, "folder of your own texts: data/folder.yaml", check=check_folder
     )
     drop_empty: bool = option(False, "drop documents without text instead of refusing them")
-    split_seed: int = option(0, "seed of the splits", least=0, most=LARGEST_SEED)
+    split_seed: int | str = option(
+        0, "seed of the splits; the word seed: the run's seed", choices=("seed",), least=0,
+        most=LARGEST_SEED,
+    )  # fmt: skip
     validation_fraction: float = option(
         0.1, "share of train used if there is no validation split", above=0, below=1
     )
@@ -121,6 +124,9 @@ class ModelConfig:
         "sqrt_d", "multiplies the token embeddings; a fraction such as 1/8 is allowed",
         choices=("sqrt_d", "learned"), least=1e-6, most=1e6,
     )  # fmt: skip
+    fused_norm: str = option(
+        "none", "layer: LayerNorm between fusion and encoder", choices=("none", "layer")
+    )
 
 
 @dataclass
@@ -128,14 +134,23 @@ class OptimConfig:
     name: str = option("adamw", "optimizer", choices=("adamw", "adam"))
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
+    scalar_lr_factor: float = option(
+        1.0, "times lr: of a learned token scale, alpha and the biases of gates", above=0
+    )
 
 
 @dataclass
 class TrainerConfig:
     max_epochs: int = option(10, "epochs at most", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
-    patience: int | None = option(None, "epochs without a gain; null: never stop early", least=1)
-    min_delta: float = option(1e-4, "smallest gain of validation accuracy", least=0)
+    monitor: str = option(
+        "accuracy", "of validation: decides which evaluation is best", choices=("accuracy", "loss")
+    )
+    evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
+    patience: int | None = option(
+        None, "evaluations without a gain; null: never stop early", least=1
+    )
+    min_delta: float = option(1e-4, "smallest gain of trainer.monitor", least=0)
     accelerator: str = option("auto", "device type", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
     precision: str = option(

@@ -29,7 +29,7 @@ def trained(folder, *overrides):
     [
         ["fusion=add"],
         ["fusion=gate_cnn", "encoding=learned"],
-        ["fusion=mlp", "encoding=t5", "model.token_scale=learned"],
+        ["fusion=mlp", "encoding=t5", "model.token_scale=learned", "model.fused_norm=layer"],
         ["fusion=concat", "data.vocabulary.unit=bytes", "data.max_len=40"],
     ],  # test_folding.py folds every operator and encoding
 )

@@ -1,10 +1,12 @@
 """A run resumes from its own state, with its own configuration, wherever its folder is."""
 
+import math
 import os
 import shutil
 import signal
 
 import pytest
+import torch
 
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
@@ -91,6 +93,54 @@ def test_a_killed_run_resumes_from_its_last_checkpoint_inside_the_epoch(
             train(cfg, tmp_path)
     assert steps_of(cfg, tmp_path) == list(range(step, 4 * STEPS))
     assert_same_files(reference, tmp_path)
+
+
+def test_a_run_with_two_evaluations_per_epoch_resumes_at_its_step(corpus, tmp_path, monkeypatch):
+    """Interrupted or killed at a step before, at and after an evaluation inside an epoch, or in the
+    evaluation itself."""
+    asked = ["trainer.evaluations=2", "trainer.monitor=loss", "trainer.checkpoint_minutes=1e-9"]
+    cfg = small_config(corpus, *asked, "trainer.max_epochs=2")
+    whole = tmp_path / "whole"
+    train(cfg, whole)
+    for step in (1, 2, 3):
+        folder = tmp_path / f"interrupted at {step}"
+        with monkeypatch.context() as patched:
+            at_step(patched, step, lambda: os.kill(os.getpid(), signal.SIGTERM))
+            with pytest.raises(signals.Interrupted, match=f"saved at step {step + 1}$"):
+                train(cfg, folder)
+        assert steps_of(cfg, folder) == list(range(step + 1, 2 * STEPS))
+        assert_same_files(whole, folder)
+        folder = tmp_path / f"killed at {step}"
+        with monkeypatch.context() as patched:
+            at_step(patched, step, fail)
+            with pytest.raises(RuntimeError, match="killed"):
+                train(cfg, folder)
+        assert steps_of(cfg, folder) == list(range(step, 2 * STEPS))
+        assert_same_files(whole, folder)
+    for done in (1, 2):  # evaluations; the steps since the last checkpoint are repeated
+        folder = tmp_path / f"killed in an evaluation after {done}"
+        killed(cfg, folder, monkeypatch, after=done)
+        assert steps_of(cfg, folder) == list(range(2 * done + 1, 2 * STEPS))
+        assert_same_files(whole, folder)
+
+
+def test_a_resumed_run_keeps_the_learning_rate_of_its_scalars(corpus, tmp_path, monkeypatch):
+    asked = ["fusion=gate_scalar", "model.token_scale=learned", "trainer.max_epochs=2"]
+    cfg = small_config(corpus, *asked, "optim.scalar_lr_factor=30")
+    train(cfg, tmp_path / "whole")
+    train(small_config(corpus, *asked), tmp_path / "plain")
+    with monkeypatch.context() as patched:
+        at_step(patched, 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(signals.Interrupted):
+            train(cfg, tmp_path / "run")
+    assert steps_of(cfg, tmp_path / "run") == list(range(3, 2 * STEPS))
+    assert_same_files(tmp_path / "whole", tmp_path / "run")
+    scale = "model.token_scale.log_scale"
+    found, plain = (
+        torch.load(tmp_path / name / records.BEST)["state_dict"][scale] for name in ("run", "plain")
+    )
+    start = math.log(8**0.5)  # sqrt(d)
+    assert abs(found - start) > 10 * abs(plain - start)
 
 
 def fail(*_):

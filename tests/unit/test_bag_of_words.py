@@ -85,9 +85,26 @@ def runs(*folders):
             "data": [folder.name for folder in folders],
             "folder": list(map(str, folders)),
             "variant": "",
+            "seed": range(len(folders)),
             "configuration": ["{}"] * len(folders),
         }
     )
+
+
+def test_with_a_split_for_each_seed_it_is_the_mean_over_their_splits(corpus, tmp_path):
+    asked = ["data.limit=15", "data.vocabulary.min_count=1"]
+    alone = []
+    for seed in (0, 1, 2):
+        cfg = small_config(corpus, *asked, "data.split_seed=seed", f"seed={seed}")
+        (tmp_path / str(seed)).mkdir()
+        OmegaConf.save(OmegaConf.structured(cfg), tmp_path / str(seed) / "config.yaml")
+        numbered = small_config(corpus, *asked, f"data.split_seed={seed}")
+        alone.append(bag_of_words(numbered, records.settings(numbered)).accuracy)
+    assert len(set(alone)) > 1
+    given = runs(*(tmp_path / str(seed) for seed in (0, 1, 2))).assign(data="tiny")
+    (found,) = bags_of_words(pd.concat([given, given]))[0].values()
+    assert found.accuracy == pytest.approx(np.mean(alone))
+    assert found.documents == 15
 
 
 def test_a_corpus_that_cannot_be_loaded_is_one_line_and_the_others_are_fitted(corpus, tmp_path):

@@ -36,6 +36,25 @@ def test_every_document_comes_once_an_epoch(lengths, batch_size, pool, seed, epo
 
 
 @settings(deadline=None)
+@given(lengths_lists, st.integers(1, 9), st.integers(1, 4), st.integers(0, 2), st.integers(1, 30))
+def test_the_parts_of_an_epoch_are_its_batches_in_order(lengths, batch_size, parts, epoch, most):
+    whole = order(lengths, 0, epoch, batch_size)[:most]
+    sampler = LengthBatches(np.asarray(lengths), batch_size, 3, 0, parts=parts, most=most)
+    assert sampler.in_epoch == len(whole)
+    found, sizes = [], []
+    for part in range(parts):
+        sampler.set_epoch(epoch * parts + part)
+        batches = [members.tolist() for members in sampler]
+        assert len(sampler) == len(batches)
+        found += batches
+        sizes.append(len(batches))
+        sampler.start = 1  # the first batch is done
+        assert [members.tolist() for members in sampler] == batches[1:]
+    assert found == whole
+    assert max(sizes) - min(sizes) <= 1
+
+
+@settings(deadline=None)
 @given(lengths_lists, st.integers(1, 9))
 def test_evaluation_takes_every_document_once_the_shortest_first(lengths, batch_size) -> None:
     members = np.concatenate(list(SortedBatches(np.asarray(lengths), batch_size)))

@@ -13,6 +13,8 @@ from posfuse.data import bbc
 from posfuse.data.corpora import SPLITS, folder, hub, load
 from posfuse.data.splits import splits
 from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from small_runs import composed
 
 TEXTS = [f"word{i} and more" for i in range(40)]
 
@@ -319,6 +321,51 @@ def test_lead_story_is_labelled_by_its_first_passage_and_balanced() -> None:
             own += sum(origin == split for _, origin in passages)
             total += len(passages)
     assert own / total > 0.98
+
+
+def test_the_series_of_lead_stories_varies_in_length_alone() -> None:
+    """The same articles in the same order with the same labels; no document is cut."""
+    names = [f"lead_story_{length}" for length in ("short", "medium", "long")]
+    configs = [checked(composed(f"data={name}", "data.split_seed=3")).data for name in names]
+    words = [cfg.corpus["words"] for cfg in configs]
+    assert words == [9, 18, 36]
+    assert [cfg.max_len for cfg in configs] == [5 * n for n in words]
+    for name, value in (("name", ""), ("max_len", 0)):
+        for cfg in configs:
+            setattr(cfg, name, value)
+    for cfg in configs:
+        cfg.corpus |= {"words": 0}
+    assert configs[0] == configs[1] == configs[2]
+    options = {k: v for k, v in configs[0].corpus.items() if k != "_target_"}
+    short, *others = (
+        bbc.lead_story(**{**options, "words": n, "sizes": [60, 20, 30]}).read() for n in words
+    )
+    for split, n in zip(others, words[1:], strict=True):
+        for part in SPLITS:
+            assert split[part]["label"].tolist() == short[part]["label"].tolist()
+            for text, whole in zip(short[part]["text"], split[part]["text"], strict=True):
+                # Each article has enough words, so all passages are of equal length.
+                passages = np.array(whole.split()).reshape(5, n)
+                assert passages[:, : words[0]].flatten().tolist() == text.split()
+
+
+def test_lead_stories_of_any_size_compose() -> None:
+    for passages, words, sizes in ((5, 80, (300, 5, 5)), (50, 4, (20, 5, 5)), (170, 1, (5, 5, 5))):
+        frames = bbc.lead_story(0, passages, words, list(sizes)).read()
+        assert [len(frames[split]) for split in SPLITS] == list(sizes)
+        lengths = pd.concat([frames[split]["text"] for split in SPLITS]).str.split().str.len()
+        assert set(lengths) == {passages * words}
+
+
+def test_more_articles_of_a_class_than_a_split_has_are_refused() -> None:
+    """The smallest split, a tenth, has 35 articles of the smallest class."""
+    bbc.digest(0, 35, [5, 5, 5]).read()
+    for corpus, message in (
+        (bbc.lead_story(0, 180, 4, [5, 5, 5]), "passages: 180, a fifth of .* use 175 or fewer$"),
+        (bbc.digest(0, 36, [5, 5, 5]), "articles: 36, but a class has 35 .* use 35 or fewer$"),
+    ):
+        with pytest.raises(InputError, match=f"^data.corpus.{message}"):
+            corpus.read()
 
 
 def test_digest_is_several_articles_of_its_class_from_its_own_split() -> None:

@@ -245,6 +245,77 @@ def test_a_seed_whose_file_could_not_be_read_is_left_out(tmp_path, two_seeds):
     assert paired.seeds == [1]
 
 
+@pytest.fixture
+def own_documents(tmp_path):
+    """Three seeds with data.split_seed=seed: each has documents of its own."""
+    rng, folders, truth = np.random.default_rng(0), [], {}
+    for seed in range(3):
+        label, length = rng.integers(0, 2, 40).tolist(), rng.integers(1, 30, 40).tolist()
+        truth[seed] = label, length
+        for fusion in ("add", "concat"):
+            predicted = rng.integers(0, 2, 40).tolist()
+            truth[seed, fusion] = predicted
+            folder = write(tmp_path / fusion / f"seed={seed}", predicted, label, length)
+            folders.append({**CELL, "fusion": fusion, "seed": seed, "folder": folder})
+    runs = pd.DataFrame(folders).assign(**{"settings.data.split_seed": "seed"})
+    comparison = {**CELL, "baseline_variant": "", "seeds": [0, 1, 2]}
+    return runs, comparison, truth
+
+
+def test_seeds_with_documents_of_their_own_are_kept(own_documents):
+    """Every statistic by hand, from each seed's own documents."""
+    runs, comparison, truth = own_documents
+    found, notes = document_evidence(pd.DataFrame([comparison]), runs, "add")
+    assert notes == []
+    right = {
+        (seed, fusion): np.equal(truth[seed, fusion], truth[seed][0])
+        for seed in range(3)
+        for fusion in ("add", "concat")
+    }
+    gains = {s: 100.0 * right[s, "concat"] - 100.0 * right[s, "add"] for s in range(3)}
+    row = found.statistics.iloc[0]
+    assert (row["document_seeds"], row["n_documents"]) == ([0, 1, 2], 40)
+    mean = np.mean([gains[s].mean() for s in range(3)])
+    assert row["documents_mean"] == pytest.approx(mean)
+    assert row["documents_low"] < mean < row["documents_high"]
+    lengths = {s: np.array(truth[s][1]) for s in range(3)}
+    for part in found.bins.to_dict("records"):
+        inside = {s: (n >= part["shortest"]) & (n <= part["longest"]) for s, n in lengths.items()}
+        assert part["gains"] == pytest.approx([gains[s][inside[s]].mean() for s in range(3)])
+        assert part["n_documents"] == round(sum(i.sum() for i in inside.values()) / 3)
+    confusion = found.confusions[tuple(CELL.values())]
+    label = np.concatenate([truth[s][0] for s in range(3)])
+    for kind in (0, 1):
+        shares = [
+            np.mean(np.concatenate([truth[s, f] for s in range(3)])[label == kind] == kind)
+            for f in ("concat", "add")
+        ]
+        assert confusion[kind, kind] == pytest.approx(100 * (shares[0] - shares[1]))
+
+
+def test_with_one_split_such_seeds_are_left_out_and_a_pair_must_share_its_documents(
+    own_documents, tmp_path
+):
+    runs, comparison, truth = own_documents
+    read, notes = read_all(runs.assign(**{"settings.data.split_seed": 0}))
+    assert (len(read), len(notes)) == (2, 4)
+    write(tmp_path / "concat" / "seed=1", truth[1, "concat"], *truth[0])
+    read, notes = read_all(runs)
+    assert (len(read), len(notes)) == (5, 1)
+    assert pair(comparison, runs, "add", read).seeds == [0, 2]
+    other = runs.assign(variant=np.where(runs["fusion"] == "concat", "x=1", ""))
+    read, _ = read_all(other)  # seed 1 of concat is the only run of its group
+    assert pair({**comparison, "variant": "x=1"}, other, "add", read) is None
+
+
+def test_seeds_with_different_numbers_of_documents_give_no_statistics(own_documents, tmp_path):
+    runs, comparison, truth = own_documents
+    for fusion in ("add", "concat"):
+        label, length = truth[1]
+        write(tmp_path / fusion / "seed=1", truth[1, fusion][:30], label[:30], length[:30])
+    assert pair(comparison, runs, "add", read_all(runs)[0]) is None
+
+
 # --- statistics over documents -----------------------------------------------------------------
 
 

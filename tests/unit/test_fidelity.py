@@ -70,7 +70,7 @@ def test_paper_is_the_default_and_the_schemas_own_values() -> None:
 
 def test_notebook_sets_every_option_by_corpus() -> None:
     corpora = sorted(path.stem for path in (CONF_DIR / "data").glob("*.yaml"))
-    assert len(corpora) == 10
+    assert len(corpora) == 13
     for name in corpora:
         place = ["data.path=somewhere"] if name == "folder" else []
         cfg = checked(composed(f"data={name}", "fidelity=notebook", *place))
@@ -389,6 +389,7 @@ def test_the_paper_runs_what_the_names_say() -> None:
         ("fusion=gate_cnn_linear_start", "fusion=gate_cnn_linear_start: not in"),
         ("fusion=none", "fusion=none: not"),
         ("fusion=add_scaled", "fusion=add_scaled: not"),
+        ("fusion=linear", "fusion=linear: not"),
     ],
 )  # fmt: skip
 def test_what_the_notebooks_do_not_have_is_refused(override: str, message: str) -> None:

@@ -44,6 +44,20 @@ def test_a_folded_model_gives_the_logits_of_its_origin(name, encoding):
             check_equal(origin.fold(), origin, kind)
 
 
+def test_a_norm_after_the_fusion_folds_too():
+    for name in OPERATORS:
+        origin = network(name, fused_norm="layer")
+        for i, parameter in enumerate(origin.fused_norm.parameters()):
+            parameter.data = random_tensor(8, seed=i)
+        with torch.no_grad():
+            folded = origin.fold()
+            check_equal(folded, origin)
+            ids, positions = torch.tensor([3, 9, 4, 8]), torch.tensor([0, 4, 1, 11])
+            fused = origin.fuse(ids, positions)
+            torch.testing.assert_close(folded.fuse(ids, positions), fused, rtol=0, atol=1e-12)
+        assert {"fused_norm.weight", "fused_norm.bias"} <= folded.state_dict().keys()
+
+
 def test_the_token_scale_is_folded_in():
     for scale in ("learned", 0.25):
         origin = network("gate_scalar", token_scale=scale)
@@ -76,6 +90,8 @@ STORED = {
     "add_scaled": ([8], [8]),
     "mul": ([8], [8]),
     "concat": ([8], [8]),
+    "linear": ([8], [8]),
+    "add_matched": ([8], [8]),
     "gate_constant": ([8], [1, 8]),
     "gate_cnn": ([8], [1, 8]),
     "gate_scalar": ([8, 1], [1, 8]),

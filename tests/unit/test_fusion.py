@@ -8,8 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from posfuse.model.controls import AddMatched, Linear
 from posfuse.model.fusion import MLP, GateCNN, GateFeature, GateMLP
-from variants import OPERATORS, make_fusion, make_table, random_tensor
+from posfuse.model.network import initialize
+from variants import OPERATORS, make_fusion, make_network, make_table, random_tensor
 
 HALF_STARTS = [n for n in OPERATORS if n.startswith("gate") and not n.endswith("_linear_start")]
 every_operator = pytest.mark.parametrize("name", OPERATORS)
@@ -54,6 +56,10 @@ def mlp(w, f, E_i, P_i):
     return dot(first["weight_out"][f], hidden) + first["bias_out"][f]
 
 
+def rms(row):
+    return math.sqrt(sum(x * x for x in row) / len(row) + 1e-12)
+
+
 def mix(g, E_if, P_if):
     """Eq. 4 and 6."""
     return g * E_if + (1 - g) * P_if
@@ -76,6 +82,8 @@ BY_HAND = {
     "add_scaled": lambda w, E, P, i, f: E[i][f] + w["alpha"] * P[i][f],
     "mul": lambda w, E, P, i, f: E[i][f] * P[i][f],
     "concat": lambda w, E, P, i, f: joined(w, f, E[i], P[i]),
+    "linear": lambda w, E, P, i, f: dot(w["weight_token"][f], E[i]) + P[i][f],
+    "add_matched": lambda w, E, P, i, f: E[i][f] / rms(E[i]) + P[i][f] / rms(P[i]),
     "gate_constant": lambda w, E, P, i, f: mix(sigmoid(w["bias"][0]), E[i][f], P[i][f]),
     "gate_scalar": lambda w, E, P, i, f: mix(
         sigmoid(joined(w, 0, E[i], P[i]) + w["bias"][0]), E[i][f], P[i][f]
@@ -118,6 +126,103 @@ def test_operator_follows_its_equation(name):
     if name not in BY_HAND:
         pytest.skip(f"{name} has no equation in BY_HAND")
     check_by_hand(name, with_values(make_fusion(name, 3)), n_tokens=4, n_rows=6)
+
+
+def test_the_controls_with_numbers():
+    linear, matched = Linear(2), AddMatched(2)
+    linear.weight_token.data = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    found = linear(torch.tensor([[1.0, -1.0]]), torch.tensor([[10.0, 20.0]]))
+    assert found.tolist() == [[9, 19]]
+    # rms([3, 4]) = sqrt(12.5), rms([0, -2]) = sqrt(2).
+    found = matched(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, -2.0]]))
+    assert found[0].tolist() == pytest.approx([3 / 12.5**0.5, 4 / 12.5**0.5 - 2**0.5])
+
+
+class TableMixed(Linear):
+    def project(self, table):
+        return (F.linear(table, self.weight_token),)
+
+
+class SumMixed(Linear):
+    def merge(self, token, position):
+        return F.linear(token[0] + position[0], self.weight_token)
+
+
+class UnitNorm(AddMatched):
+    def project_tokens(self, tokens):
+        return (F.normalize(tokens, dim=-1),)
+
+
+class Centred(AddMatched):
+    def project_tokens(self, tokens):
+        return (F.layer_norm(tokens, tokens.shape[-1:]),)
+
+
+class OverTokens(AddMatched):
+    def project_tokens(self, tokens):
+        return (tokens / tokens.square().mean((-2, -1), keepdim=True).sqrt(),)
+
+
+class MatchedToTable(AddMatched):
+    def project(self, table):
+        return (table,)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("linear", kind) for kind in (TableMixed, SumMixed)]
+    + [("add_matched", kind) for kind in (UnitNorm, Centred, OverTokens, MatchedToTable)],
+)
+def test_an_operator_that_differs_from_its_equation_fails(name, kind):
+    with pytest.raises(AssertionError, match="not close"):
+        check_by_hand(name, with_values(kind(3)), n_tokens=4, n_rows=6)
+
+
+def test_linear_starts_with_the_token_half_of_concat():
+    for shared_stream in (False, True):
+        linear, concat = (make_network(name, "learned") for name in ("linear", "concat"))
+        for network in (linear, concat):
+            initialize(network, 5, shared_stream)
+        assert torch.equal(linear.fusion.weight_token, concat.fusion.weight_token)
+    tokens, table = random_tensor(1000, 64, seed=1), random_tensor(1000, 64, seed=2)
+    norms = []
+    for name in ("linear", "concat"):
+        operator = make_fusion(name, 64).double()
+        parts = operator.parts(tokens, table)
+        token = operator.token_part(*parts)
+        norms.append([x.norm(dim=1).mean() for x in (token, operator.merge(*parts) - token)])
+    ratio, of_concat = (token / position for token, position in norms)
+    assert (of_concat / ratio).item() == pytest.approx(6**0.5, rel=0.05)
+    assert of_concat.item() == pytest.approx(1, rel=0.05)
+
+
+def test_the_magnitude_of_add_matched():
+    operator = AddMatched(64)
+    tokens, table = random_tensor(7, 50, 64), make_table("sinusoidal", 64, 50)().double()
+    fused = operator(tokens, table)
+    cosine = F.cosine_similarity(tokens, table.expand_as(tokens), dim=-1)
+    torch.testing.assert_close(fused.square().mean(-1), 2 + 2 * cosine, rtol=0, atol=1e-9)
+    assert fused.norm(dim=-1).mean().item() == pytest.approx(128**0.5, rel=0.02)
+    assert torch.equal(operator(table, table)[0], 2 * operator(table, 0 * table)[0])
+    torch.testing.assert_close(operator(-table, table), torch.zeros_like(table))
+    for scale in (0.01, 100.0):  # neither the token scale nor that of the table has an effect
+        torch.testing.assert_close(operator(scale * tokens, table), fused, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(operator(tokens, scale * table), fused, rtol=1e-6, atol=1e-6)
+
+
+def test_add_matched_leaves_zeros_at_zero():
+    tokens, table = random_tensor(2, 3, 4), random_tensor(3, 4, seed=1)
+    tokens[1, 2] = 0  # <pad>
+    tokens.requires_grad_()
+    operator = AddMatched(4)
+    by_hand = table[2] / table[2].square().mean().sqrt()
+    torch.testing.assert_close(operator(tokens, table)[1, 2], by_hand, rtol=0, atol=1e-9)
+    without = operator(tokens, torch.zeros(3, 4, dtype=torch.float64))
+    unit = torch.ones(5, dtype=torch.float64)
+    torch.testing.assert_close(without.square().mean(-1).flatten()[:5], unit, rtol=0, atol=1e-9)
+    assert not without[1, 2].any()
+    without.sum().backward()
+    assert tokens.grad.isfinite().all()
 
 
 def test_gate_cnn_pads_the_ends_of_the_table_with_zero():

@@ -1,5 +1,7 @@
 """The whole network, and the meaning of paired seeds."""
 
+import math
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ from posfuse.model.network import (
     seed_from,
 )
 from posfuse.training.classifier import Classifier
-from variants import ENCODINGS, OPERATORS, make_network
+from variants import ENCODINGS, OPERATORS, make_network, random_tensor
 
 D, V, C = 8, 20, 3
 # Operators and encodings do not interact: each of them with one of the others.
@@ -64,17 +66,18 @@ def test_a_step_on_a_gpu_does_not_wait_for_results(
 
 
 @pytest.mark.parametrize(
-    ("encoding", "backend"),
+    ("encoding", "backend", "norm"),
     [
-        ("alibi", "eager"),
-        pytest.param("rope", "aot_eager", marks=pytest.mark.slow),
-        pytest.param("alibi", "aot_eager", marks=pytest.mark.slow),
+        ("alibi", "eager", "none"),
+        ("alibi", "eager", "layer"),
+        pytest.param("rope", "aot_eager", "none", marks=pytest.mark.slow),
+        pytest.param("alibi", "aot_eager", "layer", marks=pytest.mark.slow),
     ],
 )
 def test_on_a_gpu_a_step_compiles_to_one_graph_for_every_length(
-    encoding: str, backend: str
+    encoding: str, backend: str, norm: str
 ) -> None:
-    network = make_network("gate_cnn", encoding).to("meta").train()
+    network = make_network("gate_cnn", encoding, fused_norm=norm).to("meta").train()
     torch.compiler.reset()
     network.compile(dynamic=True, fullgraph=True, backend=backend)
     first = batch([7, 4]).to("meta")
@@ -217,3 +220,61 @@ def test_token_scale_reaches_the_fusion() -> None:
     torch.testing.assert_close(seen["sqrt_d"], embedded * D**0.5)
     torch.testing.assert_close(seen["learned"], embedded * D**0.5)
     torch.testing.assert_close(seen[0.25], embedded / 4)
+
+
+# fused_norm
+
+
+def normed(row: list[float], gain: list[float], shift: list[float]) -> list[float]:
+    """LayerNorm (Ba et al. 2016, eq. 4) of one vector, in plain Python."""
+    mean = sum(row) / len(row)
+    variance = sum((x - mean) ** 2 for x in row) / len(row)
+    scaled = [(x - mean) / math.sqrt(variance + 1e-5) for x in row]
+    return [g * x + b for g, x, b in zip(gain, scaled, shift, strict=True)]
+
+
+def test_the_norm_by_hand() -> None:
+    # Mean 2.5, variance 1.25: (1 - 2.5) / sqrt(1.25) = -1.3416.
+    expected = [-1.3416, -0.4472, 0.4472, 1.3416]
+    assert normed([1, 2, 3, 4], [1] * 4, [0] * 4) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_norm_stands_between_fusion_and_encoder() -> None:
+    gain, shift = random_tensor(D, seed=1), random_tensor(D, seed=2)
+    for fusion in OPERATORS:
+        plain = make_network(fusion).double()
+        network = make_network(fusion, fused_norm="layer").double()
+        network.fused_norm.load_state_dict({"weight": gain, "bias": shift})
+        given, seen = batch([5, 3]), []
+        network.encoder.register_forward_pre_hook(lambda m, inputs, to=seen: to.append(inputs[0]))
+        network(given.ids, given.lengths)
+        rows = plain.fuse(given.ids).flatten(0, 1).tolist()
+        expected = [normed(row, gain.tolist(), shift.tolist()) for row in rows]
+        expected = torch.tensor(expected, dtype=torch.float64).view(2, 5, D)
+        torch.testing.assert_close(seen[0], expected, rtol=0, atol=1e-12)
+        places = torch.tensor([4, 0, 2])
+        packed = network.fuse(given.ids[0, places], places)
+        torch.testing.assert_close(packed, expected[0, places], rtol=0, atol=1e-12)
+
+
+def test_with_a_norm_only_the_ratio_of_token_to_position_counts() -> None:
+    """E and P doubled give the same input of the encoder; E alone doubled does not."""
+    ids = batch([9]).ids
+    one, other, louder = (
+        make_network("add", "learned", token_scale=scale, fused_norm="layer").double()
+        for scale in (1.0, 2.0, 2.0)
+    )
+    other.table.absolute.data.mul_(2)
+    torch.testing.assert_close(other.fuse(ids), one.fuse(ids), rtol=0, atol=1e-4)
+    assert (louder.fuse(ids) - one.fuse(ids)).abs().max() > 0.1
+
+
+def test_a_norm_adds_its_own_parameters_and_changes_no_others() -> None:
+    for fusion, encoding in (("concat", "learned"), ("gate_mlp", "t5")):
+        plain = make_network(fusion, encoding, 1).state_dict()
+        found = make_network(fusion, encoding, 1, fused_norm="layer").state_dict()
+        assert found.keys() - plain.keys() == {"fused_norm.weight", "fused_norm.bias"}
+        assert all(torch.equal(found[name], plain[name]) for name in plain)
+        assert not [name for name in plain if "fused_norm" in name]
+    with pytest.raises(ValueError, match="fused_norm is 'batch'; use layer or none"):
+        make_network(fused_norm="batch")

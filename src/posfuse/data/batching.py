@@ -95,6 +95,9 @@ class LengthBatches(Sampler[np.ndarray]):
     Documents are shuffled and cut into pools of `pool_batches` batches. Each pool is sorted by
     length and cut into batches. Then the batches are shuffled. The process `rank` of `world` gets
     its share of each batch.
+
+    With `parts` above 1 an epoch comes in that many parts of almost equal size. `turn` counts them:
+    turn 0 is the first part of the first epoch. The batches and their order stay the same.
     """
 
     lengths: np.ndarray  # (documents,)
@@ -103,25 +106,41 @@ class LengthBatches(Sampler[np.ndarray]):
     seed: int
     rank: int = 0
     world: int = 1
-    epoch: int = 0
-    start: int = 0  # batches of the next epoch to skip: a resumed run has trained on them
+    turn: int = 0
+    start: int = 0  # batches of the next turn to skip: a resumed run has trained on them
+    parts: int = 1
+    most: int | None = None  # batches of an epoch at most
 
     def set_epoch(self, epoch: int) -> None:
-        """Lightning calls this before every epoch."""
-        self.epoch = epoch
+        """Lightning calls this before each of its epochs, which are turns here."""
+        self.turn = epoch
+
+    @property
+    def in_epoch(self) -> int:
+        """Batches of an epoch."""
+        batches = -(-len(self.lengths) // self.batch_size)
+        return batches if self.most is None else min(batches, self.most)
+
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        """The first batch of this turn's part of the epoch, and the first of the next part."""
+        part = self.turn % self.parts
+        return part * self.in_epoch // self.parts, (part + 1) * self.in_epoch // self.parts
 
     def __len__(self) -> int:
-        return -(-len(self.lengths) // self.batch_size)
+        first, end = self._bounds
+        return end - first
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        draw = np.random.default_rng([self.seed, self.epoch])
+        draw = np.random.default_rng([self.seed, self.turn // self.parts])
         order = draw.permutation(len(self.lengths))
         batches: list[np.ndarray] = []
         for pool in _chunks(order, self.batch_size * self.pool_batches):
             by_length = pool[np.argsort(self.lengths[pool], kind="stable")]
             batches += _chunks(by_length, self.batch_size)
         start, self.start = self.start, 0
-        for i in draw.permutation(len(batches))[start:]:
+        first, end = self._bounds
+        for i in draw.permutation(len(batches))[first + start : end]:
             batch = batches[i]
             # Each process needs a document, or the others wait for it: some may get the same one.
             first = self.rank if self.rank < len(batch) else self.rank % len(batch)

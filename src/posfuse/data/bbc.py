@@ -56,14 +56,23 @@ Compose = Callable[[pd.DataFrame, int, np.random.Generator], pd.DataFrame]
 
 
 def _corpus(
-    name: str, split_seed: int, compose: Compose, sizes: Sequence[int] = (0, 0, 0)
+    name: str,
+    split_seed: int,
+    compose: Compose,
+    sizes: Sequence[int] = (0, 0, 0),
+    check: Callable[[int], None] = lambda fewest: None,
 ) -> Corpus:
+    """The articles in splits, composed. `check` gets the smallest number of articles that a class
+    has in a split; it raises InputError if a document needs more."""
+
     def read() -> Frames:
         articles = read_articles()
         rest, test = _drawn(articles, round(0.2 * len(articles)), split_seed)
         train, validation = _drawn(rest, round(0.1 * len(articles)), split_seed)
+        parts = train, validation, test
+        check(min(int(part["label"].value_counts().min()) for part in parts))
         frames = {}
-        for number, (split, part) in enumerate(zip(SPLITS, (train, validation, test), strict=True)):
+        for number, (split, part) in enumerate(zip(SPLITS, parts, strict=True)):
             draw = np.random.default_rng([split_seed, number])
             frames[split] = compose(part.reset_index(drop=True), sizes[number], draw)
             frames[split].attrs["source"] = f"{name} ({split})"
@@ -112,7 +121,14 @@ def digest(split_seed: int, articles: int, sizes: list[int]) -> Corpus:
         texts = [" ".join(draw.choice(by_class[c], articles, replace=False)) for c in labels]
         return pd.DataFrame({"text": texts, "label": labels})
 
-    return _corpus(f"digest {articles}", split_seed, compose, sizes)
+    def check(fewest: int) -> None:
+        if articles > fewest:
+            raise InputError(
+                f"data.corpus.articles: {articles}, but a class has {fewest} articles in the "
+                f"smallest split; use {fewest} or fewer"
+            )
+
+    return _corpus(f"digest {articles}", split_seed, compose, sizes, check)
 
 
 def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> Corpus:
@@ -120,7 +136,9 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
 
     Each class has passages / 5 of the places, in random order. So the words of a document do not
     depend on its label, and a model without position cannot do better than chance, 0.20.
-    A passage is the first `words` words of an article.
+    A passage is the first `words` words of an article; the shortest article has 89. `words` does
+    not change what is drawn: documents that differ in it alone have the same articles in the same
+    order.
     """
     check_sizes(sizes, 5)
     if passages < 5 or passages % 5:
@@ -140,4 +158,11 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
             labels[i] = order[0]
         return pd.DataFrame({"text": texts, "label": labels})
 
-    return _corpus(f"lead_story {passages} {words}", split_seed, compose, sizes)
+    def check(fewest: int) -> None:
+        if passages > 5 * fewest:
+            raise InputError(
+                f"data.corpus.passages: {passages}, a fifth of each class, but a class has "
+                f"{fewest} articles in the smallest split; use {5 * fewest} or fewer"
+            )
+
+    return _corpus(f"lead_story {passages} {words}", split_seed, compose, sizes, check)

@@ -14,7 +14,9 @@ from posfuse.data.token_store import Poll, open_store
 class TextDataModule(L.LightningDataModule):
     """Batches of similar length from the token store, in an order that follows from the seed.
 
-    `validation_seed` and `poll` are those of `open_store`.
+    `validation_seed` and `poll` are those of `open_store`. An epoch has `limit` batches at most.
+    With several `evaluations` per epoch, each of Lightning's epochs is the part of an epoch before
+    one of them; the trainer must reload the loaders before each.
     """
 
     def __init__(
@@ -24,14 +26,17 @@ class TextDataModule(L.LightningDataModule):
         seed: int,
         validation_seed: int | None = None,
         poll: Poll = lambda: None,
+        evaluations: int = 1,
+        limit: int | None = None,
     ) -> None:
         super().__init__()
-        self.cfg, self.seed = cfg, seed
+        self.cfg, self.seed, self.evaluations, self.limit = cfg, seed, evaluations, limit
         self.store = open_store(cfg, cache_dir, validation_seed, poll)
         self.documents = {
             split: Documents(part, cfg.max_len) for split, part in self.store.splits.items()
         }
-        self.start = 0  # batches of the next epoch to skip: a resumed run has trained on them
+        self.start = 0  # batches of the next turn to skip: a resumed run has trained on them
+        self.resident: dict[str, ResidentDocuments] = {}
 
     def facts(self) -> dict[str, Any]:
         """The record's entries about the corpus, by split. Shares are fractions; mean_tokens is per
@@ -52,13 +57,15 @@ class TextDataModule(L.LightningDataModule):
         cfg, lengths = self.cfg, self.documents["train"].lengths
         rank, world = self._place()
         sampler = LengthBatches(
-            lengths, cfg.batch_size * world, cfg.pool_batches, self.seed, rank, world
-        )
-        sampler.start, self.start = self.start, 0
+            lengths, cfg.batch_size * world, cfg.pool_batches, self.seed, rank, world,
+            turn=self.trainer.current_epoch if self.trainer else 0, start=self.start,
+            parts=self.evaluations, most=self.limit,
+        )  # fmt: skip
+        self.start = 0
         return self._loader("train", sampler)
 
     def state_dict(self) -> dict[str, int]:
-        """The batch that training has reached in its epoch; saved in checkpoints."""
+        """The batch that training has reached in its turn; saved in checkpoints."""
         assert self.trainer is not None
         done = self.trainer.fit_loop.epoch_loop.batch_progress
         return {"start": 0 if done.is_last_batch else done.current.ready}
@@ -84,7 +91,9 @@ class TextDataModule(L.LightningDataModule):
         documents = self.documents[split]
         device = self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
         if device.type != "cpu":
-            documents = ResidentDocuments(documents, self.cfg.max_len, device)
+            if split not in self.resident:  # copied once, though loaders are made again
+                self.resident[split] = ResidentDocuments(documents, self.cfg.max_len, device)
+            documents = self.resident[split]
         # batch_size=None: an item of the sampler is a whole batch. The loader has its own generator
         # because the global one draws dropout.
         return DataLoader(

@@ -52,13 +52,13 @@ def splits(
     names = _number_labels(parts, corpus.label_names)
     if "validation" not in parts:
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
-        seed = cfg.split_seed if validation_seed is None else validation_seed
+        seed = int(cfg.split_seed) if validation_seed is None else validation_seed
         rest, taken = _drawn(parts["train"], size, seed, names, cfg.validation_stratified)
         parts["train"], parts["validation"] = rest, taken
     if cfg.limit is not None:
         for split, part in parts.items():
             if len(part) > cfg.limit:
-                parts[split] = _drawn(part, cfg.limit, cfg.split_seed, names)[1]
+                parts[split] = _drawn(part, cfg.limit, int(cfg.split_seed), names)[1]
     return {split: parts[split] for split in SPLITS}, names
 
 

@@ -91,7 +91,7 @@ def open_store(
     Raises InputError for documents that cannot be used and for a folder that cannot be written.
     """
     corpus = load(cfg)
-    seed = cfg.split_seed if validation_seed is None else validation_seed
+    seed = int(cfg.split_seed) if validation_seed is None else validation_seed
     folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus, seed)}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

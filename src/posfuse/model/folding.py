@@ -24,13 +24,20 @@ class FoldedClassifier(nn.Module):
     """
 
     def __init__(
-        self, fusion: Fusion, tokens: Tensor, table: Tensor, encoder: Encoder, head: nn.Linear
+        self,
+        fusion: Fusion,
+        tokens: Tensor,
+        table: Tensor,
+        fused_norm: nn.Module,
+        encoder: Encoder,
+        head: nn.Linear,
     ) -> None:
         """tokens (V, d): the scaled embedding of every word; table (N, d)."""
         super().__init__()
         self.words = _copies(fusion.project_tokens(tokens))
         self.positions = _copies(fusion.project(table))
-        self.fusion, self.encoder, self.head = copy.deepcopy((fusion, encoder, head))
+        self.fusion, self.fused_norm = copy.deepcopy((fusion, fused_norm))
+        self.encoder, self.head = copy.deepcopy((encoder, head))
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "FoldedClassifier":
@@ -40,9 +47,11 @@ class FoldedClassifier(nn.Module):
         return super().train(False)
 
     def fuse(self, ids: Tensor, positions: Tensor | int = 0) -> Tensor:
-        """ids (..., L) -> fused (..., L, d); `positions` as in Fusion.forward."""
+        """ids (..., L) -> the encoder's input (..., L, d); `positions` as in Fusion.forward."""
         token = tuple(F.embedding(ids, part) for part in self.words)
-        return self.fusion.merge(token, rows_at(self.positions, ids.shape[-1], positions))
+        rows = rows_at(self.positions, ids.shape[-1], positions)
+        fused: Tensor = self.fused_norm(self.fusion.merge(token, rows))
+        return fused
 
     def forward(self, ids: Tensor, lengths: Tensor, offset: int = 0) -> Tensor:
         """As PositionClassifier: ids (B, L), lengths (B,) -> logits (B, C)."""

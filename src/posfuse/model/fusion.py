@@ -34,6 +34,8 @@ class Fusion(nn.Module, ABC):
     """
 
     uses_table = True  # False: the model builds no table, so no parameter stays untrained
+    # Names of parameters with a learning rate of their own, optim.scalar_lr_factor times optim.lr.
+    scalars: tuple[str, ...] = ()
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -113,6 +115,8 @@ class Add(Fusion):
 
 class AddScaled(Add):
     """H = E + alpha P with one learned alpha that starts at 1: a control for scale."""
+
+    scalars = ("alpha",)
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
@@ -197,6 +201,8 @@ class PositionGated(Gated):
 class GateConstant(PositionGated):
     """g is one learned number: a control whose gate depends on neither token nor position."""
 
+    scalars = ("bias",)
+
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
         self.bias = nn.Parameter(torch.zeros(1))
@@ -215,6 +221,8 @@ class GateLinear(Gated):
     start as nn.Linear(2d, n_gates) does: then 32 % (d = 128) and 48 % (d = 256) of the gates start
     below 0.01 or above 0.99 at the token scale sqrt(d).
     """
+
+    scalars = ("bias",)
 
     def __init__(self, d_model: int, n_gates: int, start: str = "half") -> None:
         super().__init__(d_model)
@@ -282,6 +290,8 @@ class GateCNN(PositionGated):
 class GateMLP(Gated):
     """d gates a position from an MLP of [E; P] (the paper's Gate-MLP, section 11.1). With
     start="linear" both layers start as nn.Linear does."""
+
+    scalars = ("mlp.bias_out",)
 
     def __init__(self, d_model: int, hidden: int | None = None, start: str = "half") -> None:
         super().__init__(d_model)

@@ -14,6 +14,7 @@ from posfuse.model.encoder import Encoder, mean_pool
 from posfuse.model.encoding import NoTable, Table
 from posfuse.model.folding import FoldedClassifier
 from posfuse.model.fusion import Fusion
+from posfuse.model.initial_values import check_choice
 
 
 class TokenScale(nn.Module):
@@ -27,6 +28,7 @@ class TokenScale(nn.Module):
         super().__init__()
         self.initial = math.sqrt(d_model) if isinstance(scale, str) else float(scale)
         self.log_scale = nn.Parameter(torch.empty(())) if scale == "learned" else None
+        self.scalars = () if self.log_scale is None else ("log_scale",)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -42,7 +44,11 @@ class TokenScale(nn.Module):
 
 
 class PositionClassifier(nn.Module):
-    """A Transformer encoder classifier with one fusion operator and one position table."""
+    """A Transformer encoder classifier with one fusion operator and one position table.
+
+    With fused_norm="layer" a LayerNorm follows the operator, as in BERT (Devlin et al. 2019). Then
+    the operator decides the ratio of token to position and not the magnitude of their sum.
+    """
 
     def __init__(
         self,
@@ -53,13 +59,16 @@ class PositionClassifier(nn.Module):
         n_classes: int,
         token_scale: float | str = "sqrt_d",
         dropout: float = 0.1,
+        fused_norm: str = "none",  # or "layer"
     ) -> None:
         super().__init__()
+        check_choice("fused_norm", fused_norm, "layer", "none")
         d_model = fusion.d_model
         self.embedding = nn.Embedding(vocabulary_size, d_model, padding_idx=0)
         self.token_scale = TokenScale(token_scale, d_model)
         self.table = table if table and fusion.uses_table else NoTable(d_model, 1)
         self.fusion = fusion
+        self.fused_norm = nn.LayerNorm(d_model) if fused_norm == "layer" else nn.Identity()
         self.encoder = encoder
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(d_model, n_classes)
@@ -69,12 +78,16 @@ class PositionClassifier(nn.Module):
         scaled: Tensor = self.token_scale(self.embedding(ids))
         return scaled
 
+    def fuse(self, ids: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """ids (..., L) -> the encoder's input (..., L, d); `positions` as in Fusion.forward."""
+        fused: Tensor = self.fused_norm(self.fusion(self.tokens(ids), self.table(), positions))
+        return fused
+
     def forward(self, ids: Tensor, lengths: Tensor, offset: int = 0) -> Tensor:
         """ids (B, L), lengths (B,) -> logits (B, C). An empty document counts as one `<pad>`. The
         first token gets row `offset` of the position table."""
         lengths = lengths.clamp(min=1)
-        fused = self.fusion(self.tokens(ids), self.table(), offset)
-        pooled = mean_pool(self.encoder(fused, lengths), lengths)
+        pooled = mean_pool(self.encoder(self.fuse(ids, offset), lengths), lengths)
         logits: Tensor = self.head(self.dropout(pooled))
         return logits
 
@@ -83,7 +96,31 @@ class PositionClassifier(nn.Module):
         """A copy for inference with the same logits, whose token and position parts are already
         computed (folding.py)."""
         tokens = self.token_scale(self.embedding.weight)
-        return FoldedClassifier(self.fusion, tokens, self.table(), self.encoder, self.head)
+        parts = self.fusion, tokens, self.table(), self.fused_norm, self.encoder, self.head
+        return FoldedClassifier(*parts)
+
+
+def learned_scalars(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that the model's modules name in `scalars`: numbers with a learning rate of
+    their own, because steps of a usual size cannot move them far within a run.
+
+    A name is relative to its module, as in ("bias",) or ("mlp.bias_out",). Raises ValueError for a
+    name that is no parameter.
+    """
+    found: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name in getattr(module, "scalars", ()):
+            try:
+                scalar = module.get_parameter(name)
+            except AttributeError as error:
+                own = ", ".join(name for name, _ in module.named_parameters()) or "none"
+                kind = type(module).__name__
+                raise ValueError(
+                    f"{kind}.scalars names {name!r}, which is no parameter of it; its parameters: "
+                    f"{own}"
+                ) from error
+            found[id(scalar)] = scalar  # once, where two modules name it
+    return list(found.values())
 
 
 def seed_from(seed: int, *names: object) -> int:

@@ -16,6 +16,7 @@ from posfuse.config import Config, check_limits, check_name
 from posfuse.errors import InputError, lacks_memory
 from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.hydra_errors import one_line
+from posfuse.runs.split_seeds import with_split_seed
 
 # Where the files of Python and of installed packages begin.
 LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
@@ -70,7 +71,7 @@ def _check_corpus(cfg: Config) -> None:
             f"data.path: {cfg.data.name} is made by {target}, which reads no folder; for your own "
             "texts use data=folder data.name=NAME"
         )
-    _check_arguments("data.corpus", cfg.data.corpus, given=())
+    _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
 
 
 def _check_keys(prefix: str, node: Any, schema: Any) -> None:

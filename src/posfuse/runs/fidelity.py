@@ -112,9 +112,3 @@ def _set_arguments(cfg: Config) -> None:
     for argument in {name for names in ARGUMENTS.values() for name in names} - own.keys():
         if cfg.fusion.get(argument, "") is None:  # from the YAML file of another class
             del cfg.fusion[argument]
-
-
-def validation_seed(cfg: Config) -> int:
-    """The seed that draws the validation split from the training documents."""
-    by_seed = cfg.fidelity.validation_split == "by_seed"
-    return cfg.seed if by_seed else cfg.data.split_seed

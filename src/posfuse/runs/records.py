@@ -212,7 +212,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_history(folder: Path, rows: list[dict[str, float]]) -> None:
-    """history.csv: epoch (from 1), step (training steps done), train_loss, val_loss, ..."""
+    """history.csv, a row per evaluation: epoch (from 1), step (training steps done), train_loss
+    (the mean since the last evaluation), val_loss, ..."""
     with replacing(folder / HISTORY) as part:
         pd.DataFrame(rows).to_csv(part, index=False)
 

@@ -91,7 +91,7 @@ def _progress(folder: Path) -> tuple[str, float | None]:
     try:
         progress = json.loads((folder / records.PROGRESS).read_text())
         epoch, epochs = progress["epoch"], progress["epochs"]
-        return f"epoch {epoch}/{epochs}", (epochs - epoch) * progress["epoch_seconds"]
+        return f"epoch {epoch:g}/{epochs}", (epochs - epoch) * progress["epoch_seconds"]
     except FileNotFoundError:
         return "", None  # in its first epoch
 

@@ -1,8 +1,8 @@
 """What W&B shows of a run, built from the run's records through W&B's public API.
 
-Each epoch is one row of W&B's history, its `_step` the number of training steps done. The charts
-are one more row after the last epoch. W&B appends rows in the order of `_step` and never rewrites
-one, so only rows with a larger `_step` than its last one are logged.
+Each evaluation is one row of W&B's history, its `_step` the number of training steps done. The
+charts are one more row after the last one. W&B appends rows in the order of `_step` and never
+rewrites one, so only rows with a larger `_step` than its last one are logged.
 """
 
 import hashlib
@@ -94,15 +94,20 @@ def end_process() -> None:
 def rows(
     history: Iterable[Mapping[str, float]], diagnostics: Iterable[Diagnostic]
 ) -> list[dict[str, float]]:
-    """A row per epoch: the learning curve and what position does inside the model."""
+    """A row per evaluation: the learning curve, and at the end of an epoch what position does
+    inside the model."""
     inside: dict[int, dict[str, float]] = {}
     for row in diagnostics:
         name = f"diagnostics/{row.name}" + (f"_{row.by}_{row.low}" if row.by else "")
         inside.setdefault(row.epoch, {})[name] = row.value
     found = []
-    for epoch in history:
-        curve = {k.replace("_", "/", 1): v for k, v in epoch.items() if k != "step"}
-        found.append({STEP: int(epoch["step"]), **curve, **inside.get(int(epoch["epoch"]), {})})
+    evaluations = list(history)
+    ends = {int(at["epoch"]): int(at["step"]) for at in evaluations}  # the last of each epoch
+    for at in evaluations:
+        epoch, step = int(at["epoch"]), int(at["step"])
+        curve = {k.replace("_", "/", 1): v for k, v in at.items() if k != "step"}
+        measured = inside.get(epoch, {}) if step == ends[epoch] else {}
+        found.append({STEP: step, **curve, **measured})
     return found
 
 
@@ -146,12 +151,13 @@ class Finished:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The last epoch's values, and the record's over those of the same name."""
+        """The last evaluation's values, and the record's over those of the same name."""
+        own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", "latency_ms")
         parts = {"val": "validation", "test": "test", "position": "position"}
         return {
             **self.rows[-1],
             **{f"{at}/{k}": v for at, part in parts.items() for k, v in self.record[part].items()},
-            **{k: self.record[k] for k in ("best_epoch", "epochs", "parameters", "latency_ms")},
+            **{k: self.record[k] for k in own if k in self.record},  # older ones lack two
         }
 
 

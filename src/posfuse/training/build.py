@@ -19,10 +19,16 @@ from posfuse.config import Config
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
-from posfuse.model.network import PositionClassifier, copy_first_block, initialize, seed_from
+from posfuse.model.network import (
+    PositionClassifier,
+    copy_first_block,
+    initialize,
+    learned_scalars,
+    seed_from,
+)
 from posfuse.process import signals
-from posfuse.runs.fidelity import validation_seed
 from posfuse.runs.records import BEST, LAST
+from posfuse.runs.split_seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import WholeFiles
 from posfuse.training.classifier import Classifier
 from posfuse.training.progress import progress_callbacks
@@ -46,17 +52,33 @@ SILENCED = (
 def build_data(cfg: Config) -> TextDataModule:
     """The run's corpus, its splits and the order of its batches; `cfg.fidelity` sets the last two.
 
-    Raises InputError if a split has fewer documents than the run has processes."""
+    Raises InputError if a split has fewer documents than the run has processes, or an epoch fewer
+    batches than evaluations."""
     order = cfg.seed
     if cfg.fidelity.batch_order == "by_run":
         order = seed_from(cfg.seed, "batch order", cfg.encoding.name, cfg.fusion["name"])
-    data = TextDataModule(cfg.data, cfg.cache_dir, order, validation_seed(cfg), poll=signals.check)
+    data = TextDataModule(
+        with_split_seed(cfg),
+        cfg.cache_dir,
+        order,
+        validation_seed(cfg),
+        signals.check,
+        cfg.trainer.evaluations,
+        cfg.trainer.limit_batches,
+    )
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
             raise InputError(
                 f"trainer.devices: {split} has {len(documents)} documents for "
                 f"{cfg.trainer.devices} processes; use fewer devices"
             )
+    batches = -(-len(data.documents["train"]) // (cfg.data.batch_size * cfg.trainer.devices))
+    batches = min(batches, cfg.trainer.limit_batches or batches)
+    if cfg.trainer.evaluations > batches:
+        raise InputError(
+            f"trainer.evaluations: {cfg.trainer.evaluations}, but an epoch has {batches} batches; "
+            f"use {batches} or fewer"
+        )
     return data
 
 
@@ -73,6 +95,8 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
         attention = None
         if cfg.encoding.attention:
             attention = _built(cfg.encoding.attention, n_heads=cfg.model.n_heads, **sizes)
+        for part in filter(None, (fusion, table, attention)):
+            learned_scalars(part)  # for its error
     except ValueError as error:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise ConfigError(f"{pair}: {error}") from error
@@ -94,8 +118,9 @@ def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Position
     )  # fmt: skip
     before_head = model.dropout if model.head_dropout is None else model.head_dropout
     return PositionClassifier(
-        fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, before_head
-    )
+        fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, before_head,
+        model.fused_norm,
+    )  # fmt: skip
 
 
 def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
@@ -135,23 +160,30 @@ class MovableCheckpoint(ModelCheckpoint):
 
 
 def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L.Trainer:
-    """The trainer of one run in `folder`. It saves the weights of the best epoch by validation
-    accuracy (the first of equals), and after each epoch the state that a resume needs.
+    """The trainer of one run in `folder`. It saves the weights of the best evaluation by
+    trainer.monitor (the first of equals), and after each evaluation the state that a resume needs.
+
+    One of its epochs is the part of an epoch before an evaluation. So an evaluation always follows
+    an epoch's last step, and a resume never falls between a step and its evaluation.
 
     Raises InputError if the machine lacks the accelerator."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     for message in SILENCED:
         warnings.filterwarnings("ignore", message)
     t = cfg.trainer
-    best: dict[str, Any] = {"monitor": "val/accuracy", "mode": "max", "save_weights_only": True}
+    monitor, mode = f"val/{t.monitor}", {"accuracy": "max", "loss": "min"}[t.monitor]
+    best: dict[str, Any] = {"monitor": monitor, "mode": mode, "save_weights_only": True}
     callbacks: list[Callback] = [
         *observers,
         MovableCheckpoint(folder / BEST, **best),
         MovableCheckpoint(folder / LAST),
-        *progress_callbacks(t.progress, folder),
+        *progress_callbacks(t.progress, folder, t.evaluations),
     ]
     if t.patience is not None:
-        stopping = ResumableEarlyStopping("val/accuracy", t.min_delta, t.patience, mode="max")
+        # A loss that is not finite is no gain; it does not end the run at once.
+        stopping = ResumableEarlyStopping(
+            monitor, t.min_delta, t.patience, mode=mode, check_finite=False
+        )
         callbacks.append(stopping)
     # Every tensor is written before it is read, so filling it first only costs time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
@@ -161,7 +193,8 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             devices=t.devices,
             strategy=DDPStrategy(timeout=WAIT) if t.devices > 1 else "auto",
             precision=t.precision,  # type: ignore[arg-type]
-            max_epochs=t.max_epochs,
+            max_epochs=t.max_epochs * t.evaluations,
+            reload_dataloaders_every_n_epochs=1 if t.evaluations > 1 else 0,
             gradient_clip_val=t.clip_norm,
             limit_train_batches=t.limit_batches,
             limit_val_batches=t.limit_batches,

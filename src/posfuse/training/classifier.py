@@ -17,7 +17,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch
 from posfuse.errors import Diverged
-from posfuse.model.network import PositionClassifier, seed_from
+from posfuse.model.network import PositionClassifier, learned_scalars, seed_from
 from posfuse.process.distributed import gathered, summed, world_size
 
 CHECK_EVERY = 50  # steps between two checks that the loss is finite
@@ -161,10 +161,26 @@ class Classifier(L.LightningModule):
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """All parameters in one group; with optim.scalar_lr_factor the learned scalars in a second
+        one, which has its own learning rate."""
+        factor = self.optim.scalar_lr_factor
+        scalars = [] if factor == 1 else learned_scalars(self.model)
+        of_scalars = {id(parameter) for parameter in scalars}
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in self.parameters() if id(p) not in of_scalars]}
+        ]
+        if scalars:
+            groups.append({"params": scalars, "lr": factor * self.optim.lr})
+        return groups
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         kind: Any = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.optim.name]
         optimizer: torch.optim.Optimizer = kind(
-            self.parameters(), lr=self.optim.lr, weight_decay=self.optim.weight_decay, fused=True
+            self.parameter_groups(),
+            lr=self.optim.lr,
+            weight_decay=self.optim.weight_decay,
+            fused=True,
         )
         return optimizer
 

@@ -154,7 +154,10 @@ def mean_of(values: Tensor, epoch: int, name: str, by: str = "", at: int = 0) ->
 
 
 class Diagnostics(Callback):
-    """Collects `rows` in training, which checkpoints save, and `worth` in the test."""
+    """Collects `rows` after each whole epoch, which checkpoints save, and `worth` in the test.
+
+    `data.evaluations` of Lightning's epochs are one epoch.
+    """
 
     def __init__(self, data: TextDataModule) -> None:
         self.data = data
@@ -179,7 +182,10 @@ class Diagnostics(Callback):
         self.steps += 1
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
-        model, epoch = module.model, trainer.current_epoch + 1
+        epoch, rest = divmod(trainer.current_epoch + 1, self.data.evaluations)
+        if rest:
+            return
+        model = module.model
         n = int(np.clip(SHARE * len(self.data.documents["train"]), *EPOCH_DOCUMENTS))
         tokens, entropies = [], []
         with evaluating(trainer, model):
@@ -200,7 +206,8 @@ class Diagnostics(Callback):
         self.gradients, self.steps = [], 0
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
-        read = len(self.data.documents["train"]) * max(trainer.current_epoch, 1)
+        epochs = trainer.current_epoch // self.data.evaluations
+        read = len(self.data.documents["train"]) * max(epochs, 1)
         n = int(np.clip(SHARE * read, *TEST_DOCUMENTS))
         n = min(n, len(self.data.documents["test"]))
         max_len = self.data.cfg.max_len

@@ -1,4 +1,4 @@
-"""A run's learning curve, one row per epoch. A checkpoint holds all of it."""
+"""A run's learning curve, one row per evaluation. A checkpoint holds all of it."""
 
 from typing import Any
 
@@ -9,15 +9,20 @@ COLUMNS = ("train_loss", "val_loss", "val_accuracy", "val_macro_f1")
 
 
 class History(Callback):
-    """Collects `rows`: {"epoch": from 1, "step": training steps done, "train_loss": ..., ...}."""
+    """Collects `rows`: {"epoch": from 1, "step": training steps done, "train_loss": ..., ...}.
 
-    def __init__(self) -> None:
+    The training loss is the mean over the documents since the last evaluation.
+    """
+
+    def __init__(self, evaluations: int = 1) -> None:
+        self.evaluations = evaluations  # per epoch; each ends one of Lightning's epochs
         self.rows: list[dict[str, float]] = []
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         metrics = trainer.callback_metrics
         row = {name: float(metrics[name.replace("_", "/", 1)]) for name in COLUMNS}
-        done = {"epoch": trainer.current_epoch + 1, "step": trainer.global_step}
+        epoch = trainer.current_epoch // self.evaluations + 1
+        done = {"epoch": epoch, "step": trainer.global_step}
         self.rows.append({**done, **row})
 
     def state_dict(self) -> dict[str, Any]:

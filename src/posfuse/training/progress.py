@@ -1,4 +1,4 @@
-"""A run's progress, as a bar or as one line per epoch, and the time that it takes."""
+"""A run's progress, as a bar or as one line per evaluation, and the time that it takes."""
 
 import logging
 import sys
@@ -16,19 +16,24 @@ detail = logging.getLogger("posfuse.detail")  # goes to train.log only
 
 
 class EpochLines(Callback):
-    """One log line per epoch, and progress.json in the run's folder for posfuse-status.
+    """One log line per evaluation, and progress.json in the run's folder for posfuse-status.
 
-    The seconds of an epoch that was resumed are the sum over its processes: checkpoints save them.
+    With several evaluations per epoch, the epochs done are a fraction. The seconds of a resumed run
+    since its last evaluation are the sum over its processes: checkpoints save them.
     """
 
     def __init__(
-        self, lines: logging.Logger, folder: Path, clock: Callable[[], float] = time.perf_counter
+        self,
+        lines: logging.Logger,
+        folder: Path,
+        evaluations: int = 1,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.lines, self.folder, self.clock = lines, folder, clock
+        self.lines, self.folder, self.evaluations, self.clock = lines, folder, evaluations, clock
         self.spent, self.started = 0.0, clock()  # seconds before `started`, and the clock then
 
     def seconds(self) -> float:
-        """Seconds spent on this epoch so far."""
+        """Seconds since the last evaluation."""
         return self.spent + self.clock() - self.started
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
@@ -39,14 +44,18 @@ class EpochLines(Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         metrics, seconds = trainer.callback_metrics, self.seconds()
-        epoch = trainer.current_epoch + 1
+        done, rest = divmod(trainer.current_epoch + 1, self.evaluations)
+        epoch = round(done + rest / self.evaluations, 2) if rest else done
+        assert trainer.max_epochs is not None
+        epochs = trainer.max_epochs // self.evaluations
         self.lines.info(
-            "epoch %d/%s: train loss %.4f, validation loss %.4f, accuracy %.4f, %.1f s",
-            epoch, trainer.max_epochs, metrics["train/loss"],
+            "epoch %s/%d: train loss %.4f, validation loss %.4f, accuracy %.4f, %.1f s",
+            epoch, epochs, metrics["train/loss"],
             metrics["val/loss"], metrics["val/accuracy"], seconds,
         )  # fmt: skip
         if trainer.is_global_zero:
-            progress = {"epoch": epoch, "epochs": trainer.max_epochs, "epoch_seconds": seconds}
+            progress = {"epoch": epoch, "epochs": epochs}
+            progress["epoch_seconds"] = seconds * self.evaluations
             records.write_json(self.folder / records.PROGRESS, progress)
 
     def state_dict(self) -> dict[str, float]:
@@ -81,10 +90,11 @@ class Stopwatch(Callback):
         self.spent = {part: own + state_dict[part] for part, own in self.spent.items()}
 
 
-def progress_callbacks(progress: str, folder: Path) -> list[Callback]:
-    """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's."""
+def progress_callbacks(progress: str, folder: Path, evaluations: int) -> list[Callback]:
+    """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's. The bar
+    counts evaluations."""
     if progress == "auto":
         progress = "bar" if sys.stdout.isatty() else "lines"
     if progress == "bar":
-        return [RichProgressBar(), EpochLines(detail, folder)]
-    return [EpochLines(terminal if progress == "lines" else detail, folder)]
+        return [RichProgressBar(), EpochLines(detail, folder, evaluations)]
+    return [EpochLines(terminal if progress == "lines" else detail, folder, evaluations)]

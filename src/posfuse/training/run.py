@@ -31,7 +31,7 @@ _warn = cache(logging.getLogger(__name__).warning)  # once in a process
 def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.Record:
     """Train, or resume from the last checkpoint, test, and write all of the run's files.
 
-    `log_rows(history rows, diagnostics rows)` is called after each epoch with all rows so far.
+    `log_rows(history rows, diagnostics rows)` is called after each evaluation with all rows so far.
     """
     stopwatch = Stopwatch()
     if cfg.trainer.threads is not None:
@@ -46,7 +46,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     build_parts(cfg)
     data = build_data(cfg)
     classifier = build_classifier(cfg, data)
-    history, diagnostics = History(), Diagnostics(data)
+    per_epoch = cfg.trainer.evaluations
+    history, diagnostics = History(per_epoch), Diagnostics(data)
     last = folder / records.LAST
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
     limit = MemoryLimit(cfg.data)
@@ -86,8 +87,12 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
         **records.identity(cfg, folder),
         "test": {name.removeprefix("test/"): value for name, value in test.items()},
         "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
-        "best_epoch": best["epoch"] + 1,  # counted from 1, as `epochs` is
-        "epochs": trainer.current_epoch,
+        # Counted from 1. Each evaluation ends one of the trainer's epochs; early stopping may leave
+        # the last epoch incomplete.
+        "best_evaluation": best["epoch"] + 1,
+        "evaluations": trainer.current_epoch,
+        "best_epoch": best["epoch"] // per_epoch + 1,
+        "epochs": -(-trainer.current_epoch // per_epoch),
         "parameters": sum(p.numel() for p in classifier.parameters()),
         "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
         **data.facts(),

@@ -18,18 +18,19 @@ from sklearn.linear_model import LogisticRegression
 from posfuse.config import Config
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
-from posfuse.runs.fidelity import validation_seed
 from posfuse.runs.records import read_config, write_json
+from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
 
 FORMAT = 1  # raise this when the same corpus gives different numbers
 
 
 @dataclass(frozen=True)
 class BagOfWords:
-    """Test results; the fit has no randomness, so there is no seed and no spread."""
+    """Test results; the fit has no randomness, so there is no seed and no spread. If each seed has
+    splits of its own, they are means over the seeds' splits."""
 
     accuracy: float  # percent
-    documents: int  # of the test split
+    documents: int  # of a test split
 
 
 Bags = dict[tuple[str, str], BagOfWords]  # by (data, variant): a variant may change the corpus
@@ -40,14 +41,24 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
     found: Bags = {}
     problems = []
     for (data, variant), group in runs.groupby(["data", "variant"], sort=False):
-        run = group.iloc[0]
         try:
-            cfg = read_config(Path(run["folder"]))
-            found[str(data), str(variant)] = bag_of_words(cfg, json.loads(run["configuration"]))
+            found[str(data), str(variant)] = _mean_over_splits(group)
         except (InputError, ImportError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             problems.append(f"{data}: no bag-of-words row, its corpus cannot be loaded ({reason})")
     return found, problems
+
+
+def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
+    """One fit for all runs; one for each seed if data.split_seed is the run's seed."""
+    bags = []
+    for run in runs.drop_duplicates("seed").to_dict("records"):
+        cfg = read_config(Path(run["folder"]))
+        bags.append(bag_of_words(cfg, json.loads(run["configuration"])))
+        if cfg.data.split_seed != BY_RUN:
+            break
+    accuracy = float(np.mean([bag.accuracy for bag in bags]))
+    return BagOfWords(accuracy, round(np.mean([bag.documents for bag in bags])))
 
 
 def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
@@ -71,7 +82,7 @@ def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
 
 
 def _fit(cfg: Config) -> BagOfWords:
-    store = open_store(cfg.data, cfg.cache_dir, validation_seed(cfg))
+    store = open_store(with_split_seed(cfg), cfg.cache_dir, validation_seed(cfg))
     counts = {
         split: _counts(store.splits[split], cfg.data.max_len, store.vocabulary_size)
         for split in ("train", "test")

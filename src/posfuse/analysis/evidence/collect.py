@@ -158,8 +158,11 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
 
 
 def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """CELL, seed, epoch and val_accuracy in percent, one row per epoch of each run; and a line for
-    each run whose history.csv is missing or damaged."""
+    """CELL, seed, epoch and val_accuracy in percent, one row per evaluation of each run; and a line
+    for each run whose history.csv is missing or damaged.
+
+    `epoch` is the number of epochs done, a fraction if an epoch has several evaluations.
+    """
     curves, problems = [], []
     for run in runs.to_dict("records"):
         path = Path(run["folder"]) / HISTORY
@@ -174,6 +177,9 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             problems.append(f"{path}: no learning curve ({reason}); remove {RESULT} to run again")
             continue
         history["val_accuracy"] *= 100
+        per_epoch = run.get("settings.trainer.evaluations", 1)
+        if _is_number(per_epoch) and per_epoch > 1:
+            history["epoch"] = (np.arange(1, len(history) + 1) / per_epoch).round(3)
         curves.append(history.assign(seed=run["seed"], **{axis: run[axis] for axis in CELL}))
     columns = [*CELL, "seed", "epoch", "val_accuracy"]
     return pd.concat(curves)[columns] if curves else pd.DataFrame(columns=columns), problems

@@ -68,6 +68,8 @@ LOOKS = {
     "none": Look("#BDBDBD", "*", (0, (1, 2))),
     "gate_constant": Look("#333333", "<", (0, (4, 2, 1, 2))),
     "add_scaled": Look("#2A5F7F", ">", (0, (3, 3))),
+    "linear": Look("#5E2D8A", (8, 1, 0), (0, (7, 2))),
+    "add_matched": Look("#B9D160", (3, 1, 90), (0, (2, 3))),
 }
 # Marker, and colour with dashes, of other operators; a hash of the name chooses them.
 MORE_MARKERS = "phd8"

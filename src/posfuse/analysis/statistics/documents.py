@@ -20,7 +20,9 @@ from posfuse.analysis.evidence.collect import CELL, METRIC, SHARED
 from posfuse.analysis.statistics import paired as st
 from posfuse.errors import InputError
 from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
+from posfuse.runs.split_seeds import BY_RUN
 
+SPLIT_SEED = "settings.data.split_seed"
 COLUMNS = ["index", "length", "label", "predicted"]
 BINS = 4  # quantiles of document length
 
@@ -59,8 +61,8 @@ class Paired:
     """One comparison's predictions: both operators of each seed, on the same documents."""
 
     seeds: list[Any]  # S
-    length: NDArray[Any]  # (D,)
-    label: NDArray[Any]  # (D,)
+    length: NDArray[Any]  # (D,); (S, D) if each seed has documents of its own
+    label: NDArray[Any]  # as length
     predicted: NDArray[Any]  # (S, D)
     baseline: NDArray[Any]  # (S, D)
 
@@ -78,10 +80,13 @@ def read_all(runs: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """The predictions of all runs by folder, and a line for each that is left out.
 
     Left out are files that cannot be used, and runs whose documents differ from those of most runs
-    with the same data, encoding and variant.
+    with the same data, encoding and variant, and the same seed if data.split_seed is the seed.
     """
     read, problems = {}, []
-    for _, group in runs.groupby(SHARED, sort=False):
+    same = [runs[name] for name in SHARED]
+    if SPLIT_SEED in runs:
+        same.append(runs["seed"].where(runs[SPLIT_SEED] == BY_RUN))
+    for _, group in runs.groupby(same, sort=False, dropna=False):
         found, documents = {}, {}
         for run in group.to_dict("records"):
             try:
@@ -110,7 +115,8 @@ def pair(
 ) -> Paired | None:
     """The predictions of a row of `compare`, for the seeds whose two runs are both in `read`.
 
-    None if no seed is left, or if the two operators have different documents.
+    None if no seed is left, if the two operators have different documents, or if seeds have
+    different numbers of documents.
     """
     folder_of = runs.set_index([*CELL, "seed"])["folder"]
     place = (comparison["data"], comparison["encoding"])
@@ -122,13 +128,15 @@ def pair(
     if not seeds:
         return None
     fused, base = ([read[folder_of[*cell, s]] for s in seeds] for cell in both)
-    first = base[0]
-    if not first.drop(columns="predicted").equals(fused[0].drop(columns="predicted")):
+    of_base, of_fused = ([t.drop(columns="predicted") for t in ts] for ts in (base, fused))
+    is_paired = all(one.equals(other) for one, other in zip(of_base, of_fused, strict=True))
+    if not is_paired or len({len(one) for one in of_base}) > 1:
         return None
     predicted, by_baseline = (np.stack([t["predicted"] for t in ts]) for ts in (fused, base))
-    return Paired(
-        seeds, first["length"].to_numpy(), first["label"].to_numpy(), predicted, by_baseline
-    )
+    length, label = (np.stack([one[name] for one in of_base]) for name in ("length", "label"))
+    if all(one.equals(of_base[0]) for one in of_base):
+        length, label = length[0], label[0]  # all seeds have the same documents
+    return Paired(seeds, length, label, predicted, by_baseline)
 
 
 def judge_documents(paired: Paired) -> dict[str, Any]:
@@ -141,7 +149,7 @@ def judge_documents(paired: Paired) -> dict[str, Any]:
     correct, base_correct = (p == paired.label for p in (paired.predicted, paired.baseline))
     return {
         "document_seeds": paired.seeds,
-        "n_documents": len(paired.label),
+        "n_documents": paired.label.shape[-1],
         "documents_mean": float(paired.difference.mean()),
         "documents_low": low,
         "documents_high": high,
@@ -157,14 +165,19 @@ def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
     repeat.
     """
     edges = np.unique(np.quantile(paired.length, np.linspace(0, 1, bins + 1)[1:-1]))
-    which = np.searchsorted(edges, paired.length, side="left")
+    lengths = np.broadcast_to(paired.length, paired.predicted.shape)
+    which = np.searchsorted(edges, lengths, side="left")
     rows = []
     for b in np.unique(which):
-        length = paired.length[which == b]
-        gains = paired.difference[:, which == b].mean(1)
+        inside = which == b  # (S, D)
+        length, per_seed = lengths[inside], inside.sum(1)
+        if not per_seed.all():
+            continue  # a seed with documents of its own has none of this length
+        gains = (paired.difference * inside).sum(1) / per_seed
         low, high = st.t_interval(gains)
         row: dict[str, Any] = {"shortest": int(length.min()), "longest": int(length.max())}
-        row |= {"mean_length": float(length.mean()), "n_documents": len(length), "n": len(gains)}
+        row |= {"mean_length": float(length.mean()), "n_documents": round(per_seed.mean())}
+        row["n"] = len(gains)
         row |= {"gains": gains.tolist(), "mean": float(gains.mean()), "low": low, "high": high}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -175,7 +188,8 @@ def confusion_difference(paired: Paired, n_classes: int) -> NDArray[np.float64]:
 
     Rows are the true class, in points of its documents; NaN where a class has no document.
     """
-    label, classes = np.tile(paired.label, len(paired.seeds)), range(n_classes)
+    label = np.broadcast_to(paired.label, paired.predicted.shape).ravel()
+    classes = range(n_classes)
     fused, base = (
         confusion_matrix(label, predicted.ravel(), labels=classes)
         for predicted in (paired.predicted, paired.baseline)

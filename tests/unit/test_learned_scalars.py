@@ -1,0 +1,119 @@
+"""Learned scalars: which parameters they are, and their own learning rate."""
+
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from posfuse.config import OptimConfig
+from posfuse.errors import ConfigError
+from posfuse.model.fusion import Add, GateMLP
+from posfuse.model.network import learned_scalars
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_parts
+from posfuse.training.classifier import Classifier
+from small_runs import composed
+from variants import OPERATORS, make_fusion, make_network
+
+IDS = torch.tensor([[3, 4, 5, 6], [9, 8, 7, 2]])
+LENGTHS = torch.tensor([4, 4])
+SCALARS = {
+    "add_scaled": {"alpha"},
+    "gate_constant": {"bias"},
+    "gate_scalar": {"bias"},
+    "gate_feature": {"bias"},
+    "gate_mlp": {"mlp.bias_out"},
+}
+
+
+def names_of(module):
+    found = {id(p) for p in learned_scalars(module)}
+    return {name for name, p in module.named_parameters() if id(p) in found}
+
+
+def test_the_scalars_of_every_operator():
+    for name in OPERATORS:
+        expected = SCALARS.get(name.removesuffix("_linear_start"), set())
+        assert names_of(make_fusion(name, 4)) == expected, name
+
+
+def test_a_learned_token_scale_is_one():
+    assert names_of(make_network("gate_scalar")) == {"fusion.bias"}
+    found = names_of(make_network("gate_scalar", token_scale="learned"))
+    assert found == {"fusion.bias", "token_scale.log_scale"}
+
+
+def stepped(fusion, **optim):
+    """The parameters before and after one step of the optimiser, and the optimiser."""
+    network = make_network(fusion, "learned", token_scale="learned")
+    classifier = Classifier(network, OptimConfig(**optim), 3, seed=0)
+    before = {key: value.clone() for key, value in classifier.state_dict().items()}
+    optimizer = classifier.configure_optimizers()
+    torch.manual_seed(0)
+    F.cross_entropy(network(IDS, LENGTHS), torch.tensor([0, 1])).backward()
+    optimizer.step()
+    return before, classifier.state_dict(), optimizer
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_the_first_step_moves_a_scalar_by_the_factor(kind):
+    """Adam's first step has the size of the learning rate, whatever the gradient is."""
+    for name in ("add_scaled", "gate_constant", "gate_feature", "gate_mlp"):
+        before, plain, _ = stepped(name, name=kind, lr=1e-3)
+        _, faster, optimizer = stepped(name, name=kind, lr=1e-3, scalar_lr_factor=50.0)
+        scalars = {f"model.fusion.{key}" for key in SCALARS[name]} | {"model.token_scale.log_scale"}
+        assert [group["lr"] for group in optimizer.param_groups] == [1e-3, 0.05]
+        for key in before:
+            moved, moved_faster = (after[key] - before[key] for after in (plain, faster))
+            if key in scalars:
+                torch.testing.assert_close(moved_faster, 50 * moved, rtol=1e-3, atol=1e-6)
+                assert moved.abs().max().item() == pytest.approx(1e-3, rel=0.01)
+            else:
+                assert torch.equal(faster[key], plain[key]), (name, key)
+
+
+def test_a_factor_of_1_leaves_one_group_of_all_parameters():
+    network = make_network("gate_scalar", token_scale="learned")
+    classifier = Classifier(network, OptimConfig(), 3, seed=0)
+    (group,) = classifier.configure_optimizers().param_groups
+    assert [*map(id, group["params"])] == [*map(id, network.parameters())]
+
+
+def test_without_scalars_a_factor_changes_nothing():
+    classifier = Classifier(make_network("concat"), OptimConfig(scalar_lr_factor=9.0), 3, seed=0)
+    assert len(classifier.configure_optimizers().param_groups) == 1
+
+
+class AddShifted(Add):
+    """H = E + P + s with one learned s."""
+
+    scalars = ("shift",)
+
+    def __init__(self, d_model):
+        super().__init__(d_model)
+        self.shift = nn.Parameter(torch.zeros(()))
+
+    def project(self, table):
+        return (table + self.shift,)
+
+
+class Misspelt(AddShifted):
+    scalars = ("shfit",)
+
+
+class NamedTwice(GateMLP):
+    def __init__(self, d_model):
+        super().__init__(d_model)
+        self.mlp.scalars = ("bias_out",)
+
+
+def test_an_operator_of_the_user_names_its_own(monkeypatch):
+    assert names_of(AddShifted(4)) == {"shift"}
+    assert len(learned_scalars(NamedTwice(4))) == 1
+    monkeypatch.setitem(sys.modules, "my_operators", sys.modules[__name__])
+    build_parts(checked(composed("fusion._target_=my_operators.AddShifted")))
+    message = "Misspelt.scalars names 'shfit', which is no parameter of it; its .*: shift$"
+    with pytest.raises(ConfigError, match=message):
+        build_parts(checked(composed("fusion._target_=my_operators.Misspelt")))

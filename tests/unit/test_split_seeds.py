@@ -1,0 +1,106 @@
+"""data.split_seed: a number, or the run's seed."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from posfuse.analysis.evidence.collect import collect
+from posfuse.errors import InputError
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.runs.split_seeds import split_seed, validation_seed, with_split_seed
+from posfuse.training.build import build_data
+from small_records import write_record
+from small_runs import composed, small_config, write_corpus
+
+GENERATED = ("bbc_lead_paragraph", "bbc_article", "bbc_digest", "bbc_lead_story", "listops")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A corpus without a validation split."""
+    folder = write_corpus(tmp_path_factory.mktemp("split_seeds") / "corpus")
+    (folder / "validation.parquet").unlink()
+    return folder
+
+
+def test_the_seed_reaches_every_generated_corpus_as_a_number() -> None:
+    for data in GENERATED:
+        for asked, expected in ((["data.split_seed=3"], 3), (["data.split_seed=seed"], 7)):
+            cfg = checked(composed(f"data={data}", "seed=7", *asked))
+            found = with_split_seed(cfg)
+            assert (split_seed(cfg), validation_seed(cfg)) == (expected, expected)
+            assert (found.split_seed, found.corpus["split_seed"]) == (expected, expected)
+    fixed = checked(composed("seed=7", "data.split_seed=seed", "data.corpus.split_seed=2"))
+    assert with_split_seed(fixed).corpus["split_seed"] == 2
+
+
+def test_the_config_keeps_the_word() -> None:
+    one, other = (checked(composed("data.split_seed=seed", f"seed={seed}")) for seed in (1, 2))
+    assert one.data.split_seed == one.data.corpus["split_seed"] == "seed"
+    assert records.fingerprint(one) != records.fingerprint(other)
+    settings = [{**records.settings(cfg), "seed": None} for cfg in (one, other)]
+    assert settings[0] == settings[1]
+    again = checked(OmegaConf.structured(one))  # as a run's config.yaml is read
+    assert records.fingerprint(again) == records.fingerprint(one)
+
+
+@pytest.mark.parametrize("value", ["-1", "4294967296", "seeds", "'3'"])
+def test_another_value_is_refused(value: str) -> None:
+    shown = value.strip("'")
+    message = f"data.split_seed: must be seed or between 0 and 4294967295 .got {shown}.$"
+    with pytest.raises(InputError, match=message):
+        checked(composed(f"data.split_seed={value}"))
+
+
+def test_only_the_word_stands_for_the_seed_in_a_corpus() -> None:
+    with pytest.raises(InputError, match=r"data\.corpus: .*'seed'"):
+        checked(composed("data.corpus.split_seed=seed"))
+
+
+def documents(cfg, split: str) -> list[str]:
+    store = build_data(cfg).store
+    part = store.splits[split]
+    bounds = zip(part.offsets, part.offsets[1:], strict=False)
+    return [" ".join(store.words(part.ids[a:b])) for a, b in bounds]
+
+
+KEEP_WORDS = ["data.vocabulary.source=all", "data.vocabulary.min_count=1"]
+
+
+def test_runs_of_one_seed_share_their_splits_and_seeds_do_not(corpus) -> None:
+    asked = ["data.split_seed=seed", "data.limit=12", *KEEP_WORDS]
+    by_seed = []
+    for seed in (1, 2):
+        runs = [small_config(corpus, *asked, f"seed={seed}", f"fusion={f}") for f in ("add", "mul")]
+        numbered = small_config(corpus, *asked[1:], f"data.split_seed={seed}", "seed=9")
+        stores = {build_data(cfg).store.folder for cfg in (*runs, numbered)}
+        assert len(stores) == 1
+        by_seed.append([documents(runs[0], split) for split in ("train", "validation", "test")])
+    assert all(one != other for one, other in zip(*by_seed, strict=True))
+
+
+def test_by_seed_draws_the_validation_split_and_not_the_sample_of_the_test_split(corpus) -> None:
+    asked = ["fidelity.validation_split=by_seed", "data.limit=12", *KEEP_WORDS]
+    one, other = (small_config(corpus, *asked, f"seed={seed}") for seed in (1, 2))
+    assert documents(one, "test") == documents(other, "test")
+    assert documents(one, "validation") != documents(other, "validation")
+    both = small_config(corpus, *asked, "seed=1", "data.split_seed=seed")
+    assert (validation_seed(one), validation_seed(both)) == (1, 1)
+    assert documents(both, "test") != documents(one, "test")
+
+
+def test_two_seeds_of_a_cell_are_one_configuration_of_the_report(tmp_path) -> None:
+    for seed in range(3):
+        cfg = checked(composed("data.split_seed=seed", f"seed={seed}"))
+        write_record(tmp_path / "sweep", 0.5, seed=seed, settings=records.settings(cfg))
+    runs, problems = collect(tmp_path / "sweep")
+    assert problems == []
+    assert len(runs) == 3
+    assert runs["configuration"].nunique() == 1
+
+
+def test_the_articles_of_bbc_differ_between_seeds(tmp_path) -> None:
+    place = [f"cache_dir={tmp_path}", "data.split_seed=seed", "data=bbc_lead_paragraph"]
+    one, other = (documents(checked(composed(*place, f"seed={s}")), "test") for s in (0, 1))
+    assert len(one) == len(other)
+    assert one != other
