@@ -10,10 +10,10 @@ from posfuse.analysis.evidence.collect import failures, learning_curves, missing
 from posfuse.analysis.headline import headline
 from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
-from posfuse.analysis.statistics.scales import Scales, scales_of
+from posfuse.analysis.statistics.own_best import OwnBest, own_best
+from posfuse.analysis.tables.own_best_tables import own_best_tables
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
-from posfuse.analysis.tables.scale_tables import scale_tables
 from posfuse.analysis.tables.table import Table
 from posfuse.errors import InputError
 
@@ -23,11 +23,11 @@ class Findings:
     runs: pd.DataFrame
     cells: pd.DataFrame
     comparisons: pd.DataFrame
-    scales: Scales
+    own_best: OwnBest
     documents: DocumentEvidence
     curves: pd.DataFrame
     tables: list[Table]  # the paper's
-    scaled: list[Table]  # over token scales; empty if all runs have the same scale
+    tuned: list[Table]  # over token scales and learning rates; empty if the runs do not vary them
     paired: list[Table]
     verdicts: list[Verdict]
     folded: list[Verdict]  # the paper's claims without a comparison, shown as one line
@@ -61,7 +61,7 @@ def analyse(
     documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
-    scales = scales_of(runs, criteria)
+    best = own_best(runs, criteria)
     summary = cells(runs)
     try:
         absent = missing(folder, runs)
@@ -69,22 +69,22 @@ def analyse(
         absent = []
         problems.append(str(error))
     verdicts = judge_claims(claims, comparisons, criteria)
-    notes += [*_without_order(summary, bags), *scales.notes, *without_bag]
+    notes += [*_without_order(summary, bags), *best.notes, *without_bag]
     return Findings(
         runs=runs,
         cells=summary,
         comparisons=comparisons,
-        scales=scales,
+        own_best=best,
         documents=documents,
         curves=curves,
         tables=paper_tables(summary, bags),
-        scaled=scale_tables(scales, criteria),
+        tuned=own_best_tables(best, criteria),
         paired=paired_tables(
             comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
         ),
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
-        headline=headline(summary, comparisons, scales.best, criteria),
+        headline=headline(summary, comparisons, best.best, criteria),
         missing=absent,
         failures=failures(folder, runs),
         problems=[*problems, *mismatched, *without_curve],

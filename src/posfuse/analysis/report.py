@@ -24,7 +24,7 @@ from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
     """Write the page, the tables and the figures into `out`."""
-    formats.write_tables([*found.tables, *found.scaled, *found.paired], out / "tables")
+    formats.write_tables([*found.tables, *found.tuned, *found.paired], out / "tables")
     formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
     drawn = draw_all(found, criteria, out / "figures")
     html = page.render(found, drawn, criteria, command)
@@ -34,16 +34,16 @@ def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
 def show(found: Findings, criteria: Criteria, console: Console) -> None:
     """Print the headline, the paper's tables, the tests and the verdicts.
 
-    A sweep over token scales shows its two tables of scales instead, since the others have a row
-    for every scale.
+    A sweep over token scales or learning rates shows its two tables of them instead, since the
+    others have a row for every value.
     """
     for i, line in enumerate(found.headline):
         style = "" if i else "bold"
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
     console.print()
-    for table in reversed(found.scaled) if found.scaled else found.tables:
+    for table in reversed(found.tuned) if found.tuned else found.tables:
         console.print(formats.terminal(table))
-    if len(found.comparisons) and not found.scaled:
+    if len(found.comparisons) and not found.tuned:
         short = short_table(found.comparisons, criteria)
         console.print(formats.terminal(short))
         console.print(Text(short.caption))

@@ -68,7 +68,7 @@ def is_numeric(cells: list[str]) -> bool:
     """Whether every cell that is not empty starts with a number."""
     filled = [cell for cell in cells if cell]
     return bool(filled) and all(
-        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)|not feasible$", cell) for cell in filled
+        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†‡]| to |$)|not feasible$", cell) for cell in filled
     )
 
 

@@ -1,4 +1,4 @@
-"""The token scale as an axis: the frames by hand, the choice of a scale, and the report."""
+"""The tuned keys as axes: the frames by hand, the choice of values, and the report."""
 
 import sys
 from contextlib import redirect_stdout
@@ -12,8 +12,8 @@ from scipy import stats
 from posfuse.analysis import report
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.scales import scales_of
-from posfuse.analysis.tables.scale_tables import scale_tables
+from posfuse.analysis.statistics.own_best import own_best
+from posfuse.analysis.tables.own_best_tables import own_best_tables
 from small_records import write_record, write_sweep
 
 # (fusion, scale): test and validation accuracies of seeds 0 to 2, in percent. d is 16: sqrt_d = 4.
@@ -49,36 +49,37 @@ def cell(scales, fusion, scale):
 
 
 def test_a_cell_is_the_mean_over_seeds_with_its_t_interval():
-    row = cell(scales_of(frame(), Criteria()), "add", "1")
-    assert (row["n"], row["mean"], row["number"], row["sqrt_d"]) == (3, pytest.approx(63), 1, False)
+    row = cell(own_best(frame(), Criteria()), "add", "1")
+    assert (row["n"], row["mean"], row["sqrt_d"]) == (3, pytest.approx(63), False)
+    assert row["scale_number"] == 1
     assert row["std"] == pytest.approx(np.sqrt(13))  # -3, -1, 4: 26 over 2
     reach = 4.302652730 * np.sqrt(13 / 3)  # Student's quantile with 2 degrees of freedom
     assert (row["low"], row["high"]) == pytest.approx((63 - reach, 63 + reach))
     assert row["validation"] == pytest.approx(63)
 
 
-def test_scales_are_numbers_in_order_and_a_learned_one_has_none():
-    found = scales_of(frame({**RUNS, ("concat", 0.125): ([1], [1])}), Criteria()).cells
+def test_scales_are_numbers_in_order_and_a_learned_one_is_its_start():
+    found = own_best(frame({**RUNS, ("concat", 0.125): ([1], [1])}), Criteria()).cells
     concat = found[found["fusion"] == "concat"]
     assert concat["scale"].tolist() == ["1/8", "1", "2", "sqrt_d = 4", "learned"]
-    assert concat["number"].tolist()[:-1] == [0.125, 1, 2, 4]
-    assert np.isnan(concat["number"].iloc[-1])
+    assert concat["scale_number"].tolist() == [0.125, 1, 2, 4, 4]
+    assert concat["learned"].tolist() == [False] * 4 + [True]
     assert concat["sqrt_d"].tolist() == [False, False, False, True, False]
 
 
 def test_a_scale_written_in_two_ways_counts_once():
-    twice = scales_of(frame({**RUNS, ("add", 4.0): RUNS["add", "sqrt_d"]}), Criteria())
+    twice = own_best(frame({**RUNS, ("add", 4.0): RUNS["add", "sqrt_d"]}), Criteria())
     assert cell(twice, "add", "sqrt_d = 4")["n"] == 3
     assert len(twice.cells) == len(RUNS)
 
 
 def test_the_best_scale_is_chosen_by_validation_never_by_test():
-    best = scales_of(frame(), Criteria()).cells.query("best")
+    best = own_best(frame(), Criteria()).cells.query("best")
     assert dict(zip(best["fusion"], best["scale"], strict=True)) == {"add": "1", "concat": "2"}
 
 
 def test_a_row_holds_both_differences_paired_by_seed():
-    (row,) = scales_of(frame(), Criteria()).best.to_dict("records")
+    (row,) = own_best(frame(), Criteria()).best.to_dict("records")
     assert (row["fusion"], row["scale"], row["baseline_scale"]) == ("concat", "2", "1")
     assert row["deltas"] == pytest.approx([1, 3, 2])  # 61 - 60, 65 - 62, 69 - 67
     reach = 4.302652730 / np.sqrt(3)
@@ -95,7 +96,7 @@ def test_holm_is_over_the_rows():
         ("mlp", 1.0): ([61, 65, 67], [70, 70, 70]),
         ("mlp", 2.0): ([61, 65, 69], [60, 60, 60]),
     }
-    best = scales_of(frame(more), Criteria()).best
+    best = own_best(frame(more), Criteria()).best
     small, large = sorted(best["p_t"])
     assert sorted(best["p_holm"]) == pytest.approx([min(2 * small, 1), max(large, 2 * small)])
 
@@ -103,21 +104,21 @@ def test_holm_is_over_the_rows():
 def test_one_scale_gives_empty_frames_and_no_note():
     one = {key: value for key, value in RUNS.items() if key[1] == 1.0}
     for runs in (frame(one), frame().drop(columns="settings.model.token_scale")):
-        scales = scales_of(runs, Criteria())
+        scales = own_best(runs, Criteria())
         assert scales.cells.empty
         assert scales.best.empty
         assert scales.notes == []
-        assert scale_tables(scales, Criteria()) == []
+        assert own_best_tables(scales, Criteria()) == []
 
 
 def test_runs_that_differ_in_other_settings_are_not_compared():
     runs = pd.concat([frame(), frame(d_model=64)], ignore_index=True)
-    scales = scales_of(runs, Criteria())
+    scales = own_best(runs, Criteria())
     assert scales.best["variant"].tolist() == ["model.d_model=16", "model.d_model=64"]
     assert cell(scales, "add", "sqrt_d = 8")["variant"] == "model.d_model=64"
     # Of another setting only one scale was run: no axis there.
     lone = frame({("add", 1.0): RUNS["add", 1.0]}, d_model=64)
-    scales = scales_of(pd.concat([frame(), lone], ignore_index=True), Criteria())
+    scales = own_best(pd.concat([frame(), lone], ignore_index=True), Criteria())
     assert set(scales.cells["variant"]) == {"model.d_model=16"}
 
 
@@ -126,66 +127,171 @@ def test_an_operators_options_are_operators_of_their_own():
     concat = runs[runs["fusion"] == "concat"]
     both = [runs.assign(**{"settings.fusion.bias": True}),
             concat.assign(**{"settings.fusion.bias": False})]  # fmt: skip
-    best = scales_of(pd.concat(both, ignore_index=True), Criteria()).best
+    best = own_best(pd.concat(both, ignore_index=True), Criteria()).best
     assert best["fusion"].tolist() == ["concat fusion.bias=True", "concat fusion.bias=False"]
 
 
 def test_what_a_reader_must_know_is_a_note():
     add, concat = RUNS["add", 1.0], RUNS["concat", 2.0]
     runs = {("add", 1.0): add, ("add", 2.0): ([1], [1]), ("concat", 2.0): concat}
-    scales = scales_of(frame(runs), Criteria())
+    scales = own_best(frame(runs), Criteria())
     assert scales.notes == [
-        "tiny sin add: chose among scales with 1 to 3 seeds",
+        "tiny sin add: chose among values with 1 to 3 seeds",
         "tiny sin add: its best model.token_scale, 1, is at the end of those tried: try beyond",
-        "tiny sin concat: was run at other scales than add",
+        "tiny sin concat: was run with other values of model.token_scale than add",
     ]
-    scales = scales_of(frame(runs), Criteria(baseline="mlp"))
-    assert scales.notes[-1] == "tiny sin: no mlp to choose a scale for"
+    scales = own_best(frame(runs), Criteria(baseline="mlp"))
+    assert scales.notes[-1] == "tiny sin: no mlp to choose model.token_scale for"
     assert scales.best.empty
     apart = frame(runs)
     apart.loc[apart["fusion"] == "concat", "seed"] += 10
-    notes = scales_of(apart, Criteria()).notes
+    notes = own_best(apart, Criteria()).notes
     assert notes[-1] == "tiny sin concat: no seed in common with add"
 
 
-def test_a_learned_scale_does_not_hide_that_the_grid_ends_too_early():
+def edges(found, key="scale"):
+    """The edge of each operator's best value."""
+    best = found.cells.query("best")
+    return dict(zip(best["fusion"], best[f"{key}_edge"], strict=True))
+
+
+def test_a_best_value_at_the_edge_of_its_grid_is_flagged():
+    assert edges(own_best(frame(), Criteria())) == {"add": True, "concat": False}
+    without = {key: value for key, value in RUNS.items() if key != ("concat", 1.0)}
+    found = own_best(frame(without), Criteria())
+    assert edges(found) == {"add": True, "concat": True}
+    (row,) = found.best.to_dict("records")
+    assert (row["scale_edge"], row["baseline_scale_edge"]) == (True, True)
+    # A grid of one value has no edge.
+    one = {key: value for key, value in RUNS.items() if key[0] == "add" or key[1] == 2.0}
+    assert edges(own_best(frame(one), Criteria())) == {"add": True, "concat": False}
+    inside = own_best(frame(RUNS | {("add", 0.5): ([1], [1])}), Criteria())
+    best, by_scale = own_best_tables(inside, Criteria())
+    assert "‡" not in best.caption + by_scale.caption + str(best.rows) + str(by_scale.rows)
+
+
+def test_a_learned_scale_counts_as_the_scale_that_it_starts_from():
     rising = RUNS | {
         ("concat", "sqrt_d"): ([70, 70, 70], [75, 75, 75]),
         ("concat", "learned"): ([70, 70, 70], [76, 76, 76]),
     }
-    notes = scales_of(frame(rising), Criteria()).notes
-    end = "sqrt_d = 4, is at the end of those tried: try beyond"
-    assert f"tiny sin concat: its best fixed model.token_scale, {end}" in notes
-    inside = RUNS | {("concat", "learned"): ([58, 58, 58], [80, 80, 80])}
-    assert not any(
-        "concat: its best" in note for note in scales_of(frame(inside), Criteria()).notes
+    found = own_best(frame(rising), Criteria())
+    assert found.best["scale"].tolist() == ["learned"]
+    assert found.best["scale_edge"].tolist() == [True]
+    end = "learned, starts at the end of those tried: try beyond"
+    assert f"tiny sin concat: its best model.token_scale, {end}" in found.notes
+    beyond = own_best(frame(rising | {("concat", 8.0): ([60], [60])}), Criteria())
+    assert beyond.best["scale_edge"].tolist() == [False]
+    equal = rising | {("concat", "learned"): ([70, 70, 70], [75, 75, 75])}
+    assert own_best(frame(equal), Criteria()).best["scale"].tolist() == ["sqrt_d = 4"]
+
+
+def surface_of(lr_by_scale):
+    """Runs of each operator at (scale, lr): {(fusion, scale, lr): (tests, validations)}."""
+    parts = []
+    for lr in {key[2] for key in lr_by_scale}:
+        runs = {key[:2]: found for key, found in lr_by_scale.items() if key[2] == lr}
+        parts.append(frame(runs, **{"settings.optim.lr": lr}))
+    return pd.concat(parts, ignore_index=True)
+
+
+BOTH = {
+    ("add", 1.0, 0.001): ([50, 52], [50, 50]),
+    ("add", 1.0, 0.003): ([60, 62], [60, 60]),
+    ("add", "sqrt_d", 0.001): ([41, 41], [45, 45]),
+    ("add", "sqrt_d", 0.003): ([40, 40], [40, 40]),
+    ("concat", 1.0, 0.001): ([70, 75], [70, 70]),
+    ("concat", 1.0, 0.003): ([55, 55], [50, 50]),
+    ("concat", "sqrt_d", 0.001): ([65, 65], [60, 60]),
+    ("concat", "sqrt_d", 0.003): ([66, 66], [65, 65]),
+}
+
+
+def test_scale_and_learning_rate_are_chosen_together():
+    found = own_best(surface_of(BOTH), Criteria())
+    assert found.keys == ["scale", "lr"]
+    (row,) = found.best.to_dict("records")
+    chosen = [row[name] for name in ("scale", "lr", "baseline_scale", "baseline_lr")]
+    assert chosen == ["1", "0.001", "1", "0.003"]
+    assert (row["at"], row["baseline_at"]) == ("1, lr 0.001", "1, lr 0.003")
+    assert row["deltas"] == pytest.approx([10, 13])
+    assert row["paper_mean"] == pytest.approx(66 - 41)  # at sqrt_d, each at its best lr there
+    assert [row[f"{of}{key}_edge"] for of in ("", "baseline_") for key in found.keys] == [True] * 4
+    best, by_both = own_best_tables(found, Criteria())
+    assert (best.name, by_both.name) == ("best_scale_lr", "by_scale_lr")
+    assert best.title == "At each operator's own best scale and learning rate, encoding sin"
+    assert best.columns[:7] == ["data", "fusion", "scale", "lr", "add's scale", "add's lr", "n"]
+    assert best.rows[0][2:7] == ["1‡", "0.001‡", "1‡", "0.003‡", "2"]
+    assert by_both.columns == ["data", "encoding", "scale", "lr", "add", "concat"]
+    assert [row[2:4] for row in by_both.rows] == [
+        ["1", "0.001"], ["1", "0.003"], ["sqrt_d = 4", "0.001"], ["sqrt_d = 4", "0.003"]
+    ]  # fmt: skip
+    beyond = {**BOTH, ("concat", 1.0, 0.0003): ([1], [1]), ("concat", 0.5, 0.001): ([1], [1])}
+    assert edges(own_best(surface_of(beyond), Criteria()), "lr")["concat"] == np.False_
+
+
+def test_a_figure_of_one_key_shows_the_best_value_of_the_other():
+    found = own_best(surface_of(BOTH), Criteria())
+    for key, values in (
+        ("scale", {("add", "1", "0.003"), ("add", "sqrt_d = 4", "0.001"),
+                   ("concat", "1", "0.001"), ("concat", "sqrt_d = 4", "0.003")}),
+        ("lr", {("add", "1", "0.001"), ("add", "1", "0.003"),
+                ("concat", "1", "0.001"), ("concat", "sqrt_d = 4", "0.003")}),
+    ):  # fmt: skip
+        shown = found.along(key)[["fusion", "scale", "lr"]]
+        assert set(shown.itertuples(index=False, name=None)) == values
+    assert own_best(frame(), Criteria()).along("lr").empty
+
+
+def test_the_learning_rate_alone_is_tuned_too():
+    rates = {key: found for key, found in BOTH.items() if key[1] == 1.0}
+    found = own_best(surface_of(rates), Criteria())
+    assert found.keys == ["lr"]
+    (row,) = found.best.to_dict("records")
+    assert (row["at"], row["baseline_at"]) == ("0.001", "0.003")
+    best, by_lr = own_best_tables(found, Criteria())
+    assert (best.name, by_lr.name) == ("best_lr", "by_lr")
+    assert "at sqrt_d" not in best.columns
+    assert "sqrt_d" not in best.caption + by_lr.caption
+    assert best.columns[:5] == ["data", "fusion", "lr", "add's", "n"]
+    assert found.notes[0] == (
+        "tiny sin add: its best optim.lr, 0.003, is at the end of those tried: try beyond"
     )
 
 
+def test_operators_that_were_run_with_one_value_each_are_compared():
+    frozen = {key: BOTH[key] for key in (("add", 1.0, 0.003), ("concat", 1.0, 0.001))}
+    found = own_best(surface_of(frozen), Criteria())
+    assert found.best["deltas"].tolist() == [pytest.approx([10, 13])]
+    assert not edges(found, "lr")["concat"]
+
+
 def test_without_validation_there_is_no_choice():
-    scales = scales_of(frame().drop(columns="validation.accuracy"), Criteria())
+    scales = own_best(frame().drop(columns="validation.accuracy"), Criteria())
     assert not scales.cells["best"].any()
     assert "tiny sin add: no validation accuracy, so no best model.token_scale" in scales.notes
-    assert [table.name for table in scale_tables(scales, Criteria())] == ["by_scale"]
+    assert [table.name for table in own_best_tables(scales, Criteria())] == ["by_scale"]
 
 
 def test_without_the_papers_scale_that_side_is_empty():
     runs = {key: value for key, value in RUNS.items() if key[1] != "sqrt_d"}
-    scales = scales_of(frame(runs), Criteria())
+    scales = own_best(frame(runs), Criteria())
     assert np.isnan(scales.best["paper_mean"][0])
-    table = scale_tables(scales, Criteria())[0]
+    table = own_best_tables(scales, Criteria())[0]
     row = dict(zip(table.columns, table.rows[0], strict=False))
     assert row["at sqrt_d"] == ""
     assert row["at best"] == "+2.00"
 
 
 def test_tables_show_both_differences_and_mark_the_best():
-    best, by_scale = scale_tables(scales_of(frame(), Criteria()), Criteria())
+    best, by_scale = own_best_tables(own_best(frame(), Criteria()), Criteria())
     assert best.title == "At each operator's own best scale, encoding sin"
-    assert best.rows[0][:6] == ["tiny", "concat", "2", "1", "3", "+16.00"]
+    assert best.rows[0][:6] == ["tiny", "concat", "2", "1‡", "3", "+16.00"]
+    assert "‡ the best value is the smallest or largest" in best.caption
     assert best.rows[0][7:9] == ["+2.00", "-0.48 to +4.48"]
     assert by_scale.columns == ["data", "encoding", "scale", "add", "concat"]
-    assert by_scale.rows[0] == ["tiny", "sin", "1", "63.00 ± 3.61 (3)*", "50.00 ± 0.00 (3)"]
+    assert by_scale.rows[0] == ["tiny", "sin", "1", "63.00 ± 3.61 (3)*‡", "50.00 ± 0.00 (3)"]
+    assert "‡ the best value" in by_scale.caption
     assert by_scale.rows[3] == ["tiny", "sin", "learned", "", "58.00 ± 0.00 (3)"]
 
 
@@ -220,7 +326,7 @@ def run_report(root):
 
 def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(surface):
     root, text = surface
-    (row,) = scales_of(collect(root)[0], Criteria()).best.to_dict("records")
+    (row,) = own_best(collect(root)[0], Criteria()).best.to_dict("records")
     assert row["paper_mean"] == pytest.approx(40)
     assert row["paper_p_holm"] < 0.01
     assert (row["scale"], row["baseline_scale"]) == ("sqrt_d = 4", "1")
