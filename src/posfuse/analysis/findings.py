@@ -62,6 +62,10 @@ def analyse(
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
     best = own_best(runs, criteria)
+    if criteria.select and not best.keys:
+        problems.append(
+            "--select-seeds: nothing to choose; no runs differ in model.token_scale or optim.lr"
+        )
     summary = cells(runs)
     try:
         absent = missing(folder, runs)

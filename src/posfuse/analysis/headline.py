@@ -11,7 +11,7 @@ from posfuse.analysis.statistics.comparisons import (
     seeds_for_difference,
     seeds_for_equivalence,
 )
-from posfuse.analysis.statistics.own_best import keys_of
+from posfuse.analysis.statistics.own_best import chosen_by, keys_of
 from posfuse.analysis.tables.paired_tables import conclusion
 from posfuse.analysis.tables.table import Row, interval, p_value
 
@@ -42,8 +42,9 @@ def headline(
         named = setting if len(groups) > len(corpora) else ""
         where = f"On {data} ({', '.join(filter(None, (encoding, named)))})"
         if "baseline_at" in group[0]:
+            keys = f"{keys_of(best)} ({chosen_by(best, criteria)})"
             at = f"{criteria.baseline} at {group[0]['baseline_at']}"
-            where += f", each operator at its own best {keys_of(best)}, {at}"
+            where += f", each operator at its own best {keys}, {at}"
         decided = any(row["conclusion"] != "undecided" for row in group)
         lines.append((decided, f"{where}: {_sentences(group, criteria)}"))
     others = [

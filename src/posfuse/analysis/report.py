@@ -1,9 +1,12 @@
 """Write tables, paired statistics, verdicts, figures and an HTML page of a sweep's records."""
 
 import argparse
+import dataclasses
 import math
+import re
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +76,32 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--margin", default=criteria.margin, help=does_not_matter, **points)
     listed = "difference for which the seeds needed are listed (default: %(default)s)"
     add("--effect", default=criteria.effect, help=listed, **points)
+    chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
+    chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
+    add("--select-seeds", metavar="SEEDS", help=chosen)
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     return parser.parse_args(arguments)
+
+
+def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
+    """The seeds of a text such as "0,1" or "0-4,9", in order.
+
+    Raises InputError for another text, for a seed that is not known, and if no known seed is left.
+    """
+    known, found = set(known), set()
+    for part in text.split(","):
+        ends = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
+        first, last = (int(end) for end in (ends[1], ends[2] or ends[1])) if ends else (1, 0)
+        if last < first:
+            raise InputError(f"--select-seeds: {text!r} is not a list of seeds; write 0,1 or 0-4")
+        for seed in range(first, last + 1):
+            if seed not in known:
+                listed = ", ".join(map(str, sorted(known)))
+                raise InputError(f"--select-seeds: no run has seed {seed}; the seeds are {listed}")
+            found.add(seed)
+    if found == known:
+        raise InputError(f"--select-seeds: {text} are all seeds; leave some that are tested")
+    return tuple(sorted(found))
 
 
 @checked_streams()
@@ -89,6 +116,9 @@ def main() -> None:
             raise InputError("--margin and --effect must be above 0")
         claims = read_claims(arguments.claims)
         runs, problems = collect(arguments.folder)
+        if arguments.select_seeds is not None:
+            select = seeds_in(arguments.select_seeds, runs["seed"])
+            criteria = dataclasses.replace(criteria, select=select)
         out = arguments.out or Path(arguments.folder) / "report"
         wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))

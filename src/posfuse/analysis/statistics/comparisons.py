@@ -21,6 +21,7 @@ class Criteria:
     margin: float = 0.5  # a difference within +-margin does not matter
     effect: float = 1.0  # the difference for which the seeds needed are also computed
     alpha: float = 0.05
+    select: tuple[int, ...] = ()  # seeds that choose values of tuned keys and are not tested
 
 
 def cells(runs: pd.DataFrame) -> pd.DataFrame:

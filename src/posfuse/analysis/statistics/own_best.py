@@ -2,8 +2,9 @@
 
 Each operator weighs position against content differently, and each needs its own learning rate. A
 comparison at one value of such a key therefore also measures the value. Each operator chooses its
-own values by validation accuracy. No test document takes part in the choice. The seeds that choose
-are also the seeds that are compared; docs/statistics.md gives the cost of that.
+own values by validation accuracy. No test document takes part in the choice. With `Criteria.select`
+the seeds that choose are not compared. Without it all seeds choose and are compared;
+docs/statistics.md gives the cost of that.
 
 A learned scale starts at sqrt(d) and moves little. It is one more way to run that scale: a
 candidate like the others, whose number is sqrt(d).
@@ -31,15 +32,17 @@ class OwnBest:
 
     cells: one row per GROUP x fusion x combination of the keys' values. key (text), key_number (of
     a learned scale the one that it starts from), learned, sqrt_d (whether the scale is the
-    paper's), length, n, mean, std, low and high (t interval) of the test accuracy, and validation
-    (its mean), in percent. best: whether validation is the operator's highest; the smallest values
-    win a tie, and a fixed scale before a learned one. key_edge: whether the row is the best and its
-    number is the smallest or largest that the operator chose from.
+    paper's), length, n, mean, std, low and high (t interval) of the test accuracy over all seeds,
+    in percent; choosing and validation: the number of seeds that choose, and their mean validation
+    accuracy. best: whether validation is the operator's highest; the smallest values win a tie, and
+    a fixed scale before a learned one. key_edge: whether the row is the best and its number is the
+    smallest or largest that the operator chose from.
 
     best: one row per GROUP x fusion but the baseline. key, key_edge, baseline_key,
-    baseline_key_edge, at and baseline_at (the values as one text), length, seeds, deltas and the
-    statistics of `judge` with both at their best values; the same statistics as paper_* with both
-    at the scale sqrt(d), each at its best other values there, NaN where that was not run; p_holm,
+    baseline_key_edge, at and baseline_at (the values as one text), choices and baseline_choices
+    (how many each chose from), length, seeds, deltas and the statistics of `judge` with both at
+    their best values, over the seeds that are tested; the same statistics as paper_* with both at
+    the scale sqrt(d), each at its best other values there, NaN where that was not run; p_holm,
     p_equivalence_holm and paper_p_holm over all rows.
 
     `variant` holds the other settings that differ, as "model.d_model=8", not the run's folder. If
@@ -65,14 +68,29 @@ class OwnBest:
 def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     """From the rows of `collect`."""
     tuned, keys = _tuned(runs)
-    cells = _cells(tuned, keys)
-    best, notes = _at_own_best(tuned, cells, keys, criteria)
+    cells = _cells(tuned, keys, criteria)
+    tested = tuned[~tuned["seed"].isin(criteria.select)]
+    best, notes = _at_own_best(tested, cells, keys, criteria)
     return OwnBest(keys, cells, best, notes)
 
 
 def keys_of(best: pd.DataFrame) -> str:
     """The tuned keys of `OwnBest.best`, in words."""
     return " and ".join(key for column, key in KEYS.items() if f"baseline_{column}" in best)
+
+
+def chosen_by(best: pd.DataFrame, criteria: Criteria) -> str:
+    """Which seeds chose the values in `OwnBest.best` and which are tested, in words."""
+    if len(best) and (best[["choices", "baseline_choices"]] == 1).all(axis=None):
+        return "not chosen here: each operator ran with one"
+    if not criteria.select:
+        return "chosen by the same seeds that are tested"
+    return f"chosen by {_seeds(criteria)}, tested with other seeds"
+
+
+def _seeds(criteria: Criteria) -> str:
+    listed = ", ".join(map(str, criteria.select))
+    return f"seed{'s' if len(criteria.select) > 1 else ''} {listed}"
 
 
 def _tuned(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -136,13 +154,16 @@ def _scale(text: str, number: float, sqrt_d: bool, learned: bool) -> str:
     return f"sqrt_d = {text}" if sqrt_d else text
 
 
-def _cells(tuned: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataFrame:
     operator = [*GROUP, "fusion"]
     if tuned.empty:
         return pd.DataFrame(columns=operator)
     order = tuned.groupby(operator, sort=False).ngroup()
+    chooses = tuned["seed"].isin(criteria.select) | (not criteria.select)
     table = tuned.assign(
-        order=order, accuracy=100 * tuned[METRIC], validation=100 * tuned["validation"]
+        order=order,
+        accuracy=100 * tuned[METRIC],
+        validation=100 * tuned["validation"].where(chooses),
     )
     table = table.sort_values(["order", "scale_number", "learned", "lr_number"], kind="stable")
     cells = table.groupby([*operator, *keys], sort=False, as_index=False).agg(
@@ -155,6 +176,7 @@ def _cells(tuned: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         std=("accuracy", st.spread),
         low=("accuracy", lambda a: st.t_interval(a)[0]),
         high=("accuracy", lambda a: st.t_interval(a)[1]),
+        choosing=("validation", "count"),
         validation=("validation", "mean"),
     )
     candidates = cells.dropna(subset=["validation"]).groupby(operator)
@@ -179,9 +201,10 @@ def _at_own_best(
         where = " ".join(str(part) for part in group_key if part)
         runs = tuned[(tuned[GROUP] == list(group_key)).all(axis=1)]
         accuracy = 100 * runs.pivot(index="seed", columns=["fusion", *keys], values=METRIC)
-        tried = {str(fusion): own for fusion, own in group.groupby("fusion", sort=False)}
-        for fusion, own in tried.items():
-            notes += [f"{where} {fusion}: {caution}" for caution in _cautions(own, keys)]
+        for fusion, own in group.groupby("fusion", sort=False):
+            notes += [f"{where} {fusion}: {caution}" for caution in _cautions(own, keys, criteria)]
+        candidates = group[group["choosing"] > 0]
+        tried = {str(fusion): own for fusion, own in candidates.groupby("fusion", sort=False)}
         chosen, papers = (_choice(rows_) for rows_ in (group, group[group["sqrt_d"]]))
         if base not in chosen:
             notes.append(f"{where}: no {base} to choose {' and '.join(KEYS[k] for k in keys)} for")
@@ -190,7 +213,8 @@ def _at_own_best(
             mine, its = chosen[fusion], chosen[base]
             deltas = _deltas(accuracy, mine, its, keys)
             if deltas.empty:
-                notes.append(f"{where} {fusion}: no seed in common with {base}")
+                tested = "tested seed" if criteria.select else "seed"
+                notes.append(f"{where} {fusion}: no {tested} in common with {base}")
                 continue
             for key in keys:
                 if set(tried[fusion][key]) != set(tried[base][key]):
@@ -202,6 +226,7 @@ def _at_own_best(
                 row |= {f"{prefix}{key}{end}": one[f"{key}{end}"]
                         for key in keys for end in ("", "_edge")}  # fmt: skip
                 row[f"{prefix}at"] = _at(one, keys)
+                row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
             row |= {"length": mine["length"], "seeds": deltas.index.tolist()}
             row |= {"deltas": deltas.tolist(), **judge(deltas.tolist(), criteria)}
             if "scale" in keys and fusion in papers and base in papers:
@@ -214,9 +239,9 @@ def _at_own_best(
 
 
 def _with_holm(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) -> pd.DataFrame:
-    of_keys = [f"{key}{end}" for key in keys for end in ("", "_edge")]
+    of_keys = [*(f"{key}{end}" for key in keys for end in ("", "_edge")), "at", "choices"]
     statistics = list(judge([0.0], criteria))
-    columns = [*GROUP, "fusion", *of_keys, "at", *(f"baseline_{c}" for c in of_keys), "baseline_at"]
+    columns = [*GROUP, "fusion", *of_keys, *(f"baseline_{name}" for name in of_keys)]
     columns += ["length", "seeds", "deltas", *statistics, *(f"paper_{name}" for name in statistics)]
     table = pd.DataFrame(rows, columns=columns)
     for p in ("p_t", "p_equivalence", "paper_p_t"):
@@ -239,19 +264,24 @@ def _at(row: dict[Any, Any], keys: list[str]) -> str:
 def _deltas(
     accuracy: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any], keys: list[str]
 ) -> Any:
-    """The accuracies of one row of the cells minus those of another, by seed."""
+    """The accuracies of one row of the cells minus those of another, by seed; empty if no run of
+    one of them is tested."""
     columns = [(row["fusion"], *(row[key] for key in keys)) for row in (one, other)]
+    if any(column not in accuracy for column in columns):
+        return pd.Series(dtype=float)
     return (accuracy[columns[0]] - accuracy[columns[1]]).dropna()
 
 
-def _cautions(rows: pd.DataFrame, keys: list[str]) -> list[str]:
+def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[str]:
     """What a reader of one operator's choice must know, from its cells."""
     found = []
     if not rows["best"].any():
         named = " and ".join(KEYS[key] for key in keys)
-        found.append(f"no validation accuracy, so no best {named}")
-    if rows["n"].nunique() > 1:
-        found.append(f"chose among values with {rows['n'].min()} to {rows['n'].max()} seeds")
+        of = f" of {_seeds(criteria)}" if criteria.select else ""
+        found.append(f"no validation accuracy{of}, so no best {named}")
+    n = rows.loc[rows["choosing"] > 0, "choosing"]
+    if n.nunique() > 1:
+        found.append(f"chose among values with {n.min()} to {n.max()} seeds")
     for best in rows[rows["best"]].to_dict("records"):
         for key in (key for key in keys if best[f"{key}_edge"]):
             verb = "starts" if key == "scale" and best["learned"] else "is"

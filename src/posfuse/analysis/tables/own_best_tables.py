@@ -3,7 +3,7 @@
 from functools import partial
 
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.own_best import KEYS, OwnBest, keys_of
+from posfuse.analysis.statistics.own_best import KEYS, OwnBest, chosen_by, keys_of
 from posfuse.analysis.tables.paired_tables import T_INTERVAL, N, conclusion
 from posfuse.analysis.tables.table import (
     Column,
@@ -24,13 +24,17 @@ AT_EDGE = (
     f"{EDGE} the best value is the smallest or largest that the operator was run with, so a value "
     "beyond may be better. "
 )
+BIAS = (
+    "Such a choice favours an operator that has more values near its best one; docs/statistics.md "
+    "gives the size of this bias, and --select-seeds removes it. "
+)
 WORDS = {"scale": "scale", "lr": "learning rate"}
 
 
 def own_best_tables(found: OwnBest, criteria: Criteria) -> list[Table]:
     """The tables that have rows."""
     best = [best_table(found, criteria)] if len(found.best) else []
-    return [*best, by_value_table(found)] if len(found.cells) else best
+    return [*best, by_value_table(found, criteria)] if len(found.cells) else best
 
 
 def best_table(found: OwnBest, criteria: Criteria) -> Table:
@@ -58,6 +62,8 @@ def best_table(found: OwnBest, criteria: Criteria) -> Table:
         ("p equiv.", p_value, "p_equivalence_holm"),
         ("conclusion", partial(conclusion, criteria=criteria)),
     ]
+    chosen = chosen_by(best, criteria)
+    bias = BIAS if "the same seeds" in chosen else ""
     edges = any(best[f"{of}{key}_edge"].any() for key in keys for of in ("", "baseline_"))
     return table_of(
         best,
@@ -67,15 +73,14 @@ def best_table(found: OwnBest, criteria: Criteria) -> Table:
         title=f"At each operator's own best {_words(keys)}{encoding}",
         caption=f"Difference to {base} in points of test accuracy, paired by seed, with its 95 % t "
         f"interval. {at_paper}at best: each operator at the {keys_of(best)} with its highest mean "
-        "validation accuracy. n, the p-values (Holm-adjusted over this table) and the conclusion "
-        f"belong to the difference at best. {AT_EDGE if edges else ''}The choice of a value "
-        "favours an operator that has more values near its best one; docs/statistics.md gives the "
-        "size of this bias. gate_constant and add_scaled learn one number that weighs position "
-        "against content, so their gain is a gain of scale only.",
+        f"validation accuracy ({chosen}). n, the p-values (Holm-adjusted over this table) and the "
+        f"conclusion belong to the difference at best. {AT_EDGE if edges else ''}{bias}"
+        "gate_constant and add_scaled learn one number that weighs position against content, so "
+        "their gain is a gain of scale only.",
     )
 
 
-def by_value_table(found: OwnBest) -> Table:
+def by_value_table(found: OwnBest, criteria: Criteria) -> Table:
     """A row for each combination of values, a column for each operator."""
     cells, keys = found.cells, found.keys
     labels = ["data", "encoding", *if_many(cells, "variant"), *keys]
@@ -90,15 +95,16 @@ def by_value_table(found: OwnBest) -> Table:
             rows.append([*named, *by_fusion(at_value, fusions, partial(_accuracy, keys=keys))])
     edges = any(cells[f"{key}_edge"].any() for key in keys)
     scale = (
-        f" Embeddings are multiplied by {KEYS['scale']} before fusion. A learned scale starts at "
+        f"Embeddings are multiplied by {KEYS['scale']} before fusion. A learned scale starts at "
         "the paper's, sqrt_d, and counts as that value."
     )
     return Table(
         f"by_{'_'.join(keys)}",
         f"By {'token ' if 'scale' in keys else ''}{_words(keys)}",
         "Test accuracy in %: mean ± standard deviation over seeds, number of seeds in brackets. "
-        f"{MARK} the operator's highest validation accuracy. {AT_EDGE if edges else ''}".strip()
-        + (scale if "scale" in keys else ""),
+        f"{MARK} the operator's highest mean validation accuracy "
+        f"({chosen_by(found.best, criteria)}). {AT_EDGE if edges else ''}"
+        f"{scale if 'scale' in keys else ''}".strip(),
         [*labels, *fusions],
         rows,
         cells,
