@@ -1,10 +1,10 @@
-"""The figures of accuracy over the token scale and over the learning rate."""
+"""The figures of accuracy over the token scale, the learning rate and the tuning budget."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from posfuse.analysis.figures import parts, style, svg
 
@@ -26,6 +26,29 @@ def scale(cells: pd.DataFrame) -> Figure:
 def learning_rate(cells: pd.DataFrame) -> Figure:
     """The rows of `OwnBest.along("lr")`, a panel for each data x encoding x variant."""
     return _figure(cells, "lr", "learning rate", "")
+
+
+@style.styled("fewer than three trials of each operator")
+def budget(by_budget: pd.DataFrame) -> Figure:
+    """The rows of `budgets`, a panel for each data x encoding x variant."""
+    panels = parts.panels_of(by_budget)
+    caption = "expected best validation accuracy in % of k trials, drawn without replacement"
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.4, 2.4))
+    for rows, (axis,) in zip(panels.values(), axes, strict=True):
+        for row in rows:
+            one = style.look(row["fusion"])
+            x, y = range(1, row["trials"] + 1), row["expected"]
+            (line,) = axis.plot(
+                x, y, color=one.color, linestyle=one.dash, marker=one.marker,
+                markevery=max(1, len(x) // 8), markersize=3.5,
+            )  # fmt: skip
+            label = parts.joined(row, ("data", "encoding", "variant", "fusion"))
+            svg.mark(line, f"{label}: {y[0]:.2f} % after 1 trial, {y[-1]:.2f} % after {len(x)}")
+            style.LineName(axis, (x[-1], y[-1]), row["fusion"])
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axis.set_xlabel("trials")
+        axis.set_ylabel("validation accuracy, %")
+    return figure
 
 
 def _figure(cells: pd.DataFrame, key: str, name: str, more: str) -> Figure:

@@ -2,6 +2,9 @@
 
 from functools import partial
 
+import pandas as pd
+
+from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.own_best import KEYS, OwnBest, chosen_by, keys_of
 from posfuse.analysis.tables.paired_tables import T_INTERVAL, N, conclusion
@@ -34,7 +37,9 @@ WORDS = {"scale": "scale", "lr": "learning rate"}
 def own_best_tables(found: OwnBest, criteria: Criteria) -> list[Table]:
     """The tables that have rows."""
     best = [best_table(found, criteria)] if len(found.best) else []
-    return [*best, by_value_table(found, criteria)] if len(found.cells) else best
+    by_budget = budgets(found.cells)
+    more = [budget_table(by_budget)] if len(by_budget) else []
+    return [*best, by_value_table(found, criteria), *more] if len(found.cells) else best
 
 
 def best_table(found: OwnBest, criteria: Criteria) -> Table:
@@ -109,6 +114,28 @@ def by_value_table(found: OwnBest, criteria: Criteria) -> Table:
         rows,
         cells,
     )
+
+
+def budget_table(by_budget: pd.DataFrame) -> Table:
+    """Which operator is best after few trials?"""
+    most = int(by_budget["trials"].max())
+    steps = [2**i for i in range(most.bit_length()) if 2**i < most]
+    columns: list[Column] = [("trials", str, "trials")]
+    columns += [(f"best of {k}", partial(_best_of, k), "expected") for k in [*steps, most]]
+    return table_of(
+        by_budget,
+        columns,
+        ["data", *if_many(by_budget, "encoding"), *if_many(by_budget, "variant"), "fusion"],
+        name="budget",
+        title="Validation accuracy by tuning budget",
+        caption="The expected best validation accuracy in % of k trials that are drawn at random "
+        "without replacement from all trials of the operator (Dodge et al. 2019). A trial is a "
+        "combination of the tuned values; its score is the mean over the seeds that choose.",
+    )
+
+
+def _best_of(k: int, expected: list[float]) -> str:
+    return f"{expected[k - 1]:.2f}" if k <= len(expected) else ""
 
 
 def _words(keys: list[str]) -> str:
