@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from posfuse.analysis.evidence.collect import CELL, METRIC, differing, settings_columns
 from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics.shares import outperforming
 
 POWER = 0.8
 
@@ -154,6 +155,7 @@ def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:
     mean, std, n = float(np.mean(deltas)), st.spread(deltas), len(deltas)
     low, high = st.t_interval(deltas)
     bca_low, bca_high = st.bootstrap_interval(deltas)
+    wins, wins_low, wins_high = outperforming(deltas)
     return {
         "n": n,
         "mean": mean,
@@ -163,6 +165,9 @@ def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:
         "bca_low": bca_low,
         "bca_high": bca_high,
         "d_z": st.effect_size(deltas),
+        "wins": wins,  # P(A > B), with its interval
+        "wins_low": wins_low,
+        "wins_high": wins_high,
         "p_t": st.p_paired_t(deltas),
         "p_wilcoxon": st.p_wilcoxon(deltas),
         "p_sign_flip": st.p_sign_flip(deltas),
