@@ -11,6 +11,8 @@ from posfuse.analysis.headline import headline
 from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.statistics.own_best import OwnBest, own_best
+from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
+from posfuse.analysis.tables.description_tables import solved_tables
 from posfuse.analysis.tables.own_best_tables import own_best_tables
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
@@ -29,6 +31,7 @@ class Findings:
     tables: list[Table]  # the paper's
     tuned: list[Table]  # over token scales and learning rates; empty if the runs do not vary them
     paired: list[Table]
+    described: list[Table]
     verdicts: list[Verdict]
     folded: list[Verdict]  # the paper's claims without a comparison, shown as one line
     headline: list[str]
@@ -67,6 +70,8 @@ def analyse(
             "--select-seeds: nothing to choose; no runs differ in model.token_scale or optim.lr"
         )
     summary = cells(runs)
+    above = thresholds(runs, criteria)
+    solved = solved_cells(runs, comparisons, above), solved_best(best.best, above)
     try:
         absent = missing(folder, runs)
     except InputError as error:
@@ -86,6 +91,7 @@ def analyse(
         paired=paired_tables(
             comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
         ),
+        described=solved_tables(*solved, criteria.baseline),
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
         headline=headline(summary, comparisons, best.best, criteria),

@@ -27,7 +27,8 @@ from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
     """Write the page, the tables and the figures into `out`."""
-    formats.write_tables([*found.tables, *found.tuned, *found.paired], out / "tables")
+    tables = [*found.tables, *found.tuned, *found.paired, *found.described]
+    formats.write_tables(tables, out / "tables")
     formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
     drawn = draw_all(found, criteria, out / "figures")
     html = page.render(found, drawn, criteria, command)
@@ -79,6 +80,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
     chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
     add("--select-seeds", metavar="SEEDS", help=chosen)
+    solved = "test accuracy above which a run solves its task (default: halfway between chance and "
+    solved += "100, where the runs of a cell are in two groups)"
+    add("--solved", type=float, metavar="PERCENT", help=solved)
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     return parser.parse_args(arguments)
 
@@ -108,12 +112,16 @@ def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
 def main() -> None:
     """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
     arguments = parse()
-    criteria = Criteria(arguments.baseline, arguments.margin, arguments.effect)
+    criteria = Criteria(
+        arguments.baseline, arguments.margin, arguments.effect, solved=arguments.solved
+    )
     command = shlex.join(["posfuse-report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     try:
         if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
             raise InputError("--margin and --effect must be above 0")
+        if criteria.solved is not None and not 0 < criteria.solved < 100:
+            raise InputError("--solved must be above 0 and below 100")
         claims = read_claims(arguments.claims)
         runs, problems = collect(arguments.folder)
         if arguments.select_seeds is not None:

@@ -40,10 +40,10 @@ class OwnBest:
 
     best: one row per GROUP x fusion but the baseline. key, key_edge, baseline_key,
     baseline_key_edge, at and baseline_at (the values as one text), choices and baseline_choices
-    (how many each chose from), length, seeds, deltas and the statistics of `judge` with both at
-    their best values, over the seeds that are tested; the same statistics as paper_* with both at
-    the scale sqrt(d), each at its best other values there, NaN where that was not run; p_holm,
-    p_equivalence_holm and paper_p_holm over all rows.
+    (how many each chose from), length, seeds, accuracies, baseline_accuracies, deltas and the
+    statistics of `judge` with both at their best values, over the seeds that are tested; the same
+    statistics as paper_* with both at the scale sqrt(d), each at its best other values there, NaN
+    where that was not run; p_holm, p_equivalence_holm and paper_p_holm over all rows.
 
     `variant` holds the other settings that differ, as "model.d_model=8", not the run's folder. If
     an operator was run with several options, `fusion` contains them.
@@ -211,8 +211,9 @@ def _at_own_best(
             continue
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]
-            deltas = _deltas(accuracy, mine, its, keys)
-            if deltas.empty:
+            pairs = _pairs(accuracy, mine, its, keys)
+            deltas = (pairs[0] - pairs[1]).tolist()
+            if not deltas:
                 tested = "tested seed" if criteria.select else "seed"
                 notes.append(f"{where} {fusion}: no {tested} in common with {base}")
                 continue
@@ -221,18 +222,20 @@ def _at_own_best(
                     notes.append(
                         f"{where} {fusion}: was run with other values of {KEYS[key]} than {base}"
                     )
-            row = {**dict(zip(GROUP, group_key, strict=True)), "fusion": fusion}
+            row: dict[str, Any] = dict(zip(GROUP, group_key, strict=True))
+            row["fusion"] = fusion
             for prefix, one in (("", mine), ("baseline_", its)):
                 row |= {f"{prefix}{key}{end}": one[f"{key}{end}"]
                         for key in keys for end in ("", "_edge")}  # fmt: skip
                 row[f"{prefix}at"] = _at(one, keys)
                 row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
-            row |= {"length": mine["length"], "seeds": deltas.index.tolist()}
-            row |= {"deltas": deltas.tolist(), **judge(deltas.tolist(), criteria)}
+            row |= {"length": mine["length"], "seeds": pairs.index.tolist()}
+            row |= {"accuracies": pairs[0].tolist(), "baseline_accuracies": pairs[1].tolist()}
+            row |= {"deltas": deltas, **judge(deltas, criteria)}
             if "scale" in keys and fusion in papers and base in papers:
-                at_paper = _deltas(accuracy, papers[fusion], papers[base], keys)
+                at_paper = _pairs(accuracy, papers[fusion], papers[base], keys)
                 if len(at_paper):
-                    found = judge(at_paper.tolist(), criteria)
+                    found = judge((at_paper[0] - at_paper[1]).tolist(), criteria)
                     row |= {f"paper_{name}": value for name, value in found.items()}
             rows.append(row)
     return _with_holm(rows, keys, criteria), notes
@@ -242,7 +245,8 @@ def _with_holm(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) 
     of_keys = [*(f"{key}{end}" for key in keys for end in ("", "_edge")), "at", "choices"]
     statistics = list(judge([0.0], criteria))
     columns = [*GROUP, "fusion", *of_keys, *(f"baseline_{name}" for name in of_keys)]
-    columns += ["length", "seeds", "deltas", *statistics, *(f"paper_{name}" for name in statistics)]
+    columns += ["length", "seeds", "accuracies", "baseline_accuracies", "deltas"]
+    columns += [*statistics, *(f"paper_{name}" for name in statistics)]
     table = pd.DataFrame(rows, columns=columns)
     for p in ("p_t", "p_equivalence", "paper_p_t"):
         table[f"{p.removesuffix('_t')}_holm"] = st.holm(table[p].astype(float))
@@ -261,15 +265,14 @@ def _at(row: dict[Any, Any], keys: list[str]) -> str:
     return ", ".join(row[key] if key == keys[0] else f"{key} {row[key]}" for key in keys)
 
 
-def _deltas(
+def _pairs(
     accuracy: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any], keys: list[str]
-) -> Any:
-    """The accuracies of one row of the cells minus those of another, by seed; empty if no run of
-    one of them is tested."""
+) -> pd.DataFrame:
+    """The accuracies of two rows of the cells, columns 0 and 1, by the seeds that both have."""
     columns = [(row["fusion"], *(row[key] for key in keys)) for row in (one, other)]
-    if any(column not in accuracy for column in columns):
-        return pd.Series(dtype=float)
-    return (accuracy[columns[0]] - accuracy[columns[1]]).dropna()
+    if any(column not in accuracy for column in columns):  # no run of it is tested
+        return pd.DataFrame(columns=[0, 1], dtype=float)
+    return accuracy[columns].set_axis([0, 1], axis=1).dropna()
 
 
 def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[str]:

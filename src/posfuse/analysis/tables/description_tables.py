@@ -1,0 +1,69 @@
+"""Tables that describe the runs of each cell beyond their mean."""
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.tables import table
+from posfuse.analysis.tables.table import (
+    Column,
+    Table,
+    if_many,
+    interval,
+    p_value,
+    signed,
+    table_of,
+)
+
+PAIRED = ["pairs", "with", "base", "gained", "lost", "difference", "difference_low"]
+PAIRED += ["difference_high", "p_mcnemar"]
+
+
+def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> list[Table]:
+    """The frames of `solved_cells` and `solved_best`, those that have rows."""
+    titles = {"solved_best": " at each operator's own best values", "solved": ""}
+    frames = {"solved_best": best, "solved": cells}
+    return [
+        _solved(frames[name], baseline, name, f"Runs that solve the task{title}")
+        for name, title in titles.items()
+        if len(frames[name])
+    ]
+
+
+def _solved(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
+    frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *PAIRED])))
+    at: list[Column] = [("at", str, "at"), (f"{baseline}'s", str, "baseline_at")]
+    columns: list[Column] = [
+        *(at if "at" in frame else []),
+        ("accuracy", table.with_spread, "mean", "std"),
+        ("above", "{:g}".format, "threshold"),
+        ("solved", _of, "solved", "n"),
+        ("95 % exact", _percent, "low", "high"),
+        (f"{baseline} solved", _of, "base", "pairs"),
+        ("difference", signed, "difference"),
+        ("95 % Newcombe", interval, "difference_low", "difference_high"),
+        ("gained", table.count, "gained"),
+        ("lost", table.count, "lost"),
+        ("p McNemar", p_value, "p_mcnemar"),
+    ]
+    return table_of(
+        frame,
+        columns,
+        ["data", *if_many(frame, "encoding"), *if_many(frame, "variant"), "fusion"],
+        name=name,
+        title=title,
+        caption="A run solves its task if its test accuracy is above this number of percent. "
+        "accuracy: mean ± standard deviation over all runs, which describes no run where they are "
+        "in two groups. solved: how many runs, and the exact (Clopper-Pearson) 95 % interval of "
+        f"their share in %. {baseline} solved, difference (of the shares, in points), gained and "
+        f"lost (seeds that only the operator, or only {baseline}, solves) belong to the paired "
+        "seeds. The interval is Newcombe's for paired shares; McNemar's exact test compares gained "
+        "with lost and is the stricter of the two with few seeds. p is not adjusted.",
+    )
+
+
+def _of(part: float, whole: float) -> str:
+    return "" if np.isnan(part) else f"{part:.0f} of {whole:.0f}"
+
+
+def _percent(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f"{low:.0f} to {high:.0f}"
