@@ -9,10 +9,11 @@ from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.analysis.evidence.collect import failures, learning_curves, missing
 from posfuse.analysis.headline import headline
 from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
+from posfuse.analysis.statistics.convergence import convergence, unequal
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.statistics.own_best import OwnBest, own_best
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
-from posfuse.analysis.tables.description_tables import solved_tables
+from posfuse.analysis.tables.description_tables import convergence_tables, solved_tables
 from posfuse.analysis.tables.own_best_tables import own_best_tables
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
@@ -72,6 +73,7 @@ def analyse(
     summary = cells(runs)
     above = thresholds(runs, criteria)
     solved = solved_cells(runs, comparisons, above), solved_best(best.best, above)
+    trained = convergence(runs)
     try:
         absent = missing(folder, runs)
     except InputError as error:
@@ -79,6 +81,7 @@ def analyse(
         problems.append(str(error))
     verdicts = judge_claims(claims, comparisons, criteria)
     notes += [*_without_order(summary, bags), *best.notes, *without_bag]
+    notes += unequal(trained, comparisons, criteria.baseline)
     return Findings(
         runs=runs,
         cells=summary,
@@ -91,7 +94,7 @@ def analyse(
         paired=paired_tables(
             comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
         ),
-        described=solved_tables(*solved, criteria.baseline),
+        described=[*solved_tables(*solved, criteria.baseline), *convergence_tables(trained)],
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
         headline=headline(summary, comparisons, best.best, criteria),

@@ -18,6 +18,27 @@ PAIRED = ["pairs", "with", "base", "gained", "lost", "difference", "difference_l
 PAIRED += ["difference_high", "p_mcnemar"]
 
 
+def convergence_tables(found: pd.DataFrame) -> list[Table]:
+    """The frame of `convergence`, if it has rows."""
+    if found.empty:
+        return []
+    table_ = table_of(
+        found,
+        [
+            ("best at the last", _of, "last", "n"),
+            ("best evaluation", "{:.1f}".format, "best"),
+            ("evaluations", "{:.1f}".format, "evaluations"),
+        ],
+        name="convergence",
+        title="Runs that were best at their last evaluation",
+        caption="How many runs had their highest validation accuracy at the last evaluation, and "
+        "the mean number of that evaluation and of all of them (epochs, if a run was evaluated "
+        "once after each). A run that was best at the end may get better with more training, so "
+        "an operator with many such runs may be undertrained.",
+    )
+    return [table_]
+
+
 def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> list[Table]:
     """The frames of `solved_cells` and `solved_best`, those that have rows."""
     titles = {"solved_best": " at each operator's own best values", "solved": ""}
