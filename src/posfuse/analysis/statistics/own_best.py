@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.evidence.collect import METRIC, settings_columns
+from posfuse.analysis.evidence.collect import METRIC, settings_columns, varying
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria, judge
 
@@ -101,9 +101,9 @@ def _tuned(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """
     options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
     others = settings_columns(runs, "fusion.", *KEYS.values())
-    of_fusion = _labels(runs, ["data", "encoding", "fusion"], options)
+    of_fusion = varying(runs, ["data", "encoding", "fusion"], options)
     frame = runs[["data", "encoding", "seed", "length", METRIC]].assign(
-        variant=_labels(runs, ["data", "encoding"], others),
+        variant=varying(runs, ["data", "encoding"], others),
         fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
         validation=_numeric(_column(runs, "validation.accuracy")),
     )
@@ -131,18 +131,6 @@ def _column(runs: pd.DataFrame, name: str) -> "pd.Series[Any]":
 
 def _numeric(values: "pd.Series[Any]") -> "pd.Series[float]":
     return pd.to_numeric(values, errors="coerce").astype(float)
-
-
-def _labels(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Series[str]":
-    """For each run "key=value" of the columns that vary among the runs with equal `within`."""
-    labels = pd.Series("", runs.index)
-    texts = runs[columns].astype(str)
-    for _, group in texts.groupby([runs[name] for name in within], sort=False):
-        varied = [c for c in columns if group[c].nunique() > 1]
-        for i, row in zip(group.index, group[varied].to_numpy(), strict=True):
-            pairs = zip(varied, row, strict=True)
-            labels[i] = " ".join(f"{c.removeprefix('settings.')}={v}" for c, v in pairs)
-    return labels
 
 
 def _scale(text: str, number: float, sqrt_d: bool, learned: bool) -> str:

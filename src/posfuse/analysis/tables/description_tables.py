@@ -82,6 +82,42 @@ def _solved(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
     )
 
 
+def variance_tables(found: pd.DataFrame, baseline: str) -> list[Table]:
+    """The frame of `variance`, if it has rows."""
+    if found.empty:
+        return []
+    delta = [f"delta_{name}" for name in ("std", "low", "high", "share")]
+    found = found.reindex(columns=list(dict.fromkeys([*found.columns, "share", *delta])))
+    keys = ["data", *if_many(found, "encoding"), *if_many(found, "variant"), "fusion"]
+    several_held = found.groupby([*keys, "varied"])["held"].nunique().max() > 1
+    columns: list[Column] = [
+        ("varied", str, "varied"),
+        *([("fixed", str, "held")] if several_held else []),
+        ("n", str, "n"),
+        ("std", table.unsigned, "std"),
+        ("95 %", table.unsigned_interval, "low", "high"),
+        ("% of variance", table.count, "share"),
+        ("std of difference", table.unsigned, "delta_std"),
+        ("95 %", table.unsigned_interval, "delta_low", "delta_high"),
+        ("% of variance", table.count, "delta_share"),
+    ]
+    table_ = table_of(
+        found,
+        columns,
+        keys,
+        name="variance",
+        title="Spread by source of randomness",
+        caption="Standard deviation of the test accuracy, in points, over n runs in which only "
+        "these sources of randomness follow the seed and the others are fixed (Bouthillier et al. "
+        "2021), with its 95 % interval (chi-square, for normal accuracies); % of variance: its "
+        "square in percent of that of the runs in which all of them follow the seed. The same for "
+        f"the difference to {baseline}, paired by seed. Each share belongs to the values at which "
+        "the other sources are fixed. Sources that act together count in each of their shares, so "
+        "the shares may add up to more than 100.",
+    )
+    return [table_]
+
+
 def _of(part: float, whole: float) -> str:
     return "" if np.isnan(part) else f"{part:.0f} of {whole:.0f}"
 

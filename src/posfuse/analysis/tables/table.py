@@ -99,12 +99,11 @@ def interval(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
 
 
-def share(value: float) -> str:
-    """A share between 0 and 1."""
+def unsigned(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.2f}"
 
 
-def share_interval(low: float, high: float) -> str:
+def unsigned_interval(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"{low:.2f} to {high:.2f}"
 
 
