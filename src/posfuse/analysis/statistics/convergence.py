@@ -11,7 +11,7 @@ import pandas as pd
 from posfuse.analysis.evidence.collect import CELL
 
 APART = 0.5  # a difference of the shares that a note names
-FEWEST = 3  # runs of each of the two cells that a note compares
+FEWEST = 5  # runs of each of the two cells that a note compares
 
 
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
