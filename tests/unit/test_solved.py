@@ -87,6 +87,8 @@ def test_the_threshold_is_halfway_where_a_cell_is_in_two_groups():
     assert thresholds(pd.concat([text, two_groups]), Criteria()) == {"task": 60}
     # Two cells in one group each.
     assert thresholds(frame({"add": [20, 21], "gate": [74, 75]}), Criteria()) == {}
+    for near in ([40, 62], [58, 90]):  # one of the two is near the threshold
+        assert thresholds(frame({"add": near}), Criteria()) == {}
     assert thresholds(frame({"add": [20, 75]}, classes=0), Criteria()) == {}
     own = Criteria(solved=90.0)
     assert thresholds(pd.concat([text, two_groups]), own) == {"text": 90, "task": 90}
