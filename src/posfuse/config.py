@@ -207,11 +207,21 @@ class SweepConfig:
 
 
 @dataclass
+class SeedsConfig:
+    """The sources of randomness of a run, to fix some of them while others follow `seed`."""
+
+    init: int | None = option(None, "initial values; null: as seed", least=0, most=LARGEST_SEED)
+    order: int | None = option(None, "order of batches; null: as seed", least=0, most=LARGEST_SEED)
+    dropout: int | None = option(None, "dropout masks; null: as seed", least=0, most=LARGEST_SEED)
+
+
+@dataclass
 class Config:
     seed: int = option(0, "initial values, batches and dropout", least=0, most=LARGEST_SEED)
     sweep_id: str = option("default", "the sweep's folder in output_dir", check=check_name)
     output_dir: str = option("multirun", "folder of all sweeps", check=check_folder)
     cache_dir: str = option("multirun/.cache", "folder of token ids", check=check_folder)
+    seeds: SeedsConfig = field(default_factory=SeedsConfig)
     data: DataConfig = field(default_factory=DataConfig)
     encoding: EncodingConfig = field(default_factory=EncodingConfig)
     fusion: dict[str, Any] = option(dict, "name, `_target_` and arguments of the operator")
@@ -221,6 +231,12 @@ class Config:
     fidelity: FidelityConfig = field(default_factory=FidelityConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
+
+
+def seed_of(cfg: Config, source: str) -> int:
+    """The seed of a source of randomness, a field of `SeedsConfig`."""
+    own: int | None = getattr(cfg.seeds, source)
+    return cfg.seed if own is None else own
 
 
 def check_limits(node: Any, prefix: str = "") -> None:

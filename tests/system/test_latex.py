@@ -12,7 +12,7 @@ from posfuse.analysis.tables.formats import latex, latex_document
 from posfuse.analysis.tables.table import Table
 from small_records import write_sweep
 
-ODD = "Caption $x^2$ \\ ~ # | † ± 50% & {more} <b> a_b"
+ODD = "Caption $x^2$ \\ ~ # | † ‡ ± 50% & {more} <b> a_b"
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")

@@ -13,13 +13,14 @@ from posfuse.runs.checks import checked
 from small_runs import composed, hydra_composed
 
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
-         "controls": 75}  # fmt: skip
+         "controls": 75, "variance": 80}  # fmt: skip
 DATA = [
     *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
     *(("table1", name) for name in ("agnews", "imdb", "arxiv")),
     ("table2", "arxiv"),
     ("table3", "arxiv"),
     ("scale_surface", "bbc_lead_story"),
+    ("variance", "bbc_lead_story"),
     *(("controls", name) for name in ("bbc_digest", "bbc_lead_story", "listops")),
 ]
 
@@ -83,6 +84,7 @@ EXPECTED = {
     ("table2", "arxiv"): ARXIV,
     ("table3", "arxiv"): ARXIV,
     ("scale_surface", "bbc_lead_story"): QUICKSTART,
+    ("variance", "bbc_lead_story"): QUICKSTART | {"model.token_scale": 1.0},
     ("controls", "bbc_digest"): QUICKSTART,
     ("controls", "bbc_lead_story"): QUICKSTART,
     ("controls", "listops"): QUICKSTART,
@@ -118,7 +120,8 @@ def test_a_grid_has_its_size_and_names_no_cell_twice(experiment):
 def test_every_seed_has_every_fusion(experiment):
     cells = [values(job) for job in grid(experiment)]
     seeds = {int(cell["seed"]) for cell in cells}
-    assert seeds == set(range(3 if experiment in ("quickstart", "table2") else 5))
+    expected = {"quickstart": 3, "table2": 3, "variance": 10}.get(experiment, 5)
+    assert seeds == set(range(expected))
 
 
 def test_grids_hold_the_papers_operators_and_encodings():
@@ -138,6 +141,7 @@ def test_grids_hold_the_papers_operators_and_encodings():
             "add", "concat", "gate_scalar", "gate_cnn", "gate_constant", "add_scaled"
         },
         "controls": {"none", "add", "concat", "gate_scalar"},
+        "variance": {"add", "concat"},
     }  # fmt: skip
     encodings = {e: {cell["encoding"] for cell in cells[e]} for e in CELLS}
     assert encodings == {
@@ -147,6 +151,7 @@ def test_grids_hold_the_papers_operators_and_encodings():
         "table3": {"sinusoidal", "learned", "rope_features", "relative_table"},
         "scale_surface": {"sinusoidal"},
         "controls": {"sinusoidal"},
+        "variance": {"sinusoidal"},
     }
 
 
@@ -174,6 +179,16 @@ def test_the_scale_surface_takes_another_corpus_small_enough_for_a_cpu():
     assert imdb == quickstart
     assert (imdb["data.corpus.id"], imdb["data.limit"]) == ("stanfordnlp/imdb", 2500)
     assert imdb["data.max_len"] == 256
+
+
+def test_the_variance_experiment_lets_one_source_at_a_time_follow_the_seed():
+    free = {}
+    for name in {values(job)["seeds"] for job in grid("variance")}:
+        seeds = checked(composed("experiment=variance", f"seeds={name}", "seed=7")).seeds
+        free[name] = {k for k, v in vars(seeds).items() if v is None}
+        assert {v for v in vars(seeds).values() if v is not None} <= {0}
+    every = {"init", "order", "dropout"}
+    assert free == {"together": every, **{name: {name} for name in every}}
 
 
 @pytest.mark.parametrize("experiment", CELLS)

@@ -140,8 +140,14 @@ def test_settings_are_named_if_lines_differ_in_nothing_else():
 
 
 def test_operators_at_several_scales_are_compared_at_their_best():
-    best = compared({"mul": [10, 10.5, 11]}, Criteria(), scale="2", baseline_scale="4")
+    chosen = {"at": "2", "baseline_scale": "4", "baseline_at": "4"}
+    best = compared({"mul": [10, 10.5, 11]}, Criteria(), **chosen, choices=3, baseline_choices=3)
     assert lines(best, scaled=True)[1].startswith(
-        "On tiny (sinusoidal), each operator at its own best model.token_scale, add at 4: "
-        "mul (at 2) is ahead of add by 10.50 points"
+        "On tiny (sinusoidal), each operator at its own best model.token_scale (chosen by the same "
+        "seeds that are tested), add at 4: mul (at 2) is ahead of add by 10.50 points"
+    )
+    both = best.assign(at="2, lr 0.1", baseline_lr="0.3", baseline_at="4, lr 0.3")
+    assert lines(both, scaled=True)[1].startswith(
+        "On tiny (sinusoidal), each operator at its own best model.token_scale and optim.lr "
+        "(chosen by the same seeds that are tested), add at 4, lr 0.3: mul (at 2, lr 0.1) is ahead"
     )

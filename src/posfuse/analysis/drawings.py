@@ -8,9 +8,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import figures
-from posfuse.analysis.figures.scale_figure import scale
 from posfuse.analysis.figures.svg import save
+from posfuse.analysis.figures.tuning_figure import budget, learning_rate, scale
 from posfuse.analysis.findings import Findings
+from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria
 
 
@@ -27,8 +28,11 @@ def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]
     labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
     # The function, its arguments (the first is its data) and the caption of each figure.
     every: list[tuple[Callable[..., Figure], tuple[Any, ...], str]] = [
-        (scale, (found.scales.cells,), "Accuracy by token scale: does an operator gain accuracy, "
-         "or only move the best scale?"),
+        (scale, (found.own_best.along("scale"),), "Accuracy by token scale: does an operator gain "
+         "accuracy, or only move the best scale?"),
+        (learning_rate, (found.own_best.along("lr"),), "Accuracy by learning rate."),
+        (budget, (budgets(found.own_best.cells),), "Tuning budget: the expected best validation "
+         "accuracy of k trials."),
         (figures.deltas, (comparisons, base),
          f"Paired differences to {base}; each mark is one seed."),
         (figures.forest, (comparisons, criteria), "Every comparison with its 95 % t interval; the "

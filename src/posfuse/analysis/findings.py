@@ -9,11 +9,19 @@ from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.analysis.evidence.collect import failures, learning_curves, missing
 from posfuse.analysis.headline import headline
 from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
+from posfuse.analysis.statistics.convergence import convergence, unequal
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
-from posfuse.analysis.statistics.scales import Scales, scales_of
+from posfuse.analysis.statistics.own_best import OwnBest, own_best
+from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
+from posfuse.analysis.statistics.variance import is_held, variance
+from posfuse.analysis.tables.description_tables import (
+    convergence_tables,
+    solved_tables,
+    variance_tables,
+)
+from posfuse.analysis.tables.own_best_tables import own_best_tables
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
-from posfuse.analysis.tables.scale_tables import scale_tables
 from posfuse.analysis.tables.table import Table
 from posfuse.errors import InputError
 
@@ -23,12 +31,13 @@ class Findings:
     runs: pd.DataFrame
     cells: pd.DataFrame
     comparisons: pd.DataFrame
-    scales: Scales
+    own_best: OwnBest
     documents: DocumentEvidence
     curves: pd.DataFrame
     tables: list[Table]  # the paper's
-    scaled: list[Table]  # over token scales; empty if all runs have the same scale
+    tuned: list[Table]  # over token scales and learning rates; empty if the runs do not vary them
     paired: list[Table]
+    described: list[Table]
     verdicts: list[Verdict]
     folded: list[Verdict]  # the paper's claims without a comparison, shown as one line
     headline: list[str]
@@ -57,39 +66,67 @@ def analyse(
     if not has_baseline:
         known = ", ".join(fusions)
         problems.append(f"--baseline: no run with fusion {criteria.baseline!r}; use {known}")
-    comparisons, notes = compare(runs if has_baseline else runs.iloc[:0], criteria)
+    compared = runs[~is_held(runs)]
+    comparisons, notes = compare(compared if has_baseline else runs.iloc[:0], criteria)
     documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
-    scales = scales_of(runs, criteria)
+    best = own_best(compared, criteria)
+    if criteria.select and not best.keys:
+        problems.append(
+            "--select-seeds: nothing to choose; no runs differ in model.token_scale or optim.lr"
+        )
     summary = cells(runs)
+    described, remarks = _descriptions(runs, comparisons, best, criteria)
     try:
         absent = missing(folder, runs)
     except InputError as error:
         absent = []
         problems.append(str(error))
     verdicts = judge_claims(claims, comparisons, criteria)
-    notes += [*_without_order(summary, bags), *scales.notes, *without_bag]
+    notes += [*_without_order(summary, bags), *best.notes, *without_bag, *remarks]
     return Findings(
         runs=runs,
         cells=summary,
         comparisons=comparisons,
-        scales=scales,
+        own_best=best,
         documents=documents,
         curves=curves,
         tables=paper_tables(summary, bags),
-        scaled=scale_tables(scales, criteria),
+        tuned=own_best_tables(best, criteria),
         paired=paired_tables(
             comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
         ),
+        described=described,
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
-        headline=headline(summary, comparisons, scales.best, criteria),
+        headline=headline(summary, comparisons, best.best, criteria),
         missing=absent,
         failures=failures(folder, runs),
         problems=[*problems, *mismatched, *without_curve],
         notes=list(dict.fromkeys(notes)),  # variants of one corpus may repeat a note
     )
+
+
+def _descriptions(
+    runs: pd.DataFrame, comparisons: pd.DataFrame, best: OwnBest, criteria: Criteria
+) -> tuple[list[Table], list[str]]:
+    """The tables that describe the runs of each cell, and remarks about them."""
+    base = criteria.baseline
+    above = thresholds(runs, criteria)
+    trained = convergence(runs)
+    tables = [
+        *solved_tables(solved_cells(runs, comparisons, above), solved_best(best.best, above), base),
+        *convergence_tables(trained),
+        *variance_tables(variance(runs, criteria), base),
+    ]
+    remarks = unequal(trained, comparisons, base)
+    if held := int(is_held(runs).sum()):
+        remarks.append(
+            f"{held} runs have a source of randomness fixed (seeds.*); they show the spread of the "
+            "other sources, and are not compared with the baseline"
+        )
+    return tables, remarks
 
 
 def _without_order(cells: pd.DataFrame, bags: Bags) -> list[str]:

@@ -11,7 +11,7 @@ from posfuse.analysis.statistics.comparisons import (
     seeds_for_difference,
     seeds_for_equivalence,
 )
-from posfuse.analysis.statistics.scales import SCALE
+from posfuse.analysis.statistics.own_best import chosen_by, keys_of
 from posfuse.analysis.tables.paired_tables import conclusion
 from posfuse.analysis.tables.table import Row, interval, p_value
 
@@ -26,13 +26,13 @@ def headline(
 ) -> list[str]:
     """How many differences to the baseline are decided, then a line for each corpus and encoding.
 
-    `cells` and `comparisons` are frames of comparisons.py; `best` is that of `Scales`. If operators
-    ran at several token scales, the line compares each at its best scale. A difference is decided
-    by the adjusted p-values, as in the tables (`conclusion`).
+    `cells` and `comparisons` are frames of comparisons.py; `best` is that of `OwnBest`. If
+    operators ran with several values of a tuned key, the line compares each at its best values. A
+    difference is decided by the adjusted p-values, as in the tables (`conclusion`).
     """
-    scaled = set(zip(best["data"], best["encoding"], strict=True))
+    tuned = set(zip(best["data"], best["encoding"], strict=True))
     rows = [*_rows(best, criteria)]
-    rows += [r for r in _rows(comparisons, criteria) if (r["data"], r["encoding"]) not in scaled]
+    rows += [r for r in _rows(comparisons, criteria) if (r["data"], r["encoding"]) not in tuned]
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
@@ -41,9 +41,10 @@ def headline(
     for (data, encoding, setting), group in groups.items():
         named = setting if len(groups) > len(corpora) else ""
         where = f"On {data} ({', '.join(filter(None, (encoding, named)))})"
-        if "baseline_scale" in group[0]:
-            at = f"{criteria.baseline} at {group[0]['baseline_scale']}"
-            where += f", each operator at its own best {SCALE}, {at}"
+        if "baseline_at" in group[0]:
+            keys = f"{keys_of(best)} ({chosen_by(best, criteria)})"
+            at = f"{criteria.baseline} at {group[0]['baseline_at']}"
+            where += f", each operator at its own best {keys}, {at}"
         decided = any(row["conclusion"] != "undecided" for row in group)
         lines.append((decided, f"{where}: {_sentences(group, criteria)}"))
     others = [
@@ -55,12 +56,12 @@ def headline(
 
 
 def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
-    """The rows of `compare` or of `Scales.best`, with their names and conclusions."""
+    """The rows of `compare` or of `OwnBest.best`, with their names and conclusions."""
     family = int(frame["p_t"].notna().sum())
     for row in frame.to_dict("records"):
         operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
-        if "baseline_scale" in row:
-            operator, setting = f"{operator} (at {row['scale']})", row["variant"]
+        if "baseline_at" in row:
+            operator, setting = f"{operator} (at {row['at']})", row["variant"]
         elif row["variant"] != setting:
             operator = f"{operator} {row['variant']}".strip()
         decided = conclusion(row, criteria)

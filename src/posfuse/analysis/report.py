@@ -1,9 +1,12 @@
 """Write tables, paired statistics, verdicts, figures and an HTML page of a sweep's records."""
 
 import argparse
+import dataclasses
 import math
+import re
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,8 @@ from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
     """Write the page, the tables and the figures into `out`."""
-    formats.write_tables([*found.tables, *found.scaled, *found.paired], out / "tables")
+    tables = [*found.tables, *found.tuned, *found.paired, *found.described]
+    formats.write_tables(tables, out / "tables")
     formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
     drawn = draw_all(found, criteria, out / "figures")
     html = page.render(found, drawn, criteria, command)
@@ -34,16 +38,16 @@ def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
 def show(found: Findings, criteria: Criteria, console: Console) -> None:
     """Print the headline, the paper's tables, the tests and the verdicts.
 
-    A sweep over token scales shows its two tables of scales instead, since the others have a row
-    for every scale.
+    A sweep over token scales or learning rates shows its two tables of them instead, since the
+    others have a row for every value.
     """
     for i, line in enumerate(found.headline):
         style = "" if i else "bold"
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
     console.print()
-    for table in reversed(found.scaled) if found.scaled else found.tables:
+    for table in reversed(found.tuned) if found.tuned else found.tables:
         console.print(formats.terminal(table))
-    if len(found.comparisons) and not found.scaled:
+    if len(found.comparisons) and not found.tuned:
         short = short_table(found.comparisons, criteria)
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
@@ -73,6 +77,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--margin", default=criteria.margin, help=does_not_matter, **points)
     listed = "difference for which the seeds needed are listed (default: %(default)s)"
     add("--effect", default=criteria.effect, help=listed, **points)
+    chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
+    chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
+    add("--select-seeds", metavar="SEEDS", help=chosen)
+    solved = "test accuracy above which a run solves its task (default: halfway between chance and "
+    solved += "100, where the runs of a cell are in two groups)"
+    add("--solved", type=float, metavar="PERCENT", help=solved)
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     foreign_report.add_options(parser)
     found = parser.parse_args(arguments)
@@ -81,21 +91,49 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return found
 
 
+def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
+    """The seeds of a text such as "0,1" or "0-4,9", in order.
+
+    Raises InputError for another text, for a seed that is not known, and if no known seed is left.
+    """
+    known, found = set(known), set()
+    for part in text.split(","):
+        ends = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
+        first, last = (int(end) for end in (ends[1], ends[2] or ends[1])) if ends else (1, 0)
+        if last < first:
+            raise InputError(f"--select-seeds: {text!r} is not a list of seeds; write 0,1 or 0-4")
+        for seed in range(first, last + 1):
+            if seed not in known:
+                listed = ", ".join(map(str, sorted(known)))
+                raise InputError(f"--select-seeds: no run has seed {seed}; the seeds are {listed}")
+            found.add(seed)
+    if found == known:
+        raise InputError(f"--select-seeds: {text} are all seeds; leave some that are tested")
+    return tuple(sorted(found))
+
+
 @checked_streams()
 def main() -> None:
     """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
     arguments = parse()
-    criteria = Criteria(arguments.baseline, arguments.margin, arguments.effect)
+    criteria = Criteria(
+        arguments.baseline, arguments.margin, arguments.effect, solved=arguments.solved
+    )
     command = shlex.join(["posfuse-report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     try:
         if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
             raise InputError("--margin and --effect must be above 0")
+        if criteria.solved is not None and not 0 < criteria.solved < 100:
+            raise InputError("--solved must be above 0 and below 100")
         if arguments.table:
             foreign_report.judge_foreign(arguments, criteria, command, console)
             return
         claims = read_claims(arguments.claims)
         runs, problems = collect(arguments.folder)
+        if arguments.select_seeds is not None:
+            select = seeds_in(arguments.select_seeds, runs["seed"])
+            criteria = dataclasses.replace(criteria, select=select)
         out = arguments.out or Path(arguments.folder) / "report"
         wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))

@@ -15,7 +15,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
-from posfuse.config import Config
+from posfuse.config import Config, seed_of
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
@@ -54,9 +54,9 @@ def build_data(cfg: Config) -> TextDataModule:
 
     Raises InputError if a split has fewer documents than the run has processes, or an epoch fewer
     batches than evaluations."""
-    order = cfg.seed
+    order = seed_of(cfg, "order")
     if cfg.fidelity.batch_order == "by_run":
-        order = seed_from(cfg.seed, "batch order", cfg.encoding.name, cfg.fusion["name"])
+        order = seed_from(order, "batch order", cfg.encoding.name, cfg.fusion["name"])
     data = TextDataModule(
         with_split_seed(cfg),
         cfg.cache_dir,
@@ -124,15 +124,16 @@ def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Position
 
 
 def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
-    """The network for this corpus, its initial values drawn from the run's seed."""
+    """The network for this corpus with its initial values."""
     n_classes = len(data.store.label_names)
     network = build_network(cfg, data.store.vocabulary_size, n_classes)
-    initialize(network, cfg.seed, shared_stream=cfg.fidelity.initial_values == "shared_stream")
+    shared_stream = cfg.fidelity.initial_values == "shared_stream"
+    initialize(network, seed_of(cfg, "init"), shared_stream)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
     if cfg.trainer.compile:
         network.compile(dynamic=True)  # one graph for batches of every length
-    return Classifier(network, cfg.optim, n_classes, cfg.seed)
+    return Classifier(network, cfg.optim, n_classes, seed_of(cfg, "dropout"))
 
 
 class ResumableEarlyStopping(EarlyStopping):

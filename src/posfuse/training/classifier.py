@@ -31,7 +31,7 @@ class Classifier(L.LightningModule):
         self, model: PositionClassifier, optim: OptimConfig, n_classes: int, seed: int
     ) -> None:
         super().__init__()
-        self.model, self.optim, self.seed = model, optim, seed
+        self.model, self.optim, self.seed = model, optim, seed  # of dropout
         metrics = MetricCollection(
             {
                 # The corpus reader has checked the labels; a check here would wait for the GPU.

@@ -19,7 +19,8 @@ from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
 METRIC = "test.accuracy"
-PAPERS_SCALE = "model.token_scale=sqrt_d"  # a run with this override is not a variant
+# Overrides that set what is the default: a run with them is not a variant.
+DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
 
 def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
@@ -73,7 +74,7 @@ def _row(path: Path) -> dict[str, Any]:
             raise InputError(f"{path}: {wrong}; left out, remove it to run again")
     settings = {k: v for k, v in record["settings"].items() if k != "seed"}
     overrides = row["variant"].split("__")
-    row["variant"] = "__".join(part for part in overrides if part != PAPERS_SCALE)
+    row["variant"] = "__".join(part for part in overrides if part not in DEFAULTS)
     row["configuration"] = json.dumps(settings, sort_keys=True)
     return row
 
@@ -118,6 +119,18 @@ def differing(one: pd.Series, other: pd.Series) -> str:
     """Up to three settings in which two runs differ, as "key a, b; ..."; empty if none."""
     keys = [k for k in one.index if str(one[k]) != str(other[k])]
     return "; ".join(f"{k.removeprefix('settings.')} {one[k]}, {other[k]}" for k in keys[:3])
+
+
+def varying(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Series[str]":
+    """For each run "key=value" of the columns that vary among the runs with equal `within`."""
+    labels = pd.Series("", runs.index)
+    texts = runs[columns].astype(str)
+    for _, group in texts.groupby([runs[name] for name in within], sort=False):
+        varied = [c for c in columns if group[c].nunique() > 1]
+        for i, row in zip(group.index, group[varied].to_numpy(), strict=True):
+            pairs = zip(varied, row, strict=True)
+            labels[i] = " ".join(f"{c.removeprefix('settings.')}={v}" for c, v in pairs)
+    return labels
 
 
 def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from posfuse.analysis.evidence.collect import CELL, METRIC, differing, settings_columns
 from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics.shares import outperforming
 
 POWER = 0.8
 
@@ -21,6 +22,8 @@ class Criteria:
     margin: float = 0.5  # a difference within +-margin does not matter
     effect: float = 1.0  # the difference for which the seeds needed are also computed
     alpha: float = 0.05
+    select: tuple[int, ...] = ()  # seeds that choose values of tuned keys and are not tested
+    solved: float | None = None  # percent above which a run solves its task; None: by corpus
 
 
 def cells(runs: pd.DataFrame) -> pd.DataFrame:
@@ -47,10 +50,10 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for each cell or seed left out.
 
-    Columns: CELL, baseline_variant, length, seeds and deltas (lists, paired), n, the statistics of
-    `judge`; p_holm and p_equivalence_holm over all rows of the frame. A cell pairs with the
-    baseline of the same data and encoding whose settings are the same except for the fusion's, on
-    the seeds that both have.
+    Columns: CELL, baseline_variant, length, seeds, accuracies, baseline_accuracies and deltas
+    (lists, paired), the statistics of `judge`; p_holm and p_equivalence_holm over all rows. A cell
+    pairs with the baseline of the same data and encoding whose settings are the same except for the
+    fusion's, on the seeds that both have.
     """
     rows, notes = [], []
     base_name = criteria.baseline
@@ -94,11 +97,14 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 "baseline_variant": base_variant,
                 "length": group["length"].iloc[0],
                 "seeds": delta.index.tolist(),
+                "accuracies": accuracy[delta.index].tolist(),
+                "baseline_accuracies": base_accuracy[delta.index].tolist(),
                 "deltas": deltas,
                 **judge(deltas, criteria),
             }
         )
-    columns = [*CELL, "baseline_variant", "length", "seeds", "deltas", *judge([0.0], criteria)]
+    lists = ["seeds", "accuracies", "baseline_accuracies", "deltas"]
+    columns = [*CELL, "baseline_variant", "length", *lists, *judge([0.0], criteria)]
     frame = pd.DataFrame(rows, columns=columns)
     frame["p_holm"] = st.holm(frame["p_t"])
     frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
@@ -153,6 +159,7 @@ def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:
     mean, std, n = float(np.mean(deltas)), st.spread(deltas), len(deltas)
     low, high = st.t_interval(deltas)
     bca_low, bca_high = st.bootstrap_interval(deltas)
+    wins, wins_low, wins_high = outperforming(deltas)
     return {
         "n": n,
         "mean": mean,
@@ -162,6 +169,9 @@ def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:
         "bca_low": bca_low,
         "bca_high": bca_high,
         "d_z": st.effect_size(deltas),
+        "wins": wins,  # P(A > B), with its interval
+        "wins_low": wins_low,
+        "wins_high": wins_high,
         "p_t": st.p_paired_t(deltas),
         "p_wilcoxon": st.p_wilcoxon(deltas),
         "p_sign_flip": st.p_sign_flip(deltas),

@@ -43,6 +43,16 @@ def spread(values: ArrayLike) -> float:
     return float(np.std(x, ddof=1)) if len(x) > 1 else np.nan
 
 
+def spread_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """The interval of the standard deviation of normal values, from the chi-square of n - 1."""
+    x, testable = _testable(values)
+    if not testable:
+        return NONE
+    ends = stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], len(x) - 1)
+    low, high = spread(x) * np.sqrt((len(x) - 1) / ends)
+    return float(low), float(high)
+
+
 def effect_size(differences: ArrayLike) -> float:
     """d_z = mean / standard deviation of the paired differences (Cohen 1988)."""
     d, testable = _testable(differences)

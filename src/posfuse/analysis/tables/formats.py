@@ -16,6 +16,7 @@ LATEX = {
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
     "<": "$<$", ">": "$>$", "|": r"\textbar{}", "±": r"$\pm$", "†": r"$^\dagger$",
+    "‡": r"$^\ddagger$",
 }  # fmt: skip
 ROWS_ON_A_PAGE = 30
 DOCUMENT = r"""% To \input one table elsewhere: \usepackage{{booktabs, longtable}}

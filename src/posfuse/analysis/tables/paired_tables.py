@@ -9,6 +9,7 @@ from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.documents import DocumentEvidence
+from posfuse.analysis.statistics.shares import GAMMA, outperforms
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Column, Row, Table, interval, p_value, signed, table_of
 
@@ -46,6 +47,9 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             T_INTERVAL,
             ("95 % BCa", interval, "bca_low", "bca_high"),
             ("d_z", signed, "d_z"),
+            ("P(A > B)", table.unsigned, "wins"),
+            ("95 % exact", table.unsigned_interval, "wins_low", "wins_high"),
+            ("outperforms", outperforms, "wins_low", "wins_high"),
             ("seeds: observed", table.seeds, "seeds_observed"),
             (f"seeds: {effect}", table.seeds, "seeds_effect"),
             ("seeds: equivalence", table.seeds, "seeds_equivalence"),
@@ -55,10 +59,13 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         caption=f"Fused minus {criteria.baseline} in points of test accuracy, paired by seed: mean "
         "± standard deviation over n pairs. 95 % intervals: Student's t, and the bias-corrected "
         "accelerated bootstrap (BCa), which is too narrow with few seeds (it covers 83 % with 5). "
-        "d_z: mean divided by standard deviation. Seeds needed for 80 % power at alpha = 0.05, "
-        f"two-sided, with the observed spread: to detect the observed difference, to detect "
-        f"{effect}, and to show equivalence within ±{criteria.margin:g} points if the true "
-        "difference is 0.",
+        "d_z: mean divided by standard deviation. P(A > B): the probability that the operator "
+        f"beats {criteria.baseline} with the same seed (a tie counts half), with its exact "
+        "interval. outperforms (Bouthillier et al. 2021): yes if that interval is above 0.5 and "
+        f"reaches above {GAMMA:g}, loses if the reverse holds, little if it excludes 0.5 but does "
+        "not reach that far. Seeds needed for 80 % power at alpha = 0.05, two-sided, with the "
+        f"observed spread: to detect the observed difference, to detect {effect}, and to show "
+        f"equivalence within ±{criteria.margin:g} points if the true difference is 0.",
     )
 
 

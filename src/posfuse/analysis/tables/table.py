@@ -68,7 +68,7 @@ def is_numeric(cells: list[str]) -> bool:
     """Whether every cell that is not empty starts with a number."""
     filled = [cell for cell in cells if cell]
     return bool(filled) and all(
-        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†]| to |$)|not feasible$", cell) for cell in filled
+        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†‡]| to |$)|not feasible$", cell) for cell in filled
     )
 
 
@@ -97,6 +97,14 @@ def signed(value: float) -> str:
 
 def interval(low: float, high: float) -> str:
     return "" if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
+
+
+def unsigned(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.2f}"
+
+
+def unsigned_interval(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f"{low:.2f} to {high:.2f}"
 
 
 def count(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The figure of accuracy over the token scale: every mark is at its value and no labels touch."""
+"""The figures of accuracy over a tuned key: every mark is at its value and no labels touch."""
 
 import xml.etree.ElementTree as ET
 from itertools import pairwise
@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis.figures.scale_figure import scale
 from posfuse.analysis.figures.style import LOOKS, LineName
 from posfuse.analysis.figures.svg import TITLE, save
+from posfuse.analysis.figures.tuning_figure import learning_rate, scale
 
 pytestmark = pytest.mark.filterwarnings("error")
 ODD = "a_$x_<b>&$\"id='1'"  # mathtext, XML and an attribute, in a name
-SCALES = [("1/8", 0.125), ("1", 1.0), ("sqrt_d = 8", 8.0), ("learned", np.nan)]
+SCALES = [("1/8", 0.125), ("1", 1.0), ("sqrt_d = 8", 8.0), ("learned", 8.0)]
 
 
 def cells(fusions=("add", "concat"), n=5, data=("tiny",), scales=SCALES):
@@ -22,7 +22,8 @@ def cells(fusions=("add", "concat"), n=5, data=("tiny",), scales=SCALES):
     rows = [
         {
             "data": corpus, "encoding": "sin", "variant": "", "fusion": fusion, "scale": text,
-            "number": number, "sqrt_d": number == 8, "length": 10.0, "n": n, "mean": mean,
+            "scale_number": number, "learned": text == "learned",
+            "sqrt_d": text == "sqrt_d = 8", "length": 10.0, "n": n, "mean": mean,
             "std": 2.0 if n > 1 else np.nan, "low": mean - 3 if n > 1 else np.nan,
             "high": mean + 3 if n > 1 else np.nan, "validation": 50.0, "best": text == "1",
         }
@@ -53,16 +54,27 @@ def test_every_cell_is_a_mark_at_its_scale_and_mean(figure):
     assert figure.axes[0].get_xscale() == "log"
 
 
-def test_learned_scales_are_side_by_side_to_the_right_of_all_numbers(figure):
+def test_a_learned_scale_is_a_hollow_mark_beside_the_scale_where_it_starts(figure):
     axis = figure.axes[0]
-    learned = [artist for text, artist in marked(figure).items() if "scale learned" in text]
-    places = [artist.get_xdata()[0] for artist in learned]
-    assert 8 < places[0] < places[1]
+    found = marked(figure)
+    learned = [artist for text, artist in found.items() if "scale learned" in text]
+    assert len(learned) == 2
+    assert all(8 < artist.get_xdata()[0] < 16 for artist in learned)
+    hollow = [artist for artist in found.values() if artist.get_markerfacecolor() == "white"]
+    assert hollow == learned
     names = [label.get_text() for label in axis.get_xticklabels()]
-    ticks = dict(zip(names, axis.get_xticks(), strict=True))
-    assert places[0] <= ticks["learned"] <= places[1]
-    assert ticks["sqrt_d\n8"] == 8
-    assert sorted(ticks.values()) == pytest.approx([0.125, 1, 8, ticks["learned"]])
+    assert names == ["1/8", "1", "sqrt_d\n8"]
+    assert axis.get_xticks().tolist() == [0.125, 1, 8]
+    alone = scale(cells(scales=[("1", 1.0), ("learned", 8.0)])).axes[0]
+    assert [label.get_text() for label in alone.get_xticklabels()] == ["1", "8"]
+
+
+def test_the_other_tuned_key_is_named(figure):
+    both = cells().assign(lr="0.001", lr_number=0.001, learned=False)
+    text = " ".join(learning_rate(both).get_suptitle().split())
+    assert "by learning rate, each at the best value of the other tuned key" in text
+    assert "other tuned key" not in " ".join(figure.get_suptitle().split())
+    assert "tiny sin add, scale 1, lr 0.001: 51.00 % [48.00, 54.00] n=5" in marked(scale(both))
 
 
 def test_the_papers_scale_is_a_line_and_the_best_has_a_ring(figure):
@@ -95,6 +107,7 @@ def test_any_sweep_is_drawn_without_a_warning_and_its_names_do_not_touch(tmp_pat
         {"fusions": ("add", ODD, "x" * 90), "data": (ODD, "中文", "c")},
         {"n": 1},
         {"scales": SCALES[2:]},
+        {"scales": SCALES[3:]},
         {"scales": SCALES[:2]},
     ):
         figure = scale(cells(**grid))

@@ -1,0 +1,281 @@
+"""The tuned keys as axes: every operator at every value, and each at its own best one.
+
+Each operator weighs position against content differently, and each needs its own learning rate. A
+comparison at one value of such a key therefore also measures the value. Each operator chooses its
+own values by validation accuracy. No test document takes part in the choice. With `Criteria.select`
+the seeds that choose are not compared. Without it all seeds choose and are compared;
+docs/statistics.md gives the cost of that.
+
+A learned scale starts at sqrt(d) and moves little. It is one more way to run that scale: a
+candidate like the others, whose number is sqrt(d).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.evidence.collect import METRIC, settings_columns, varying
+from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics.comparisons import Criteria, judge
+
+KEYS = {"scale": "model.token_scale", "lr": "optim.lr"}  # column of a tuned key -> the key
+GROUP = ["data", "encoding", "variant"]  # its runs differ only in tuned keys, operator and seed
+
+
+@dataclass(frozen=True)
+class OwnBest:
+    """Empty frames where no two runs differ in a tuned key.
+
+    keys: the columns of the tuned keys that vary. `key` below stands for each of them.
+
+    cells: one row per GROUP x fusion x combination of the keys' values. key (text), key_number (of
+    a learned scale the one that it starts from), learned, sqrt_d (whether the scale is the
+    paper's), length, n, mean, std, low and high (t interval) of the test accuracy over all seeds,
+    in percent; choosing and validation: the number of seeds that choose, and their mean validation
+    accuracy. best: whether validation is the operator's highest; the smallest values win a tie, and
+    a fixed scale before a learned one. key_edge: whether the row is the best and its number is the
+    smallest or largest that the operator chose from.
+
+    best: one row per GROUP x fusion but the baseline. key, key_edge, baseline_key,
+    baseline_key_edge, at and baseline_at (the values as one text), choices and baseline_choices
+    (how many each chose from), length, seeds, accuracies, baseline_accuracies, deltas and the
+    statistics of `judge` with both at their best values, over the seeds that are tested; the same
+    statistics as paper_* with both at the scale sqrt(d), each at its best other values there, NaN
+    where that was not run; p_holm, p_equivalence_holm and paper_p_holm over all rows.
+
+    `variant` holds the other settings that differ, as "model.d_model=8", not the run's folder. If
+    an operator was run with several options, `fusion` contains them.
+    """
+
+    keys: list[str]
+    cells: pd.DataFrame
+    best: pd.DataFrame
+    notes: list[str]  # a line for each row of `best` that is missing or needs caution
+
+    def along(self, key: str) -> pd.DataFrame:
+        """The cells of each operator by value of one key; if other keys vary too, only those with
+        the highest validation accuracy. No rows if the key does not vary."""
+        if key not in self.keys:
+            return self.cells.iloc[:0]
+        if self.keys == [key]:
+            return self.cells
+        ranked = self.cells.sort_values("validation", kind="stable", na_position="first")
+        return ranked.drop_duplicates([*GROUP, "fusion", key], keep="last").sort_index()
+
+
+def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
+    """From the rows of `collect`."""
+    tuned, keys = _tuned(runs)
+    cells = _cells(tuned, keys, criteria)
+    tested = tuned[~tuned["seed"].isin(criteria.select)]
+    best, notes = _at_own_best(tested, cells, keys, criteria)
+    return OwnBest(keys, cells, best, notes)
+
+
+def keys_of(best: pd.DataFrame) -> str:
+    """The tuned keys of `OwnBest.best`, in words."""
+    return " and ".join(key for column, key in KEYS.items() if f"baseline_{column}" in best)
+
+
+def chosen_by(best: pd.DataFrame, criteria: Criteria) -> str:
+    """Which seeds chose the values in `OwnBest.best` and which are tested, in words."""
+    if len(best) and (best[["choices", "baseline_choices"]] == 1).all(axis=None):
+        return "not chosen here: each operator ran with one"
+    if not criteria.select:
+        return "chosen by the same seeds that are tested"
+    return f"chosen by {_seeds(criteria)}, tested with other seeds"
+
+
+def _seeds(criteria: Criteria) -> str:
+    listed = ", ".join(map(str, criteria.select))
+    return f"seed{'s' if len(criteria.select) > 1 else ''} {listed}"
+
+
+def _tuned(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The runs of each GROUP with at least two combinations of values, and the keys that vary.
+
+    Columns: GROUP, fusion, each key's text and number, learned, sqrt_d, validation, seed, length
+    and METRIC. A value that is written in two ways (8, sqrt_d) counts once.
+    """
+    options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
+    others = settings_columns(runs, "fusion.", *KEYS.values())
+    of_fusion = varying(runs, ["data", "encoding", "fusion"], options)
+    frame = runs[["data", "encoding", "seed", "length", METRIC]].assign(
+        variant=varying(runs, ["data", "encoding"], others),
+        fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
+        validation=_numeric(_column(runs, "validation.accuracy")),
+    )
+    root = _numeric(_column(runs, "settings.model.d_model")) ** 0.5
+    for column, key in KEYS.items():
+        asked = _column(runs, f"settings.{key}")
+        number = _numeric(asked).where(~asked.isin(["sqrt_d", "learned"]), root)
+        frame[f"{column}_number"] = number
+        frame[column] = number.map("{:.6g}".format).where(number.notna(), asked.map(str))
+    frame["learned"] = _column(runs, f"settings.{KEYS['scale']}") == "learned"
+    frame["sqrt_d"] = np.isclose(frame["scale_number"], root) & ~frame["learned"]
+    scales = zip(*(frame[c] for c in ("scale", "scale_number", "sqrt_d", "learned")), strict=True)
+    frame["scale"] = [_scale(*row) for row in scales]
+    frame = frame.drop_duplicates([*GROUP, "fusion", *KEYS, "seed"])
+    combination = frame.groupby([*GROUP, *KEYS]).ngroup()
+    combinations = combination.groupby([frame[name] for name in GROUP]).transform("nunique")
+    frame = frame[combinations > 1]
+    values = frame.groupby(GROUP)[list(KEYS)].nunique()
+    return frame, [key for key in KEYS if (values[key] > 1).any()]
+
+
+def _column(runs: pd.DataFrame, name: str) -> "pd.Series[Any]":
+    return runs.get(name, pd.Series(np.nan, runs.index, dtype=object))
+
+
+def _numeric(values: "pd.Series[Any]") -> "pd.Series[float]":
+    return pd.to_numeric(values, errors="coerce").astype(float)
+
+
+def _scale(text: str, number: float, sqrt_d: bool, learned: bool) -> str:
+    """The text of a token scale: 1/8, sqrt_d = 8, learned."""
+    if learned:
+        return "learned"
+    part = 1 / number
+    text = f"1/{part:.0f}" if part > 1 and part.is_integer() else text
+    return f"sqrt_d = {text}" if sqrt_d else text
+
+
+def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataFrame:
+    operator = [*GROUP, "fusion"]
+    if tuned.empty:
+        return pd.DataFrame(columns=operator)
+    order = tuned.groupby(operator, sort=False).ngroup()
+    chooses = tuned["seed"].isin(criteria.select) | (not criteria.select)
+    table = tuned.assign(
+        order=order,
+        accuracy=100 * tuned[METRIC],
+        validation=100 * tuned["validation"].where(chooses),
+    )
+    table = table.sort_values(["order", "scale_number", "learned", "lr_number"], kind="stable")
+    cells = table.groupby([*operator, *keys], sort=False, as_index=False).agg(
+        **{f"{key}_number": (f"{key}_number", "first") for key in keys},
+        learned=("learned", "first"),
+        sqrt_d=("sqrt_d", "first"),
+        length=("length", "first"),
+        n=("accuracy", "size"),
+        mean=("accuracy", "mean"),
+        std=("accuracy", st.spread),
+        low=("accuracy", lambda a: st.t_interval(a)[0]),
+        high=("accuracy", lambda a: st.t_interval(a)[1]),
+        choosing=("validation", "count"),
+        validation=("validation", "mean"),
+    )
+    candidates = cells.dropna(subset=["validation"]).groupby(operator)
+    cells["best"] = cells.index.isin(candidates["validation"].idxmax())
+    for key in keys:
+        number = cells[f"{key}_number"]
+        low, high = (candidates[f"{key}_number"].transform(end) for end in ("min", "max"))
+        at_end = np.isclose(number, low.reindex(cells.index)) | np.isclose(
+            number, high.reindex(cells.index)
+        )
+        cells[f"{key}_edge"] = cells["best"] & at_end & (low < high).reindex(cells.index)
+    return cells
+
+
+def _at_own_best(
+    tuned: pd.DataFrame, cells: pd.DataFrame, keys: list[str], criteria: Criteria
+) -> tuple[pd.DataFrame, list[str]]:
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    base = criteria.baseline
+    for group_key, group in cells.groupby(GROUP, sort=False):
+        where = " ".join(str(part) for part in group_key if part)
+        runs = tuned[(tuned[GROUP] == list(group_key)).all(axis=1)]
+        accuracy = 100 * runs.pivot(index="seed", columns=["fusion", *keys], values=METRIC)
+        for fusion, own in group.groupby("fusion", sort=False):
+            notes += [f"{where} {fusion}: {caution}" for caution in _cautions(own, keys, criteria)]
+        candidates = group[group["choosing"] > 0]
+        tried = {str(fusion): own for fusion, own in candidates.groupby("fusion", sort=False)}
+        chosen, papers = (_choice(rows_) for rows_ in (group, group[group["sqrt_d"]]))
+        if base not in chosen:
+            notes.append(f"{where}: no {base} to choose {' and '.join(KEYS[k] for k in keys)} for")
+            continue
+        for fusion in (f for f in chosen if f != base):
+            mine, its = chosen[fusion], chosen[base]
+            pairs = _pairs(accuracy, mine, its, keys)
+            deltas = (pairs[0] - pairs[1]).tolist()
+            if not deltas:
+                tested = "tested seed" if criteria.select else "seed"
+                notes.append(f"{where} {fusion}: no {tested} in common with {base}")
+                continue
+            for key in keys:
+                if set(tried[fusion][key]) != set(tried[base][key]):
+                    notes.append(
+                        f"{where} {fusion}: was run with other values of {KEYS[key]} than {base}"
+                    )
+            row: dict[str, Any] = dict(zip(GROUP, group_key, strict=True))
+            row["fusion"] = fusion
+            for prefix, one in (("", mine), ("baseline_", its)):
+                row |= {f"{prefix}{key}{end}": one[f"{key}{end}"]
+                        for key in keys for end in ("", "_edge")}  # fmt: skip
+                row[f"{prefix}at"] = _at(one, keys)
+                row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
+            row |= {"length": mine["length"], "seeds": pairs.index.tolist()}
+            row |= {"accuracies": pairs[0].tolist(), "baseline_accuracies": pairs[1].tolist()}
+            row |= {"deltas": deltas, **judge(deltas, criteria)}
+            if "scale" in keys and fusion in papers and base in papers:
+                at_paper = _pairs(accuracy, papers[fusion], papers[base], keys)
+                if len(at_paper):
+                    found = judge((at_paper[0] - at_paper[1]).tolist(), criteria)
+                    row |= {f"paper_{name}": value for name, value in found.items()}
+            rows.append(row)
+    return _with_holm(rows, keys, criteria), notes
+
+
+def _with_holm(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) -> pd.DataFrame:
+    of_keys = [*(f"{key}{end}" for key in keys for end in ("", "_edge")), "at", "choices"]
+    statistics = list(judge([0.0], criteria))
+    columns = [*GROUP, "fusion", *of_keys, *(f"baseline_{name}" for name in of_keys)]
+    columns += ["length", "seeds", "accuracies", "baseline_accuracies", "deltas"]
+    columns += [*statistics, *(f"paper_{name}" for name in statistics)]
+    table = pd.DataFrame(rows, columns=columns)
+    for p in ("p_t", "p_equivalence", "paper_p_t"):
+        table[f"{p.removesuffix('_t')}_holm"] = st.holm(table[p].astype(float))
+    return table
+
+
+def _choice(cells: pd.DataFrame) -> dict[str, dict[Any, Any]]:
+    """Each operator's row with the highest validation accuracy, the first of equals."""
+    known = cells.dropna(subset=["validation"])
+    highest = known.loc[known.groupby("fusion", sort=False)["validation"].idxmax()]
+    return {str(row["fusion"]): row for row in highest.to_dict("records")}
+
+
+def _at(row: dict[Any, Any], keys: list[str]) -> str:
+    """The values of a row: "2", or "2, lr 0.001" where both keys vary."""
+    return ", ".join(row[key] if key == keys[0] else f"{key} {row[key]}" for key in keys)
+
+
+def _pairs(
+    accuracy: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any], keys: list[str]
+) -> pd.DataFrame:
+    """The accuracies of two rows of the cells, columns 0 and 1, by the seeds that both have."""
+    columns = [(row["fusion"], *(row[key] for key in keys)) for row in (one, other)]
+    if any(column not in accuracy for column in columns):  # no run of it is tested
+        return pd.DataFrame(columns=[0, 1], dtype=float)
+    return accuracy[columns].set_axis([0, 1], axis=1).dropna()
+
+
+def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[str]:
+    """What a reader of one operator's choice must know, from its cells."""
+    found = []
+    if not rows["best"].any():
+        named = " and ".join(KEYS[key] for key in keys)
+        of = f" of {_seeds(criteria)}" if criteria.select else ""
+        found.append(f"no validation accuracy{of}, so no best {named}")
+    n = rows.loc[rows["choosing"] > 0, "choosing"]
+    if n.nunique() > 1:
+        found.append(f"chose among values with {n.min()} to {n.max()} seeds")
+    for best in rows[rows["best"]].to_dict("records"):
+        for key in (key for key in keys if best[f"{key}_edge"]):
+            verb = "starts" if key == "scale" and best["learned"] else "is"
+            end = f"{best[key]}, {verb} at the end of those tried: try beyond"
+            found.append(f"its best {KEYS[key]}, {end}")
+    return found

@@ -1,0 +1,126 @@
+"""Tables that describe the runs of each cell beyond their mean."""
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.tables import table
+from posfuse.analysis.tables.table import (
+    Column,
+    Table,
+    if_many,
+    interval,
+    p_value,
+    signed,
+    table_of,
+)
+
+PAIRED = ["pairs", "with", "base", "gained", "lost", "difference", "difference_low"]
+PAIRED += ["difference_high", "p_mcnemar"]
+
+
+def convergence_tables(found: pd.DataFrame) -> list[Table]:
+    """The frame of `convergence`, if it has rows."""
+    if found.empty:
+        return []
+    table_ = table_of(
+        found,
+        [
+            ("best at the last", _of, "last", "n"),
+            ("best evaluation", "{:.1f}".format, "best"),
+            ("evaluations", "{:.1f}".format, "evaluations"),
+        ],
+        name="convergence",
+        title="Runs that were best at their last evaluation",
+        caption="How many runs had their highest validation accuracy at the last evaluation, and "
+        "the mean number of that evaluation and of all of them (epochs, if a run was evaluated "
+        "once after each). A run that was best at the end may get better with more training, so "
+        "an operator with many such runs may be undertrained.",
+    )
+    return [table_]
+
+
+def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> list[Table]:
+    """The frames of `solved_cells` and `solved_best`, those that have rows."""
+    titles = {"solved_best": " at each operator's own best values", "solved": ""}
+    frames = {"solved_best": best, "solved": cells}
+    return [
+        _solved(frames[name], baseline, name, f"Runs that solve the task{title}")
+        for name, title in titles.items()
+        if len(frames[name])
+    ]
+
+
+def _solved(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
+    frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *PAIRED])))
+    at: list[Column] = [("at", str, "at"), (f"{baseline}'s", str, "baseline_at")]
+    columns: list[Column] = [
+        *(at if "at" in frame else []),
+        ("accuracy", table.with_spread, "mean", "std"),
+        ("above", "{:g}".format, "threshold"),
+        ("solved", _of, "solved", "n"),
+        ("95 % exact", _percent, "low", "high"),
+        (f"{baseline} solved", _of, "base", "pairs"),
+        ("difference", signed, "difference"),
+        ("95 % Newcombe", interval, "difference_low", "difference_high"),
+        ("gained", table.count, "gained"),
+        ("lost", table.count, "lost"),
+        ("p McNemar", p_value, "p_mcnemar"),
+    ]
+    return table_of(
+        frame,
+        columns,
+        ["data", *if_many(frame, "encoding"), *if_many(frame, "variant"), "fusion"],
+        name=name,
+        title=title,
+        caption="A run solves its task if its test accuracy is above this number of percent. "
+        "accuracy: mean ± standard deviation over all runs, which describes no run where they are "
+        "in two groups. solved: how many runs, and the exact (Clopper-Pearson) 95 % interval of "
+        f"their share in %. {baseline} solved, difference (of the shares, in points), gained and "
+        f"lost (seeds that only the operator, or only {baseline}, solves) belong to the paired "
+        "seeds. The interval is Newcombe's for paired shares; McNemar's exact test compares gained "
+        "with lost and is the stricter of the two with few seeds. p is not adjusted.",
+    )
+
+
+def variance_tables(found: pd.DataFrame, baseline: str) -> list[Table]:
+    """The frame of `variance`, if it has rows."""
+    if found.empty:
+        return []
+    delta = [f"delta_{name}" for name in ("std", "low", "high", "share")]
+    found = found.reindex(columns=list(dict.fromkeys([*found.columns, "share", *delta])))
+    keys = ["data", *if_many(found, "encoding"), *if_many(found, "variant"), "fusion"]
+    several_held = found.groupby([*keys, "varied"])["held"].nunique().max() > 1
+    columns: list[Column] = [
+        ("varied", str, "varied"),
+        *([("fixed", str, "held")] if several_held else []),
+        ("n", str, "n"),
+        ("std", table.unsigned, "std"),
+        ("95 %", table.unsigned_interval, "low", "high"),
+        ("% of variance", table.count, "share"),
+        ("std of difference", table.unsigned, "delta_std"),
+        ("95 %", table.unsigned_interval, "delta_low", "delta_high"),
+        ("% of variance", table.count, "delta_share"),
+    ]
+    table_ = table_of(
+        found,
+        columns,
+        keys,
+        name="variance",
+        title="Spread by source of randomness",
+        caption="Standard deviation of the test accuracy, in points, over n runs in which only "
+        "these sources of randomness follow the seed and the others are fixed (Bouthillier et al. "
+        "2021), with its 95 % interval (chi-square, for normal accuracies); % of variance: its "
+        "square in percent of that of the runs in which all of them follow the seed. The same for "
+        f"the difference to {baseline}, paired by seed. Each share belongs to the values at which "
+        "the other sources are fixed. Sources that act together count in each of their shares, so "
+        "the shares may add up to more than 100.",
+    )
+    return [table_]
+
+
+def _of(part: float, whole: float) -> str:
+    return "" if np.isnan(part) else f"{part:.0f} of {whole:.0f}"
+
+
+def _percent(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f"{low:.0f} to {high:.0f}"

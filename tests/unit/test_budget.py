@@ -1,0 +1,82 @@
+"""The expected best of k trials: by hand, against enumeration, and in the report's table."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posfuse.analysis.figures.tuning_figure import budget
+from posfuse.analysis.statistics.budget import budgets, expected_best
+from posfuse.analysis.tables.own_best_tables import budget_table
+
+SCORES = [0.5, 0.9, 0.7, 0.7, 0.2]
+
+
+def test_three_trials_by_hand():
+    # Without replacement the pairs are (1, 2), (1, 4), (2, 4); with it there are nine pairs.
+    assert expected_best([4, 1, 2]) == pytest.approx([7 / 3, 10 / 3, 4])
+    with_it = expected_best([4, 1, 2], replacement=True)
+    assert with_it[:2] == pytest.approx([7 / 3, (1 + 3 * 2 + 5 * 4) / 9])
+    assert expected_best([3]).tolist() == [3]
+
+
+def test_the_formulas_are_the_means_over_all_draws():
+    for replacement, draws in (
+        (False, lambda k: combinations(SCORES, k)),
+        (True, lambda k: product(SCORES, repeat=k)),
+    ):
+        mean_of_best = [np.mean([max(d) for d in draws(k)]) for k in range(1, len(SCORES) + 1)]
+        assert expected_best(SCORES, replacement) == pytest.approx(mean_of_best)
+
+
+def test_many_trials_stay_in_range():
+    scores = np.random.default_rng(0).random(3000)
+    found = expected_best(scores)
+    assert found[0] == pytest.approx(scores.mean())
+    assert found[-1] == pytest.approx(scores.max())
+    assert (np.diff(found) > -1e-12).all()
+
+
+def test_without_replacement_it_is_unbiased_for_new_random_trials():
+    draw = np.random.default_rng(0)
+    samples = draw.random((4000, 6))  # the expected highest of k uniform numbers is k / (k + 1)
+    truth = np.arange(1, 7) / np.arange(2, 8)
+    mean, low = (
+        np.mean([expected_best(s, replacement) for s in samples], axis=0)
+        for replacement in (False, True)
+    )
+    assert mean == pytest.approx(truth, abs=0.005)
+    assert low[-1] < truth[-1] - 0.05
+
+
+def cells(validation):
+    """The cells of each operator, from its mean validation accuracies."""
+    rows = [
+        {"data": "tiny", "encoding": "sin", "variant": "", "fusion": fusion, "validation": score}
+        for fusion, scores in validation.items()
+        for score in scores
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_operators_with_too_few_trials_have_no_curve():
+    frame = budgets(cells({"add": [50, 70, 60, 80], "mul": [1, 2], "mlp": [1, 2, np.nan, 3]}))
+    assert frame[["fusion", "trials"]].to_numpy().tolist() == [["add", 4], ["mlp", 3]]
+    assert frame["expected"][0] == pytest.approx(expected_best([50, 60, 70, 80]))
+    table = budget_table(frame)
+    assert table.columns == ["data", "fusion", "trials", "best of 1", "best of 2", "best of 4"]
+    assert table.rows == [
+        ["tiny", "add", "4", "65.00", "73.33", "80.00"],
+        ["tiny", "mlp", "3", "2.00", "2.67", ""],
+    ]
+    assert all(table.numeric[2:])
+    assert budgets(pd.DataFrame(columns=["data", "encoding", "variant", "fusion"])).empty
+    assert budgets(cells({"add": [1, 2]})).empty
+
+
+def test_the_figure_has_a_line_for_each_operator():
+    figure = budget(budgets(cells({"add": [50, 70, 60, 80], "mlp": [1, 2, 3]})))
+    lines = {len(line.get_xdata()): list(line.get_ydata()) for line in figure.axes[0].lines}
+    assert lines[4] == pytest.approx(expected_best([50, 60, 70, 80]))
+    assert lines[3] == pytest.approx(expected_best([1, 2, 3]))

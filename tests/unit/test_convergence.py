@@ -1,0 +1,84 @@
+"""Runs that were best at their last evaluation, by cell and against the baseline."""
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.claims.verdicts import read_claims
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.findings import analyse
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.convergence import convergence, unequal
+from posfuse.analysis.tables.description_tables import convergence_tables
+from small_records import write_record
+
+CELL = ["data", "encoding", "fusion", "variant"]
+
+
+def frame(**records):
+    """Runs from the records' entries of each fusion."""
+    rows = [
+        {"data": "tiny", "encoding": "sin", "fusion": fusion, "variant": "", **entry}
+        for fusion, entries in records.items()
+        for entry in entries
+    ]
+    return pd.DataFrame(rows)
+
+
+def epochs(*best, of=7):
+    return [{"best_epoch": b, "epochs": of} for b in best]
+
+
+def comparisons(*fusions):
+    rows = [("tiny", "sin", fusion, "", "") for fusion in fusions]
+    return pd.DataFrame(rows, columns=[*CELL, "baseline_variant"])
+
+
+def test_a_cell_counts_its_runs():
+    found = convergence(frame(add=epochs(7, 3, 7), gate=epochs(1, 2)))
+    assert found[["fusion", "n", "last", "best", "evaluations"]].to_numpy().tolist() == [
+        ["add", 3, 2, 17 / 3, 7], ["gate", 2, 0, 1.5, 7]
+    ]  # fmt: skip
+    (table,) = convergence_tables(found)
+    assert table.rows == [
+        ["tiny", "sin", "add", "2 of 3", "5.7", "7.0"],
+        ["tiny", "sin", "gate", "0 of 2", "1.5", "7.0"],
+    ]
+
+
+def test_evaluations_count_where_a_record_has_them():
+    inside = {"best_epoch": 2, "epochs": 2, "best_evaluation": 9, "evaluations": 10}
+    last = {"best_epoch": 2, "epochs": 2, "best_evaluation": 10, "evaluations": 10}
+    found = convergence(frame(add=[inside, last, *epochs(2, of=2)]))
+    assert found[["n", "last"]].to_numpy().tolist() == [[3, 2]]
+    assert found["best"][0] == (9 + 10 + 2) / 3
+
+
+def test_records_without_the_numbers_are_left_out():
+    assert convergence(frame(add=[{}])).empty
+    assert convergence_tables(convergence(frame(add=[{}]))) == []
+    found = convergence(frame(add=[*epochs(7), {"best_epoch": np.nan, "epochs": 7}]))
+    assert found["n"].tolist() == [1]
+
+
+def test_shares_that_differ_much_are_a_note():
+    records = {
+        "add": epochs(*[7] * 12, *[3] * 3),
+        "concat": epochs(*[7] * 4, *[1] * 11),
+        "mul": epochs(*[7] * 5, *[3] * 10),  # 12 - 5 of 15 is below a half
+        "few": epochs(1, 1, 1, 1),
+    }
+    found = convergence(frame(**records))
+    assert unequal(found, comparisons("concat", "mul", "few", "absent"), "add") == [
+        "tiny sin concat: 4 of 15 runs were best at their last evaluation, of add 12 of 15; longer "
+        "training may change the difference"
+    ]
+
+
+def test_the_report_has_the_table_and_the_note(tmp_path):
+    for seed in range(5):
+        write_record(tmp_path, 0.5 + seed / 10, "add", seed, best_epoch=1, epochs=2)
+        write_record(tmp_path, 0.6, "concat", seed, best_epoch=2, epochs=2)
+    runs, _ = collect(tmp_path)
+    found = analyse(str(tmp_path), runs, [], read_claims(), Criteria())
+    assert "convergence" in [table.name for table in found.described]
+    assert any("5 of 5 runs were best at their last" in note for note in found.notes)

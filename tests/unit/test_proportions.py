@@ -1,0 +1,63 @@
+"""Shares of runs and of seeds: by hand, against statsmodels, and by enumeration."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from posfuse.analysis.statistics.shares import outperforming, outperforms, share_interval
+
+
+def test_the_interval_of_a_share_is_statsmodels():
+    for n in (1, 3, 15):
+        for k in range(n + 1):
+            expected = proportion_confint(k, n, method="beta")
+            assert share_interval(k, n) == pytest.approx(expected), (k, n)
+    assert np.isnan(share_interval(0, 0)).all()
+
+
+def test_outperforming_by_hand():
+    p, low, high = outperforming([1.0, 2.0, -1.0, 0.5])
+    assert p == 0.75
+    assert (low, high) == pytest.approx(proportion_confint(3, 4, method="beta"))
+    # All of n wins: the lower end solves p^n = 0.025.
+    assert outperforming([1.0] * 6) == pytest.approx((1, 0.025 ** (1 / 6), 1))
+    assert outperforming([1.0] * 5)[1] < 0.5 < outperforming([1.0] * 6)[1]
+
+
+def test_a_tie_counts_half_and_widens_the_interval():
+    p, low, high = outperforming([1.0, 0.0, -1.0, 1e-12, 2.0])
+    assert p == pytest.approx((2 + 2 / 2) / 5)
+    assert low == pytest.approx(proportion_confint(2, 5, method="beta")[0])
+    assert high == pytest.approx(proportion_confint(4, 5, method="beta")[1])
+    assert outperforming([0.0, 0.0])[0] == 0.5
+    assert np.isnan(outperforming([])).all()
+
+
+def test_the_interval_covers_whatever_the_share_of_ties():
+    n = 6
+    for win, tie in itertools.product((0.0, 0.2, 0.5, 0.8), (0.0, 0.1, 0.5)):
+        if win + tie > 1:
+            continue
+        truth, covered = win + tie / 2, 0.0
+        for wins in range(n + 1):
+            for ties in range(n + 1 - wins):
+                losses = n - wins - ties
+                _, low, high = outperforming([1.0] * wins + [0.0] * ties + [-1.0] * losses)
+                chance = stats.multinomial.pmf([wins, ties, losses], n, [win, tie, 1 - win - tie])
+                covered += chance * (low <= truth <= high)
+        assert covered >= 0.95 - 1e-9, (win, tie)
+
+
+def test_bouthilliers_criterion():
+    for low, high, found in (
+        (0.51, 0.9, "yes"),
+        (0.51, 0.74, "little"),
+        (0.5, 1.0, "open"),
+        (0.1, 0.49, "loses"),
+        (0.26, 0.49, "little"),
+        (np.nan, np.nan, "open"),
+    ):
+        assert outperforms(low, high) == found, (low, high)

@@ -1,0 +1,56 @@
+"""Each source of randomness follows its own seed, or the run's."""
+
+import pytest
+import torch
+
+from posfuse.config import seed_of
+from posfuse.errors import InputError
+from posfuse.model.network import seed_from
+from posfuse.training.build import build_classifier, build_data
+from small_runs import small_config, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("seeds") / "corpus")
+
+
+def drawn(corpus, *overrides):
+    """What a run draws: initial values, order of batches, dropout masks."""
+    cfg = small_config(corpus, *overrides)
+    data = build_data(cfg)
+    classifier = build_classifier(cfg, data)
+    values = torch.cat([p.detach().flatten() for p in classifier.model.parameters()])
+    order = [batch.tolist() for batch in data.train_dataloader().sampler]
+    return {"init": values.tolist(), "order": order, "dropout": classifier.seed}
+
+
+def test_a_source_with_a_seed_of_its_own_is_that_of_a_run_with_this_seed(corpus):
+    run, other = drawn(corpus, "seed=1"), drawn(corpus, "seed=2")
+    for source in run:
+        assert run[source] != other[source]
+        mixed = drawn(corpus, "seed=1", f"seeds.{source}=2")
+        for name in run:
+            assert mixed[name] == (other if name == source else run)[name], (source, name)
+
+
+def test_the_default_is_the_runs_seed_for_all(corpus):
+    cfg = small_config(corpus, "seed=5")
+    assert [seed_of(cfg, source) for source in ("init", "order", "dropout")] == [5, 5, 5]
+    cfg = small_config(corpus, "seed=5", "seeds.order=0")
+    assert seed_of(cfg, "order") == 0
+
+
+def test_the_group_leaves_one_source_to_the_seed(corpus):
+    one, two = (drawn(corpus, "seeds=order", f"seed={seed}") for seed in (1, 2))
+    assert [one[name] == two[name] for name in ("init", "order", "dropout")] == [True, False, True]
+
+
+def test_the_notebooks_order_follows_its_seed_too(corpus):
+    cfg = small_config(corpus, "fidelity.batch_order=by_run", "seed=1", "seeds.order=2")
+    assert build_data(cfg).seed == seed_from(2, "batch order", "sinusoidal", "add")
+
+
+def test_a_seed_has_limits(corpus):
+    with pytest.raises(InputError, match=r"seeds\.init: must be between 0 and 4294967295"):
+        small_config(corpus, "seeds.init=-1")

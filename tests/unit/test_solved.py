@@ -1,0 +1,160 @@
+"""Runs that solve their task: the threshold, the shares, and their paired difference."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar
+
+from posfuse.analysis import report
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.shares import paired_share_interval
+from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
+from posfuse.analysis.tables.description_tables import solved_tables
+from small_records import write_sweep
+
+CELL = ["data", "encoding", "fusion", "variant"]
+
+
+def frame(accuracies, data="task", classes=5):
+    """Runs of each fusion, from its accuracies in percent by seed."""
+    rows = [
+        {
+            "data": data, "encoding": "sin", "fusion": fusion, "variant": "", "seed": seed,
+            "test.accuracy": accuracy / 100, "label_names": ["x"] * classes,
+        }
+        for fusion, values in accuracies.items()
+        for seed, accuracy in enumerate(values)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def table_of_pairs(both, one_only, other_only, neither):
+    one = [True] * (both + one_only) + [False] * (other_only + neither)
+    other = [True] * both + [False] * one_only + [True] * other_only + [False] * neither
+    return one, other
+
+
+def test_the_interval_of_paired_shares_is_the_published_one():
+    for cells, expected in (
+        ((14, 5, 0, 22), (0.011, 0.226)),  # Altman et al. 2000, Statistics with Confidence, p. 52
+        ((59, 6, 16, 80), (-0.1186, -0.0046)),  # Fagerland et al. 2017, chapter 8: Cavo et al. 2012
+    ):
+        digits = 1e-3 if cells[0] == 14 else 1e-4
+        found = paired_share_interval(*table_of_pairs(*cells))
+        assert found == pytest.approx(expected, abs=0.51 * digits), cells
+    swapped = paired_share_interval(*reversed(table_of_pairs(59, 6, 16, 80)))
+    assert swapped == pytest.approx((0.0046, 0.1186), abs=1e-4)
+    assert np.isnan(paired_share_interval([], [])).all()
+
+
+def test_without_correlation_it_is_the_square_and_add_of_wilson():
+    # All pairs are discordant: phi is 0 because a margin is.
+    reach = np.sqrt(2) * (1 - stats.binomtest(5, 5).proportion_ci(method="wilson").low)
+    assert paired_share_interval([True] * 5, [False] * 5) == pytest.approx((1 - reach, 1.0))
+
+
+def test_the_interval_of_paired_shares_covers_with_few_pairs():
+    n, grid, covered = 5, np.arange(0.05, 1, 0.3), []
+    counts = [
+        (a, b, c, n - a - b - c)
+        for a in range(n + 1)
+        for b in range(n + 1 - a)
+        for c in range(n + 1 - a - b)
+    ]
+    low, high = np.transpose([paired_share_interval(*table_of_pairs(*c)) for c in counts])
+    for p in grid:
+        for q in grid:
+            for phi in (0, 0.5):
+                both = p * q + phi * np.sqrt(p * (1 - p) * q * (1 - q))
+                chances = [both, p - both, q - both, 1 - p - q + both]
+                if min(chances) >= 0:
+                    weights = stats.multinomial.pmf(counts, n, chances)
+                    inside = (low <= p - q + 1e-12) & (p - q - 1e-12 <= high)
+                    covered.append(weights[inside].sum())
+    assert min(covered) > 0.91
+    assert np.mean(covered) > 0.95
+
+
+def test_the_threshold_is_halfway_where_a_cell_is_in_two_groups():
+    two_groups = frame({"add": [20, 21, 22], "gate": [21, 75, 70]})
+    assert thresholds(two_groups, Criteria()) == {"task": 60}
+    # Accuracies of two classes that happen to lie around 75 %.
+    text = frame({"add": [73, 74, 76], "gate": [74, 77, 78], "mul": [70, 80, 90]}, "text", 2)
+    assert thresholds(text, Criteria()) == {}
+    assert thresholds(pd.concat([text, two_groups]), Criteria()) == {"task": 60}
+    # Two cells in one group each.
+    assert thresholds(frame({"add": [20, 21], "gate": [74, 75]}), Criteria()) == {}
+    for near in ([40, 62], [58, 90]):  # one of the two is near the threshold
+        assert thresholds(frame({"add": near}), Criteria()) == {}
+    assert thresholds(frame({"add": [20, 75]}, classes=0), Criteria()) == {}
+    own = Criteria(solved=90.0)
+    assert thresholds(pd.concat([text, two_groups]), own) == {"text": 90, "task": 90}
+
+
+def comparison(one, base, **more):
+    row = {"data": "task", "encoding": "sin", "fusion": "gate", "variant": ""}
+    return pd.DataFrame([{**row, "accuracies": one, "baseline_accuracies": base, **more}])
+
+
+def test_shares_by_hand():
+    add, gate = [20, 21, 60, 70], [90, 75, 20, 80, 95]
+    found = solved_cells(
+        frame({"add": add, "gate": gate}), comparison(gate[:4], add), {"task": 60.0}
+    )
+    base, row = found.to_dict("records")
+    assert (base["solved"], base["n"], base["share"]) == (1, 4, 25)  # 60 is not above 60
+    assert np.isnan(base["difference"])
+    assert (row["solved"], row["n"], row["share"], row["mean"]) == (4, 5, 80, 72)
+    expected = stats.binomtest(4, 5).proportion_ci(method="exact")
+    assert (row["low"], row["high"]) == pytest.approx((100 * expected.low, 100 * expected.high))
+    assert (row["pairs"], row["with"], row["base"]) == (4, 3, 1)
+    assert (row["gained"], row["lost"], row["difference"]) == (2, 0, 50)
+    assert row["p_mcnemar"] == mcnemar([[1, 2], [0, 1]], exact=True).pvalue == 0.5
+    pairs = paired_share_interval([True, True, False, True], [False, False, False, True])
+    assert (row["difference_low"], row["difference_high"]) == pytest.approx(
+        (100 * pairs[0], 100 * pairs[1])
+    )
+    (table,) = solved_tables(found, pd.DataFrame(), "add")
+    assert table.rows[0][3:6] == ["60", "1 of 4", "1 to 81"]
+    assert table.rows[0][6:] == [""] * 6
+    assert table.rows[1][3:7] == ["60", "4 of 5", "28 to 99", "1 of 4"]
+    assert table.rows[1][7] == "+50.00"
+    assert table.rows[1][9:] == ["2", "0", "0.500"]
+
+
+def test_other_corpora_have_no_row():
+    runs = frame({"add": [20, 70]}, "other")
+    assert solved_cells(runs, comparison([], []).iloc[:0], {"task": 60.0}).empty
+    assert solved_best(comparison([20], [70], at="1", baseline_at="2"), {}).empty
+    assert solved_tables(pd.DataFrame(), pd.DataFrame(), "add") == []
+
+
+def test_shares_at_each_operators_best_values():
+    best = comparison([90, 75, 20], [70, 20, 20], at="2", baseline_at="1, lr 0.1")
+    found = solved_best(best, {"task": 60.0})
+    (table,) = solved_tables(pd.DataFrame(), found, "add")
+    assert table.name == "solved_best"
+    assert table.columns[:4] == ["data", "fusion", "at", "add's"]
+    assert table.rows[0][:4] == ["task", "gate", "2", "1, lr 0.1"]
+    assert table.rows[0][6:9:2] == ["2 of 3", "1 of 3"]
+
+
+def test_the_report_has_the_table_if_it_informs_or_is_asked_for(tmp_path, monkeypatch):
+    root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
+    monkeypatch.setattr(report, "draw_all", lambda *_: [])
+    for options in ([], ["--solved", "65"]):
+        out = tmp_path / f"report{len(options)}"
+        monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root), f"--out={out}", *options])
+        report.main()
+        table = out / "tables" / "solved.csv"
+        assert table.exists() == bool(options)
+        shown = "Runs that solve the task" in (out / "index.html").read_text()
+        assert shown == bool(options)
+    assert pd.read_csv(table)["solved"].tolist() == [0, 1]
+    for wrong in ("0", "100", "nan"):
+        monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root), "--solved", wrong])
+        with pytest.raises(SystemExit, match="error: --solved must be above 0 and below 100"):
+            report.main()

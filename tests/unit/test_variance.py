@@ -1,0 +1,174 @@
+"""The spread by source of randomness: by hand, from simulated components, and in the report."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from posfuse.analysis.claims.verdicts import read_claims
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.findings import analyse
+from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.variance import follows_seed, is_held, variance
+from posfuse.analysis.tables.description_tables import variance_tables
+from small_records import write_record
+
+SETS = {
+    "together": {},
+    "init": {"order": 0, "dropout": 0},
+    "order": {"init": 0, "dropout": 0},
+    "dropout": {"init": 0, "order": 0},
+}
+ALL = "initial values, batch order, dropout"
+
+
+def frame(accuracies, settings=None):
+    """Runs of each (fusion, set of SETS), from its accuracies in percent by seed."""
+    rows = [
+        {
+            "data": "tiny", "encoding": "sin", "fusion": fusion, "seed": seed,
+            "variant": "" if name == "together" else f"seeds={name}",
+            "test.accuracy": accuracy / 100,
+            **{f"settings.seeds.{s}": SETS[name].get(s) for s in ("init", "order", "dropout")},
+            **(settings or {}),
+        }
+        for (fusion, name), values in accuracies.items()
+        for seed, accuracy in enumerate(values)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def simulated(sizes, n, fusions=("add",)):
+    """Accuracies whose sources add up: the standard deviation of each is `sizes[source]`."""
+    found = {}
+    for f, fusion in enumerate(fusions):
+        for name, fixed in SETS.items():
+            total = np.full(n, 50.0)
+            for k, (source, size) in enumerate(sizes.items()):
+                # The same seed draws the same part of a source in every set.
+                draws = size * np.random.default_rng([f, k]).normal(size=n)
+                total += draws[0] if source in fixed else draws
+            found[fusion, name] = total
+    return found
+
+
+def row_of(found, fusion, varied):
+    (row,) = found[(found["fusion"] == fusion) & (found["varied"] == varied)].to_dict("records")
+    return row
+
+
+def test_a_run_follows_its_seed_where_the_source_has_none():
+    runs = frame({("add", "together"): [1], ("add", "order"): [1]})
+    runs["settings.data.split_seed"] = [0, "seed"]
+    found = follows_seed(runs)
+    assert found.to_numpy().tolist() == [[True, True, True, False], [False, True, False, True]]
+    assert is_held(runs).tolist() == [False, True]
+    earlier = runs[["data"]]  # of records without these settings
+    assert follows_seed(earlier).to_numpy().tolist() == [[True, True, True, False]] * 2
+
+
+def test_rows_by_hand():
+    runs = frame({
+        ("add", "together"): [50, 54, 58], ("add", "init"): [50, 51, 52],
+        ("mlp", "together"): [60, 60, 66], ("mlp", "init"): [60, 62, 61],
+    })  # fmt: skip
+    found = variance(runs, Criteria())
+    assert found["varied"].tolist() == ["initial values", ALL] * 2
+    init, whole = (row_of(found, "add", varied) for varied in ("initial values", ALL))
+    assert (init["n"], init["std"], whole["std"]) == (3, pytest.approx(1), pytest.approx(4))
+    assert (init["share"], whole["share"]) == (pytest.approx(100 / 16), 100)
+    assert init["held"] == "order=0 dropout=0"
+    assert np.isnan(init["delta_std"])
+    init, whole = (row_of(found, "mlp", varied) for varied in ("initial values", ALL))
+    assert init["delta_std"] == pytest.approx(np.std([10, 11, 9], ddof=1))
+    assert whole["delta_std"] == pytest.approx(np.std([10, 6, 8], ddof=1))
+    assert init["delta_share"] == pytest.approx(100 / 4)
+    (table,) = variance_tables(found, "add")
+    assert table.columns[:5] == ["data", "fusion", "varied", "n", "std"]
+    assert table.rows[0] == [
+        "tiny", "add", "initial values", "3", "1.00", "0.52 to 6.28", "6", "", "", ""
+    ]  # fmt: skip
+
+
+def test_simulated_components_are_found():
+    sizes = {"init": 3.0, "order": 1.0, "dropout": 2.0}
+    runs = frame(simulated(sizes, 4000, ("add", "mlp")))
+    found = variance(runs, Criteria())
+    names = {"init": "initial values", "order": "batch order", "dropout": "dropout"}
+    for source, size in sizes.items():
+        row = row_of(found, "mlp", names[source])
+        assert row["std"] == pytest.approx(size, rel=0.05)
+        assert row["low"] < size < row["high"]
+        assert row["share"] == pytest.approx(100 * size**2 / 14, rel=0.1)
+        # The two operators' parts are independent here.
+        assert row["delta_std"] == pytest.approx(size * np.sqrt(2), rel=0.05)
+    whole = row_of(found, "mlp", ALL)
+    assert whole["std"] == pytest.approx(np.sqrt(14), rel=0.05)
+    of_sources = found[(found["fusion"] == "mlp") & (found["varied"] != ALL)]
+    assert of_sources["share"].sum() == pytest.approx(100, rel=0.1)
+
+
+def test_the_interval_of_a_spread_is_that_of_the_chi_square():
+    # Box, Hunter and Hunter: (n - 1) s^2 / chi-square.
+    values = [1.0, 2.0, 4.0, 8.0]
+    ends = np.sqrt(3 * np.var(values, ddof=1) / stats.chi2(3).ppf([0.975, 0.025]))
+    assert st.spread_interval(values) == pytest.approx(tuple(ends))
+    draws = np.random.default_rng(0).normal(0, 2, (2000, 5))
+    intervals = [st.spread_interval(sample) for sample in draws]
+    assert np.mean([low <= 2 <= high for low, high in intervals]) == pytest.approx(0.95, abs=0.015)
+    assert np.isnan(st.spread_interval([1.0])).all()
+    assert np.isnan(st.spread_interval([1.0, 1.0])).all()
+
+
+def test_without_sets_to_compare_there_is_no_table():
+    for names in (["together"], ["init"]):
+        runs = frame({("add", name): [1, 2] for name in names})
+        assert variance(runs, Criteria()).empty
+    assert variance_tables(pd.DataFrame(), "add") == []
+    alone = frame({("add", "together"): [1], ("add", "init"): [1]})
+    assert variance(alone, Criteria()).empty
+
+
+def test_two_single_sources_have_no_share():
+    found = variance(frame({("add", "init"): [1, 2], ("add", "order"): [1, 3]}), Criteria())
+    assert "share" not in found or found["share"].isna().all()
+    (table,) = variance_tables(found, "add")
+    assert len(table.rows) == 2
+
+
+def test_two_values_of_a_fixed_source_are_rows_of_their_own():
+    runs = frame({("add", "init"): [1, 2], ("add", "together"): [1, 5]})
+    other = frame({("add", "init"): [1, 4]}).assign(**{"settings.seeds.order": 3})
+    found = variance(pd.concat([runs, other], ignore_index=True), Criteria())
+    assert found["held"].tolist() == ["order=0 dropout=0", "order=3 dropout=0", ""]
+    (table,) = variance_tables(found, "add")
+    assert "fixed" in table.columns
+
+
+def test_the_split_is_a_source():
+    runs = frame({("add", "init"): [1, 2], ("add", "together"): [1, 5]})
+    runs["settings.data.split_seed"] = [0, 0, "seed", "seed"]
+    assert variance(runs, Criteria())["varied"].tolist() == ["initial values", f"{ALL}, split"]
+
+
+def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
+    for fusion, gain in (("add", 0.0), ("concat", 0.1)):
+        for name, fixed in SETS.items():
+            for seed in range(3):
+                seeds = {f"seeds.{s}": fixed.get(s) for s in ("init", "order", "dropout")}
+                write_record(
+                    tmp_path, 0.5 + 0.025 * seed * (1 + gain) + gain, fusion, seed, settings=seeds,
+                    variant=f"seeds={name}",
+                )  # fmt: skip
+    runs, _ = collect(tmp_path)
+    assert set(runs["variant"]) == {"", "seeds=init", "seeds=order", "seeds=dropout"}
+    found = analyse(str(tmp_path), runs, [], read_claims(), Criteria())
+    assert found.comparisons["variant"].tolist() == [""]
+    assert len(found.cells) == 8
+    assert "variance" in [table.name for table in found.described]
+    assert any(note.startswith("18 runs have a source of randomness fixed") for note in found.notes)
+    held = runs[runs["variant"] != ""].reset_index(drop=True)
+    alone = analyse(str(tmp_path), held, [], read_claims(), Criteria())
+    assert alone.headline[0] == "No difference to add could be tested."
+    assert "No operator can be compared with add; see the notes." in alone.headline[1]
