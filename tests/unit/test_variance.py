@@ -93,18 +93,18 @@ def test_rows_by_hand():
 
 def test_simulated_components_are_found():
     sizes = {"init": 3.0, "order": 1.0, "dropout": 2.0}
-    runs = frame(simulated(sizes, 4000, ("add", "mlp")))
+    runs = frame(simulated(sizes, 800, ("add", "mlp")))
     found = variance(runs, Criteria())
     names = {"init": "initial values", "order": "batch order", "dropout": "dropout"}
     for source, size in sizes.items():
         row = row_of(found, "mlp", names[source])
-        assert row["std"] == pytest.approx(size, rel=0.05)
+        assert row["std"] == pytest.approx(size, rel=0.1)
         assert row["low"] < size < row["high"]
-        assert row["share"] == pytest.approx(100 * size**2 / 14, rel=0.1)
+        assert row["share"] == pytest.approx(100 * size**2 / 14, rel=0.2)
         # The two operators' parts are independent here.
-        assert row["delta_std"] == pytest.approx(size * np.sqrt(2), rel=0.05)
+        assert row["delta_std"] == pytest.approx(size * np.sqrt(2), rel=0.1)
     whole = row_of(found, "mlp", ALL)
-    assert whole["std"] == pytest.approx(np.sqrt(14), rel=0.05)
+    assert whole["std"] == pytest.approx(np.sqrt(14), rel=0.1)
     of_sources = found[(found["fusion"] == "mlp") & (found["varied"] != ALL)]
     assert of_sources["share"].sum() == pytest.approx(100, rel=0.1)
 
