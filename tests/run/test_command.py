@@ -1,6 +1,7 @@
 """posfuse-train without a run: mistakes in one line, a user's config files, what it shows."""
 
 import os
+import sys
 
 from joblib import cpu_count
 
@@ -192,6 +193,14 @@ def test_the_parallel_launcher_refuses_what_starts_no_run(command, corpus, tmp_p
         result = command("-m", *small_overrides(corpus), "hydra/launcher=parallel", override)
         assert_one_line(result, f"error: hydra.launcher.{message}")
     assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_a_launcher_names_the_packages_that_it_needs(command, corpus, monkeypatch):
+    for name, packages in (("ray", "ray>=2.40"), ("submitit", "hydra-submitit-launcher")):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+        launcher = "hydra/launcher=" + {"submitit": "slurm"}.get(name, name)
+        result = command("-m", *small_overrides(corpus), launcher)
+        assert_one_line(result, f"error: {launcher}: ", "; run pip install ", packages)
 
 
 def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
