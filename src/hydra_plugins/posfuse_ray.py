@@ -34,8 +34,7 @@ class RayLauncher(SweepLauncher):
             settings: Any = OmegaConf.to_container(self.ray, resolve=True)
             ray.init(**settings["init"])
         except ImportError as error:
-            cure = "install it with pip install -e '.[ray]'"
-            raise InputError(f"hydra/launcher=ray: {error}; {cure}") from error
+            raise InputError(f"hydra/launcher=ray: {error}; run pip install 'ray>=2.40'") from error
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise InputError(
                 f"hydra/launcher=ray: {one_line(error)}; see docs/sweeps.md"

@@ -91,7 +91,7 @@ class SlurmLauncher(SweepLauncher):
             from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf, SlurmQueueConf
             from submitit import AutoExecutor
         except ImportError as error:
-            cure = "install it with pip install -e '.[slurm]'"
+            cure = "run pip install hydra-submitit-launcher submitit"
             raise InputError(f"hydra/launcher=slurm: {error}; {cure}") from error
         if shutil.which("sbatch") is None:
             raise InputError(

@@ -45,6 +45,7 @@ def main() -> None:
     try:
         job()
     except signals.Interrupted as stop:
+        signals.ignore()
         print(f"{stop}; run the same command to resume", file=sys.stderr)
         sys.exit(signals.EXIT_STATUS)
     except (RunFailed, InputError) as error:

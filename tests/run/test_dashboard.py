@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -163,7 +164,9 @@ def test_what_is_missing_is_one_line(dashboard, sweep, server, monkeypatch):
     wandb.teardown()  # it remembers the key
     (line,) = dashboard()[1]
     assert line.startswith(f"error: {server.url}: ")
-    assert "WANDB_API_KEY" in line
+    fix = "; check WANDB_API_KEY and the network, retry"
+    assert line.endswith(fix)
+    assert f"{fix}\n" in (Path(__file__).parents[2] / "docs" / "wandb.md").read_text()
     write_sweep(sweep.parent / "other", {"add": [0.5]})
     assert "several sweeps (mine, other); give the folder of one" in dashboard(sweep.parent)[1][0]
     assert server.views == {}

@@ -132,6 +132,7 @@ def test_what_wandb_refuses_is_one_line(mode, cfg, tmp_path, monkeypatch):
     finally:
         wandb.teardown()
     assert "\n" not in str(refused.value)
+    assert ".;" not in str(refused.value)
 
 
 def test_without_a_logger_nothing_of_wandb_is_written(corpus, tmp_path):

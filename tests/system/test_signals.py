@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pandas as pd
 import pytest
@@ -107,6 +108,19 @@ def test_a_second_signal_exits_at_once(launcher, corpus, tmp_path):
     assert "Traceback" not in err
     assert not list(tmp_path.rglob(records.RESULT))
     wait_for(lambda: not alive(pids))
+
+
+def test_signals_after_the_last_message_keep_the_exit_status(corpus, tmp_path):
+    """Python resets the handlers when it shuts down."""
+    process = started(command(corpus, *FAULTY), tmp_path, faulty(tmp_path / "fault", "SIGTERM"))
+    line = process.stderr.readline()
+    while process.poll() is None:
+        for number in signals.SIGNALS:
+            process.send_signal(number)
+        time.sleep(0.01)
+    _, rest = process.communicate(timeout=HANG)
+    expected = (signals.EXIT_STATUS, f"interrupted by SIGTERM; saved at step 6{RESUME}")
+    assert (process.returncode, line + rest) == expected
 
 
 @pytest.mark.parametrize("launcher", ["timeout", "itself"])

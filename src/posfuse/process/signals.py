@@ -41,6 +41,12 @@ def install() -> None:
         signal.signal(number, _handle)
 
 
+def ignore() -> None:
+    """Ignore the signals from now on. Python resets handlers, but not this, when it shuts down."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _handle(number: int, frame: Any) -> None:
     now = time.monotonic()
     is_repeat = number != signal.SIGINT and now - min([now, *_received.values()]) < REPEAT_SECONDS
