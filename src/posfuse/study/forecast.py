@@ -32,7 +32,7 @@ def seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     arms = {arm: {**values, **first} for arm, values in study.arms.items()}
     settings = {**study.settings, "trainer.limit_batches": BATCHES}
     sweep = Sweep(replace(study, settings=settings), name, "timing", arms)
-    seed = 0 if study.tuning is None else seeds_of("tuning.seeds", study.tuning.seeds)[0]
+    seed = max(seeds_of("testing.seeds", study.testing.seeds)) + 1  # not a test seed
     sweep.run(arms, [seed], ["logger=none", *extra])
     found: list[float] = []
     for record in sweep.results(arms, [seed]).values():
