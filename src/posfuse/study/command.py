@@ -4,15 +4,18 @@ import argparse
 import sys
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
-from posfuse.analysis.tables import formats
 from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
 from posfuse.study import forecast, plan, report, stages, sweeps, tables
 from posfuse.study.plan import Plan
 from posfuse.study.spec import Study, read_study, seeds_of
 from posfuse.study.sweeps import OUTPUT
+from posfuse.study.verdicts import Progress
+
+WIDTH = 80  # columns if stdout is not a terminal
 
 
 def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
@@ -67,12 +70,23 @@ def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
 
 def _run(name: str, study: Study, extra: list[str]) -> None:
     frozen, state = stages.run(name, study, extra, _say)
-    results = _results(name, frozen)
-    for line in report.write(name, frozen, state, results, OUTPUT / name):
-        _say(line)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    console.print(formats.terminal(tables.verdict_table(study, state)))
+    first = report.write(name, frozen, state, _results(name, frozen), OUTPUT / name)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console.print()
+    for line in first:
+        console.print(Text(line, style="bold"))
+        console.print()
+    _show(state, console)
+    console.print(Text(tables.legend(study)))
     console.print(Text(str(OUTPUT / name / "report" / "index.html")), soft_wrap=True)
+
+
+def _show(state: Progress, console: Console) -> None:
+    """Each verdict with its hypothesis and its numbers."""
+    for v in state.verdicts:
+        console.print(Text(f"{v.verdict.upper():12}{v.hypothesis.text}", style="bold"))
+        console.print(Padding(Text(tables.numbers(v)), (0, 0, 0, 12)))
+    console.print()
 
 
 def _results(name: str, frozen: Plan) -> tables.Results:
@@ -98,8 +112,9 @@ def _status(name: str, study: Study) -> None:
         wanted = [(arm, seed) for arm in state.next_arms for seed in state.next_seeds]
         done = sum(key in results for key in wanted)
         _say(f"testing: {done} of {len(wanted)} runs of the next look are done")
-    for line in tables.headline(study, state):
-        _say(line)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console.print(Text(" ".join(tables.headline(study, state))))
+    _show(state, console)
 
 
 if __name__ == "__main__":

@@ -72,8 +72,8 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
     )
     for family, hypotheses in study.families.items():
         for margins in dict.fromkeys(h.margins for h in hypotheses):
-            least = f", differences count beyond ±{margins.beyond:g}" if margins.beyond else ""
-            lines.append(f"  {family}, margin ±{margins.equivalence:g}{least}:")
+            also = f", differences count beyond ±{margins.beyond:g}" if margins.beyond else ""
+            lines.append(f"  {family}, margin ±{margins.equivalence:g}{also}:")
             lines += _power(assumed.difference, study, margins, len(hypotheses), AHEAD)
             lines += _power(0.0, study, margins, len(hypotheses), EQUIVALENT)
     shown = ", ".join(map(str, looks.seeds))

@@ -17,9 +17,11 @@ from posfuse.study.verdicts import Progress, accuracies, deltas
 
 
 def write(name: str, plan: Plan, state: Progress, results: Results, folder: Path) -> list[str]:
-    """Write the report into folder/report; returns its first lines, with the plan's digest."""
+    """Write the report into folder/report; returns its first lines: the plan and the answer."""
     study, out = plan.study, folder / "report"
+    budget = tables.budget_table(plan)
     shown = [tables.verdict_table(study, state), tables.arms_table(plan, results)]
+    shown += [budget] if budget else []
     formats.write_tables(shown, out / "tables")
     seeds, accuracy = seeds_of("testing.seeds", study.testing.seeds), accuracies(results)
     per_seed = {h.name: deltas(h, accuracy, seeds) for h in study.hypotheses}
@@ -31,7 +33,7 @@ def write(name: str, plan: Plan, state: Progress, results: Results, folder: Path
         name=name,
         digest=plan.digest,
         study=study,
-        headline=[study.question, *headline],
+        headline=[study.question, *headline, *map(tables.sentence, state.verdicts)],
         figures=[drawing],
         tables=shown,
         notes=[],
@@ -40,4 +42,4 @@ def write(name: str, plan: Plan, state: Progress, results: Results, folder: Path
         made=page.made_with(runs),
     )
     (out / "index.html").write_text(html, encoding="utf-8")
-    return [f"Study {name}, plan {plan.digest[:16]}.", *headline]
+    return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", " ".join(headline)]

@@ -1,11 +1,13 @@
 """The results of a study as tables and as sentences."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics.budget import FEWEST, expected_best
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Table, interval, p_value, table_of
 from posfuse.runs.records import Record
@@ -16,35 +18,51 @@ from posfuse.study.verdicts import Progress, Verdict, accuracies
 Results = dict[tuple[str, int], Record | None]
 
 
+KINDS = ("supported", "refuted", "equivalent", "undecided")
+
+
 def headline(study: Study, state: Progress) -> list[str]:
-    """How many hypotheses are decided, and one sentence for each."""
-    decided = [v for v in state.verdicts if v.verdict != "undecided"]
-    end = "" if state.is_finished else " The study is not finished."
-    first = (
-        f"{len(decided)} of {len(state.verdicts)} hypotheses are decided at alpha = "
-        f"{study.testing.alpha:g} per family.{end}"
+    """The answer in two sentences: how many hypotheses are decided, and which ones."""
+    of = {kind: [v.hypothesis.name for v in state.verdicts if v.verdict == kind] for kind in KINDS}
+    decided = len(state.verdicts) - len(of["undecided"])
+    first = f"{decided} of {len(state.verdicts)} hypotheses are decided."
+    if not state.is_finished:
+        first += " The study is not finished."
+    listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in of.items() if names)
+    return [first, f"{listed[:1].upper()}{listed[1:]}."]
+
+
+def numbers(v: Verdict) -> str:
+    """The difference of a hypothesis in words, with its interval, seeds and margin."""
+    h, d = v.hypothesis, v.decision
+    what = f"{h.arm} - {h.than}"
+    if h.placebo:
+        what = f"({what}) - ({h.placebo[0]} - {h.placebo[1]})"
+    if d is None:
+        return f"{what}: no look yet."
+    within = f"within ±{h.margin:g}"
+    small = f", {within}" if d.also_small and v.verdict != "equivalent" else ""
+    equal = f" Equivalent: {within} points." if v.verdict == "equivalent" else ""
+    return (
+        f"{what}: {d.mean:+.1f} points ({d.low:+.1f} to {d.high:+.1f}){small}, {d.n} seeds.{equal}"
     )
-    return [first, *map(sentence, state.verdicts)]
 
 
 def sentence(v: Verdict) -> str:
-    """A verdict in words, with its difference in points of test accuracy."""
-    h, d = v.hypothesis, v.decision
-    what = f"{h.arm} minus {h.than}"
-    if h.placebo:
-        what = f"({what}) minus ({h.placebo[0]} minus {h.placebo[1]})"
-    if d is None:
-        return f"{h.name}: no look yet at {what}."
-    numbers = f"{what} is {d.mean:+.2f} points ({interval(d.low, d.high)}, {d.n} seeds)"
-    within = f"within ±{h.margin:g} points"
-    result = {
-        "supported": "supported",
-        "refuted": "refuted",
-        "equivalent": f"no difference that matters, {within}",
-        "undecided": "undecided",
-    }[v.verdict]
-    small = f", a difference {within}" if d.also_small and v.verdict != "equivalent" else ""
-    return f"{h.name}: {result}{small}; {numbers}."
+    """The text of a hypothesis, its verdict and its numbers."""
+    return f"{v.verdict.capitalize()}: {v.hypothesis.text} {numbers(v)}"
+
+
+def legend(study: Study) -> str:
+    """What the numbers of the terminal mean."""
+    looks = study.looks.seeds
+    seen = f"{looks[0]} seeds" if len(looks) == 1 else f"{', '.join(map(str, looks))} seeds"
+    return (
+        "Points: difference of test accuracies in percent, mean over seeds, paired by seed. In "
+        "brackets: its interval at the level of the test. Seeds were looked at after "
+        f"{seen}. The chance of any false verdict in a family of hypotheses is at most "
+        f"{100 * study.testing.alpha:g} %."
+    )
 
 
 def verdict_table(study: Study, state: Progress) -> Table:
@@ -123,6 +141,32 @@ def arms_table(plan: Plan, results: Results) -> Table:
         "run that diverged counts as chance. Best was last: share of test runs whose best "
         f"evaluation was their last one; * is above {100 * most:g} %, so the arm may not have "
         "converged.",
+    )
+
+
+def budget_table(plan: Plan) -> Table | None:
+    """Expected validation accuracy by the number of trials; None with fewer than FEWEST."""
+    rows = [
+        {"arm": arm, "expected": expected_best(choice.scores).tolist()}
+        for arm, choice in plan.choices.items()
+        if len(choice.scores) >= FEWEST
+    ]
+    if not rows:
+        return None
+    most = max(len(row["expected"]) for row in rows)
+
+    def cell(k: int) -> Callable[[list[float]], str]:
+        return lambda expected: f"{expected[k]:.2f}" if k < len(expected) else ""
+
+    return table_of(
+        pd.DataFrame(rows),
+        [(str(k + 1), cell(k), "expected") for k in range(most)],
+        keys=["arm"],
+        name="budget",
+        title="Validation accuracy by tuning budget",
+        caption="The expected best validation accuracy, in %, of so many of the arm's trials drawn "
+        "at random (Dodge et al. 2019, without replacement). Arms that are still rising need more "
+        "trials.",
     )
 
 
