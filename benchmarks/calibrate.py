@@ -125,6 +125,27 @@ def coverage(noise: str, n: int, samples: int, seed: int) -> dict[str, Any]:
     return row | {f"{name} interval": rate(hits, samples) for name, hits in held.items()}
 
 
+def group_coverage(correlation: float, samples: int, seed: int) -> dict[str, Any]:
+    """Shares of samples in which the hierarchical bootstrap, over groups of documents and over
+    documents, contains the true difference, if documents of a group are correlated.
+
+    The groups are as large as those of the quickstart's 600 stories, which begin with about 320
+    articles."""
+    rng, n, n_groups = np.random.default_rng(seed), 5, 425
+    groups = np.sort(np.random.default_rng(1).integers(n_groups, size=600))
+    held = {"over groups": 0, "over documents": 0}
+    for _ in range(samples):
+        shared, own = rng.normal(size=n_groups)[groups], rng.normal(size=len(groups))
+        of_document = np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own
+        of_seed = 10 * rng.normal(size=(n, len(groups))) + 0.3 * rng.normal(size=(n, 1))
+        x = 40 * of_document + of_seed
+        for name, drawn in zip(held, (groups, None), strict=True):
+            low, high = st.hierarchical_bootstrap(x, groups=drawn)
+            held[name] += bool(low <= 0 <= high)
+    row = {"correlation in a group": correlation, "seeds": n, "documents": len(groups)}
+    return row | {name: rate(hits, samples) for name, hits in held.items()}
+
+
 def document_coverage(spread: float, n: int, samples: int, seed: int) -> dict[str, Any]:
     """Share of samples in which the hierarchical bootstrap contains the true difference over seeds
     and documents.
@@ -230,6 +251,9 @@ def main() -> None:
         "Coverage over seeds and documents": [
             partial(document_coverage, spread, n, n_sweeps)
             for spread in (0.0, 0.15, 1.0) for n in (3, 5, 10)
+        ],
+        "Coverage over seeds and documents that begin with the same article": [
+            partial(group_coverage, correlation, n_sweeps) for correlation in (0.0, 0.46, 0.9)
         ],
         "Power to find a difference": [
             partial(detection, e, s, n, 5 * n_sweeps)

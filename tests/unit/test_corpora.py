@@ -335,6 +335,11 @@ def test_stories_and_digests_that_begin_with_the_same_article_are_a_group() -> N
         assert part["group"].nunique() - start.nunique() < 5
 
 
+def test_the_quickstarts_600_test_stories_begin_with_323_articles() -> None:
+    part = bbc.lead_story(0, 5, 40, [5, 5, 600]).read()["test"]  # each split has its own draws
+    assert (len(part), part["group"].nunique()) == (600, 323)
+
+
 def test_a_sample_of_a_composed_corpus_keeps_each_documents_group() -> None:
     corpus = bbc.lead_story(0, 5, 5, [50, 10, 40])
     whole, sample = (splits(corpus, DataConfig("s", limit=n))[0]["test"] for n in (None, 20))

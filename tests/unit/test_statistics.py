@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
@@ -546,9 +547,11 @@ def test_without_two_lengths_there_is_no_slope():
 # --- documents ---------------------------------------------------------------------------------
 
 
-def plain_hierarchical(x, resamples, seed):
+def plain_hierarchical(x, resamples, seed, groups=None):
     """Owen's pigeonhole bootstrap as a double loop, each seed's own part widened as the t
-    interval is wider than the bootstrap of n values."""
+    interval is wider than the bootstrap of n values. Groups are drawn whole."""
+    groups = range(x.shape[1]) if groups is None else groups
+    members = [np.flatnonzero(np.equal(groups, g)) for g in sorted(set(groups))]
     rng = np.random.default_rng(seed)
     n = len(x)
     widen = (n / (n - 1)) ** 0.5 * stats.t.ppf(0.975, n - 1) / 1.959964
@@ -556,7 +559,8 @@ def plain_hierarchical(x, resamples, seed):
     means = []
     for _ in range(resamples):
         rows = rng.integers(x.shape[0], size=x.shape[0])
-        columns = rng.integers(x.shape[1], size=x.shape[1])
+        drawn = rng.integers(len(members), size=len(members))
+        columns = np.concatenate([members[g] for g in drawn])
         means.append(np.mean([x[row, columns].mean() for row in rows]))
     return np.quantile(means, [0.025, 0.975])
 
@@ -568,6 +572,47 @@ def test_the_hierarchical_bootstrap_is_a_plain_double_loop():
         own = plain_hierarchical(x, 3_000, 1)
         found = st.hierarchical_bootstrap(x, resamples=6_000)
         assert found == pytest.approx(tuple(own), abs=0.09 * (own[1] - own[0]))
+
+
+def test_the_hierarchical_bootstrap_draws_whole_groups():
+    rng = np.random.default_rng(4)
+    groups = [7, 7, 7, 3, 3, 9, 9, 9, 9, 1, 2, 2, 2, 8, 8, 8, 8, 5, 5, 5]
+    x = 400 + 100.0 * rng.integers(-1, 2, 10)[groups] + 30 * rng.normal(size=(3, len(groups)))
+    own = plain_hierarchical(x, 3_000, 1, groups)
+    found = st.hierarchical_bootstrap(x, resamples=6_000, groups=groups)
+    width = own[1] - own[0]
+    assert found == pytest.approx(tuple(own), abs=0.09 * width)
+    alone = st.hierarchical_bootstrap(x, resamples=6_000)
+    assert alone[1] - alone[0] < 0.85 * width
+    assert st.hierarchical_bootstrap(x, groups=range(50, 70)) == st.hierarchical_bootstrap(x)
+
+
+def test_the_spread_over_groups_is_that_of_cluster_robust_regression():
+    """Seeds that agree leave the groups as the only source of spread."""
+    rng = np.random.default_rng(1)
+    groups = np.sort(rng.integers(0, 150, 400))
+    one = 40 * rng.normal(size=150)[groups] + 40 * rng.normal(size=400)
+    robust = OLS(one, np.ones(400)).fit(cov_type="cluster", cov_kwds={"groups": groups}).bse[0]
+    low, high = st.hierarchical_bootstrap(np.tile(one, (3, 1)), resamples=6_000, groups=groups)
+    assert high - low == pytest.approx(2 * 1.96 * robust, rel=0.06)
+
+
+def test_with_correlated_documents_only_an_interval_over_groups_covers():
+    """A correlation of 0.46 inside groups of three documents, as stories that begin alike have."""
+    rng, n_groups, size, correlation = np.random.default_rng(0), 60, 3, 0.46
+    groups = np.repeat(np.arange(n_groups), size)
+    samples = [
+        np.sqrt(correlation) * rng.normal(size=n_groups)[groups]
+        + np.sqrt(1 - correlation) * rng.normal(size=len(groups))
+        + 0.1 * rng.normal(size=(4, len(groups)))
+        for _ in range(400)
+    ]
+    covered = {}
+    for name, drawn in (("groups", groups), ("documents", None)):
+        ends = [st.hierarchical_bootstrap(x, resamples=400, groups=drawn) for x in samples]
+        covered[name] = np.mean([low <= 0 <= high for low, high in ends])
+    assert 0.92 < covered["groups"] < 0.98
+    assert covered["documents"] < 0.89  # the variance of the mean is 1 + 2 * 0.46 times as large
 
 
 def test_the_hierarchical_bootstrap_is_wider_than_that_of_documents_where_seeds_vary():
@@ -616,7 +661,7 @@ def test_the_hierarchical_bootstrap_turns_with_the_sign_and_ends_are_in_order():
 
 
 def test_each_resample_draws_as_many_documents_as_there_are():
-    draws = st.document_draws(30, 200, 0)
+    draws = st.group_draws(30, 200, 0)
     assert draws.shape == (200, 30)
     assert (draws.sum(1) == 30).all()
     assert draws.mean(0) == pytest.approx(np.ones(30), abs=0.4)
@@ -637,6 +682,48 @@ def test_mcnemar_is_statsmodels():
         expected = mcnemar([[both, gained], [lost, neither]], exact=True).pvalue
         assert st.p_mcnemar(one, other) == pytest.approx(expected)
         assert st.p_mcnemar(other, one) == pytest.approx(expected)
+
+
+def flips_by_enumeration(net):
+    """Share of all signs of the groups whose sum is as far from 0."""
+    signs = np.array(list(itertools.product((1, -1), repeat=len(net))))
+    return np.mean(np.abs(signs @ net) >= abs(np.sum(net)))
+
+
+def test_mcnemar_over_groups_is_the_enumeration_of_the_groups_signs():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        groups = rng.integers(0, 8, 30)
+        one, other = rng.integers(0, 2, (2, 30))
+        net = np.array([np.sum((one - other)[groups == g]) for g in range(8)])
+        assert st.p_mcnemar(one, other, groups) == pytest.approx(flips_by_enumeration(net))
+    # One group gained 3, another lost 1: |sum| is 2 or more for every pattern of signs.
+    assert st.p_mcnemar([1, 1, 1, 0], [0, 0, 0, 1], [5, 5, 5, 6]) == 1
+    # Two groups gained 2 each: 2 of 4 patterns. As four documents it would be 2 of 16.
+    assert st.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0], [5, 5, 6, 6]) == 0.5
+    assert st.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0]) == 2 / 16
+    assert st.p_mcnemar([1, 0], [0, 1], [3, 3]) == 1  # gained and lost within one group
+
+
+def test_mcnemar_over_groups_of_one_is_mcnemars():
+    for counts in ((10, 8, 1, 3), (100, 20, 35, 7)):
+        one, other = booleans(*counts)
+        # A group without discordant documents changes nothing.
+        groups = np.where(one == other, 0, 1 + np.arange(len(one)))
+        assert st.p_mcnemar(one, other, groups) == st.p_mcnemar(one, other)
+
+
+def test_with_correlated_documents_only_mcnemar_over_groups_keeps_its_level():
+    """Under no difference, where documents of a group are won or lost together."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(40), 4)
+    found = {"groups": 0, "documents": 0}
+    for _ in range(400):
+        one, other = (rng.integers(0, 2, (2, 40)) > 0)[:, groups]
+        found["groups"] += st.p_mcnemar(one, other, groups) <= 0.05
+        found["documents"] += st.p_mcnemar(one, other) <= 0.05
+    assert found["groups"] / 400 <= 0.07
+    assert found["documents"] / 400 > 0.2
 
 
 def test_mcnemar_by_hand():

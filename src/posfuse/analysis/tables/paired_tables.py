@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
@@ -31,7 +32,7 @@ def paired_tables(
         tests_table(comparisons, criteria),
         interactions_table(interactions, criteria.baseline),
         bins_table(documents.bins, trends, criteria.baseline),
-        documents_table(documents.statistics, criteria.baseline),
+        documents_table(documents.statistics, criteria),
     ]
 
 
@@ -126,24 +127,41 @@ def conclusion(row: Row, criteria: Criteria) -> str:
     return "differs" if differs else "equivalent" if equivalent else "undecided"
 
 
-def documents_table(documents: pd.DataFrame, baseline: str) -> Table:
+def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
     """The hierarchical bootstrap over seeds and documents, and McNemar's test of each seed."""
+    margin = criteria.margin
     return table_of(
         documents,
         [
             ("n", lambda seeds: str(len(seeds)), "document_seeds"),
-            ("documents", table.count, "n_documents"),
+            ("documents", _in_groups, "n_documents", "n_groups"),
             ("difference", signed, "documents_mean"),
             ("95 % seeds and documents", interval, "documents_low", "documents_high"),
+            ("90 %", interval, "documents_low_90", "documents_high_90"),
+            ("equivalent", partial(_inside, margin), "documents_low_90", "documents_high_90"),
             ("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar"),
         ],
         name="documents",
         title="Differences over seeds and documents",
-        caption=f"Difference to {baseline} in points with the 95 % interval of a hierarchical "
-        "bootstrap that resamples seeds and test documents, so it generalises to other seeds and "
-        "other documents of the same kind. McNemar's exact test compares the two models of one "
-        "seed on these documents; it does not generalise to other seeds.",
+        caption=f"Difference to {criteria.baseline} in points with the intervals of a hierarchical "
+        "bootstrap that resamples seeds and test documents, so they are about other seeds and "
+        "documents like these. equivalent: whether the 90 % interval lies within "
+        f"±{margin:g} points, not adjusted for the number of comparisons. The equivalence of the "
+        "table of tests is about these test documents only. McNemar's exact test compares the two "
+        "models of one seed on these documents; it is not about other seeds. In brackets: groups "
+        "of documents that begin with the same article, which are resampled together and have one "
+        "sign in McNemar's test.",
     )
+
+
+def _in_groups(documents: int, groups: int) -> str:
+    return f"{documents:,}" + (f" ({groups:,})" if groups < documents else "")
+
+
+def _inside(margin: float, low: float, high: float) -> str:
+    if np.isnan(low):
+        return ""
+    return "yes" if -margin < low and high < margin else "no"
 
 
 def _by_seed(seeds: Sequence[int], p_values: Sequence[float]) -> str:
