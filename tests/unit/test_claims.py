@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims, read_claims
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.comparisons import Criteria, seeds_for_equivalence
 from posfuse.errors import InputError
 
 REGIMES = {"short": ["tiny"], "long": ["wordy", "wordier"]}
@@ -34,11 +35,12 @@ def frame(*rows):
             "seeds": list(range(len(deltas))),
             "deltas": list(deltas),
             "n": len(deltas),
+            "resolution": np.nan,
         }
         for data, fusion, deltas, *rest in rows
     ]
-    columns = ["data", "encoding", "fusion", "variant", "length", "seeds", "deltas", "n"]
-    return pd.DataFrame(records, columns=columns)
+    names = ["data", "encoding", "fusion", "variant", "length", "seeds", "deltas", "n"]
+    return pd.DataFrame(records, columns=[*names, "resolution"])
 
 
 def judge(comparisons, *claims, criteria=CRITERIA):
@@ -260,12 +262,33 @@ def test_one_seed_settles_nothing():
         assert "at least 2 seeds" in found.settle
 
 
+def test_equal_differences_are_judged_by_the_accuracys_resolution():
+    equal = frame(("tiny", "concat", [0.25] * 3))
+    for kind in ("gain", "negligible"):
+        assert one(equal, kind).verdict == "inconclusive"  # nothing is known of the resolution
+        assert "at least 2 seeds" in one(equal, kind).settle
+    # One of 1,000 documents: t = 2.5 sqrt(3), p = 0.025 with 2 degrees of freedom.
+    equal["resolution"] = 0.1
+    found = one(equal, "gain")
+    assert found.verdict == "supported"
+    assert found.p_support == pytest.approx(stats.t.sf(2.5 * math.sqrt(3), 2))
+    assert "+0.25, 95 % interval +0.00 to +0.50, n = 3" in found.evidence.numbers[0]
+    assert one(equal, "negligible").p_support == pytest.approx(found.p_support)  # 0.5 - 0.25
+    equal["resolution"] = 1.0
+    undecided = one(equal, "negligible")
+    assert undecided.verdict == "inconclusive"
+    limit = math.sqrt(2 / stats.chi2.ppf(0.2, 2))
+    seeds = seeds_for_equivalence(limit, 0.5, 0.25, 0.05)
+    assert undecided.settle.startswith(f"about {seeds:,.0f} seeds per cell")
+
+
 def test_seeds_needed_to_settle_it_do_settle_it():
-    """Four of five samples of the named size, with the same mean and spread, reach the verdict."""
+    """Four of five samples of the named size, with the same mean and the upper limit of the
+    spread, reach the verdict."""
     rng = np.random.default_rng(3)
     found = one(frame(("tiny", "concat", [0.4, 2.6, 1.5, -0.5])), "gain")
     n = int(found.settle.split()[1])
-    mean, std = 1.0, st.spread([0.4, 2.6, 1.5, -0.5])
+    mean, std = 1.0, st.spread_limit([0.4, 2.6, 1.5, -0.5])
     hits = [st.p_above(rng.normal(mean, std, n)) <= 0.05 for _ in range(600)]
     assert 0.75 < np.mean(hits) < 0.87
 

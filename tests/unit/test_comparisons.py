@@ -17,6 +17,7 @@ from posfuse.analysis.statistics.comparisons import (
     judge,
     seeds_for_difference,
     seeds_for_equivalence,
+    seeds_needed,
     trends,
 )
 from posfuse.errors import InputError
@@ -213,11 +214,24 @@ def test_equally_many_documents_more_in_each_seed_are_equal_differences(tmp_path
         root = tmp_path / str(n_documents)
         write_counts(root, base, [gain] * len(base), n_documents)
         frame, notes = compared(root)
+        step, n = 100 / n_documents, len(base)
         assert notes == [
-            f"tiny sinusoidal concat: equal differences in all {len(base)} seeds, so no test"
+            f"tiny sinusoidal concat: equal differences in all {n} seeds, tested taking one test "
+            f"document, {step:.2f} points, as their standard deviation"
         ]
-        assert frame["mean"][0] == pytest.approx(100 * gain / n_documents, abs=1e-4)
-        assert frame[["p_t", "d_z", "low", "high", "p_equivalence"]].isna().all(axis=None)
+        row, mean = frame.iloc[0], gain * step
+        assert row["resolution"] == step
+        assert row["mean"] == pytest.approx(mean)
+        assert np.isnan(row["d_z"])
+        # t = gain documents / (1 document / sqrt(n))
+        assert row["p_t"] == pytest.approx(2 * stats.t.sf(gain * math.sqrt(n), n - 1))
+        reach = stats.t.ppf(0.975, n - 1) * step / math.sqrt(n)
+        assert (row["low"], row["high"]) == pytest.approx((mean - reach, mean + reach))
+        t = (0.5 - mean) / (step / math.sqrt(n))
+        assert row["p_equivalence"] == pytest.approx(stats.t.sf(t, n - 1))
+        limit = step * math.sqrt((n - 1) / stats.chi2.ppf(0.2, n - 1))
+        assert row["std_limit"] == pytest.approx(limit)
+        assert row["seeds_effect"] == seeds_for_difference(1.0, limit, 0.05)
 
 
 def test_rank_and_sign_tests_find_ties_in_spite_of_rounding(tmp_path):
@@ -354,14 +368,25 @@ def test_an_unknown_baseline_leaves_an_empty_frame_and_a_line_a_cell(tmp_path):
     assert len(notes) == 2
 
 
-def test_the_criteria_reach_the_statistics(tmp_path):
+def test_the_criteria_reach_the_statistics():
     deltas = [0.3, -0.2, 0.4, 0.1]
     std, mean = np.std(deltas, ddof=1), np.mean(deltas)
+    # The lower tail of chi-squared with 3 degrees of freedom has 20 % below 1.005174.
+    limit = std * math.sqrt(3 / 1.005174)
     for margin, effect, alpha in ((0.5, 1.0, 0.05), (1.0, 0.25, 0.01)):
-        found = judge(deltas, Criteria(margin=margin, effect=effect, alpha=alpha))
-        assert found["seeds_observed"] == seeds_for_difference(mean, std, alpha)
-        assert found["seeds_effect"] == seeds_for_difference(effect, std, alpha)
-        assert found["seeds_equivalence"] == seeds_for_equivalence(std, margin, 0.0, alpha)
+        criteria = Criteria(margin=margin, effect=effect, alpha=alpha)
+        found = judge(deltas, criteria)
+        assert found["std_limit"] == pytest.approx(limit, rel=1e-6)
+        # Two comparisons have a test, so the strictest of Holm's levels is alpha / 2.
+        no_test = judge([0.3], criteria)
+        planned = seeds_needed(pd.DataFrame([found, found, no_test]), criteria)
+        first, last = planned.iloc[0], planned.iloc[2]
+        limit = found["std_limit"]
+        assert first["seeds_observed"] == seeds_for_difference(mean, limit, alpha / 2)
+        assert first["seeds_effect"] == seeds_for_difference(effect, limit, alpha / 2)
+        equivalence = seeds_for_equivalence(limit, margin, 0.0, alpha / 2)
+        assert first["seeds_equivalence"] == equivalence
+        assert last[["seeds_observed", "seeds_effect", "seeds_equivalence"]].isna().all()
         error = std / 2
         edges = (stats.t.sf((mean + margin) / error, 3), stats.t.cdf((mean - margin) / error, 3))
         assert found["p_equivalence"] == pytest.approx(max(edges))
@@ -413,7 +438,8 @@ def test_one_corpus_and_corpora_of_one_length_have_no_interaction(tmp_path):
 
 
 def test_trends_are_slopes_over_the_bins_of_one_cell():
-    cell = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": ""}
+    cell = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": "",
+            "n_documents": 50}  # fmt: skip
     bins = pd.DataFrame(
         [
             {**cell, "mean_length": 8.0, "gains": [1.0, 0.0]},
@@ -426,6 +452,11 @@ def test_trends_are_slopes_over_the_bins_of_one_cell():
     assert found["fusion"].tolist() == ["concat"]
     assert found["slopes"][0] == pytest.approx([1, 3])
     assert (found["n"][0], found["mean"][0]) == (2, pytest.approx(2))
+    # Over 8, 16, 32 tokens the slope is half the last gain less the first, in steps of 2 points.
+    assert found["resolution"][0] == pytest.approx(2 * math.sqrt(0.25 + 0.25))
+    rising = bins[:3].assign(gains=[[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
+    error = found["resolution"][0] / math.sqrt(2)
+    assert trends(rising)["p_t"][0] == pytest.approx(2 * stats.t.sf(1 / error, 1))
 
 
 # --- what collect leaves out -------------------------------------------------------------------

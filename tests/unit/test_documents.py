@@ -325,7 +325,10 @@ def test_length_bins_by_hand():
     assert table["n"].tolist() == [2, 2, 2, 2]
     assert table["gains"].tolist() == [[50, 50], [0, 0], [100, 50], [-50, 100]]
     assert table["mean"].tolist() == [50, 0, 75, 25]
-    assert table[["low", "high"]].iloc[:2].isna().all(axis=None)  # equal seeds: no spread
+    # Equal seeds have the spread of one document, here 50 points.
+    reach = stats.t.ppf(0.975, 1) * 50 / np.sqrt(2)
+    ends = table[["low", "high"]].iloc[:2].to_numpy()
+    assert ends == pytest.approx(np.array([[50 - reach, 50 + reach], [-reach, reach]]))
     reach = stats.t.ppf(0.975, 1) * 25
     assert table["low"][2] == pytest.approx(75 - reach)
     assert table["high"][2] == pytest.approx(75 + reach)

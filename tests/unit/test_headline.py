@@ -1,5 +1,7 @@
 """The first lines of a report: the conclusions of a sweep in sentences."""
 
+import math
+
 import pandas as pd
 
 from posfuse.analysis.headline import MOST_LINES, headline
@@ -23,7 +25,8 @@ def compared(deltas, criteria, **more):
             {
                 **labels, **more, "fusion": fusion, "seeds": list(range(len(values))),
                 "n": len(values), "mean": sum(values) / len(values), "std": st.spread(values),
-                "low": low, "high": high, "p_t": st.p_paired_t(values),
+                "std_limit": st.spread_limit(values), "low": low, "high": high,
+                "p_t": st.p_paired_t(values),
                 "p_equivalence": st.p_equivalence(values, criteria.margin),
             }
         )  # fmt: skip
@@ -51,7 +54,7 @@ def test_a_decided_difference_and_an_undecided_one():
     low, high = st.t_interval([10, 10.5, 11])
     p = st.holm([st.p_paired_t([10, 10.5, 11]), st.p_paired_t([-2.5, 5, 0])])
     other = st.t_interval([-2.5, 5, 0])
-    seeds = seeds_for_difference(2.5 / 3, st.spread([-2.5, 5, 0]), 0.05 / 2)
+    seeds = seeds_for_difference(2.5 / 3, st.spread_limit([-2.5, 5, 0]), 0.05 / 2)
     assert lines(compared(deltas, Criteria())) == [
         "1 of 2 differences to add is decided: p ≤ 0.05 after Holm's adjustment, for a difference "
         "or for equivalence within ±0.5 points.",
@@ -64,7 +67,8 @@ def test_a_decided_difference_and_an_undecided_one():
 
 
 def test_each_conclusion_has_its_sentence():
-    seeds = seeds_for_equivalence(5.0, 0.5, 0.0, 0.05)
+    # The upper limit of a standard deviation of 5, with 2 degrees of freedom: chi2 = -2 ln 0.8.
+    seeds = seeds_for_equivalence(5 * math.sqrt(2 / (-2 * math.log(0.8))), 0.5, 0.0, 0.05)
     for deltas, margin, sentence in (
         ([-10, -10.5, -11], 0.5, "concat is behind add by 10.50 points"),
         ([0.1, -0.1, 0.05], 20, "concat is equivalent to add within ±20 points: the difference is"),

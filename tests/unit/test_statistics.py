@@ -272,10 +272,67 @@ EQUAL = [  # but for rounding
 
 def test_differences_that_are_equal_but_for_rounding_have_no_t_test_and_no_interval():
     for d in EQUAL:
-        for statistic in NEEDS_SPREAD:
+        for statistic in [*NEEDS_SPREAD, st.spread_limit]:
             assert np.isnan(statistic(d))
     for d, interval in itertools.product([*EQUAL, [1.5]], INTERVALS):
         assert np.isnan(interval(d)).all()
+    for statistic in (st.p_paired_t, st.p_above, st.spread_limit):
+        assert np.isnan(statistic([1.5], resolution=0.1))
+    assert np.isnan(st.t_interval([1.5], resolution=0.1)).all()
+
+
+def test_equal_differences_have_the_spread_of_one_document():
+    """As statsmodels has it for a sample with this mean and standard deviation."""
+    for mean, n, step in ((2.0, 3, 0.235), (-0.3, 5, 0.1), (0.0, 2, 0.5)):
+        d = [mean] * n
+        alike = DescrStatsW(mean + step * stats.zscore(range(n), ddof=1))
+        interval = st.t_interval(d, resolution=step)
+        assert interval == pytest.approx(alike.tconfint_mean())
+        for side, test in (("larger", st.p_above), ("smaller", st.p_below)):
+            for threshold in (0.0, 0.5, -0.5):
+                expected = alike.ttest_mean(threshold, alternative=side)[1]
+                assert test(d, threshold, step) == pytest.approx(expected)
+        assert st.p_paired_t(d, step) == pytest.approx(alike.ttest_mean(0)[1])
+        assert st.p_equivalence(d, 0.5, step) == pytest.approx(alike.ttost_mean(-0.5, 0.5)[0])
+        limit = step * math.sqrt((n - 1) / stats.chi2.ppf(0.2, n - 1))
+        assert st.spread_limit(d, step) == pytest.approx(limit)
+    # By hand: t = 0.5 / (0.25 / sqrt(2)) with 1 degree of freedom: 1/2 - arctan(t) / pi.
+    by_hand = 0.5 - math.atan(2 * math.sqrt(2)) / math.pi
+    assert st.p_equivalence([0.0, 0.0], 0.5, 0.25) == pytest.approx(by_hand)
+    assert st.p_paired_t([0.0, 0.0, 0.0], 0.25) == 1
+
+
+def test_the_resolution_changes_nothing_where_differences_differ():
+    for d in SAMPLES:
+        assert st.t_interval(d, resolution=9.0) == st.t_interval(d)
+        assert st.p_paired_t(d, 9.0) == st.p_paired_t(d)
+        assert st.p_equivalence(d, 0.5, 9.0) == st.p_equivalence(d, 0.5)
+        assert st.spread_limit(d, 9.0) == st.spread_limit(d)
+
+
+def test_judging_equal_differences_keeps_the_level():
+    """Differences of counted accuracies without an operator's gain, from steps that are large
+    against the spread of seeds (all equal in most samples) to small ones."""
+    rng, step = np.random.default_rng(0), 1.0
+    for n, std in itertools.product((2, 3, 5, 10), (0.1, 0.3, 1.0, 3.0)):
+        place = rng.uniform(size=(1_500, 1))  # of the true accuracy between two steps
+        one, other = (np.rint(place + std * rng.normal(size=(1_500, n))) for _ in range(2))
+        d = one - other
+        equal = np.ptp(d, axis=1) == 0
+        p = np.ones(len(d))
+        if not equal.all():
+            p[~equal] = stats.ttest_1samp(d[~equal], 0, axis=1).pvalue
+        p[equal] = [st.p_paired_t(sample, step) for sample in d[equal]]
+        assert np.mean(p <= 0.05) < 0.07, (n, std)
+
+
+def test_the_limit_of_a_spread_covers_it_in_80_of_100_samples():
+    # 20 % of chi-squared with 2 degrees of freedom lie below -2 ln 0.8
+    assert st.spread_limit([1.0, 2.0, 3.0]) == pytest.approx(math.sqrt(-1 / math.log(0.8)))
+    rng = np.random.default_rng(0)
+    for n in (2, 5, 12):
+        covered = np.mean([st.spread_limit(rng.normal(0, 2, n)) > 2 for _ in range(2_000)])
+        assert covered == pytest.approx(0.8, abs=0.03)
 
 
 def test_differences_that_are_all_0_have_no_rank_test_and_no_sign_to_flip():

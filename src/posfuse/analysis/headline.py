@@ -144,9 +144,10 @@ def _sentence(row: Row, criteria: Criteria) -> str:
 
 
 def _seeds_to_decide(row: Row, criteria: Criteria) -> str:
-    """For the observed mean and spread, at the strictest level of Holm's adjustment."""
+    """For the observed mean and the upper limit of the standard deviation, at the strictest level
+    of Holm's adjustment."""
     level = criteria.alpha / row["family"]
-    mean, std = row["mean"], row["std"]
+    mean, std = row["mean"], row["std_limit"]
     difference = seeds_for_difference(mean, std, level)
     equivalence = seeds_for_equivalence(std, criteria.margin, mean, level)
     n = min(difference, equivalence)

@@ -47,14 +47,15 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for each cell or seed left out.
 
-    Columns: CELL, baseline_variant, length, seeds and deltas (lists, paired), n, the statistics of
-    `judge`; p_holm and p_equivalence_holm over all rows of the frame. A cell pairs with the
-    baseline of the same data and encoding whose settings are the same except for the fusion's, on
-    the seeds that both have.
+    Columns: CELL, baseline_variant, length, seeds and deltas (lists, paired), resolution (points of
+    one test document), the statistics of `judge`; p_holm and p_equivalence_holm over all rows of
+    the frame; the columns of `seeds_needed`. A cell pairs with the baseline of the same data and
+    encoding whose settings are the same except for the fusion's, on the seeds that both have.
     """
     rows, notes = [], []
     base_name = criteria.baseline
     settings = settings_columns(runs, "fusion.")
+    no_number = pd.Series([np.nan])
     groups = dict(iter(runs.groupby(CELL, sort=False)))
     for cell, group in groups.items():
         data, encoding, fusion, variant = cell
@@ -83,10 +84,13 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         if delta.empty:
             notes.append(f"{name}: no seed in common with {base_name}")
             continue
+        resolution = 100 / float(group.get("documents.test", no_number).iloc[0])
         if len(delta) == 1:
             notes.append(f"{name}: one seed only, so no spread and no test")
         elif np.isnan(st.p_paired_t(delta)):
-            notes.append(f"{name}: equal differences in all {len(delta)} seeds, so no test")
+            std = f"taking one test document, {resolution:.2f} points, as their standard deviation"
+            how = "so no test" if np.isnan(resolution) else f"tested {std}"
+            notes.append(f"{name}: equal differences in all {len(delta)} seeds, {how}")
         deltas = delta.tolist()
         rows.append(
             {
@@ -95,14 +99,36 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 "length": group["length"].iloc[0],
                 "seeds": delta.index.tolist(),
                 "deltas": deltas,
-                **judge(deltas, criteria),
+                "resolution": resolution,
+                **judge(deltas, criteria, resolution),
             }
         )
-    columns = [*CELL, "baseline_variant", "length", "seeds", "deltas", *judge([0.0], criteria)]
-    frame = pd.DataFrame(rows, columns=columns)
+    columns = [*CELL, "baseline_variant", "length", "seeds", "deltas", "resolution"]
+    frame = pd.DataFrame(rows, columns=[*columns, *judge([0.0], criteria)])
     frame["p_holm"] = st.holm(frame["p_t"])
     frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
-    return frame, notes
+    return seeds_needed(frame, criteria), notes
+
+
+def strictest_level(frame: pd.DataFrame, criteria: Criteria) -> float:
+    """alpha / the number of comparisons that have a test: the strictest of Holm's levels."""
+    return criteria.alpha / max(int(frame["p_t"].notna().sum()), 1)
+
+
+def seeds_needed(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """The comparisons with the seeds that each needs for 80 % power, two-sided, at the strictest
+    level of the frame and for the upper limit of its standard deviation.
+
+    New columns: seeds_observed (to find the observed difference), seeds_effect (to find
+    `criteria.effect`), seeds_equivalence (to show equivalence of operators without a difference).
+    """
+    level, limits, margin = strictest_level(frame, criteria), frame["std_limit"], criteria.margin
+    observed = zip(frame["mean"], limits, strict=True)
+    return frame.assign(
+        seeds_observed=[seeds_for_difference(mean, std, level) for mean, std in observed],
+        seeds_effect=[seeds_for_difference(criteria.effect, std, level) for std in limits],
+        seeds_equivalence=[seeds_for_equivalence(std, margin, 0.0, level) for std in limits],
+    )
 
 
 def interactions(comparisons: pd.DataFrame) -> pd.DataFrame:
@@ -123,8 +149,10 @@ def interactions(comparisons: pd.DataFrame) -> pd.DataFrame:
         corpora = zip(group["data"], group["length"], gains.mean(), strict=True)
         texts = [f"{data} ({length:.0f} tokens, {gain:+.2f})" for data, length, gain in corpora]
         row = {**dict(zip(keys, cell, strict=True)), "corpora": ", ".join(texts)}
-        rows.append(row | _slopes_and_tests(gains, group["length"]))
-    return pd.DataFrame(rows, columns=[*keys, "corpora", *_slopes_and_tests([[0, 0]], [1, 2])])
+        rows.append(row | _slopes_and_tests(gains, group["length"], group["resolution"]))
+    return pd.DataFrame(
+        rows, columns=[*keys, "corpora", *_slopes_and_tests([[0, 0]], [1, 2], [1, 1])]
+    )
 
 
 def trends(bins: pd.DataFrame) -> pd.DataFrame:
@@ -134,42 +162,47 @@ def trends(bins: pd.DataFrame) -> pd.DataFrame:
     for cell, group in bins.groupby(CELL, sort=False):
         if len(group) > 1:
             gains = np.transpose(group["gains"].tolist())
-            found = _slopes_and_tests(gains, group["mean_length"])
+            resolutions = 100 / group["n_documents"]
+            found = _slopes_and_tests(gains, group["mean_length"], resolutions)
             rows.append({**dict(zip(CELL, cell, strict=True)), **found})
-    return pd.DataFrame(rows, columns=[*CELL, *_slopes_and_tests([[0, 0]], [1, 2])])
+    return pd.DataFrame(rows, columns=[*CELL, *_slopes_and_tests([[0, 0]], [1, 2], [1, 1])])
 
 
-def _slopes_and_tests(gains: ArrayLike, lengths: ArrayLike) -> dict[str, Any]:
-    """Each seed's slope of gains (S, R) over lengths (R,), and the tests of their mean."""
+def _slopes_and_tests(
+    gains: ArrayLike, lengths: ArrayLike, resolutions: ArrayLike
+) -> dict[str, Any]:
+    """Each seed's slope of gains (S, R) over lengths (R,), and the tests of their mean. The gains
+    at each length have the resolutions (R,)."""
     slopes = st.slopes(gains, lengths)
-    low, high = st.t_interval(slopes)
+    weights = st.slopes(np.eye(np.size(lengths)), lengths)  # of the gains in a slope
+    resolution = float(np.linalg.norm(weights * np.asarray(resolutions, dtype=float)))
+    low, high = st.t_interval(slopes, resolution=resolution)
     found = {"slopes": slopes.tolist(), "mean": float(slopes.mean()), "low": low, "high": high}
-    tests = {"p_t": st.p_paired_t(slopes), "p_sign_flip": st.p_sign_flip(slopes)}
-    return {"n": len(slopes), **found, **tests}
+    tests = {"p_t": st.p_paired_t(slopes, resolution), "p_sign_flip": st.p_sign_flip(slopes)}
+    return {"n": len(slopes), "resolution": resolution, **found, **tests}
 
 
-def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:
-    """All statistics of one comparison, from its paired differences in points."""
-    mean, std, n = float(np.mean(deltas)), st.spread(deltas), len(deltas)
-    low, high = st.t_interval(deltas)
+def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -> dict[str, Any]:
+    """All statistics of one comparison, from its paired differences in points. `resolution` is
+    that of paired.py."""
+    n = len(deltas)
+    low, high = st.t_interval(deltas, resolution=resolution)
     bca_low, bca_high = st.bootstrap_interval(deltas)
     return {
         "n": n,
-        "mean": mean,
-        "std": std,
+        "mean": float(np.mean(deltas)),
+        "std": st.spread(deltas),
+        "std_limit": st.spread_limit(deltas, resolution),
         "low": low,
         "high": high,
         "bca_low": bca_low,
         "bca_high": bca_high,
         "d_z": st.effect_size(deltas),
-        "p_t": st.p_paired_t(deltas),
+        "p_t": st.p_paired_t(deltas, resolution),
         "p_wilcoxon": st.p_wilcoxon(deltas),
         "p_sign_flip": st.p_sign_flip(deltas),
         "smallest_p": st.smallest_p(n),
-        "p_equivalence": st.p_equivalence(deltas, criteria.margin),
-        "seeds_observed": seeds_for_difference(mean, std, criteria.alpha),
-        "seeds_effect": seeds_for_difference(criteria.effect, std, criteria.alpha),
-        "seeds_equivalence": seeds_for_equivalence(std, criteria.margin, 0.0, criteria.alpha),
+        "p_equivalence": st.p_equivalence(deltas, criteria.margin, resolution),
     }
 
 

@@ -174,7 +174,7 @@ def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
     for b in np.unique(which):
         length = paired.length[which == b]
         gains = paired.difference[:, which == b].mean(1)
-        low, high = st.t_interval(gains)
+        low, high = st.t_interval(gains, resolution=100 / len(length))
         row: dict[str, Any] = {"shortest": int(length.min()), "longest": int(length.max())}
         row |= {"mean_length": float(length.mean()), "n_documents": len(length), "n": len(gains)}
         row |= {"gains": gains.tolist(), "mean": float(gains.mean()), "low": low, "high": high}

@@ -2,7 +2,11 @@
 
 Shapes: S seeds, R lengths, D documents, G groups of documents. A difference is fused minus baseline
 for one seed, in any unit (the report uses points of accuracy). A result that is not defined is NaN,
-for example the spread of one seed, or a test where all differences are equal.
+for example the spread of one seed.
+
+Differences that are equal in all seeds have no spread, although the seeds would differ if accuracy
+had more digits. Functions that take `resolution`, the step of an accuracy (100 points / documents),
+use it as the standard deviation of such differences. Without it their result is NaN.
 """
 
 import warnings
@@ -49,13 +53,34 @@ def effect_size(differences: ArrayLike) -> float:
     return float(d.mean() / spread(d)) if testable else np.nan
 
 
-def t_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
+def spread_limit(
+    differences: ArrayLike, resolution: float = np.nan, confidence: float = 0.8
+) -> float:
+    """The upper confidence limit of the standard deviation, one-sided; NaN for one seed.
+
+    A sample of few seeds often has a smaller spread than its population. A number of seeds that is
+    planned for this limit suffices with the given confidence (Browne 1995).
+    """
+    d, testable = _testable(differences)
+    n, std = len(d), spread(d) if testable else resolution
+    if n < 2:
+        return np.nan
+    return float(std * np.sqrt((n - 1) / stats.chi2.ppf(1 - confidence, n - 1)))
+
+
+def t_interval(differences: ArrayLike, level: float = 0.95, resolution: float = np.nan) -> Interval:
     """Student's interval of the mean difference."""
     d, testable = _testable(differences)
-    if not testable:
+    error = stats.sem(d) if testable else _error_of_equal(d, resolution)
+    if np.isnan(error):
         return NONE
-    low, high = stats.t.interval(level, len(d) - 1, d.mean(), stats.sem(d))
+    low, high = stats.t.interval(level, len(d) - 1, d.mean(), error)
     return float(low), float(high)
+
+
+def _error_of_equal(d: Floats, resolution: float) -> float:
+    """The standard error of the mean of equal differences; NaN for one seed."""
+    return float(resolution / np.sqrt(len(d))) if len(d) > 1 else np.nan
 
 
 def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 0) -> Interval:
@@ -75,29 +100,35 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
     return float(found.low), float(found.high)
 
 
-def p_above(differences: ArrayLike, threshold: float = 0.0) -> float:
+def p_above(differences: ArrayLike, threshold: float = 0.0, resolution: float = np.nan) -> float:
     """One-sided t-test of H0: mean <= threshold."""
-    return _p_t(differences, threshold, "greater")
+    return _p_t(differences, threshold, "greater", resolution)
 
 
-def p_below(differences: ArrayLike, threshold: float = 0.0) -> float:
+def p_below(differences: ArrayLike, threshold: float = 0.0, resolution: float = np.nan) -> float:
     """One-sided t-test of H0: mean >= threshold."""
-    return _p_t(differences, threshold, "less")
+    return _p_t(differences, threshold, "less", resolution)
 
 
-def p_paired_t(differences: ArrayLike) -> float:
+def p_paired_t(differences: ArrayLike, resolution: float = np.nan) -> float:
     """Two-sided paired t-test."""
-    return _p_t(differences, 0.0, "two-sided")
+    return _p_t(differences, 0.0, "two-sided", resolution)
 
 
-def _p_t(differences: ArrayLike, mean: float, alternative: str) -> float:
+def _p_t(differences: ArrayLike, mean: float, alternative: str, resolution: float) -> float:
     d, testable = _testable(differences)
-    return float(stats.ttest_1samp(d, mean, alternative=alternative).pvalue) if testable else np.nan
+    if testable:
+        return float(stats.ttest_1samp(d, mean, alternative=alternative).pvalue)
+    t, of = (d.mean() - mean) / _error_of_equal(d, resolution), len(d) - 1
+    if alternative == "two-sided":
+        return float(2 * stats.t.sf(abs(t), of))
+    return float(stats.t.sf(t if alternative == "greater" else -t, of))
 
 
-def p_equivalence(differences: ArrayLike, margin: float) -> float:
+def p_equivalence(differences: ArrayLike, margin: float, resolution: float = np.nan) -> float:
     """Two one-sided t-tests (Schuirmann 1987): small when the mean is shown to lie in +-margin."""
-    return max(p_above(differences, -margin), p_below(differences, margin))
+    above = p_above(differences, -margin, resolution)
+    return max(above, p_below(differences, margin, resolution))
 
 
 def p_wilcoxon(differences: ArrayLike) -> float:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.comparisons import Criteria, strictest_level
 from posfuse.analysis.statistics.documents import DocumentEvidence
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Column, Row, Table, interval, p_value, signed, table_of
@@ -39,6 +39,7 @@ def paired_tables(
 def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     """How large each difference is, and how many seeds it needs."""
     effect = f"{criteria.effect:g} point{'' if criteria.effect == 1 else 's'}"
+    level = strictest_level(comparisons, criteria)
     return table_of(
         comparisons,
         [
@@ -56,10 +57,11 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         caption=f"Fused minus {criteria.baseline} in points of test accuracy, paired by seed: mean "
         "± standard deviation over n pairs. 95 % intervals: Student's t, and the bias-corrected "
         "accelerated bootstrap (BCa), which is too narrow with few seeds (it covers 83 % with 5). "
-        "d_z: mean divided by standard deviation. Seeds needed for 80 % power at alpha = 0.05, "
-        f"two-sided, with the observed spread: to detect the observed difference, to detect "
-        f"{effect}, and to show equivalence within ±{criteria.margin:g} points if the true "
-        "difference is 0.",
+        "d_z: mean divided by standard deviation. Seeds needed for 80 % power, two-sided, at alpha "
+        f"= {level:.2g} ({criteria.alpha:g} divided by the number of comparisons, the strictest of "
+        "Holm's levels) and for the upper 80 % confidence limit of the standard deviation: to "
+        f"detect the observed difference, to detect {effect}, and to show equivalence within "
+        f"±{criteria.margin:g} points if the true difference is 0.",
     )
 
 
