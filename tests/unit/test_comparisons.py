@@ -18,6 +18,7 @@ from posfuse.analysis.statistics.comparisons import (
     seeds_for_difference,
     seeds_for_equivalence,
     seeds_needed,
+    strictest_level,
     trends,
 )
 from posfuse.errors import InputError
@@ -348,6 +349,71 @@ def test_p_holm_is_holms_over_all_rows(tmp_path):
     assert np.isnan(row_of(frame, fusion="mlp")["p_holm"])
 
 
+def test_only_the_primary_operators_are_adjusted_together(tmp_path):
+    add = {0: 0.5, 1: 0.6, 2: 0.7}
+    others = {"concat": [0.60, 0.71, 0.80], "gate": [0.52, 0.66, 0.71], "mul": [0.1, 0.3, 0.2]}
+    write_cells(tmp_path, {"add": add, **{name: dict(enumerate(a)) for name, a in others.items()}})
+    every, _ = compared(tmp_path)
+    assert set(every["role"]) == {"primary"}
+    frame, _ = compared(tmp_path, primary=("concat", "gate"))
+    assert frame["role"].tolist() == ["primary", "primary", "exploratory"]
+    small, large = sorted(frame["p_t"][:2])
+    assert sorted(frame["p_holm"][:2]) == pytest.approx([2 * small, max(2 * small, large)])
+    assert frame["p_t"].tolist() == every["p_t"].tolist()
+    other = row_of(frame, fusion="mul")
+    assert np.isnan(other[["p_holm", "p_equivalence_holm"]].astype(float)).all()
+    assert strictest_level(frame, Criteria()) == 0.05 / 2
+    planned = seeds_for_difference(1.0, other["std_limit"], 0.05 / 2)
+    assert other["seeds_effect"] == planned
+
+
+def encoded(table, **more):
+    """Settings of an encoding with this table."""
+    attention = {f"encoding.attention.{key}": value for key, value in more.items()}
+    return {"settings": {"encoding.table._target_": f"posfuse.model.encoding.{table}"} | attention}
+
+
+def test_runs_without_position_are_in_the_family_only_if_nothing_else_was_run(tmp_path):
+    cells_of = {"add": {0: 0.5, 1: 0.6, 2: 0.7}, "concat": {0: 0.6, 1: 0.65, 2: 0.8}}
+    write_cells(tmp_path, cells_of, encoding="blank", **encoded("NoTable"))
+    assert compared(tmp_path)[0]["role"].tolist() == ["primary"]
+    write_cells(tmp_path, cells_of, data="wordy", **encoded("Sinusoidal"))
+    assert set(compared(tmp_path)[0]["role"]) == {"primary"}  # of another corpus
+    write_cells(tmp_path, cells_of, encoding="mine", **encoded("Sinusoidal"))
+    frame, _ = compared(tmp_path)
+    roles = {(row["data"], row["encoding"]): row["role"] for row in frame.to_dict("records")}
+    assert roles == {("tiny", "blank"): "placebo", ("tiny", "mine"): "primary",
+                     ("wordy", "sinusoidal"): "primary"}  # fmt: skip
+
+
+def test_tables_and_tasks_are_those_of_the_settings(tmp_path):
+    target = "posfuse.model.attention_encoding.RelativeKeys"
+    story = {"data.corpus._target_": "posfuse.data.bbc.lead_story", "data.corpus.split_seed": 0}
+    cells_of = {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}}
+    short = story | {"data.corpus.words": 8, "data.name": "a"}
+    long = story | {"data.corpus.words": 40, "data.name": "b", "data.max_len": 99}
+    for data, settings in (
+        ("short", short), ("long", long), ("other", long | {"data.corpus.split_seed": 1}),
+        ("wide", long | {"model.d_model": 16}),
+    ):  # fmt: skip
+        of = encoded("Sinusoidal")["settings"]
+        write_cells(tmp_path, cells_of, data=data, settings=settings | of)
+    relative = encoded("Sinusoidal", _target_=target, clip=16)["settings"]
+    write_cells(tmp_path, cells_of, data="long", encoding="relative", settings=long | relative)
+    frame, _ = compared(tmp_path)
+    rows = {(r["data"], r["encoding"]): r for r in frame.to_dict("records")}
+    assert {r["table"] for r in rows.values()} == {"Sinusoidal"}
+    assert rows["long", "relative"]["attention"] == "RelativeKeys clip=16"
+    assert rows["long", "sinusoidal"]["attention"] == ""
+    tasks = {key: row["task"] for key, row in rows.items()}
+    assert tasks["short", "sinusoidal"].startswith("lead_story-")
+    assert tasks["short", "sinusoidal"] == tasks["long", "sinusoidal"] == tasks["long", "relative"]
+    assert len(set(tasks.values())) == 3
+    others = {key: row["other_settings"] for key, row in rows.items()}
+    assert others["long", "relative"] == others["long", "sinusoidal"]
+    assert len(set(others.values())) == 4
+
+
 def test_another_baseline_changes_the_signs(tmp_path):
     write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6, 2: 0.65}, "concat": {0: 0.6, 1: 0.8, 2: 0.64}})
     one = compared(tmp_path)[0].iloc[0]
@@ -379,7 +445,8 @@ def test_the_criteria_reach_the_statistics():
         assert found["std_limit"] == pytest.approx(limit, rel=1e-6)
         # Two comparisons have a test, so the strictest of Holm's levels is alpha / 2.
         no_test = judge([0.3], criteria)
-        planned = seeds_needed(pd.DataFrame([found, found, no_test]), criteria)
+        rows = pd.DataFrame([found, found, no_test]).assign(role="primary")
+        planned = seeds_needed(rows, criteria)
         first, last = planned.iloc[0], planned.iloc[2]
         limit = found["std_limit"]
         assert first["seeds_observed"] == seeds_for_difference(mean, limit, alpha / 2)

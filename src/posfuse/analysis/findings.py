@@ -8,7 +8,14 @@ from posfuse.analysis.claims.verdicts import Claims, Verdict, judge_claims
 from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.analysis.evidence.collect import failures, learning_curves, missing
 from posfuse.analysis.headline import headline
-from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
+from posfuse.analysis.statistics.comparisons import (
+    Criteria,
+    cells,
+    compare,
+    in_families,
+    interactions,
+    trends,
+)
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.statistics.scales import Scales, scales_of
 from posfuse.analysis.tables.paired_tables import paired_tables
@@ -62,6 +69,11 @@ def analyse(
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
     scales = scales_of(runs, criteria)
+    notes += [
+        f"{name}: in the primary family, but without runs here"
+        for name in criteria.primary
+        if name not in fusions
+    ]
     summary = cells(runs)
     try:
         absent = missing(folder, runs)
@@ -84,7 +96,7 @@ def analyse(
         ),
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
-        headline=headline(summary, comparisons, scales.best, criteria),
+        headline=headline(summary, comparisons, in_families(scales.best, criteria), criteria),
         missing=absent,
         failures=failures(folder, runs),
         problems=[*problems, *mismatched, *without_curve],

@@ -6,8 +6,12 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.statistics.comparisons import (
+    EXPLORATORY,
+    PLACEBO,
     POWER,
+    PRIMARY,
     Criteria,
+    family_size,
     seeds_for_difference,
     seeds_for_equivalence,
 )
@@ -28,7 +32,8 @@ def headline(
 
     `cells` and `comparisons` are frames of comparisons.py; `best` is that of `Scales`. If operators
     ran at several token scales, the line compares each at its best scale. A difference is decided
-    by the adjusted p-values, as in the tables (`conclusion`).
+    by the adjusted p-values, as in the tables (`conclusion`). Exploratory differences have a short
+    sentence without a decision.
     """
     scaled = set(zip(best["data"], best["encoding"], strict=True))
     rows = [*_rows(best, criteria)]
@@ -36,6 +41,7 @@ def headline(
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+    compared = {*scaled, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
     corpora = {key[:2] for key in groups}
     lines = []
     for (data, encoding, setting), group in groups.items():
@@ -44,20 +50,20 @@ def headline(
         if "baseline_scale" in group[0]:
             at = f"{criteria.baseline} at {group[0]['baseline_scale']}"
             where += f", each operator at its own best {SCALE}, {at}"
-        decided = any(row["conclusion"] != "undecided" for row in group)
+        decided = any(map(_is_decided, group))
         lines.append((decided, f"{where}: {_sentences(group, criteria)}"))
     others = [
         (False, _not_compared(str(data), str(encoding), group, criteria))
         for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
-        if (data, encoding) not in corpora
+        if (data, encoding) not in compared
     ]
     return [_count(rows, criteria), *_folded([*lines, *others])]
 
 
 def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
     """The rows of `compare` or of `Scales.best`, with their names and conclusions."""
-    family = int(frame["p_t"].notna().sum())
-    for row in frame.to_dict("records"):
+    family = family_size(frame)
+    for row in frame[frame["role"] != PLACEBO].to_dict("records"):
         operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
         if "baseline_scale" in row:
             operator, setting = f"{operator} (at {row['scale']})", row["variant"]
@@ -70,16 +76,23 @@ def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
 
 
 def _count(rows: list[Row], criteria: Criteria) -> str:
-    tested = [row for row in rows if not np.isnan(row["p_t"])]
+    tested = [row for row in rows if not np.isnan(row["p_t"]) and row["role"] == PRIMARY]
+    others = sum(row["role"] == EXPLORATORY for row in rows)
+    more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
     if not tested:
-        return f"No difference to {criteria.baseline} could be tested."
-    decided = sum(row["conclusion"] != "undecided" for row in tested)
+        return f"No difference to {criteria.baseline} could be tested.{more}"
+    decided = sum(map(_is_decided, tested))
     one = len(tested) == 1
     return (
         f"{decided} of {len(tested)} difference{'' if one else 's'} to {criteria.baseline} "
         f"{'is' if decided == 1 else 'are'} decided: p ≤ {criteria.alpha:g} after Holm's "
-        f"adjustment, for a difference or for equivalence within ±{criteria.margin:g} points."
+        f"adjustment, for a difference or for equivalence within ±{criteria.margin:g} points on "
+        f"these test documents.{more}"
     )
+
+
+def _is_decided(row: Row) -> bool:
+    return row["conclusion"] not in ("undecided", EXPLORATORY)
 
 
 def _folded(lines: list[tuple[bool, str]]) -> list[str]:
@@ -96,7 +109,8 @@ def _folded(lines: list[tuple[bool, str]]) -> list[str]:
     return [*(text for _, text in shown), more]
 
 
-def _sentences(rows: list[Row], criteria: Criteria) -> str:
+def _sentences(every: list[Row], criteria: Criteria) -> str:
+    rows = [row for row in every if row["role"] == PRIMARY]
     ranked = sorted(rows, key=lambda row: (row["conclusion"] == "undecided", -row["mean"]))
     undecided = [row for row in ranked if row["conclusion"] == "undecided"]
     # The undecided rows are the last ones.
@@ -105,6 +119,8 @@ def _sentences(rows: list[Row], criteria: Criteria) -> str:
     if folded:
         listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in folded)
         texts.append(f"Also undecided: {listed}.")
+    if others := [row for row in every if row["role"] == EXPLORATORY]:
+        texts.append(f"Exploratory, not adjusted: {', '.join(map(_exploratory, others))} {POINTS}.")
     text = " ".join(texts)
     end = text.index(POINTS) + len(POINTS)
     return text[:end] + text[end:].replace(POINTS, "points")
@@ -134,13 +150,19 @@ def _sentence(row: Row, criteria: Criteria) -> str:
     if row["conclusion"] == "equivalent":
         p = f"Holm-adjusted p of equivalence {_equals(row['p_equivalence_holm'])}"
         return (
-            f"{name} is equivalent to {base} {within}: the difference is {mean:+.2f} {POINTS} "
+            f"{name} is equivalent to {base} {within} on these test documents: the difference is "
+            f"{mean:+.2f} {POINTS} "
             f"({numbers}, {p})."
         )
     side = "ahead of" if mean > 0 else "behind"
     small = f", a difference {within}" if row["conclusion"] == "both" else ""
     points = f"{abs(mean):.2f} {POINTS}"
     return f"{name} is {side} {base} by {points} ({numbers}, {p}){small}."
+
+
+def _exploratory(row: Row) -> str:
+    p = "" if np.isnan(row["p_t"]) else f" (p {_equals(row['p_t'])})"
+    return f"{row['operator']} {row['mean']:+.2f}{p}"
 
 
 def _seeds_to_decide(row: Row, criteria: Criteria) -> str:

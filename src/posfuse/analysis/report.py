@@ -4,6 +4,7 @@ import argparse
 import math
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.text import Text
 from posfuse.analysis import page
 from posfuse.analysis.claims.verdicts import not_judged, read_claims
 from posfuse.analysis.drawings import draw_all
-from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.evidence.collect import collect, declared_family
 from posfuse.analysis.findings import Findings, analyse
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables import formats
@@ -73,8 +74,23 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--margin", default=criteria.margin, help=does_not_matter, **points)
     listed = "difference for which the seeds needed are listed (default: %(default)s)"
     add("--effect", default=criteria.effect, help=listed, **points)
+    listed = (
+        "operators in the family of Holm's adjustment, as concat,gate_scalar, or all (default: "
+    )
+    add("--primary", type=_names, metavar="FUSIONS", help=f"{listed}the sweep's sweep.primary)")
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     return parser.parse_args(arguments)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return () if text == "all" else tuple(filter(None, text.split(",")))
+
+
+def _declared(folder: str, sweep_id: str) -> tuple[str, ...]:
+    try:
+        return declared_family(folder, sweep_id)
+    except InputError:
+        return ()  # the report lists the damaged file among its problems
 
 
 @checked_streams()
@@ -93,7 +109,10 @@ def main() -> None:
         wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
-            own = arguments.claims is not None
+            own, primary = arguments.claims is not None, arguments.primary
+            if primary is None:
+                primary = _declared(arguments.folder, str(sweep_id))
+            criteria = replace(criteria, primary=primary)
             found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own)
             target = out if len(sweeps) == 1 else out / str(sweep_id)
             write(found, criteria, command, target)

@@ -5,12 +5,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from posfuse.analysis.evidence.collect import CELL, METRIC, differing, settings_columns
+from posfuse.analysis.evidence.settings import (
+    NO_TABLE,
+    fused_table,
+    in_attention,
+    other_settings,
+    task,
+)
 from posfuse.analysis.statistics import paired as st
 
 POWER = 0.8
+# The role of a comparison: in Holm's family; outside the sweep's declared family; without position
+# and compared with one that has it (placebo.py).
+PRIMARY, EXPLORATORY, PLACEBO = "primary", "exploratory", "placebo"
 
 
 @dataclass(frozen=True)
@@ -21,6 +31,7 @@ class Criteria:
     margin: float = 0.5  # a difference within +-margin does not matter
     effect: float = 1.0  # the difference for which the seeds needed are also computed
     alpha: float = 0.05
+    primary: tuple[str, ...] = ()  # fusions in Holm's family; empty: all
 
 
 def cells(runs: pd.DataFrame) -> pd.DataFrame:
@@ -47,10 +58,11 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for each cell or seed left out.
 
-    Columns: CELL, baseline_variant, length, seeds and deltas (lists, paired), resolution (points of
-    one test document), the statistics of `judge`; p_holm and p_equivalence_holm over all rows of
-    the frame; the columns of `seeds_needed`. A cell pairs with the baseline of the same data and
-    encoding whose settings are the same except for the fusion's, on the seeds that both have.
+    Columns: CELL, baseline_variant; table, attention, other_settings and task (settings.py);
+    length, seeds and deltas (lists, paired), resolution (points of one test document), the
+    statistics of `judge`, and the columns of `in_families` and `seeds_needed`. A cell pairs with
+    the baseline of the same data and encoding whose settings are the same except for the fusion's,
+    on the seeds that both have.
     """
     rows, notes = [], []
     base_name = criteria.baseline
@@ -91,11 +103,15 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
             std = f"taking one test document, {resolution:.2f} points, as their standard deviation"
             how = "so no test" if np.isnan(resolution) else f"tested {std}"
             notes.append(f"{name}: equal differences in all {len(delta)} seeds, {how}")
-        deltas = delta.tolist()
+        deltas, run = delta.tolist(), group.iloc[0].to_dict()
         rows.append(
             {
                 **dict(zip(CELL, cell, strict=True)),
                 "baseline_variant": base_variant,
+                "table": fused_table(run),
+                "attention": in_attention(run),
+                "other_settings": other_settings(run),
+                "task": task(run),
                 "length": group["length"].iloc[0],
                 "seeds": delta.index.tolist(),
                 "deltas": deltas,
@@ -103,16 +119,47 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 **judge(deltas, criteria, resolution),
             }
         )
-    columns = [*CELL, "baseline_variant", "length", "seeds", "deltas", "resolution"]
-    frame = pd.DataFrame(rows, columns=[*columns, *judge([0.0], criteria)])
-    frame["p_holm"] = st.holm(frame["p_t"])
-    frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
+    columns = [*CELL, "baseline_variant", "table", "attention", "other_settings", "task"]
+    columns += ["length", "seeds", "deltas", "resolution", *judge([0.0], criteria)]
+    frame = in_families(pd.DataFrame(rows, columns=columns), criteria)
     return seeds_needed(frame, criteria), notes
 
 
+def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """The comparisons with their role, and their p-values adjusted over the primary ones.
+
+    New columns: role, and p_holm, p_equivalence_holm (and paper_p_holm in a frame of scales.py),
+    which are NaN for rows of another role.
+    """
+    # A frame of scales.py may name options behind the operator.
+    names = frame["fusion"].str.split().str[0]
+    is_declared = names.isin(criteria.primary) | (not criteria.primary)
+    role = np.where(is_declared, PRIMARY, EXPLORATORY)
+    frame = frame.assign(role=np.where(_is_placebo(frame), PLACEBO, role))
+    for p in ("p_t", "p_equivalence", "paper_p_t"):
+        if p in frame:
+            tested = frame[p].astype(float).where(frame["role"] == PRIMARY)
+            frame[f"{p.removesuffix('_t')}_holm"] = st.holm(tested)
+    return frame
+
+
+def _is_placebo(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which rows fuse a table of zeros and differ from another row in the encoding alone."""
+    if "table" not in frame:
+        return np.zeros(len(frame), bool)
+    key = pd.MultiIndex.from_frame(frame[["data", "fusion", "other_settings"]])
+    is_zero = (frame["table"] == NO_TABLE).to_numpy()
+    return np.asarray(is_zero & key.isin(key[~is_zero]))
+
+
+def family_size(frame: pd.DataFrame) -> int:
+    """The number of primary comparisons that have a test."""
+    return int((frame["p_t"].notna() & (frame["role"] == PRIMARY)).sum())
+
+
 def strictest_level(frame: pd.DataFrame, criteria: Criteria) -> float:
-    """alpha / the number of comparisons that have a test: the strictest of Holm's levels."""
-    return criteria.alpha / max(int(frame["p_t"].notna().sum()), 1)
+    """alpha / the size of the family: the strictest of Holm's levels."""
+    return criteria.alpha / max(family_size(frame), 1)
 
 
 def seeds_needed(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:

@@ -8,7 +8,14 @@ import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria, strictest_level
+from posfuse.analysis.statistics.comparisons import (
+    EXPLORATORY,
+    PLACEBO,
+    PRIMARY,
+    Criteria,
+    family_size,
+    strictest_level,
+)
 from posfuse.analysis.statistics.documents import DocumentEvidence
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Column, Row, Table, interval, p_value, signed, table_of
@@ -17,6 +24,19 @@ from posfuse.analysis.tables.table import Column, Row, Table, interval, p_value,
 N: Column = ("n", str, "n")
 DIFFERENCE: Column = ("difference", table.signed_with_spread, "mean", "std")
 T_INTERVAL: Column = ("95 % t", interval, "low", "high")
+
+
+def _adjusted(role: str, adjusted: float, alone: float) -> str:
+    """The adjusted p-value; outside the family the unadjusted one, marked as such."""
+    if role == PRIMARY or np.isnan(alone):
+        return p_value(adjusted)
+    return f"{p_value(alone)} (unadj.)"
+
+
+P_HOLM: Column = ("p Holm", _adjusted, "role", "p_holm", "p_t")
+P_EQUIVALENCE: Column = (
+    "p equiv.", _adjusted, "role", "p_equivalence_holm", "p_equivalence"
+)  # fmt: skip
 
 
 def paired_tables(
@@ -58,7 +78,7 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         "± standard deviation over n pairs. 95 % intervals: Student's t, and the bias-corrected "
         "accelerated bootstrap (BCa), which is too narrow with few seeds (it covers 83 % with 5). "
         "d_z: mean divided by standard deviation. Seeds needed for 80 % power, two-sided, at alpha "
-        f"= {level:.2g} ({criteria.alpha:g} divided by the number of comparisons, the strictest of "
+        f"= {level:.2g} ({criteria.alpha:g} divided by the size of the family, the strictest of "
         "Holm's levels) and for the upper 80 % confidence limit of the standard deviation: to "
         f"detect the observed difference, to detect {effect}, and to show equivalence within "
         f"±{criteria.margin:g} points if the true difference is 0.",
@@ -82,14 +102,14 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="paired_tests",
         title=f"Tests of the differences to {criteria.baseline}",
-        caption="Two-sided p-values: paired t-test; its Holm adjustment over all "
-        f"{comparisons['p_t'].notna().sum()} comparisons in this table; Wilcoxon's signed-rank "
+        caption="Two-sided p-values: paired t-test; its Holm adjustment over the "
+        f"{family_size(comparisons)} comparisons of the family; Wilcoxon's signed-rank "
         "test; sign-flip permutation test; smallest: the lowest p that n seeds can reach in the "
         f"last two. {least_p(comparisons)} p equivalence: two one-sided t-tests of \"the "
         f"difference is within ±{criteria.margin:g} points\"; equiv. Holm: its Holm adjustment "
         "over the same comparisons. The conclusion uses the adjusted p-values at alpha = "
         f"{criteria.alpha:g}: differs, equivalent, both (a difference too small to matter) or "
-        "undecided.",
+        f"undecided. {outside_family(comparisons, criteria)}".rstrip(),
     )  # fmt: skip
 
 
@@ -101,14 +121,27 @@ def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             N,
             DIFFERENCE,
             T_INTERVAL,
-            ("p Holm", p_value, "p_holm"),
-            ("p equiv.", p_value, "p_equivalence_holm"),
+            P_HOLM,
+            P_EQUIVALENCE,
             ("conclusion", partial(conclusion, criteria=criteria)),
         ],
         name="comparison",
         title=f"Paired differences to {criteria.baseline}, points of test accuracy",
-        caption=least_p(comparisons),
+        caption=f"{least_p(comparisons)} {outside_family(comparisons, criteria)}".rstrip(),
     )
+
+
+def outside_family(comparisons: pd.DataFrame, criteria: Criteria) -> str:
+    """What the conclusions exploratory and placebo mean, if any row has them."""
+    texts = {
+        EXPLORATORY: f"exploratory: not in the sweep's primary family "
+        f"({', '.join(criteria.primary)}), so its p-values are not adjusted (unadj.) and decide "
+        "nothing.",
+        PLACEBO: "placebo: without position; the table of placebos compares it with the same "
+        "operator with position.",
+    }
+    roles = set(comparisons["role"])
+    return " ".join(text for role, text in texts.items() if role in roles)
 
 
 def least_p(comparisons: pd.DataFrame) -> str:
@@ -121,7 +154,10 @@ def least_p(comparisons: pd.DataFrame) -> str:
 
 
 def conclusion(row: Row, criteria: Criteria) -> str:
-    """Whether the row's operator differs, is equivalent, both, or undecided."""
+    """Whether the row's operator differs, is equivalent, both, or undecided; its role if it is not
+    in the family."""
+    if row["role"] != PRIMARY:
+        return str(row["role"])
     differs = row["p_holm"] <= criteria.alpha
     equivalent = row["p_equivalence_holm"] <= criteria.alpha
     if differs and equivalent:

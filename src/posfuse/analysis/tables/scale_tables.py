@@ -4,9 +4,16 @@ from functools import partial
 
 import pandas as pd
 
-from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.comparisons import Criteria, in_families
 from posfuse.analysis.statistics.scales import SCALE, Scales
-from posfuse.analysis.tables.paired_tables import T_INTERVAL, N, conclusion
+from posfuse.analysis.tables.paired_tables import (
+    P_EQUIVALENCE,
+    P_HOLM,
+    T_INTERVAL,
+    N,
+    conclusion,
+    outside_family,
+)
 from posfuse.analysis.tables.table import (
     Row,
     Table,
@@ -14,7 +21,6 @@ from posfuse.analysis.tables.table import (
     if_many,
     interval,
     over_seeds,
-    p_value,
     signed,
     table_of,
 )
@@ -24,7 +30,7 @@ MARK = "*"  # an operator's own best scale
 
 def scale_tables(scales: Scales, criteria: Criteria) -> list[Table]:
     """The tables that have rows."""
-    best = [best_table(scales.best, criteria)] if len(scales.best) else []
+    best = [best_table(in_families(scales.best, criteria), criteria)] if len(scales.best) else []
     return [*best, by_scale_table(scales.cells)] if len(scales.cells) else best
 
 
@@ -42,8 +48,8 @@ def best_table(best: pd.DataFrame, criteria: Criteria) -> Table:
             ("95 % t", interval, "paper_low", "paper_high"),
             ("at best", signed, "mean"),
             T_INTERVAL,
-            ("p Holm", p_value, "p_holm"),
-            ("p equiv.", p_value, "p_equivalence_holm"),
+            P_HOLM,
+            P_EQUIVALENCE,
             ("conclusion", partial(conclusion, criteria=criteria)),
         ],
         ["data", *several, *if_many(best, "variant"), "fusion", "scale"],
@@ -55,7 +61,8 @@ def best_table(best: pd.DataFrame, criteria: Criteria) -> Table:
         "this table) and the conclusion belong to the difference at best. The choice of a scale "
         "favours an operator that has more scales near its best one; docs/statistics.md gives the "
         "size of this bias. gate_constant and add_scaled learn one number that weighs position "
-        "against content, so their gain is a gain of scale only.",
+        "against content, so their gain is a gain of scale only. "
+        f"{outside_family(best, criteria)}".rstrip(),
     )
 
 
