@@ -17,9 +17,11 @@ from posfuse.analysis.statistics.comparisons import (
     trends,
 )
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
+from posfuse.analysis.statistics.placebo import placebos
 from posfuse.analysis.statistics.scales import Scales, scales_of
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
+from posfuse.analysis.tables.placebo_table import placebo_tables
 from posfuse.analysis.tables.scale_tables import scale_tables
 from posfuse.analysis.tables.table import Table
 from posfuse.errors import InputError
@@ -31,6 +33,7 @@ class Findings:
     cells: pd.DataFrame
     comparisons: pd.DataFrame
     scales: Scales
+    placebos: pd.DataFrame
     documents: DocumentEvidence
     curves: pd.DataFrame
     tables: list[Table]  # the paper's
@@ -65,6 +68,7 @@ def analyse(
         known = ", ".join(fusions)
         problems.append(f"--baseline: no run with fusion {criteria.baseline!r}; use {known}")
     comparisons, notes = compare(runs if has_baseline else runs.iloc[:0], criteria)
+    without_position = placebos(comparisons, criteria)
     documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
@@ -87,16 +91,22 @@ def analyse(
         cells=summary,
         comparisons=comparisons,
         scales=scales,
+        placebos=without_position,
         documents=documents,
         curves=curves,
         tables=paper_tables(summary, bags),
         scaled=scale_tables(scales, criteria),
-        paired=paired_tables(
-            comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
-        ),
+        paired=[
+            *placebo_tables(without_position, criteria),
+            *paired_tables(
+                comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
+            ),
+        ],
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
-        headline=headline(summary, comparisons, in_families(scales.best, criteria), criteria),
+        headline=headline(
+            summary, comparisons, in_families(scales.best, criteria), without_position, criteria
+        ),
         missing=absent,
         failures=failures(folder, runs),
         problems=[*problems, *mismatched, *without_curve],

@@ -26,12 +26,17 @@ POINTS = "points of test accuracy"  # the first time in a line, then "points"
 
 
 def headline(
-    cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame, criteria: Criteria
+    cells: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    best: pd.DataFrame,
+    placebos: pd.DataFrame,
+    criteria: Criteria,
 ) -> list[str]:
     """How many differences to the baseline are decided, then a line for each corpus and encoding.
 
-    `cells` and `comparisons` are frames of comparisons.py; `best` is that of `Scales`. If operators
-    ran at several token scales, the line compares each at its best scale. A difference is decided
+    `cells` and `comparisons` are frames of comparisons.py, `placebos` is that of placebo.py; `best`
+    is that of `Scales`. If operators ran at several token scales, the line compares each at its
+    best scale, without a placebo. A difference is decided
     by the adjusted p-values, as in the tables (`conclusion`). Exploratory differences have a short
     sentence without a decision.
     """
@@ -41,6 +46,9 @@ def headline(
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+    added: dict[tuple[str, str, str], list[Row]] = {}
+    for row in _rows(placebos, criteria):
+        added.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
     compared = {*scaled, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
     corpora = {key[:2] for key in groups}
     lines = []
@@ -51,7 +59,9 @@ def headline(
             at = f"{criteria.baseline} at {group[0]['baseline_scale']}"
             where += f", each operator at its own best {SCALE}, {at}"
         decided = any(map(_is_decided, group))
-        lines.append((decided, f"{where}: {_sentences(group, criteria)}"))
+        position = [] if (data, encoding) in scaled else added.get((data, encoding, setting), [])
+        sentences = f"{_sentences(group, criteria)} {_position(position, criteria)}".rstrip()
+        lines.append((decided, f"{where}: {sentences}"))
     others = [
         (False, _not_compared(str(data), str(encoding), group, criteria))
         for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
@@ -61,7 +71,7 @@ def headline(
 
 
 def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
-    """The rows of `compare` or of `Scales.best`, with their names and conclusions."""
+    """The rows of `compare`, `placebos` or `Scales.best`, with their names and conclusions."""
     family = family_size(frame)
     for row in frame[frame["role"] != PLACEBO].to_dict("records"):
         operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
@@ -139,25 +149,59 @@ def _sentence(row: Row, criteria: Criteria) -> str:
             f"{name} minus {base} is {mean:+.2f} {POINTS} with each of {n} seeds. "
             "Equal differences give no interval and no test; run more seeds."
         )
-    within = f"within ±{criteria.margin:g} points"
-    numbers = f"95 % t interval {interval(row['low'], row['high'])}, n = {n}"
-    p = f"Holm-adjusted p {_equals(row['p_holm'])}"
+    within, numbers = f"within ±{criteria.margin:g} points", _numbers(row)
     if row["conclusion"] == "undecided":
         return (
-            f"{name} minus {base} is {mean:+.2f} {POINTS} ({numbers}, {p}), "
+            f"{name} minus {base} is {mean:+.2f} {POINTS} ({numbers}), "
             f"undecided. {_seeds_to_decide(row, criteria)}"
         )
     if row["conclusion"] == "equivalent":
-        p = f"Holm-adjusted p of equivalence {_equals(row['p_equivalence_holm'])}"
         return (
             f"{name} is equivalent to {base} {within} on these test documents: the difference is "
-            f"{mean:+.2f} {POINTS} "
-            f"({numbers}, {p})."
+            f"{mean:+.2f} {POINTS} ({numbers})."
         )
     side = "ahead of" if mean > 0 else "behind"
     small = f", a difference {within}" if row["conclusion"] == "both" else ""
     points = f"{abs(mean):.2f} {POINTS}"
-    return f"{name} is {side} {base} by {points} ({numbers}, {p}){small}."
+    return f"{name} is {side} {base} by {points} ({numbers}){small}."
+
+
+def _position(rows: list[Row], criteria: Criteria) -> str:
+    """How much of each operator's difference comes from position: numbers of at most
+    MOST_UNDECIDED operators, the decided ones first."""
+    primary = [row for row in rows if row["role"] == PRIMARY]
+    ranked = sorted(primary, key=lambda row: (not _is_decided(row), -abs(row["mean"])))
+    texts = [_position_sentence(row, criteria) for row in ranked[:MOST_UNDECIDED]]
+    if more := ranked[MOST_UNDECIDED:]:
+        listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in more)
+        texts.append(f"Position adds to the others: {listed}.")
+    return " ".join(texts)
+
+
+def _position_sentence(row: Row, criteria: Criteria) -> str:
+    start = (
+        f"{row['operator']}'s difference is {row['gain']:+.2f} points with position and "
+        f"{row['placebo_gain']:+.2f} without: position adds {row['mean']:+.2f}"
+    )
+    if np.isnan(row["p_t"]):
+        return f"{start}, not tested."
+    more = f" {_seeds_to_decide(row, criteria)}" if row["conclusion"] == "undecided" else ""
+    return f"{start} ({_numbers(row)}), {_POSITION[row['conclusion']]}.{more}"
+
+
+_POSITION = {
+    "differs": "decided",
+    "both": "decided, but too little to matter",
+    "equivalent": "equivalent to nothing on these test documents",
+    "undecided": "undecided",
+}
+
+
+def _numbers(row: Row) -> str:
+    p = "p_equivalence_holm" if row["conclusion"] == "equivalent" else "p_holm"
+    of = " of equivalence" if row["conclusion"] == "equivalent" else ""
+    ends = interval(row["low"], row["high"])
+    return f"95 % t interval {ends}, n = {row['n']}, Holm-adjusted p{of} {_equals(row[p])}"
 
 
 def _exploratory(row: Row) -> str:

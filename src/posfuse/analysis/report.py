@@ -20,6 +20,7 @@ from posfuse.analysis.findings import Findings, analyse
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.paired_tables import short_table
+from posfuse.analysis.tables.placebo_table import placebo_tables
 from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 
@@ -49,6 +50,8 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
+        for table in placebo_tables(found.placebos, criteria):
+            console.print(formats.terminal(table))
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         settle = [f"To settle it: {v.settle}"] if v.settle else []
