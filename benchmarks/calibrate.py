@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from posfuse.analysis.claims.verdicts import judge_claims, read_claims
+from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 
@@ -140,7 +141,7 @@ def group_coverage(correlation: float, samples: int, seed: int) -> dict[str, Any
         of_seed = 10 * rng.normal(size=(n, len(groups))) + 0.3 * rng.normal(size=(n, 1))
         x = 40 * of_document + of_seed
         for name, drawn in zip(held, (groups, None), strict=True):
-            low, high = st.hierarchical_bootstrap(x, groups=drawn)
+            low, high = over.hierarchical_bootstrap(x, groups=drawn)
             held[name] += bool(low <= 0 <= high)
     row = {"correlation in a group": correlation, "seeds": n, "documents": len(groups)}
     return row | {name: rate(hits, samples) for name, hits in held.items()}
@@ -168,7 +169,7 @@ def document_coverage(spread: float, n: int, samples: int, seed: int) -> dict[st
             for level in (ease + gain, ease)
         )
         right, base_right = (rng.random((n, DOCUMENTS)) < p for p in (chance, base_chance))
-        low, high = st.hierarchical_bootstrap(100.0 * (right.astype(float) - base_right))
+        low, high = over.hierarchical_bootstrap(100.0 * (right.astype(float) - base_right))
         hits += bool(low <= truth <= high)
     return {
         "spread of runs": spread, "seeds": n, "documents": DOCUMENTS,

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics.documents import (
     Paired,
     by_length,
@@ -288,9 +288,9 @@ def test_documents_of_a_group_are_judged_together(tmp_path):
     assert (found["n_documents"], found["n_groups"]) == (6, 3)
     # Seed by seed three documents of one group and one of another: signs of 3 and 1.
     assert found["p_mcnemar"] == [0.5, 0.5]
-    expected = st.hierarchical_bootstrap(paired.difference, groups=groups)
+    expected = over.hierarchical_bootstrap(paired.difference, groups=groups)
     assert (found["documents_low"], found["documents_high"]) == expected
-    expected = st.hierarchical_bootstrap(paired.difference, 0.9, groups=groups)
+    expected = over.hierarchical_bootstrap(paired.difference, 0.9, groups=groups)
     assert (found["documents_low_90"], found["documents_high_90"]) == expected
 
 

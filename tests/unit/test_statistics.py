@@ -15,6 +15,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
+from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 
@@ -627,7 +628,7 @@ def test_the_hierarchical_bootstrap_is_a_plain_double_loop():
     for shape in ((2, 50), (5, 30), (4, 1)):
         x = 100.0 * rng.integers(-1, 2, shape) + 20 * rng.normal(size=(shape[0], 1))
         own = plain_hierarchical(x, 3_000, 1)
-        found = st.hierarchical_bootstrap(x, resamples=6_000)
+        found = over.hierarchical_bootstrap(x, resamples=6_000)
         assert found == pytest.approx(tuple(own), abs=0.09 * (own[1] - own[0]))
 
 
@@ -636,12 +637,12 @@ def test_the_hierarchical_bootstrap_draws_whole_groups():
     groups = [7, 7, 7, 3, 3, 9, 9, 9, 9, 1, 2, 2, 2, 8, 8, 8, 8, 5, 5, 5]
     x = 400 + 100.0 * rng.integers(-1, 2, 10)[groups] + 30 * rng.normal(size=(3, len(groups)))
     own = plain_hierarchical(x, 3_000, 1, groups)
-    found = st.hierarchical_bootstrap(x, resamples=6_000, groups=groups)
+    found = over.hierarchical_bootstrap(x, resamples=6_000, groups=groups)
     width = own[1] - own[0]
     assert found == pytest.approx(tuple(own), abs=0.09 * width)
-    alone = st.hierarchical_bootstrap(x, resamples=6_000)
+    alone = over.hierarchical_bootstrap(x, resamples=6_000)
     assert alone[1] - alone[0] < 0.85 * width
-    assert st.hierarchical_bootstrap(x, groups=range(50, 70)) == st.hierarchical_bootstrap(x)
+    assert over.hierarchical_bootstrap(x, groups=range(50, 70)) == over.hierarchical_bootstrap(x)
 
 
 def test_the_spread_over_groups_is_that_of_cluster_robust_regression():
@@ -650,7 +651,7 @@ def test_the_spread_over_groups_is_that_of_cluster_robust_regression():
     groups = np.sort(rng.integers(0, 150, 400))
     one = 40 * rng.normal(size=150)[groups] + 40 * rng.normal(size=400)
     robust = OLS(one, np.ones(400)).fit(cov_type="cluster", cov_kwds={"groups": groups}).bse[0]
-    low, high = st.hierarchical_bootstrap(np.tile(one, (3, 1)), resamples=6_000, groups=groups)
+    low, high = over.hierarchical_bootstrap(np.tile(one, (3, 1)), resamples=6_000, groups=groups)
     assert high - low == pytest.approx(2 * 1.96 * robust, rel=0.06)
 
 
@@ -666,7 +667,7 @@ def test_with_correlated_documents_only_an_interval_over_groups_covers():
     ]
     covered = {}
     for name, drawn in (("groups", groups), ("documents", None)):
-        ends = [st.hierarchical_bootstrap(x, resamples=400, groups=drawn) for x in samples]
+        ends = [over.hierarchical_bootstrap(x, resamples=400, groups=drawn) for x in samples]
         covered[name] = np.mean([low <= 0 <= high for low, high in ends])
     assert 0.92 < covered["groups"] < 0.98
     assert covered["documents"] < 0.89  # the variance of the mean is 1 + 2 * 0.46 times as large
@@ -675,12 +676,12 @@ def test_with_correlated_documents_only_an_interval_over_groups_covers():
 def test_the_hierarchical_bootstrap_is_wider_than_that_of_documents_where_seeds_vary():
     rng = np.random.default_rng(0)
     x = rng.normal(0, 40, (1, 200)) + np.array([[-30.0], [0.0], [30.0], [60.0]])
-    low, high = st.hierarchical_bootstrap(x)
+    low, high = over.hierarchical_bootstrap(x)
     alone = x.mean(0)[rng.integers(200, size=(3_000, 200))].mean(1)
     documents_only = np.ptp(np.quantile(alone, [0.025, 0.975]))
     assert high - low > 2 * documents_only
     alike = np.repeat(x.mean(0, keepdims=True), 4, axis=0)  # seeds that agree add nothing
-    low, high = st.hierarchical_bootstrap(alike)
+    low, high = over.hierarchical_bootstrap(alike)
     assert high - low == pytest.approx(documents_only, rel=0.1)
 
 
@@ -688,37 +689,37 @@ def test_the_hierarchical_bootstrap_by_hand():
     # two seeds, one document: the mean is 2 - w, 2 or 2 + w with chances 1/4, 1/2, 1/4, where
     # w = 2 sqrt(2) 12.7062 / 1.95996
     ends = (2 - 18.3363, 2 + 18.3363)
-    assert st.hierarchical_bootstrap([[0.0], [4.0]]) == pytest.approx(ends, abs=1e-3)
-    assert st.hierarchical_bootstrap([[0.0], [4.0]], level=0.4) == pytest.approx((2, 2))
-    assert st.hierarchical_bootstrap(np.full((3, 7), 12.5)) == pytest.approx((12.5, 12.5))
+    assert over.hierarchical_bootstrap([[0.0], [4.0]]) == pytest.approx(ends, abs=1e-3)
+    assert over.hierarchical_bootstrap([[0.0], [4.0]], level=0.4) == pytest.approx((2, 2))
+    assert over.hierarchical_bootstrap(np.full((3, 7), 12.5)) == pytest.approx((12.5, 12.5))
 
 
 def test_where_seeds_alone_vary_the_hierarchical_bootstrap_is_at_least_the_t_interval():
     for n in (3, 5, 10):
         effects = np.random.default_rng(n).normal(0, 20, (n, 1))
-        low, high = st.hierarchical_bootstrap(np.repeat(effects, 50, axis=1))
+        low, high = over.hierarchical_bootstrap(np.repeat(effects, 50, axis=1))
         t_low, t_high = st.t_interval(effects[:, 0])
         assert 0.93 * (t_high - t_low) < high - low < 1.5 * (t_high - t_low)
 
 
 def test_the_hierarchical_bootstrap_is_reproducible_and_needs_two_seeds():
     x = np.random.default_rng(0).normal(size=(3, 20))
-    assert st.hierarchical_bootstrap(x) == st.hierarchical_bootstrap(x)
-    assert st.hierarchical_bootstrap(x, seed=1) != st.hierarchical_bootstrap(x)
-    assert np.isnan(st.hierarchical_bootstrap(x[:1])).all()
+    assert over.hierarchical_bootstrap(x) == over.hierarchical_bootstrap(x)
+    assert over.hierarchical_bootstrap(x, seed=1) != over.hierarchical_bootstrap(x)
+    assert np.isnan(over.hierarchical_bootstrap(x[:1])).all()
 
 
 def test_the_hierarchical_bootstrap_turns_with_the_sign_and_ends_are_in_order():
     x = np.random.default_rng(0).normal(1, 5, (4, 30))
-    low, high = st.hierarchical_bootstrap(x)
+    low, high = over.hierarchical_bootstrap(x)
     assert low < x.mean() < high
-    assert st.hierarchical_bootstrap(-x) == pytest.approx((-high, -low), rel=1e-4)
-    narrow = st.hierarchical_bootstrap(x, level=0.5)
+    assert over.hierarchical_bootstrap(-x) == pytest.approx((-high, -low), rel=1e-4)
+    narrow = over.hierarchical_bootstrap(x, level=0.5)
     assert low < narrow[0] < narrow[1] < high
 
 
 def test_each_resample_draws_as_many_documents_as_there_are():
-    draws = st.group_draws(30, 200, 0)
+    draws = over.group_draws(30, 200, 0)
     assert draws.shape == (200, 30)
     assert (draws.sum(1) == 30).all()
     assert draws.mean(0) == pytest.approx(np.ones(30), abs=0.4)
@@ -737,8 +738,8 @@ def test_mcnemar_is_statsmodels():
     ):  # fmt: skip
         one, other = booleans(both, gained, lost, neither)
         expected = mcnemar([[both, gained], [lost, neither]], exact=True).pvalue
-        assert st.p_mcnemar(one, other) == pytest.approx(expected)
-        assert st.p_mcnemar(other, one) == pytest.approx(expected)
+        assert over.p_mcnemar(one, other) == pytest.approx(expected)
+        assert over.p_mcnemar(other, one) == pytest.approx(expected)
 
 
 def flips_by_enumeration(net):
@@ -753,13 +754,13 @@ def test_mcnemar_over_groups_is_the_enumeration_of_the_groups_signs():
         groups = rng.integers(0, 8, 30)
         one, other = rng.integers(0, 2, (2, 30))
         net = np.array([np.sum((one - other)[groups == g]) for g in range(8)])
-        assert st.p_mcnemar(one, other, groups) == pytest.approx(flips_by_enumeration(net))
+        assert over.p_mcnemar(one, other, groups) == pytest.approx(flips_by_enumeration(net))
     # One group gained 3, another lost 1: |sum| is 2 or more for every pattern of signs.
-    assert st.p_mcnemar([1, 1, 1, 0], [0, 0, 0, 1], [5, 5, 5, 6]) == 1
+    assert over.p_mcnemar([1, 1, 1, 0], [0, 0, 0, 1], [5, 5, 5, 6]) == 1
     # Two groups gained 2 each: 2 of 4 patterns. As four documents it would be 2 of 16.
-    assert st.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0], [5, 5, 6, 6]) == 0.5
-    assert st.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0]) == 2 / 16
-    assert st.p_mcnemar([1, 0], [0, 1], [3, 3]) == 1  # gained and lost within one group
+    assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0], [5, 5, 6, 6]) == 0.5
+    assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0]) == 2 / 16
+    assert over.p_mcnemar([1, 0], [0, 1], [3, 3]) == 1  # gained and lost within one group
 
 
 def test_mcnemar_over_groups_of_one_is_mcnemars():
@@ -767,7 +768,7 @@ def test_mcnemar_over_groups_of_one_is_mcnemars():
         one, other = booleans(*counts)
         # A group without discordant documents changes nothing.
         groups = np.where(one == other, 0, 1 + np.arange(len(one)))
-        assert st.p_mcnemar(one, other, groups) == st.p_mcnemar(one, other)
+        assert over.p_mcnemar(one, other, groups) == over.p_mcnemar(one, other)
 
 
 def test_with_correlated_documents_only_mcnemar_over_groups_keeps_its_level():
@@ -777,14 +778,14 @@ def test_with_correlated_documents_only_mcnemar_over_groups_keeps_its_level():
     found = {"groups": 0, "documents": 0}
     for _ in range(400):
         one, other = (rng.integers(0, 2, (2, 40)) > 0)[:, groups]
-        found["groups"] += st.p_mcnemar(one, other, groups) <= 0.05
-        found["documents"] += st.p_mcnemar(one, other) <= 0.05
+        found["groups"] += over.p_mcnemar(one, other, groups) <= 0.05
+        found["documents"] += over.p_mcnemar(one, other) <= 0.05
     assert found["groups"] / 400 <= 0.07
     assert found["documents"] / 400 > 0.2
 
 
 def test_mcnemar_by_hand():
-    assert st.p_mcnemar(*booleans(3, 5, 0, 2)) == pytest.approx(2 / 2**5)
-    assert st.p_mcnemar(*booleans(3, 3, 1, 2)) == pytest.approx(2 * (1 + 4) / 2**4)
-    assert st.p_mcnemar(*booleans(3, 0, 0, 2)) == 1.0  # no discordant document
-    assert st.p_mcnemar([True], [False]) == 1.0  # one document
+    assert over.p_mcnemar(*booleans(3, 5, 0, 2)) == pytest.approx(2 / 2**5)
+    assert over.p_mcnemar(*booleans(3, 3, 1, 2)) == pytest.approx(2 * (1 + 4) / 2**4)
+    assert over.p_mcnemar(*booleans(3, 0, 0, 2)) == 1.0  # no discordant document
+    assert over.p_mcnemar([True], [False]) == 1.0  # one document

@@ -18,6 +18,7 @@ from pyarrow import ArrowException
 from sklearn.metrics import confusion_matrix
 
 from posfuse.analysis.evidence.collect import CELL, METRIC, SHARED
+from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.errors import InputError
 from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
@@ -144,8 +145,8 @@ def judge_documents(paired: Paired) -> dict[str, Any]:
     documents_low_90 and documents_high_90; p_mcnemar, one per seed.
     """
     difference, group = paired.difference, paired.group
-    low, high = st.hierarchical_bootstrap(difference, groups=group)
-    low_90, high_90 = st.hierarchical_bootstrap(difference, 0.9, groups=group)
+    low, high = over.hierarchical_bootstrap(difference, groups=group)
+    low_90, high_90 = over.hierarchical_bootstrap(difference, 0.9, groups=group)
     correct, base_correct = (p == paired.label for p in (paired.predicted, paired.baseline))
     pairs = zip(correct, base_correct, strict=True)
     return {
@@ -157,7 +158,7 @@ def judge_documents(paired: Paired) -> dict[str, Any]:
         "documents_high": high,
         "documents_low_90": low_90,
         "documents_high_90": high_90,
-        "p_mcnemar": [st.p_mcnemar(a, b, group) for a, b in pairs],
+        "p_mcnemar": [over.p_mcnemar(a, b, group) for a, b in pairs],
     }
 
 
