@@ -80,7 +80,8 @@ FALSE_AT_MARGIN = {"negligible_short", "negligible_medium", "cnn_less_stable", "
 
 def sweep(rng: np.random.Generator, noise: str, n: int, std: float, effect: float) -> pd.DataFrame:
     """The comparisons of one simulated sweep, in the form of `compare`: every fusion is `effect`
-    points better than add. Differences of one corpus and encoding share add's noise."""
+    points better than add. Differences of one corpus and encoding share add's noise. The corpora
+    count as one task at three lengths, and no placebo was run."""
     rows = []
     fused_noise, base_noise = NOISES[noise]
     baselines: dict[tuple[str, str], NDArray[Any]] = {}
@@ -88,9 +89,11 @@ def sweep(rng: np.random.Generator, noise: str, n: int, std: float, effect: floa
     for data, encoding, fusion in GRID:
         base = baselines.setdefault((data, encoding), scale * base_noise(rng, n))
         deltas = effect + scale * fused_noise(rng, n) - base
-        rows.append((data, encoding, fusion, "", LENGTHS[data], list(range(n)), deltas.tolist(), n))
-    columns = ["data", "encoding", "fusion", "variant", "length", "seeds", "deltas", "n"]
-    return pd.DataFrame(rows, columns=columns)
+        rows.append((data, encoding, fusion, LENGTHS[data], list(range(n)), deltas.tolist(), n))
+    columns = ["data", "encoding", "fusion", "length", "seeds", "deltas", "n"]
+    frame = pd.DataFrame(rows, columns=columns)
+    same = {"variant": "", "baseline_variant": "", "attention": "", "other_settings": ""}
+    return frame.assign(table=frame["encoding"], task="one-0", resolution=np.nan, **same)
 
 
 def false_claims(

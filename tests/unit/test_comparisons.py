@@ -21,6 +21,7 @@ from posfuse.analysis.statistics.comparisons import (
     strictest_level,
     trends,
 )
+from posfuse.analysis.tables.paired_tables import interactions_table
 from posfuse.errors import InputError
 from posfuse.runs.records import SCHEMA
 
@@ -485,6 +486,33 @@ def test_interactions_are_each_seeds_slope_by_hand(tmp_path):
     assert row["p_t"] == pytest.approx(2 * stats.t.sf(t, 2))
     assert row["p_sign_flip"] == pytest.approx(0.25)
     assert row["corpora"] == "tiny (10 tokens, +2.33), wordy (40 tokens, +8.33)"
+
+
+def test_one_task_at_several_lengths_has_a_row_of_its_own(tmp_path):
+    story = {"data.corpus._target_": "posfuse.data.bbc.lead_story"}
+    gains = {"short": [2, 4, 3], "long": [6, 6, 6], "longer": [7, 11, 9], "article": [1, 2, 1]}
+    for i, (data, of) in enumerate(gains.items()):
+        settings = {"data.name": data, "data.max_len": 9 * i} | (story if i < 3 else {})
+        cells_of = {"add": dict.fromkeys(range(3), 0.5)}
+        cells_of["concat"] = {seed: 0.5 + gain / 100 for seed, gain in enumerate(of)}
+        write_cells(tmp_path, cells_of, data=data, tokens=10.0 * 4**i, settings=settings)
+    found = interactions(compared(tmp_path)[0])
+    assert found["task"].tolist() == ["lead_story", ""]
+    task, every = found.iloc[0], found.iloc[1]
+    assert task["corpora"] == (
+        "short (10 tokens, +3.00), long (40 tokens, +6.00), longer (160 tokens, +9.00)"
+    )
+    assert "article (640 tokens, +1.33)" in every["corpora"]
+    # Over 10, 40 and 160 tokens: a quarter of the last gain less the first.
+    assert task["slopes"] == pytest.approx([5 / 4, 7 / 4, 6 / 4])
+    curvatures = [(2 - 12 + 7) / 8, (4 - 12 + 11) / 8, (3 - 12 + 9) / 8]
+    assert task["p_fit"] == pytest.approx(stats.ttest_1samp(curvatures, 0).pvalue)
+    assert task["monotone"]
+    assert not every["monotone"]
+    table = interactions_table(found, "add")
+    assert table.columns[2:4] == ["one task", "corpora"]
+    assert [row[2] for row in table.rows] == ["lead_story", ""]
+    assert table.rows[0][-1] == f"{task['p_fit']:.3f}"
 
 
 def test_interactions_take_the_seeds_that_all_corpora_have(tmp_path):

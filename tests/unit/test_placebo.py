@@ -159,7 +159,7 @@ def test_the_table_shows_both_gains_and_what_position_adds(tmp_path):
     found = found_in(tmp_path)
     (table,) = placebo_tables(found, Criteria())
     assert table.columns == [
-        "data", "encoding", "fusion", "n", "gain", "without position", "position adds", "95 % t",
+        "data", "encoding", "fusion", "n", "gain", "without", "position adds", "95 % t",
         "p Holm", "p equiv.", "conclusion",
     ]  # fmt: skip
     p, q = (f"{found[name][0]:.3f}" for name in ("p_holm", "p_equivalence_holm"))

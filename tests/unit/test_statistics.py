@@ -595,6 +595,28 @@ def test_slopes_are_polyfits():
     assert st.slopes(gains, lengths) == pytest.approx(expected)
 
 
+def test_curvatures_are_polyfits_and_those_of_lines_are_0():
+    rng = np.random.default_rng(0)
+    for lengths in ([16, 64, 256], [41.3, 236.0, 901.5, 12.0]):
+        gains = rng.normal(0, 3, (5, len(lengths)))
+        expected = [np.polyfit(np.log2(lengths), row, 2)[0] for row in gains]
+        assert st.curvatures(gains, lengths) == pytest.approx(expected)
+    # 4, 0, 8 over two doublings each: second difference 12 over 2 * 2^2
+    assert st.curvatures([[4.0, 0.0, 8.0]], [16, 64, 256]) == pytest.approx([1.5])
+    lines = np.outer(rng.normal(0, 3, 20), np.log2([10, 30, 70])) + 5
+    assert st.curvatures(lines, [10, 30, 70]).tolist() == [0] * 20
+    assert st.slopes(np.full((3, 3), 70.1 - 0.3), [10, 30, 70]).tolist() == [0] * 3
+    assert np.isnan(st.curvatures(lines[:, :2], [10, 30])).all()
+    assert np.isnan(st.curvatures(lines, [10, 30, 30])).all()
+
+
+def test_the_test_of_curvature_keeps_its_level():
+    rng = np.random.default_rng(0)
+    gains = rng.normal(0, 2, (2_000, 5, 4)) + np.log2([20, 50, 200, 900]) * 1.5
+    p = [st.p_paired_t(st.curvatures(g, [20, 50, 200, 900])) for g in gains]
+    assert np.mean(np.less(p, 0.05)) == pytest.approx(0.05, abs=0.015)
+
+
 def test_without_two_lengths_there_is_no_slope():
     for length in (8.0, 10.0, 11.0, 15.0, 41.0, 47.0, 55.0, 234.7):
         found = st.slopes([[1.0, 2.0, 3.0], [3.0, 5.0, 4.0]], [length] * 3)

@@ -18,6 +18,8 @@ from posfuse.analysis.statistics.comparisons import (
     seeds_for_equivalence,
 )
 
+FIT = 0.05  # p of the lack of fit from which a slope over lengths is not interpreted
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -170,14 +172,34 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
 
 
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
-    found = interactions(rows).to_dict("records")
-    tested = f"a slope above {margin:g} points per doubling of length, over different corpora"
+    """A slope over one task at several lengths. Corpora of several tasks differ in more than
+    length, and a slope through gains that do not follow a line means nothing."""
+    found = [row for row in interactions(rows).to_dict("records") if row["task"]]
+    tested = f"a slope above {margin:g} points per doubling of length, over one task"
     if not found:
-        return untested("needs two corpora of different length, with seeds in common", tested)
+        return untested(
+            "needs one task at several lengths (corpora whose settings differ in length alone, "
+            "such as lead_story), with seeds in common",
+            tested,
+        )
     samples = [(row["slopes"], row["resolution"]) for row in found]
     names = [f"{_name(row)} over {row['corpora']}" for row in found]
     lines = [_line(n, s, " points per doubling") for n, s in zip(names, samples, strict=True)]
-    return _above(samples, margin, tested, lines)
+    curved = [row["p_fit"] <= FIT for row in found]
+    if not any(curved):
+        return _above(samples, margin, tested, lines)
+    whys = []
+    for i in np.flatnonzero(curved):
+        how = "does not follow a straight line" if found[i]["monotone"] else "is not monotone"
+        lines[i] += f"; the gain {how} (lack of fit: p = {found[i]['p_fit']:.2g})"
+        whys.append(f"the gain {how} over {found[i]['corpora']}")
+    # Where the line does not fit, its slope neither supports nor refutes.
+    support, refute = (
+        [1.0 if c else test(s, margin, r) for c, (s, r) in zip(curved, samples, strict=True)]
+        for test in (st.p_above, st.p_below)
+    )
+    why = f"{'; '.join(whys)}: compare the lengths one by one"
+    return Evidence(_every(support), _any(refute), tested, lines, lambda _: why)
 
 
 KINDS: dict[str, Callable[[pd.DataFrame, float, pd.DataFrame], Evidence]] = {

@@ -46,9 +46,12 @@ def other_settings(run: Run) -> str:
 
 
 def task(run: Run) -> str:
-    """Equal for runs of one task at several lengths: the name of the corpus function, and a digest
-    of all settings but LENGTHS, the encoding's, the operator's and the seed."""
-    name = str(run.get("settings.data.corpus._target_", run["data"])).rpartition(".")[2]
+    """Equal for runs of one task at several lengths: the name of the corpus function (folder for a
+    local one), and a digest of all settings but LENGTHS, the encoding's, the operator's and the
+    seed."""
+    found = _settings(run)
+    own = "folder" if "settings.data.path" in found else str(run["data"])
+    name = found.get("settings.data.corpus._target_", own).rpartition(".")[2]
     return f"{name}-{_digest(run, SEED, ENCODING, FUSION, *LENGTHS)}"
 
 

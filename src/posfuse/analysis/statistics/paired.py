@@ -248,4 +248,21 @@ def slopes(gains: ArrayLike, lengths: ArrayLike) -> Floats:
     """
     y, x = np.asarray(gains, dtype=float), np.log2(np.asarray(lengths, dtype=float))
     x = x - x.mean()
-    return np.asarray(y @ x / (x @ x)) if np.ptp(x) > 1e-9 else np.full(len(y), np.nan)
+    return _without_noise(y @ x / (x @ x), y) if np.ptp(x) > 1e-9 else np.full(len(y), np.nan)
+
+
+def curvatures(gains: ArrayLike, lengths: ArrayLike) -> Floats:
+    """Least-squares coefficient of the squared log2 length in each seed's gain, beside a straight
+    line: gains (S, R), lengths (R,) -> (S,). NaN unless there are three different lengths.
+
+    It is 0 on average if the gain follows a straight line, so a test of it is one of lack of fit.
+    """
+    y, x = np.asarray(gains, dtype=float), np.log2(np.asarray(lengths, dtype=float))
+    if len(np.unique(x.round(9))) < 3:
+        return np.full(len(y), np.nan)
+    return _without_noise(np.linalg.lstsq(np.vander(x - x.mean(), 3), y.T)[0][0], y)
+
+
+def _without_noise(found: Floats, values: Floats) -> Floats:
+    """0 in place of rounding errors of the values: any p-value could follow from their spread."""
+    return np.where(np.abs(found) <= 1e-9 * np.abs(values).max(), 0.0, found)

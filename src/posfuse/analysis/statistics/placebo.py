@@ -57,6 +57,26 @@ def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     return in_families(pd.DataFrame(rows, columns=columns), criteria)
 
 
+def of_position(rows: pd.DataFrame, added: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Comparisons with what position adds in place of their differences, and a line that says so.
+
+    `added` is the frame of `placebos`. If it lacks any of the rows, they stay as they are.
+    """
+    new = ["seeds", "deltas", "n", "gain", "placebo_gain"]
+    found = rows.drop(columns=new[:3]).merge(added[[*CELL, *new]], on=CELL, how="left")
+    names = [" ".join(filter(None, cell)) for cell in rows[CELL].itertuples(index=False)]
+    without = [name for name, n in zip(names, found["n"], strict=True) if np.isnan(n)]
+    if without:
+        of = "" if len(without) == len(names) else f" for {', '.join(without)}"
+        return rows, f"judged: the plain gain, because the placebo (encoding=none) was not run{of}"
+    gains = zip(names, found["gain"], found["placebo_gain"], strict=True)
+    texts = [f"{name} {gain:+.2f} and {less:+.2f}" for name, gain, less in gains]
+    return found, (
+        "judged: what position adds, the gain with position minus the gain without "
+        f"({', '.join(texts)})"
+    )
+
+
 def _placebo_of(row: dict[Any, Any], comparisons: pd.DataFrame) -> dict[Any, Any] | None:
     """The comparison without position that differs from this one in the encoding alone."""
     if row["table"] == NO_TABLE:

@@ -238,17 +238,22 @@ def interactions_table(interactions: pd.DataFrame, baseline: str) -> Table:
     return table_of(
         interactions,
         [
+            ("one task", str, "task"),
             ("corpora", str, "corpora"),
             N,
             ("slope", signed, "mean"),
             T_INTERVAL,
             ("p t", p_value, "p_t"),
             ("p sign flip", p_value, "p_sign_flip"),
+            ("p fit", p_value, "p_fit"),
         ],
         name="interaction",
         title="Does the gain grow with length, across corpora?",
         caption=f"Slope of the difference to {baseline} over the mean length of the corpora, in "
         "points per doubling of length. Least squares gives one slope for each seed that all "
         "corpora have; the table shows the mean of these n slopes, its 95 % t interval, and the "
-        "two-sided p of a t-test and of sign flips. Corpora differ in more than length.",
+        "two-sided p of a t-test and of sign flips. p fit: lack of fit, a t-test of each seed's "
+        "curvature, from three lengths; if it is small, the gain does not follow a straight line "
+        "and its slope means little. one task: the task of which these corpora vary the length "
+        "alone; other corpora differ in more than length.",
     )

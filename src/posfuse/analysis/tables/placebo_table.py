@@ -29,7 +29,7 @@ def placebo_table(placebos: pd.DataFrame, criteria: Criteria) -> Table:
         [
             N,
             ("gain", signed, "gain"),
-            ("without position", signed, "placebo_gain"),
+            ("without", signed, "placebo_gain"),
             ("position adds", table.signed_with_spread, "mean", "std"),
             T_INTERVAL,
             P_HOLM,
@@ -38,8 +38,8 @@ def placebo_table(placebos: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="placebo",
         title=f"How much of the gain over {criteria.baseline} comes from position",
-        caption=f"gain: fused minus {criteria.baseline} in points of test accuracy. without "
-        "position: the same with a table of zeros (encoding=none), where each operator keeps its "
+        caption=f"gain: fused minus {criteria.baseline} in points of test accuracy with position. "
+        "without: the same with a table of zeros (encoding=none), where each operator keeps its "
         "parameters. position adds: the first minus the second, paired by seed over the n seeds "
         "that all four cells have: mean ± standard deviation and 95 % t interval. p-values: "
         f"t-tests of what position adds, Holm-adjusted over the {family_size(placebos)} rows of "
