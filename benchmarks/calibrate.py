@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from posfuse.analysis.claims.verdicts import judge_claims, read_claims
+from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.sequential import Looks, Margins, shares_of_results
@@ -114,7 +115,8 @@ LOOKS = {looks: Looks(looks) for looks in ((8, 16, 24), (5, 10, 20))}
 
 def sweep(rng: np.random.Generator, noise: str, n: int, std: float, effect: float) -> pd.DataFrame:
     """The comparisons of one simulated sweep, in the form of `compare`: every fusion is `effect`
-    points better than add. Differences of one corpus and encoding share add's noise."""
+    points better than add. Differences of one corpus and encoding share add's noise. The corpora
+    count as one task at three lengths, and no placebo was run."""
     rows = []
     fused_noise, base_noise = NOISES[noise]
     baselines: dict[tuple[str, str], NDArray[Any]] = {}
@@ -122,9 +124,11 @@ def sweep(rng: np.random.Generator, noise: str, n: int, std: float, effect: floa
     for data, encoding, fusion in GRID:
         base = baselines.setdefault((data, encoding), scale * base_noise(rng, n))
         deltas = effect + scale * fused_noise(rng, n) - base
-        rows.append((data, encoding, fusion, "", LENGTHS[data], list(range(n)), deltas.tolist(), n))
-    columns = ["data", "encoding", "fusion", "variant", "length", "seeds", "deltas", "n"]
-    return pd.DataFrame(rows, columns=columns)
+        rows.append((data, encoding, fusion, LENGTHS[data], list(range(n)), deltas.tolist(), n))
+    columns = ["data", "encoding", "fusion", "length", "seeds", "deltas", "n"]
+    frame = pd.DataFrame(rows, columns=columns)
+    same = {"variant": "", "baseline_variant": "", "attention": "", "other_settings": ""}
+    return frame.assign(table=frame["encoding"], task="one-0", resolution=np.nan, **same)
 
 
 def false_claims(
@@ -190,6 +194,27 @@ def coverage(noise: str, n: int, samples: int, seed: int) -> dict[str, Any]:
     return row | {f"{name} interval": rate(hits, samples) for name, hits in held.items()}
 
 
+def group_coverage(correlation: float, samples: int, seed: int) -> dict[str, Any]:
+    """Shares of samples in which the hierarchical bootstrap, over groups of documents and over
+    documents, contains the true difference, if documents of a group are correlated.
+
+    The groups are as large as those of the quickstart's 600 stories, which begin with about 320
+    articles."""
+    rng, n, n_groups = np.random.default_rng(seed), 5, 425
+    groups = np.sort(np.random.default_rng(1).integers(n_groups, size=600))
+    held = {"over groups": 0, "over documents": 0}
+    for _ in range(samples):
+        shared, own = rng.normal(size=n_groups)[groups], rng.normal(size=len(groups))
+        of_document = np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own
+        of_seed = 10 * rng.normal(size=(n, len(groups))) + 0.3 * rng.normal(size=(n, 1))
+        x = 40 * of_document + of_seed
+        for name, drawn in zip(held, (groups, None), strict=True):
+            low, high = over.hierarchical_bootstrap(x, groups=drawn)
+            held[name] += bool(low <= 0 <= high)
+    row = {"correlation in a group": correlation, "seeds": n, "documents": len(groups)}
+    return row | {name: rate(hits, samples) for name, hits in held.items()}
+
+
 def document_coverage(spread: float, n: int, samples: int, seed: int) -> dict[str, Any]:
     """Share of samples in which the hierarchical bootstrap contains the true difference over seeds
     and documents.
@@ -212,7 +237,7 @@ def document_coverage(spread: float, n: int, samples: int, seed: int) -> dict[st
             for level in (ease + gain, ease)
         )
         right, base_right = (rng.random((n, DOCUMENTS)) < p for p in (chance, base_chance))
-        low, high = st.hierarchical_bootstrap(100.0 * (right.astype(float) - base_right))
+        low, high = over.hierarchical_bootstrap(100.0 * (right.astype(float) - base_right))
         hits += bool(low <= truth <= high)
     return {
         "spread of runs": spread, "seeds": n, "documents": DOCUMENTS,
@@ -299,6 +324,9 @@ def main() -> None:
         "Coverage over seeds and documents": [
             partial(document_coverage, spread, n, n_sweeps)
             for spread in (0.0, 0.15, 1.0) for n in (3, 5, 10)
+        ],
+        "Coverage over seeds and documents that begin with the same article": [
+            partial(group_coverage, correlation, n_sweeps) for correlation in (0.0, 0.46, 0.9)
         ],
         "Power to find a difference": [
             partial(detection, e, s, n, 5 * n_sweeps)

@@ -61,7 +61,8 @@ def part(split: TokenizedSplit, chosen: np.ndarray) -> TokenizedSplit:
     """The chosen documents of a split as a split."""
     rows = [split.ids[split.offsets[i] : split.offsets[i + 1]] for i in chosen]
     ends = np.cumsum([0, *map(len, rows)])
-    return TokenizedSplit(np.concatenate(rows), ends, np.asarray(split.labels[chosen]))
+    labels, groups = (np.asarray(column[chosen]) for column in (split.labels, split.groups))
+    return TokenizedSplit(np.concatenate(rows), ends, labels, groups)
 
 
 class Clock(Callback):

@@ -204,6 +204,9 @@ class LoggerConfig:
 @dataclass
 class SweepConfig:
     fail_fast: bool = option(False, "end the sweep at the first failure; else run the others")
+    primary: list[str] = option(
+        list, "operators whose differences are adjusted together by Holm's method; empty: all"
+    )
 
 
 @dataclass

@@ -219,7 +219,16 @@ def test_variants_have_curves_of_their_own(dashboard, server, tmp_path):
     assert variants == ["model.token_scale:1", "model.token_scale:sqrt_d"]
 
 
+def test_the_sweeps_primary_family_is_that_of_the_report(dashboard, sweep, server):
+    family = {"hydra": {"sweeper": {"params": {}}, "overrides": {"task": []}},
+              "sweep": {"primary": ["mul"]}}  # fmt: skip
+    (sweep / "multirun.yaml").write_text(json.dumps(family))
+    assert dashboard()[0] == 0
+    (block,) = find(specs(server)[1], "type", "markdown-block")
+    assert "exploratory: not in the sweep's primary family (mul)" in block["content"]
+
+
 def test_without_the_baseline_there_is_no_table(tmp_path):
     write_sweep(tmp_path, {"concat": [0.5, 0.6]})
-    table = code.paired_table(collect(tmp_path)[0])
+    table = code.paired_table(collect(tmp_path)[0], Criteria())
     assert table == "Nothing to compare.\n\ntiny sinusoidal concat: no add to compare with"

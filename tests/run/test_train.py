@@ -88,6 +88,7 @@ def test_lengths_and_labels_in_the_predictions_are_those_of_the_test_file(refere
     assert frame["length"].tolist() == [len(text.split()) for text in test["text"]]
     assert frame["length"].nunique() > 1
     assert frame["label"].tolist() == test["label"].tolist()
+    assert frame["group"].tolist() == frame["index"].tolist()
 
 
 def test_the_history_has_a_row_for_each_epoch_and_the_record_has_the_best(reference):

@@ -133,7 +133,7 @@ def test_a_config_that_does_not_fit_is_named(tmp_path):
 
 def test_counts_are_the_words_of_each_document():
     split = TokenizedSplit(
-        np.array([3, 3, 2, 4, 4, 4, 2]), np.array([0, 3, 3, 7]), np.array([0, 1, 0])
+        np.array([3, 3, 2, 4, 4, 4, 2]), np.array([0, 3, 3, 7]), np.array([0, 1, 0]), np.arange(3)
     )
     matrix = module._counts(split, 3, 5).toarray()
     assert matrix.tolist() == [[0, 0, 1, 2, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 3]]

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims, read_claims
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.comparisons import Criteria, seeds_for_equivalence
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 
 REGIMES = {"short": ["tiny"], "long": ["wordy", "wordier"]}
@@ -21,24 +23,34 @@ UNCLEAR = [3.0, -2.5, 1.0, -4.0, 2.0]
 CRITERIA = Criteria()
 
 
+TABLES = {"none": "NoTable", "learned": "Learned"}  # others, rope among them, fuse Sinusoidal
+
+
 def frame(*rows):
-    """Comparisons from (data, fusion, deltas[, encoding])."""
+    """Comparisons from (data, fusion, deltas[, encoding]). The corpora are of one task."""
     lengths = {"tiny": 16.0, "wordy": 64.0, "wordier": 256.0}
     records = [
         {
             "data": data,
-            "encoding": rest[0] if rest else "sinusoidal",
+            "encoding": (encoding := rest[0] if rest else "sinusoidal"),
             "fusion": fusion,
             "variant": "",
+            "baseline_variant": "",
+            "table": TABLES.get(encoding, "Sinusoidal"),
+            "attention": "Rotary" if encoding == "rope" else "",
+            "other_settings": "same",
+            "task": "story-1",
             "length": lengths[data],
             "seeds": list(range(len(deltas))),
             "deltas": list(deltas),
             "n": len(deltas),
+            "resolution": np.nan,
         }
         for data, fusion, deltas, *rest in rows
     ]
-    columns = ["data", "encoding", "fusion", "variant", "length", "seeds", "deltas", "n"]
-    return pd.DataFrame(records, columns=columns)
+    names = ["data", "encoding", "fusion", "variant", "baseline_variant", "table", "attention"]
+    names += ["other_settings", "task", "length", "seeds", "deltas", "n", "resolution"]
+    return pd.DataFrame(records, columns=names)
 
 
 def judge(comparisons, *claims, criteria=CRITERIA):
@@ -143,9 +155,32 @@ def test_every_combination_that_a_claim_names_must_be_there():
     assert "data=wordy or wordier (long)" in short.settle
 
 
-def test_no_encoding_is_no_second_encoding():
-    two = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "none"))
-    assert "at least two values of encoding" in one(two, "gain", each="encoding").settle
+def test_runs_without_position_are_not_tested_unless_a_claim_names_them():
+    two = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "learned"))
+    assert one(two, "gain", each="encoding").verdict == "supported"
+    blank = pd.concat([two, frame(("wordy", "concat", NOTHING, "none"))], ignore_index=True)
+    for each in (None, "encoding"):
+        found = one(blank, "gain", each=each)
+        assert found.verdict == "supported"
+        assert len(found.evidence.numbers) == 2
+    named = one(blank, "gain", {"encoding": "none"})
+    assert named.verdict == "inconclusive"
+    assert len(named.evidence.numbers) == 1
+    alone = one(frame(("wordy", "concat", GAIN, "none")), "gain")
+    assert (alone.verdict, alone.settle) == ("inconclusive", "needs runs with other settings")
+
+
+def test_encodings_that_fuse_the_same_table_count_once():
+    for other, enough in (("none", False), ("rope", False), ("learned", True)):
+        two = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, other))
+        found = one(two, "gain", each="encoding")
+        needs = "needs runs with at least two values of encoding with different tables"
+        assert (needs in found.settle) == (not enough), other
+        assert found.verdict == ("supported" if enough else "inconclusive")
+    # They are tested all the same.
+    three = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "learned"),
+                  ("wordy", "concat", LOSS, "rope"))  # fmt: skip
+    assert one(three, "gain", each="encoding").verdict == "refuted"
 
 
 def test_the_margin_is_the_reports_unless_the_claim_has_its_own():
@@ -249,7 +284,125 @@ def test_grows_with_length_is_a_test_of_each_seeds_slope():
     assert "+1.05 points per doubling" in found.evidence.numbers[0]
     assert found.p_support == pytest.approx(st.p_above(per_doubling))
     alone = one(frame(("tiny", "concat", GAIN)), "grows_with_length")
-    assert "two corpora of different length" in alone.settle
+    assert "needs one task at several lengths" in alone.settle
+
+
+def test_corpora_of_several_tasks_show_nothing_about_length():
+    comparisons = frame(("tiny", "concat", NOTHING), ("wordy", "concat", GAIN))
+    assert one(comparisons, "grows_with_length").verdict == "supported"
+    comparisons["task"] = ["agnews-1", "arxiv-2"]
+    found = one(comparisons, "grows_with_length")
+    assert not found.judged
+    assert "needs one task at several lengths" in found.settle
+    three = pd.concat([comparisons, frame(("wordier", "concat", LOSS))], ignore_index=True)
+    three["task"] = ["story-1", "arxiv-2", "story-1"]
+    (line,) = one(three, "grows_with_length").evidence.numbers
+    assert "tiny (16 tokens" in line
+    assert "wordier (256 tokens" in line
+    assert "wordy (64" not in line
+
+
+def at_three_lengths(*gains, noise=0.3):
+    """Comparisons with these mean gains at 16, 64 and 256 tokens, of five seeds."""
+    noises = noise * np.random.default_rng(1).normal(size=(3, 5))
+    data = ("tiny", "wordy", "wordier")
+    return frame(*((d, "concat", g + n) for d, g, n in zip(data, gains, noises, strict=True)))
+
+
+def test_a_gain_that_is_not_monotone_does_not_grow_with_length():
+    """Its slope is clearly above 0, but it falls first."""
+    found = one(at_three_lengths(4, 0, 8), "grows_with_length")
+    slopes = st.slopes(np.transpose(at_three_lengths(4, 0, 8)["deltas"].tolist()), [16, 64, 256])
+    assert st.p_above(slopes) < 0.001
+    assert found.verdict == "inconclusive"
+    assert found.p_support == found.p_refute == 1
+    (line,) = found.evidence.numbers
+    assert "the gain is not monotone (lack of fit: p = " in line
+    for text in ("tiny (16 tokens, +4.", "wordy (64 tokens, +0.0", "wordier (256 tokens, +7.9"):
+        assert text in line
+        assert text in found.settle
+    assert "the gain is not monotone over" in found.settle
+    assert one(at_three_lengths(0, 4, 8), "grows_with_length").verdict == "supported"
+    assert one(at_three_lengths(8, 4, 0), "grows_with_length").verdict == "refuted"
+    falling = one(at_three_lengths(8, 12, 0), "grows_with_length")
+    assert falling.verdict == "inconclusive"
+    bent = one(at_three_lengths(0, 8, 9), "grows_with_length")
+    assert bent.verdict == "inconclusive"
+    assert "the gain does not follow a straight line" in bent.settle
+
+
+def test_a_line_that_does_not_fit_leaves_the_other_operators_slopes():
+    both = pd.concat([at_three_lengths(4, 0, 8), at_three_lengths(8, 4, 0)], ignore_index=True)
+    both.loc[3:, "fusion"] = "mlp"
+    assert one(both, "grows_with_length").verdict == "refuted"
+    both = pd.concat([at_three_lengths(4, 0, 8), at_three_lengths(0, 4, 8)], ignore_index=True)
+    both.loc[3:, "fusion"] = "mlp"
+    assert one(both, "grows_with_length").verdict == "inconclusive"
+
+
+# --- what position adds ------------------------------------------------------------------------
+
+
+def test_a_claim_about_position_is_about_the_difference_of_gains():
+    comparisons = frame(("tiny", "concat", GAIN), ("tiny", "concat", UNCLEAR, "none"))
+    plain = one(comparisons, "gain", {"encoding": "sinusoidal"})
+    found = one(comparisons, "gain", {"encoding": "sinusoidal"}, of="position")
+    added = np.subtract(GAIN, UNCLEAR)
+    assert found.p_support == pytest.approx(st.p_above(added))
+    assert plain.p_support == pytest.approx(st.p_above(GAIN))
+    judged, line = found.evidence.numbers
+    assert judged == (
+        "judged: what position adds, the gain with position minus the gain without (tiny "
+        f"sinusoidal concat {np.mean(GAIN):+.2f} and {np.mean(UNCLEAR):+.2f})"
+    )
+    assert line.startswith(f"tiny sinusoidal concat: {np.mean(added):+.2f}, 95 % interval")
+    assert len(plain.evidence.numbers) == 1
+
+
+def test_without_the_placebo_the_gain_is_judged_and_the_verdict_says_so():
+    alone = frame(("tiny", "concat", GAIN))
+    found = one(alone, "gain", of="position")
+    assert found.verdict == "supported"
+    assert found.evidence.numbers[0] == (
+        "judged: the plain gain, because the placebo (encoding=none) was not run"
+    )
+    # Gains and differences of gains are not mixed in one claim.
+    both = frame(
+        ("tiny", "concat", GAIN), ("wordy", "concat", GAIN), ("tiny", "concat", GAIN, "none")
+    )
+    found = one(both, "gain", {"encoding": "sinusoidal"}, of="position")
+    assert found.verdict == "supported"
+    assert found.evidence.numbers[0].endswith("was not run for wordy sinusoidal concat")
+    assert one(frame(), "gain", of="position").evidence.numbers == []
+
+
+def test_growth_with_length_of_what_position_adds():
+    """The gain grows by what needs no position alone."""
+    rising, noise = np.array([1.0, 3.0, 5.0]), np.random.default_rng(0).normal(0, 0.2, (2, 3, 5))
+    data = ("tiny", "wordy", "wordier")
+    gains = frame(*((d, "concat", g + n) for d, g, n in zip(data, rising, noise[0], strict=True)))
+    blank = [(d, "concat", g + n, "none") for d, g, n in zip(data, rising, noise[1], strict=True)]
+    every = pd.concat([gains, frame(*blank)], ignore_index=True)
+    where = {"encoding": "sinusoidal"}
+    assert one(every, "grows_with_length", where).verdict == "supported"
+    found = one(every, "grows_with_length", where, of="position")
+    assert found.verdict == "inconclusive"
+    slopes = st.slopes((noise[0] - noise[1]).T, [16, 64, 256])
+    assert found.p_support == pytest.approx(st.p_above(slopes))
+
+
+def test_the_papers_claims_about_position_are_marked():
+    marked = {claim.name for claim in read_claims().claims if claim.of == "position"}
+    assert marked == {"gain_long", "every_encoding", "grows_with_length"}
+
+
+def test_no_control_or_task_is_among_the_papers_long_texts():
+    regimes = read_claims().regimes
+    assert regimes["long"] == ["arxiv"]
+    composed = {path.stem for path in (CONF_DIR / "data").iterdir()
+                if re.search("passages|articles:|listops", path.read_text())}  # fmt: skip
+    assert {"bbc_digest", "bbc_lead_story", "listops"} <= composed
+    assert not composed & {name for names in regimes.values() for name in names}
 
 
 def test_one_seed_settles_nothing():
@@ -260,12 +413,33 @@ def test_one_seed_settles_nothing():
         assert "at least 2 seeds" in found.settle
 
 
+def test_equal_differences_are_judged_by_the_accuracys_resolution():
+    equal = frame(("tiny", "concat", [0.25] * 3))
+    for kind in ("gain", "negligible"):
+        assert one(equal, kind).verdict == "inconclusive"  # nothing is known of the resolution
+        assert "at least 2 seeds" in one(equal, kind).settle
+    # One of 1,000 documents: t = 2.5 sqrt(3), p = 0.025 with 2 degrees of freedom.
+    equal["resolution"] = 0.1
+    found = one(equal, "gain")
+    assert found.verdict == "supported"
+    assert found.p_support == pytest.approx(stats.t.sf(2.5 * math.sqrt(3), 2))
+    assert "+0.25, 95 % interval +0.00 to +0.50, n = 3" in found.evidence.numbers[0]
+    assert one(equal, "negligible").p_support == pytest.approx(found.p_support)  # 0.5 - 0.25
+    equal["resolution"] = 1.0
+    undecided = one(equal, "negligible")
+    assert undecided.verdict == "inconclusive"
+    limit = math.sqrt(2 / stats.chi2.ppf(0.2, 2))
+    seeds = seeds_for_equivalence(limit, 0.5, 0.25, 0.05)
+    assert undecided.settle.startswith(f"about {seeds:,.0f} seeds per cell")
+
+
 def test_seeds_needed_to_settle_it_do_settle_it():
-    """Four of five samples of the named size, with the same mean and spread, reach the verdict."""
+    """Four of five samples of the named size, with the same mean and the upper limit of the
+    spread, reach the verdict."""
     rng = np.random.default_rng(3)
     found = one(frame(("tiny", "concat", [0.4, 2.6, 1.5, -0.5])), "gain")
     n = int(found.settle.split()[1])
-    mean, std = 1.0, st.spread([0.4, 2.6, 1.5, -0.5])
+    mean, std = 1.0, st.spread_limit([0.4, 2.6, 1.5, -0.5])
     hits = [st.p_above(rng.normal(mean, std, n)) <= 0.05 for _ in range(600)]
     assert 0.75 < np.mean(hits) < 0.87
 
@@ -298,6 +472,11 @@ BAD = [
     (BASE + ", than: add}", "`than` names a fusion for kind less_stable"),
     (BASE.replace("gain", "less_stable") + "}", "`than` names"),
     (BASE + ", each: seeds}", "unknown axis 'seeds'"),
+    (BASE + ", of: place}", "of 'place'; use one of difference, position"),
+    (
+        BASE.replace("gain", "less_stable") + ", than: add, of: position}",
+        "`of: position` is not for kind less_stable; remove it",
+    ),
     (BASE + ", margin: wide}", "margin"),
     (
         BASE.replace("gain", "negligible") + ", margin: -1}",

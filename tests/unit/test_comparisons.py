@@ -17,8 +17,11 @@ from posfuse.analysis.statistics.comparisons import (
     judge,
     seeds_for_difference,
     seeds_for_equivalence,
+    seeds_needed,
+    strictest_level,
     trends,
 )
+from posfuse.analysis.tables.paired_tables import interactions_table
 from posfuse.errors import InputError
 from posfuse.runs.records import SCHEMA
 
@@ -213,11 +216,24 @@ def test_equally_many_documents_more_in_each_seed_are_equal_differences(tmp_path
         root = tmp_path / str(n_documents)
         write_counts(root, base, [gain] * len(base), n_documents)
         frame, notes = compared(root)
+        step, n = 100 / n_documents, len(base)
         assert notes == [
-            f"tiny sinusoidal concat: equal differences in all {len(base)} seeds, so no test"
+            f"tiny sinusoidal concat: equal differences in all {n} seeds, tested taking one test "
+            f"document, {step:.2f} points, as their standard deviation"
         ]
-        assert frame["mean"][0] == pytest.approx(100 * gain / n_documents, abs=1e-4)
-        assert frame[["p_t", "d_z", "low", "high", "p_equivalence"]].isna().all(axis=None)
+        row, mean = frame.iloc[0], gain * step
+        assert row["resolution"] == step
+        assert row["mean"] == pytest.approx(mean)
+        assert np.isnan(row["d_z"])
+        # t = gain documents / (1 document / sqrt(n))
+        assert row["p_t"] == pytest.approx(2 * stats.t.sf(gain * math.sqrt(n), n - 1))
+        reach = stats.t.ppf(0.975, n - 1) * step / math.sqrt(n)
+        assert (row["low"], row["high"]) == pytest.approx((mean - reach, mean + reach))
+        t = (0.5 - mean) / (step / math.sqrt(n))
+        assert row["p_equivalence"] == pytest.approx(stats.t.sf(t, n - 1))
+        limit = step * math.sqrt((n - 1) / stats.chi2.ppf(0.2, n - 1))
+        assert row["std_limit"] == pytest.approx(limit)
+        assert row["seeds_effect"] == seeds_for_difference(1.0, limit, 0.05)
 
 
 def test_rank_and_sign_tests_find_ties_in_spite_of_rounding(tmp_path):
@@ -334,6 +350,71 @@ def test_p_holm_is_holms_over_all_rows(tmp_path):
     assert np.isnan(row_of(frame, fusion="mlp")["p_holm"])
 
 
+def test_only_the_primary_operators_are_adjusted_together(tmp_path):
+    add = {0: 0.5, 1: 0.6, 2: 0.7}
+    others = {"concat": [0.60, 0.71, 0.80], "gate": [0.52, 0.66, 0.71], "mul": [0.1, 0.3, 0.2]}
+    write_cells(tmp_path, {"add": add, **{name: dict(enumerate(a)) for name, a in others.items()}})
+    every, _ = compared(tmp_path)
+    assert set(every["role"]) == {"primary"}
+    frame, _ = compared(tmp_path, primary=("concat", "gate"))
+    assert frame["role"].tolist() == ["primary", "primary", "exploratory"]
+    small, large = sorted(frame["p_t"][:2])
+    assert sorted(frame["p_holm"][:2]) == pytest.approx([2 * small, max(2 * small, large)])
+    assert frame["p_t"].tolist() == every["p_t"].tolist()
+    other = row_of(frame, fusion="mul")
+    assert np.isnan(other[["p_holm", "p_equivalence_holm"]].astype(float)).all()
+    assert strictest_level(frame, Criteria()) == 0.05 / 2
+    planned = seeds_for_difference(1.0, other["std_limit"], 0.05 / 2)
+    assert other["seeds_effect"] == planned
+
+
+def encoded(table, **more):
+    """Settings of an encoding with this table."""
+    attention = {f"encoding.attention.{key}": value for key, value in more.items()}
+    return {"settings": {"encoding.table._target_": f"posfuse.model.encoding.{table}"} | attention}
+
+
+def test_runs_without_position_are_in_the_family_only_if_nothing_else_was_run(tmp_path):
+    cells_of = {"add": {0: 0.5, 1: 0.6, 2: 0.7}, "concat": {0: 0.6, 1: 0.65, 2: 0.8}}
+    write_cells(tmp_path, cells_of, encoding="blank", **encoded("NoTable"))
+    assert compared(tmp_path)[0]["role"].tolist() == ["primary"]
+    write_cells(tmp_path, cells_of, data="wordy", **encoded("Sinusoidal"))
+    assert set(compared(tmp_path)[0]["role"]) == {"primary"}  # of another corpus
+    write_cells(tmp_path, cells_of, encoding="mine", **encoded("Sinusoidal"))
+    frame, _ = compared(tmp_path)
+    roles = {(row["data"], row["encoding"]): row["role"] for row in frame.to_dict("records")}
+    assert roles == {("tiny", "blank"): "placebo", ("tiny", "mine"): "primary",
+                     ("wordy", "sinusoidal"): "primary"}  # fmt: skip
+
+
+def test_tables_and_tasks_are_those_of_the_settings(tmp_path):
+    target = "posfuse.model.attention_encoding.RelativeKeys"
+    story = {"data.corpus._target_": "posfuse.data.bbc.lead_story", "data.corpus.split_seed": 0}
+    cells_of = {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}}
+    short = story | {"data.corpus.words": 8, "data.name": "a"}
+    long = story | {"data.corpus.words": 40, "data.name": "b", "data.max_len": 99}
+    for data, settings in (
+        ("short", short), ("long", long), ("other", long | {"data.corpus.split_seed": 1}),
+        ("wide", long | {"model.d_model": 16}),
+    ):  # fmt: skip
+        of = encoded("Sinusoidal")["settings"]
+        write_cells(tmp_path, cells_of, data=data, settings=settings | of)
+    relative = encoded("Sinusoidal", _target_=target, clip=16)["settings"]
+    write_cells(tmp_path, cells_of, data="long", encoding="relative", settings=long | relative)
+    frame, _ = compared(tmp_path)
+    rows = {(r["data"], r["encoding"]): r for r in frame.to_dict("records")}
+    assert {r["table"] for r in rows.values()} == {"Sinusoidal"}
+    assert rows["long", "relative"]["attention"] == "RelativeKeys clip=16"
+    assert rows["long", "sinusoidal"]["attention"] == ""
+    tasks = {key: row["task"] for key, row in rows.items()}
+    assert tasks["short", "sinusoidal"].startswith("lead_story-")
+    assert tasks["short", "sinusoidal"] == tasks["long", "sinusoidal"] == tasks["long", "relative"]
+    assert len(set(tasks.values())) == 3
+    others = {key: row["other_settings"] for key, row in rows.items()}
+    assert others["long", "relative"] == others["long", "sinusoidal"]
+    assert len(set(others.values())) == 4
+
+
 def test_another_baseline_changes_the_signs(tmp_path):
     write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6, 2: 0.65}, "concat": {0: 0.6, 1: 0.8, 2: 0.64}})
     one = compared(tmp_path)[0].iloc[0]
@@ -354,14 +435,26 @@ def test_an_unknown_baseline_leaves_an_empty_frame_and_a_line_a_cell(tmp_path):
     assert len(notes) == 2
 
 
-def test_the_criteria_reach_the_statistics(tmp_path):
+def test_the_criteria_reach_the_statistics():
     deltas = [0.3, -0.2, 0.4, 0.1]
     std, mean = np.std(deltas, ddof=1), np.mean(deltas)
+    # The lower tail of chi-squared with 3 degrees of freedom has 20 % below 1.005174.
+    limit = std * math.sqrt(3 / 1.005174)
     for margin, effect, alpha in ((0.5, 1.0, 0.05), (1.0, 0.25, 0.01)):
-        found = judge(deltas, Criteria(margin=margin, effect=effect, alpha=alpha))
-        assert found["seeds_observed"] == seeds_for_difference(mean, std, alpha)
-        assert found["seeds_effect"] == seeds_for_difference(effect, std, alpha)
-        assert found["seeds_equivalence"] == seeds_for_equivalence(std, margin, 0.0, alpha)
+        criteria = Criteria(margin=margin, effect=effect, alpha=alpha)
+        found = judge(deltas, criteria)
+        assert found["std_limit"] == pytest.approx(limit, rel=1e-6)
+        # Two comparisons have a test, so the strictest of Holm's levels is alpha / 2.
+        no_test = judge([0.3], criteria)
+        rows = pd.DataFrame([found, found, no_test]).assign(role="primary")
+        planned = seeds_needed(rows, criteria)
+        first, last = planned.iloc[0], planned.iloc[2]
+        limit = found["std_limit"]
+        assert first["seeds_observed"] == seeds_for_difference(mean, limit, alpha / 2)
+        assert first["seeds_effect"] == seeds_for_difference(effect, limit, alpha / 2)
+        equivalence = seeds_for_equivalence(limit, margin, 0.0, alpha / 2)
+        assert first["seeds_equivalence"] == equivalence
+        assert last[["seeds_observed", "seeds_effect", "seeds_equivalence"]].isna().all()
         error = std / 2
         edges = (stats.t.sf((mean + margin) / error, 3), stats.t.cdf((mean - margin) / error, 3))
         assert found["p_equivalence"] == pytest.approx(max(edges))
@@ -395,6 +488,33 @@ def test_interactions_are_each_seeds_slope_by_hand(tmp_path):
     assert row["corpora"] == "tiny (10 tokens, +2.33), wordy (40 tokens, +8.33)"
 
 
+def test_one_task_at_several_lengths_has_a_row_of_its_own(tmp_path):
+    story = {"data.corpus._target_": "posfuse.data.bbc.lead_story"}
+    gains = {"short": [2, 4, 3], "long": [6, 6, 6], "longer": [7, 11, 9], "article": [1, 2, 1]}
+    for i, (data, of) in enumerate(gains.items()):
+        settings = {"data.name": data, "data.max_len": 9 * i} | (story if i < 3 else {})
+        cells_of = {"add": dict.fromkeys(range(3), 0.5)}
+        cells_of["concat"] = {seed: 0.5 + gain / 100 for seed, gain in enumerate(of)}
+        write_cells(tmp_path, cells_of, data=data, tokens=10.0 * 4**i, settings=settings)
+    found = interactions(compared(tmp_path)[0])
+    assert found["task"].tolist() == ["lead_story", ""]
+    task, every = found.iloc[0], found.iloc[1]
+    assert task["corpora"] == (
+        "short (10 tokens, +3.00), long (40 tokens, +6.00), longer (160 tokens, +9.00)"
+    )
+    assert "article (640 tokens, +1.33)" in every["corpora"]
+    # Over 10, 40 and 160 tokens: a quarter of the last gain less the first.
+    assert task["slopes"] == pytest.approx([5 / 4, 7 / 4, 6 / 4])
+    curvatures = [(2 - 12 + 7) / 8, (4 - 12 + 11) / 8, (3 - 12 + 9) / 8]
+    assert task["p_fit"] == pytest.approx(stats.ttest_1samp(curvatures, 0).pvalue)
+    assert task["monotone"]
+    assert not every["monotone"]
+    table = interactions_table(found, "add")
+    assert table.columns[2:4] == ["one task", "corpora"]
+    assert [row[2] for row in table.rows] == ["lead_story", ""]
+    assert table.rows[0][-1] == f"{task['p_fit']:.3f}"
+
+
 def test_interactions_take_the_seeds_that_all_corpora_have(tmp_path):
     comparisons, _ = compare(two_corpora(tmp_path, wordy_seeds=(0, 2)), Criteria())
     row = interactions(comparisons).iloc[0]
@@ -413,7 +533,8 @@ def test_one_corpus_and_corpora_of_one_length_have_no_interaction(tmp_path):
 
 
 def test_trends_are_slopes_over_the_bins_of_one_cell():
-    cell = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": ""}
+    cell = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": "",
+            "n_documents": 50}  # fmt: skip
     bins = pd.DataFrame(
         [
             {**cell, "mean_length": 8.0, "gains": [1.0, 0.0]},
@@ -426,6 +547,11 @@ def test_trends_are_slopes_over_the_bins_of_one_cell():
     assert found["fusion"].tolist() == ["concat"]
     assert found["slopes"][0] == pytest.approx([1, 3])
     assert (found["n"][0], found["mean"][0]) == (2, pytest.approx(2))
+    # Over 8, 16, 32 tokens the slope is half the last gain less the first, in steps of 2 points.
+    assert found["resolution"][0] == pytest.approx(2 * math.sqrt(0.25 + 0.25))
+    rising = bins[:3].assign(gains=[[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
+    error = found["resolution"][0] / math.sqrt(2)
+    assert trends(rising)["p_t"][0] == pytest.approx(2 * stats.t.sf(1 / error, 1))
 
 
 # --- what collect leaves out -------------------------------------------------------------------

@@ -368,6 +368,33 @@ def test_more_articles_of_a_class_than_a_split_has_are_refused() -> None:
             corpus.read()
 
 
+def test_stories_and_digests_that_begin_with_the_same_article_are_a_group() -> None:
+    """Only the first passage of a story decides its label."""
+    sizes = [400, 10, 200]
+    options = {"lead_story": {"passages": 5, "words": 30}, "digest": {"articles": 2}}
+    for name, more in options.items():
+        part = getattr(bbc, name)(split_seed=0, sizes=sizes, **more).read()["test"]
+        start = part["text"].str.split().str[:30].str.join(" ")
+        # Some articles begin alike, so a group has one beginning, but not always the reverse.
+        assert start.groupby(part["group"]).nunique().max() == 1
+        assert part["label"].groupby(part["group"]).nunique().max() == 1
+        assert start.nunique() <= part["group"].nunique() < 0.9 * len(part)
+        assert part["group"].nunique() - start.nunique() < 5
+
+
+def test_the_quickstarts_600_test_stories_begin_with_323_articles() -> None:
+    part = bbc.lead_story(0, 5, 40, [5, 5, 600]).read()["test"]  # each split has its own draws
+    assert (len(part), part["group"].nunique()) == (600, 323)
+
+
+def test_a_sample_of_a_composed_corpus_keeps_each_documents_group() -> None:
+    corpus = bbc.lead_story(0, 5, 5, [50, 10, 40])
+    whole, sample = (splits(corpus, DataConfig("s", limit=n))[0]["test"] for n in (None, 20))
+    group_of = dict(zip(whole.texts(), whole.groups, strict=True))
+    assert len(sample) == 20
+    assert [group_of[text] for text in sample.texts()] == sample.groups.tolist()
+
+
 def test_digest_is_several_articles_of_its_class_from_its_own_split() -> None:
     whole, digests = regime("article"), regime("digest")
     for split in SPLITS:

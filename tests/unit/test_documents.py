@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics.documents import (
     Paired,
     by_length,
@@ -24,7 +25,7 @@ LENGTH = [3, 9, 5, 7, 4, 8]
 CELL = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": ""}
 
 
-def write(folder, predicted, label=LABEL, length=LENGTH, index=None, without=()):
+def write(folder, predicted, label=LABEL, length=LENGTH, index=None, without=(), **more):
     """predictions.parquet as a run writes it, C = 3 log-probabilities among its columns."""
     folder.mkdir(parents=True, exist_ok=True)
     columns = {
@@ -32,6 +33,7 @@ def write(folder, predicted, label=LABEL, length=LENGTH, index=None, without=())
         "length": length,
         "label": label,
         "predicted": predicted,
+        **more,
         **{f"log_p_{c}": np.full(len(label), -1.0986) for c in range(3)},
     }
     table = pd.DataFrame({k: v for k, v in columns.items() if k not in without})
@@ -109,6 +111,13 @@ def test_predictions_are_read_as_written_and_lengths_end_at_max_len(tmp_path):
     assert cut["length"].tolist() == [min(n, 7) for n in LENGTH]
 
 
+def test_a_file_without_groups_has_a_group_for_each_document(tmp_path):
+    index = [3, 4, 5, 6, 7, 8]
+    assert read(write(tmp_path, LABEL, index=index))["group"].tolist() == index
+    groups = [9, 9, 1, 1, 1, 2]
+    assert read(write(tmp_path, LABEL, index=index, group=groups))["group"].tolist() == groups
+
+
 SPOILT = {
     "missing": lambda path: path.unlink(),
     "truncated": lambda path: path.write_bytes(path.read_bytes()[:-20]),
@@ -121,6 +130,7 @@ BAD_COLUMNS = {
     "no number": {"predicted": [0.0, 1.0, float("nan"), 0.0, 1.0, 0.0]},
     "below 0": {"predicted": [-1, 0, 0, 0, 0, 0]},
     "lists": {"predicted": [[0]] * 6},
+    "groups": {"group": list("abcdef")},
     "no documents": {"predicted": [], "label": [], "length": []},
 }
 
@@ -331,6 +341,30 @@ def test_judge_documents_by_hand(two_seeds):
     assert found["documents_low"] < 50 / 6 < found["documents_high"]
 
 
+def test_documents_of_a_group_are_judged_together(tmp_path):
+    """Both operators of a seed have the groups, in files of a version with and without them."""
+    wrong = {"add": [turned([0, 1, 2, 5]), turned([0, 1, 2, 4])], "concat": [LABEL, LABEL]}
+    by_seed = {name: dict(enumerate(seeds)) for name, seeds in wrong.items()}
+    runs, comparison = runs_of(tmp_path, by_seed)
+    alone = judge_documents(pair(comparison, runs, "add", read_all(runs)[0]))
+    assert (alone["n_documents"], alone["n_groups"]) == (6, 6)
+    assert alone["p_mcnemar"] == [2 / 2**4, 2 / 2**4]
+    groups = [7, 7, 7, 2, 3, 3]
+    for seed in (0, 1):
+        write(tmp_path / "concat" / f"seed={seed}", LABEL, group=groups)
+        paired = pair(comparison, runs, "add", read_all(runs)[0])
+        assert paired.seeds == [0, 1]
+        assert paired.group.tolist() == groups
+    found = judge_documents(paired)
+    assert (found["n_documents"], found["n_groups"]) == (6, 3)
+    # Seed by seed three documents of one group and one of another: signs of 3 and 1.
+    assert found["p_mcnemar"] == [0.5, 0.5]
+    expected = over.hierarchical_bootstrap(paired.difference, groups=groups)
+    assert (found["documents_low"], found["documents_high"]) == expected
+    expected = over.hierarchical_bootstrap(paired.difference, 0.9, groups=groups)
+    assert (found["documents_low_90"], found["documents_high_90"]) == expected
+
+
 def test_one_seed_has_a_mcnemar_and_no_interval():
     found = judge_documents(paired_of([[1, 1, 1, 0]], [[0, 0, 1, 0]]))
     assert found["p_mcnemar"] == pytest.approx([0.5])
@@ -362,7 +396,10 @@ def test_length_bins_by_hand():
     assert table["n"].tolist() == [2, 2, 2, 2]
     assert table["gains"].tolist() == [[50, 50], [0, 0], [100, 50], [-50, 100]]
     assert table["mean"].tolist() == [50, 0, 75, 25]
-    assert table[["low", "high"]].iloc[:2].isna().all(axis=None)  # equal seeds: no spread
+    # Equal seeds have the spread of one document, here 50 points.
+    reach = stats.t.ppf(0.975, 1) * 50 / np.sqrt(2)
+    ends = table[["low", "high"]].iloc[:2].to_numpy()
+    assert ends == pytest.approx(np.array([[50 - reach, 50 + reach], [-reach, reach]]))
     reach = stats.t.ppf(0.975, 1) * 25
     assert table["low"][2] == pytest.approx(75 - reach)
     assert table["high"][2] == pytest.approx(75 + reach)

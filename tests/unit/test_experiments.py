@@ -155,6 +155,18 @@ def test_grids_hold_the_papers_operators_and_encodings():
     }
 
 
+def test_controls_are_in_no_primary_family():
+    """The baseline is in none: it is what the others are compared with."""
+    controls = {"none", "gate_constant", "add_scaled", "linear", "add_matched"}
+    for experiment in CELLS:
+        primary = checked(composed(f"experiment={experiment}")).sweep.primary
+        run = {values(job)["fusion"] for job in grid(experiment)}
+        if run & controls:
+            assert set(primary) == run - controls - {"add"}, experiment
+        else:
+            assert primary == []
+
+
 def test_the_scale_surface_gives_every_operator_the_same_scales_none_twice():
     scales: dict[str, list[str]] = {}
     for cell in map(values, grid("scale_surface")):

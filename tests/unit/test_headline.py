@@ -1,5 +1,7 @@
 """The first lines of a report: the conclusions of a sweep in sentences."""
 
+import math
+
 import pandas as pd
 
 from posfuse.analysis.headline import MOST_LINES, headline
@@ -10,7 +12,8 @@ from posfuse.analysis.statistics.comparisons import (
     seeds_for_equivalence,
 )
 
-NO_SCALES = pd.DataFrame(columns=["data", "encoding", "p_t"])
+NO_PLACEBOS = pd.DataFrame(columns=["data", "encoding", "p_t", "role"])
+NO_SCALES = pd.DataFrame(columns=["data", "encoding", "p_t", "role"])
 
 
 def compared(deltas, criteria, **more):
@@ -21,9 +24,11 @@ def compared(deltas, criteria, **more):
         low, high = st.t_interval(values)
         rows.append(
             {
-                **labels, **more, "fusion": fusion, "seeds": list(range(len(values))),
-                "n": len(values), "mean": sum(values) / len(values), "std": st.spread(values),
-                "low": low, "high": high, "p_t": st.p_paired_t(values),
+                **labels, "role": "primary", **more, "fusion": fusion,
+                "seeds": list(range(len(values))), "n": len(values),
+                "mean": sum(values) / len(values), "std": st.spread(values),
+                "std_limit": st.spread_limit(values), "low": low, "high": high,
+                "p_t": st.p_paired_t(values),
                 "p_equivalence": st.p_equivalence(values, criteria.margin),
             }
         )  # fmt: skip
@@ -36,14 +41,15 @@ def holm(p):
     return (tested * range(len(tested), 0, -1)).cummax().clip(upper=1)
 
 
-def lines(*frames, margin=0.5, cells=None, scaled=False):
-    """The headline; Holm's adjustment is over all frames together."""
+def lines(*frames, margin=0.5, cells=None, scaled=False, criteria=None):
+    """The headline; Holm's adjustment is over the primary rows of all frames together."""
     frame = pd.concat(frames, ignore_index=True)
-    frame["p_holm"] = holm(frame["p_t"])
-    frame["p_equivalence_holm"] = holm(frame["p_equivalence"])
+    primary = frame["role"] == "primary"
+    frame["p_holm"] = holm(frame["p_t"].where(primary))
+    frame["p_equivalence_holm"] = holm(frame["p_equivalence"].where(primary))
     best = frame if scaled else NO_SCALES
     cells = frame[["data", "encoding", "fusion", "n", "mean"]] if cells is None else cells
-    return headline(cells, frame, best, Criteria(margin=margin))
+    return headline(cells, frame, best, NO_PLACEBOS, criteria or Criteria(margin=margin))
 
 
 def test_a_decided_difference_and_an_undecided_one():
@@ -51,10 +57,10 @@ def test_a_decided_difference_and_an_undecided_one():
     low, high = st.t_interval([10, 10.5, 11])
     p = st.holm([st.p_paired_t([10, 10.5, 11]), st.p_paired_t([-2.5, 5, 0])])
     other = st.t_interval([-2.5, 5, 0])
-    seeds = seeds_for_difference(2.5 / 3, st.spread([-2.5, 5, 0]), 0.05 / 2)
+    seeds = seeds_for_difference(2.5 / 3, st.spread_limit([-2.5, 5, 0]), 0.05 / 2)
     assert lines(compared(deltas, Criteria())) == [
         "1 of 2 differences to add is decided: p ≤ 0.05 after Holm's adjustment, for a difference "
-        "or for equivalence within ±0.5 points.",
+        "or for equivalence within ±0.5 points on these test documents.",
         "On tiny (sinusoidal): gate_cnn_linear_start is ahead of add by 10.50 points of test "
         f"accuracy (95 % t interval {low:+.2f} to {high:+.2f}, n = 3, Holm-adjusted p = "
         f"{p[0]:.3f}). mul minus add is +0.83 points (95 % t interval {other[0]:+.2f} to "
@@ -64,10 +70,15 @@ def test_a_decided_difference_and_an_undecided_one():
 
 
 def test_each_conclusion_has_its_sentence():
-    seeds = seeds_for_equivalence(5.0, 0.5, 0.0, 0.05)
+    # The upper limit of a standard deviation of 5, with 2 degrees of freedom: chi2 = -2 ln 0.8.
+    seeds = seeds_for_equivalence(5 * math.sqrt(2 / (-2 * math.log(0.8))), 0.5, 0.0, 0.05)
     for deltas, margin, sentence in (
         ([-10, -10.5, -11], 0.5, "concat is behind add by 10.50 points"),
-        ([0.1, -0.1, 0.05], 20, "concat is equivalent to add within ±20 points: the difference is"),
+        (
+            [0.1, -0.1, 0.05],
+            20,
+            "concat is equivalent to add within ±20 points on these test documents: the difference",
+        ),
         ([10, 10.5, 11], 20, "p < 0.001), a difference within ±20 points."),
         ([5, 5, 5], 0.5, "+5.00 points of test accuracy with each of 3 seeds. Equal differences"),
         ([0, 0, 0], 0.5, "+0.00 points of test accuracy with each of 3 seeds. Equal differences"),
@@ -76,6 +87,27 @@ def test_each_conclusion_has_its_sentence():
     ):
         frame = compared({"concat": deltas}, Criteria(margin=margin))
         assert sentence in lines(frame, margin=margin)[1], deltas
+
+
+def test_exploratory_differences_are_named_without_a_decision():
+    deltas = {"concat": [10, 10.5, 11], "mul": [3, 3.1, 3.2], "none": [-1, 4, 0]}
+    frame = compared(deltas, Criteria())
+    outside = frame["fusion"] != "concat"
+    frame.loc[outside, "role"] = "exploratory"
+    p = [f"{st.p_paired_t(deltas[name]):.3f}" for name in ("mul", "none")]
+    p[0] = "< 0.001" if p[0] == "0.000" else f"= {p[0]}"
+    found = lines(frame, criteria=Criteria(primary=("concat",)))
+    assert found[0].startswith("1 of 1 difference to add is decided")
+    assert found[0].endswith("on these test documents. 2 more are exploratory.")
+    assert found[1].endswith(
+        f"Exploratory, not adjusted: mul +3.10 (p {p[0]}), none +1.00 (p = {p[1]}) points."
+    )
+    alone = lines(frame[outside], criteria=Criteria(primary=("concat",)))
+    assert alone == [
+        "No difference to add could be tested. 2 more are exploratory.",
+        f"On tiny (sinusoidal): Exploratory, not adjusted: mul +3.10 (p {p[0]}), none +1.00 "
+        f"(p = {p[1]}) points of test accuracy.",
+    ]
 
 
 def test_one_seed_has_no_test():

@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from posfuse.errors import InputError
@@ -79,3 +81,20 @@ def test_a_process_that_is_killed_before_the_rename_leaves_the_old_file(
     records.write_json(path, {"a": 3})
     assert json.loads(path.read_text()) == {"a": 3}
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_predictions_are_in_the_order_of_the_documents(tmp_path) -> None:
+    lengths, groups = np.array([5, 6, 7]), np.array([40, 41, 40])
+    batches = [
+        {
+            "index": np.array(index), "label": np.array(index) % 2, "predicted": np.array(index),
+            "log_probabilities": -np.array([[i, i + 0.5] for i in index]),
+        }
+        for index in ([2, 0], [1])
+    ]  # fmt: skip
+    records.write_predictions(tmp_path, batches, lengths, groups)
+    found = pd.read_parquet(tmp_path / records.PREDICTIONS)
+    assert found["index"].tolist() == found["predicted"].tolist() == [0, 1, 2]
+    assert found["length"].tolist() == [5, 6, 7]
+    assert found["group"].tolist() == [40, 41, 40]
+    assert found["log_p_1"].tolist() == [-0.5, -1.5, -2.5]

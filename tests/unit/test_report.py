@@ -224,6 +224,32 @@ def test_tables_hold_the_numbers_of_the_records(whole_report):
     assert paired["mean"][1] == pytest.approx(25)  # 20, 25, 30
 
 
+def test_the_primary_family_is_the_sweeps_or_that_of_the_command(whole):
+    write_sweep(whole, {"mul": [0.6, 0.6, 0.9]})
+    ask(whole, {"fusion": "add"})
+    asked = json.loads((whole / "multirun.yaml").read_text())
+    declared = asked | {"sweep": {"primary": ["concat", "mlp"]}}
+    for content, arguments, exploratory in (
+        (asked, (), set()),
+        (declared, (), {"mul"}),
+        (declared, ("--primary", "mul"), {"concat"}),
+        (declared, ("--primary", "all"), set()),
+        (declared, ("--primary", "mul,concat"), set()),
+    ):
+        (whole / "multirun.yaml").write_text(json.dumps(content))
+        text, error = posfuse_report(whole, *arguments)
+        assert error is None
+        table = pd.read_csv(whole / "report" / "tables" / "paired_tests.csv")
+        assert set(table["fusion"][table["role"] == "exploratory"]) == exploratory
+        assert table["p_holm"].isna().tolist() == (table["role"] == "exploratory").tolist()
+        assert ("exploratory" in text) == bool(exploratory)
+        absent = "mlp: in the primary family, but without runs here"
+        assert (absent in text) == (content is declared and not arguments)
+    # A sweep below the given folder declares its own family.
+    (whole / "multirun.yaml").write_text(json.dumps(declared))
+    assert "2 of 2 differences" in posfuse_report(whole.parent)[0]
+
+
 def test_several_sweeps_get_a_folder_each_below_out(tmp_path):
     for name in ("one", "other"):
         write_sweep(tmp_path / name, {"add": [0.5]})

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
+from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 
@@ -271,10 +273,67 @@ EQUAL = [  # but for rounding
 
 def test_differences_that_are_equal_but_for_rounding_have_no_t_test_and_no_interval():
     for d in EQUAL:
-        for statistic in NEEDS_SPREAD:
+        for statistic in [*NEEDS_SPREAD, st.spread_limit]:
             assert np.isnan(statistic(d))
     for d, interval in itertools.product([*EQUAL, [1.5]], INTERVALS):
         assert np.isnan(interval(d)).all()
+    for statistic in (st.p_paired_t, st.p_above, st.spread_limit):
+        assert np.isnan(statistic([1.5], resolution=0.1))
+    assert np.isnan(st.t_interval([1.5], resolution=0.1)).all()
+
+
+def test_equal_differences_have_the_spread_of_one_document():
+    """As statsmodels has it for a sample with this mean and standard deviation."""
+    for mean, n, step in ((2.0, 3, 0.235), (-0.3, 5, 0.1), (0.0, 2, 0.5)):
+        d = [mean] * n
+        alike = DescrStatsW(mean + step * stats.zscore(range(n), ddof=1))
+        interval = st.t_interval(d, resolution=step)
+        assert interval == pytest.approx(alike.tconfint_mean())
+        for side, test in (("larger", st.p_above), ("smaller", st.p_below)):
+            for threshold in (0.0, 0.5, -0.5):
+                expected = alike.ttest_mean(threshold, alternative=side)[1]
+                assert test(d, threshold, step) == pytest.approx(expected)
+        assert st.p_paired_t(d, step) == pytest.approx(alike.ttest_mean(0)[1])
+        assert st.p_equivalence(d, 0.5, step) == pytest.approx(alike.ttost_mean(-0.5, 0.5)[0])
+        limit = step * math.sqrt((n - 1) / stats.chi2.ppf(0.2, n - 1))
+        assert st.spread_limit(d, step) == pytest.approx(limit)
+    # By hand: t = 0.5 / (0.25 / sqrt(2)) with 1 degree of freedom: 1/2 - arctan(t) / pi.
+    by_hand = 0.5 - math.atan(2 * math.sqrt(2)) / math.pi
+    assert st.p_equivalence([0.0, 0.0], 0.5, 0.25) == pytest.approx(by_hand)
+    assert st.p_paired_t([0.0, 0.0, 0.0], 0.25) == 1
+
+
+def test_the_resolution_changes_nothing_where_differences_differ():
+    for d in SAMPLES:
+        assert st.t_interval(d, resolution=9.0) == st.t_interval(d)
+        assert st.p_paired_t(d, 9.0) == st.p_paired_t(d)
+        assert st.p_equivalence(d, 0.5, 9.0) == st.p_equivalence(d, 0.5)
+        assert st.spread_limit(d, 9.0) == st.spread_limit(d)
+
+
+def test_judging_equal_differences_keeps_the_level():
+    """Differences of counted accuracies without an operator's gain, from steps that are large
+    against the spread of seeds (all equal in most samples) to small ones."""
+    rng, step = np.random.default_rng(0), 1.0
+    for n, std in itertools.product((2, 3, 5, 10), (0.1, 0.3, 1.0, 3.0)):
+        place = rng.uniform(size=(1_500, 1))  # of the true accuracy between two steps
+        one, other = (np.rint(place + std * rng.normal(size=(1_500, n))) for _ in range(2))
+        d = one - other
+        equal = np.ptp(d, axis=1) == 0
+        p = np.ones(len(d))
+        if not equal.all():
+            p[~equal] = stats.ttest_1samp(d[~equal], 0, axis=1).pvalue
+        p[equal] = [st.p_paired_t(sample, step) for sample in d[equal]]
+        assert np.mean(p <= 0.05) < 0.07, (n, std)
+
+
+def test_the_limit_of_a_spread_covers_it_in_80_of_100_samples():
+    # 20 % of chi-squared with 2 degrees of freedom lie below -2 ln 0.8
+    assert st.spread_limit([1.0, 2.0, 3.0]) == pytest.approx(math.sqrt(-1 / math.log(0.8)))
+    rng = np.random.default_rng(0)
+    for n in (2, 5, 12):
+        covered = np.mean([st.spread_limit(rng.normal(0, 2, n)) > 2 for _ in range(2_000)])
+        assert covered == pytest.approx(0.8, abs=0.03)
 
 
 def test_differences_that_are_all_0_have_no_rank_test_and_no_sign_to_flip():
@@ -536,6 +595,28 @@ def test_slopes_are_polyfits():
     assert st.slopes(gains, lengths) == pytest.approx(expected)
 
 
+def test_curvatures_are_polyfits_and_those_of_lines_are_0():
+    rng = np.random.default_rng(0)
+    for lengths in ([16, 64, 256], [41.3, 236.0, 901.5, 12.0]):
+        gains = rng.normal(0, 3, (5, len(lengths)))
+        expected = [np.polyfit(np.log2(lengths), row, 2)[0] for row in gains]
+        assert st.curvatures(gains, lengths) == pytest.approx(expected)
+    # 4, 0, 8 over two doublings each: second difference 12 over 2 * 2^2
+    assert st.curvatures([[4.0, 0.0, 8.0]], [16, 64, 256]) == pytest.approx([1.5])
+    lines = np.outer(rng.normal(0, 3, 20), np.log2([10, 30, 70])) + 5
+    assert st.curvatures(lines, [10, 30, 70]).tolist() == [0] * 20
+    assert st.slopes(np.full((3, 3), 70.1 - 0.3), [10, 30, 70]).tolist() == [0] * 3
+    assert np.isnan(st.curvatures(lines[:, :2], [10, 30])).all()
+    assert np.isnan(st.curvatures(lines, [10, 30, 30])).all()
+
+
+def test_the_test_of_curvature_keeps_its_level():
+    rng = np.random.default_rng(0)
+    gains = rng.normal(0, 2, (2_000, 5, 4)) + np.log2([20, 50, 200, 900]) * 1.5
+    p = [st.p_paired_t(st.curvatures(g, [20, 50, 200, 900])) for g in gains]
+    assert np.mean(np.less(p, 0.05)) == pytest.approx(0.05, abs=0.015)
+
+
 def test_without_two_lengths_there_is_no_slope():
     for length in (8.0, 10.0, 11.0, 15.0, 41.0, 47.0, 55.0, 234.7):
         found = st.slopes([[1.0, 2.0, 3.0], [3.0, 5.0, 4.0]], [length] * 3)
@@ -546,9 +627,11 @@ def test_without_two_lengths_there_is_no_slope():
 # --- documents ---------------------------------------------------------------------------------
 
 
-def plain_hierarchical(x, resamples, seed):
+def plain_hierarchical(x, resamples, seed, groups=None):
     """Owen's pigeonhole bootstrap as a double loop, each seed's own part widened as the t
-    interval is wider than the bootstrap of n values."""
+    interval is wider than the bootstrap of n values. Groups are drawn whole."""
+    groups = range(x.shape[1]) if groups is None else groups
+    members = [np.flatnonzero(np.equal(groups, g)) for g in sorted(set(groups))]
     rng = np.random.default_rng(seed)
     n = len(x)
     widen = (n / (n - 1)) ** 0.5 * stats.t.ppf(0.975, n - 1) / 1.959964
@@ -556,7 +639,8 @@ def plain_hierarchical(x, resamples, seed):
     means = []
     for _ in range(resamples):
         rows = rng.integers(x.shape[0], size=x.shape[0])
-        columns = rng.integers(x.shape[1], size=x.shape[1])
+        drawn = rng.integers(len(members), size=len(members))
+        columns = np.concatenate([members[g] for g in drawn])
         means.append(np.mean([x[row, columns].mean() for row in rows]))
     return np.quantile(means, [0.025, 0.975])
 
@@ -566,19 +650,60 @@ def test_the_hierarchical_bootstrap_is_a_plain_double_loop():
     for shape in ((2, 50), (5, 30), (4, 1)):
         x = 100.0 * rng.integers(-1, 2, shape) + 20 * rng.normal(size=(shape[0], 1))
         own = plain_hierarchical(x, 3_000, 1)
-        found = st.hierarchical_bootstrap(x, resamples=6_000)
+        found = over.hierarchical_bootstrap(x, resamples=6_000)
         assert found == pytest.approx(tuple(own), abs=0.09 * (own[1] - own[0]))
+
+
+def test_the_hierarchical_bootstrap_draws_whole_groups():
+    rng = np.random.default_rng(4)
+    groups = [7, 7, 7, 3, 3, 9, 9, 9, 9, 1, 2, 2, 2, 8, 8, 8, 8, 5, 5, 5]
+    x = 400 + 100.0 * rng.integers(-1, 2, 10)[groups] + 30 * rng.normal(size=(3, len(groups)))
+    own = plain_hierarchical(x, 3_000, 1, groups)
+    found = over.hierarchical_bootstrap(x, resamples=6_000, groups=groups)
+    width = own[1] - own[0]
+    assert found == pytest.approx(tuple(own), abs=0.09 * width)
+    alone = over.hierarchical_bootstrap(x, resamples=6_000)
+    assert alone[1] - alone[0] < 0.85 * width
+    assert over.hierarchical_bootstrap(x, groups=range(50, 70)) == over.hierarchical_bootstrap(x)
+
+
+def test_the_spread_over_groups_is_that_of_cluster_robust_regression():
+    """Seeds that agree leave the groups as the only source of spread."""
+    rng = np.random.default_rng(1)
+    groups = np.sort(rng.integers(0, 150, 400))
+    one = 40 * rng.normal(size=150)[groups] + 40 * rng.normal(size=400)
+    robust = OLS(one, np.ones(400)).fit(cov_type="cluster", cov_kwds={"groups": groups}).bse[0]
+    low, high = over.hierarchical_bootstrap(np.tile(one, (3, 1)), resamples=6_000, groups=groups)
+    assert high - low == pytest.approx(2 * 1.96 * robust, rel=0.06)
+
+
+def test_with_correlated_documents_only_an_interval_over_groups_covers():
+    """A correlation of 0.46 inside groups of three documents, as stories that begin alike have."""
+    rng, n_groups, size, correlation = np.random.default_rng(0), 60, 3, 0.46
+    groups = np.repeat(np.arange(n_groups), size)
+    samples = [
+        np.sqrt(correlation) * rng.normal(size=n_groups)[groups]
+        + np.sqrt(1 - correlation) * rng.normal(size=len(groups))
+        + 0.1 * rng.normal(size=(4, len(groups)))
+        for _ in range(400)
+    ]
+    covered = {}
+    for name, drawn in (("groups", groups), ("documents", None)):
+        ends = [over.hierarchical_bootstrap(x, resamples=400, groups=drawn) for x in samples]
+        covered[name] = np.mean([low <= 0 <= high for low, high in ends])
+    assert 0.92 < covered["groups"] < 0.98
+    assert covered["documents"] < 0.89  # the variance of the mean is 1 + 2 * 0.46 times as large
 
 
 def test_the_hierarchical_bootstrap_is_wider_than_that_of_documents_where_seeds_vary():
     rng = np.random.default_rng(0)
     x = rng.normal(0, 40, (1, 200)) + np.array([[-30.0], [0.0], [30.0], [60.0]])
-    low, high = st.hierarchical_bootstrap(x)
+    low, high = over.hierarchical_bootstrap(x)
     alone = x.mean(0)[rng.integers(200, size=(3_000, 200))].mean(1)
     documents_only = np.ptp(np.quantile(alone, [0.025, 0.975]))
     assert high - low > 2 * documents_only
     alike = np.repeat(x.mean(0, keepdims=True), 4, axis=0)  # seeds that agree add nothing
-    low, high = st.hierarchical_bootstrap(alike)
+    low, high = over.hierarchical_bootstrap(alike)
     assert high - low == pytest.approx(documents_only, rel=0.1)
 
 
@@ -586,37 +711,37 @@ def test_the_hierarchical_bootstrap_by_hand():
     # two seeds, one document: the mean is 2 - w, 2 or 2 + w with chances 1/4, 1/2, 1/4, where
     # w = 2 sqrt(2) 12.7062 / 1.95996
     ends = (2 - 18.3363, 2 + 18.3363)
-    assert st.hierarchical_bootstrap([[0.0], [4.0]]) == pytest.approx(ends, abs=1e-3)
-    assert st.hierarchical_bootstrap([[0.0], [4.0]], level=0.4) == pytest.approx((2, 2))
-    assert st.hierarchical_bootstrap(np.full((3, 7), 12.5)) == pytest.approx((12.5, 12.5))
+    assert over.hierarchical_bootstrap([[0.0], [4.0]]) == pytest.approx(ends, abs=1e-3)
+    assert over.hierarchical_bootstrap([[0.0], [4.0]], level=0.4) == pytest.approx((2, 2))
+    assert over.hierarchical_bootstrap(np.full((3, 7), 12.5)) == pytest.approx((12.5, 12.5))
 
 
 def test_where_seeds_alone_vary_the_hierarchical_bootstrap_is_at_least_the_t_interval():
     for n in (3, 5, 10):
         effects = np.random.default_rng(n).normal(0, 20, (n, 1))
-        low, high = st.hierarchical_bootstrap(np.repeat(effects, 50, axis=1))
+        low, high = over.hierarchical_bootstrap(np.repeat(effects, 50, axis=1))
         t_low, t_high = st.t_interval(effects[:, 0])
         assert 0.93 * (t_high - t_low) < high - low < 1.5 * (t_high - t_low)
 
 
 def test_the_hierarchical_bootstrap_is_reproducible_and_needs_two_seeds():
     x = np.random.default_rng(0).normal(size=(3, 20))
-    assert st.hierarchical_bootstrap(x) == st.hierarchical_bootstrap(x)
-    assert st.hierarchical_bootstrap(x, seed=1) != st.hierarchical_bootstrap(x)
-    assert np.isnan(st.hierarchical_bootstrap(x[:1])).all()
+    assert over.hierarchical_bootstrap(x) == over.hierarchical_bootstrap(x)
+    assert over.hierarchical_bootstrap(x, seed=1) != over.hierarchical_bootstrap(x)
+    assert np.isnan(over.hierarchical_bootstrap(x[:1])).all()
 
 
 def test_the_hierarchical_bootstrap_turns_with_the_sign_and_ends_are_in_order():
     x = np.random.default_rng(0).normal(1, 5, (4, 30))
-    low, high = st.hierarchical_bootstrap(x)
+    low, high = over.hierarchical_bootstrap(x)
     assert low < x.mean() < high
-    assert st.hierarchical_bootstrap(-x) == pytest.approx((-high, -low), rel=1e-4)
-    narrow = st.hierarchical_bootstrap(x, level=0.5)
+    assert over.hierarchical_bootstrap(-x) == pytest.approx((-high, -low), rel=1e-4)
+    narrow = over.hierarchical_bootstrap(x, level=0.5)
     assert low < narrow[0] < narrow[1] < high
 
 
 def test_each_resample_draws_as_many_documents_as_there_are():
-    draws = st.document_draws(30, 200, 0)
+    draws = over.group_draws(30, 200, 0)
     assert draws.shape == (200, 30)
     assert (draws.sum(1) == 30).all()
     assert draws.mean(0) == pytest.approx(np.ones(30), abs=0.4)
@@ -635,12 +760,54 @@ def test_mcnemar_is_statsmodels():
     ):  # fmt: skip
         one, other = booleans(both, gained, lost, neither)
         expected = mcnemar([[both, gained], [lost, neither]], exact=True).pvalue
-        assert st.p_mcnemar(one, other) == pytest.approx(expected)
-        assert st.p_mcnemar(other, one) == pytest.approx(expected)
+        assert over.p_mcnemar(one, other) == pytest.approx(expected)
+        assert over.p_mcnemar(other, one) == pytest.approx(expected)
+
+
+def flips_by_enumeration(net):
+    """Share of all signs of the groups whose sum is as far from 0."""
+    signs = np.array(list(itertools.product((1, -1), repeat=len(net))))
+    return np.mean(np.abs(signs @ net) >= abs(np.sum(net)))
+
+
+def test_mcnemar_over_groups_is_the_enumeration_of_the_groups_signs():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        groups = rng.integers(0, 8, 30)
+        one, other = rng.integers(0, 2, (2, 30))
+        net = np.array([np.sum((one - other)[groups == g]) for g in range(8)])
+        assert over.p_mcnemar(one, other, groups) == pytest.approx(flips_by_enumeration(net))
+    # One group gained 3, another lost 1: |sum| is 2 or more for every pattern of signs.
+    assert over.p_mcnemar([1, 1, 1, 0], [0, 0, 0, 1], [5, 5, 5, 6]) == 1
+    # Two groups gained 2 each: 2 of 4 patterns. As four documents it would be 2 of 16.
+    assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0], [5, 5, 6, 6]) == 0.5
+    assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0]) == 2 / 16
+    assert over.p_mcnemar([1, 0], [0, 1], [3, 3]) == 1  # gained and lost within one group
+
+
+def test_mcnemar_over_groups_of_one_is_mcnemars():
+    for counts in ((10, 8, 1, 3), (100, 20, 35, 7)):
+        one, other = booleans(*counts)
+        # A group without discordant documents changes nothing.
+        groups = np.where(one == other, 0, 1 + np.arange(len(one)))
+        assert over.p_mcnemar(one, other, groups) == over.p_mcnemar(one, other)
+
+
+def test_with_correlated_documents_only_mcnemar_over_groups_keeps_its_level():
+    """Under no difference, where documents of a group are won or lost together."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(40), 4)
+    found = {"groups": 0, "documents": 0}
+    for _ in range(400):
+        one, other = (rng.integers(0, 2, (2, 40)) > 0)[:, groups]
+        found["groups"] += over.p_mcnemar(one, other, groups) <= 0.05
+        found["documents"] += over.p_mcnemar(one, other) <= 0.05
+    assert found["groups"] / 400 <= 0.07
+    assert found["documents"] / 400 > 0.2
 
 
 def test_mcnemar_by_hand():
-    assert st.p_mcnemar(*booleans(3, 5, 0, 2)) == pytest.approx(2 / 2**5)
-    assert st.p_mcnemar(*booleans(3, 3, 1, 2)) == pytest.approx(2 * (1 + 4) / 2**4)
-    assert st.p_mcnemar(*booleans(3, 0, 0, 2)) == 1.0  # no discordant document
-    assert st.p_mcnemar([True], [False]) == 1.0  # one document
+    assert over.p_mcnemar(*booleans(3, 5, 0, 2)) == pytest.approx(2 / 2**5)
+    assert over.p_mcnemar(*booleans(3, 3, 1, 2)) == pytest.approx(2 * (1 + 4) / 2**4)
+    assert over.p_mcnemar(*booleans(3, 0, 0, 2)) == 1.0  # no discordant document
+    assert over.p_mcnemar([True], [False]) == 1.0  # one document

@@ -28,7 +28,11 @@ def store_folder(cache):
 
 
 def contents(store) -> list[list[int]]:
-    return [part.tolist() for s in store.splits.values() for part in (s.ids, s.offsets, s.labels)]
+    return [
+        part.tolist()
+        for s in store.splits.values()
+        for part in (s.ids, s.offsets, s.labels, s.groups)
+    ]
 
 
 def test_holds_every_document_in_order(cfg, tmp_path) -> None:
@@ -205,6 +209,27 @@ def test_the_key_ignores_what_cannot(cfg, key: str) -> None:
 def test_every_data_setting_is_either_in_the_key_or_known_not_to_matter() -> None:
     known = {key for key, _ in CHANGES} | set(OTHER) | {"path", "corpus"}
     assert known == {f.name for f in fields(DataConfig)}
+
+
+def test_groups_of_a_composed_corpus_are_kept_and_other_documents_have_their_own(
+    cfg, tmp_path, monkeypatch
+) -> None:
+    texts = [f"{word} and more" for word in ("a", "b", "c", "d", "e", "f")]
+    frame = pd.DataFrame({"text": ["", *texts], "label": [0, 1, 0, 1, 0, 1, 0]})
+    frame.attrs["source"] = "six"
+    composed = frame.assign(group=[9, 7, 7, 2, 2, 2, 7])
+    for six, groups in ((composed, [7, 7, 2, 2, 2, 7]), (frame, [1, 2, 3, 4, 5, 6])):
+        corpus = corpora.Corpus(f"{groups}", lambda of=six: dict.fromkeys(corpora.SPLITS, of))
+        monkeypatch.setattr(token_store, "load", lambda _, of=corpus: of)
+        store = open_store(replace(cfg, drop_empty=True), tmp_path / "cache")
+        assert store.splits["test"].groups.tolist() == groups
+
+
+def test_a_column_group_of_ones_own_file_is_not_read(cfg, tmp_path) -> None:
+    path = tmp_path / "corpus" / "test.parquet"
+    pd.read_parquet(path).assign(group="any text").to_parquet(path)
+    groups = open_store(cfg, tmp_path / "cache").splits["test"].groups
+    assert groups.tolist() == list(range(len(groups)))
 
 
 @pytest.mark.parametrize("source", ["train", "all"])

@@ -8,10 +8,17 @@ from posfuse.analysis.claims.verdicts import Claims, Verdict, judge_claims
 from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.analysis.evidence.collect import failures, learning_curves, missing
 from posfuse.analysis.headline import headline
-from posfuse.analysis.statistics.comparisons import Criteria, cells, compare, interactions, trends
+from posfuse.analysis.statistics.comparisons import (
+    Criteria,
+    cells,
+    compare,
+    interactions,
+    trends,
+)
 from posfuse.analysis.statistics.convergence import convergence, unequal
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.statistics.own_best import OwnBest, own_best
+from posfuse.analysis.statistics.placebo import placebos
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
 from posfuse.analysis.statistics.variance import is_held, variance
 from posfuse.analysis.tables.description_tables import (
@@ -22,6 +29,7 @@ from posfuse.analysis.tables.description_tables import (
 from posfuse.analysis.tables.own_best_tables import own_best_tables
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
+from posfuse.analysis.tables.placebo_table import placebo_tables
 from posfuse.analysis.tables.table import Table
 from posfuse.errors import InputError
 
@@ -32,6 +40,7 @@ class Findings:
     cells: pd.DataFrame
     comparisons: pd.DataFrame
     own_best: OwnBest
+    placebos: pd.DataFrame
     documents: DocumentEvidence
     curves: pd.DataFrame
     tables: list[Table]  # the paper's
@@ -68,6 +77,7 @@ def analyse(
         problems.append(f"--baseline: no run with fusion {criteria.baseline!r}; use {known}")
     compared = runs[~is_held(runs)]
     comparisons, notes = compare(compared if has_baseline else runs.iloc[:0], criteria)
+    without_position = placebos(comparisons, criteria)
     documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
@@ -76,6 +86,11 @@ def analyse(
         problems.append(
             "--select-seeds: nothing to choose; no runs differ in model.token_scale or optim.lr"
         )
+    notes += [
+        f"{name}: in the primary family, but without runs here"
+        for name in criteria.primary
+        if name not in fusions
+    ]
     summary = cells(runs)
     described, remarks = _descriptions(runs, comparisons, best, criteria)
     try:
@@ -90,17 +105,21 @@ def analyse(
         cells=summary,
         comparisons=comparisons,
         own_best=best,
+        placebos=without_position,
         documents=documents,
         curves=curves,
         tables=paper_tables(summary, bags),
         tuned=own_best_tables(best, criteria),
-        paired=paired_tables(
-            comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
-        ),
+        paired=[
+            *placebo_tables(without_position, criteria),
+            *paired_tables(
+                comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
+            ),
+        ],
         described=described,
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
-        headline=headline(summary, comparisons, best.best, criteria),
+        headline=headline(summary, comparisons, best.best, without_position, criteria),
         missing=absent,
         failures=failures(folder, runs),
         problems=[*problems, *mismatched, *without_curve],

@@ -6,8 +6,12 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.statistics.comparisons import (
+    EXPLORATORY,
+    PLACEBO,
     POWER,
+    PRIMARY,
     Criteria,
+    family_size,
     seeds_for_difference,
     seeds_for_equivalence,
 )
@@ -22,13 +26,18 @@ POINTS = "points of test accuracy"  # the first time in a line, then "points"
 
 
 def headline(
-    cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame, criteria: Criteria
+    cells: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    best: pd.DataFrame,
+    placebos: pd.DataFrame,
+    criteria: Criteria,
 ) -> list[str]:
     """How many differences to the baseline are decided, then a line for each corpus and encoding.
 
-    `cells` and `comparisons` are frames of comparisons.py; `best` is that of `OwnBest`. If
-    operators ran with several values of a tuned key, the line compares each at its best values. A
-    difference is decided by the adjusted p-values, as in the tables (`conclusion`).
+    `cells` and `comparisons` are frames of comparisons.py, `placebos` is that of placebo.py; `best`
+    is that of `OwnBest`. If operators ran with several values of a tuned key, the line compares
+    each at its best values, without a placebo. A difference is decided by the adjusted p-values, as
+    in the tables (`conclusion`). Exploratory differences have a short sentence without a decision.
     """
     tuned = set(zip(best["data"], best["encoding"], strict=True))
     rows = [*_rows(best, criteria)]
@@ -36,6 +45,10 @@ def headline(
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+    added: dict[tuple[str, str, str], list[Row]] = {}
+    for row in _rows(placebos, criteria):
+        added.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+    compared = {*tuned, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
     corpora = {key[:2] for key in groups}
     lines = []
     for (data, encoding, setting), group in groups.items():
@@ -45,20 +58,22 @@ def headline(
             keys = f"{keys_of(best)} ({chosen_by(best, criteria)})"
             at = f"{criteria.baseline} at {group[0]['baseline_at']}"
             where += f", each operator at its own best {keys}, {at}"
-        decided = any(row["conclusion"] != "undecided" for row in group)
-        lines.append((decided, f"{where}: {_sentences(group, criteria)}"))
+        decided = any(map(_is_decided, group))
+        position = [] if (data, encoding) in tuned else added.get((data, encoding, setting), [])
+        sentences = f"{_sentences(group, criteria)} {_position(position, criteria)}".rstrip()
+        lines.append((decided, f"{where}: {sentences}"))
     others = [
         (False, _not_compared(str(data), str(encoding), group, criteria))
         for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
-        if (data, encoding) not in corpora
+        if (data, encoding) not in compared
     ]
     return [_count(rows, criteria), *_folded([*lines, *others])]
 
 
 def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
-    """The rows of `compare` or of `OwnBest.best`, with their names and conclusions."""
-    family = int(frame["p_t"].notna().sum())
-    for row in frame.to_dict("records"):
+    """The rows of `compare`, `placebos` or `OwnBest.best`, with their names and conclusions."""
+    family = family_size(frame)
+    for row in frame[frame["role"] != PLACEBO].to_dict("records"):
         operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
         if "baseline_at" in row:
             operator, setting = f"{operator} (at {row['at']})", row["variant"]
@@ -71,16 +86,23 @@ def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
 
 
 def _count(rows: list[Row], criteria: Criteria) -> str:
-    tested = [row for row in rows if not np.isnan(row["p_t"])]
+    tested = [row for row in rows if not np.isnan(row["p_t"]) and row["role"] == PRIMARY]
+    others = sum(row["role"] == EXPLORATORY for row in rows)
+    more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
     if not tested:
-        return f"No difference to {criteria.baseline} could be tested."
-    decided = sum(row["conclusion"] != "undecided" for row in tested)
+        return f"No difference to {criteria.baseline} could be tested.{more}"
+    decided = sum(map(_is_decided, tested))
     one = len(tested) == 1
     return (
         f"{decided} of {len(tested)} difference{'' if one else 's'} to {criteria.baseline} "
         f"{'is' if decided == 1 else 'are'} decided: p ≤ {criteria.alpha:g} after Holm's "
-        f"adjustment, for a difference or for equivalence within ±{criteria.margin:g} points."
+        f"adjustment, for a difference or for equivalence within ±{criteria.margin:g} points on "
+        f"these test documents.{more}"
     )
+
+
+def _is_decided(row: Row) -> bool:
+    return row["conclusion"] not in ("undecided", EXPLORATORY)
 
 
 def _folded(lines: list[tuple[bool, str]]) -> list[str]:
@@ -97,7 +119,8 @@ def _folded(lines: list[tuple[bool, str]]) -> list[str]:
     return [*(text for _, text in shown), more]
 
 
-def _sentences(rows: list[Row], criteria: Criteria) -> str:
+def _sentences(every: list[Row], criteria: Criteria) -> str:
+    rows = [row for row in every if row["role"] == PRIMARY]
     ranked = sorted(rows, key=lambda row: (row["conclusion"] == "undecided", -row["mean"]))
     undecided = [row for row in ranked if row["conclusion"] == "undecided"]
     # The undecided rows are the last ones.
@@ -106,6 +129,8 @@ def _sentences(rows: list[Row], criteria: Criteria) -> str:
     if folded:
         listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in folded)
         texts.append(f"Also undecided: {listed}.")
+    if others := [row for row in every if row["role"] == EXPLORATORY]:
+        texts.append(f"Exploratory, not adjusted: {', '.join(map(_exploratory, others))} {POINTS}.")
     text = " ".join(texts)
     end = text.index(POINTS) + len(POINTS)
     return text[:end] + text[end:].replace(POINTS, "points")
@@ -124,30 +149,71 @@ def _sentence(row: Row, criteria: Criteria) -> str:
             f"{name} minus {base} is {mean:+.2f} {POINTS} with each of {n} seeds. "
             "Equal differences give no interval and no test; run more seeds."
         )
-    within = f"within ±{criteria.margin:g} points"
-    numbers = f"95 % t interval {interval(row['low'], row['high'])}, n = {n}"
-    p = f"Holm-adjusted p {_equals(row['p_holm'])}"
+    within, numbers = f"within ±{criteria.margin:g} points", _numbers(row)
     if row["conclusion"] == "undecided":
         return (
-            f"{name} minus {base} is {mean:+.2f} {POINTS} ({numbers}, {p}), "
+            f"{name} minus {base} is {mean:+.2f} {POINTS} ({numbers}), "
             f"undecided. {_seeds_to_decide(row, criteria)}"
         )
     if row["conclusion"] == "equivalent":
-        p = f"Holm-adjusted p of equivalence {_equals(row['p_equivalence_holm'])}"
         return (
-            f"{name} is equivalent to {base} {within}: the difference is {mean:+.2f} {POINTS} "
-            f"({numbers}, {p})."
+            f"{name} is equivalent to {base} {within} on these test documents: the difference is "
+            f"{mean:+.2f} {POINTS} ({numbers})."
         )
     side = "ahead of" if mean > 0 else "behind"
     small = f", a difference {within}" if row["conclusion"] == "both" else ""
     points = f"{abs(mean):.2f} {POINTS}"
-    return f"{name} is {side} {base} by {points} ({numbers}, {p}){small}."
+    return f"{name} is {side} {base} by {points} ({numbers}){small}."
+
+
+def _position(rows: list[Row], criteria: Criteria) -> str:
+    """How much of each operator's difference comes from position: numbers of at most
+    MOST_UNDECIDED operators, the decided ones first."""
+    primary = [row for row in rows if row["role"] == PRIMARY]
+    ranked = sorted(primary, key=lambda row: (not _is_decided(row), -abs(row["mean"])))
+    texts = [_position_sentence(row, criteria) for row in ranked[:MOST_UNDECIDED]]
+    if more := ranked[MOST_UNDECIDED:]:
+        listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in more)
+        texts.append(f"Position adds to the others: {listed}.")
+    return " ".join(texts)
+
+
+def _position_sentence(row: Row, criteria: Criteria) -> str:
+    start = (
+        f"{row['operator']}'s difference is {row['gain']:+.2f} points with position and "
+        f"{row['placebo_gain']:+.2f} without: position adds {row['mean']:+.2f}"
+    )
+    if np.isnan(row["p_t"]):
+        return f"{start}, not tested."
+    more = f" {_seeds_to_decide(row, criteria)}" if row["conclusion"] == "undecided" else ""
+    return f"{start} ({_numbers(row)}), {_POSITION[row['conclusion']]}.{more}"
+
+
+_POSITION = {
+    "differs": "decided",
+    "both": "decided, but too little to matter",
+    "equivalent": "equivalent to nothing on these test documents",
+    "undecided": "undecided",
+}
+
+
+def _numbers(row: Row) -> str:
+    p = "p_equivalence_holm" if row["conclusion"] == "equivalent" else "p_holm"
+    of = " of equivalence" if row["conclusion"] == "equivalent" else ""
+    ends = interval(row["low"], row["high"])
+    return f"95 % t interval {ends}, n = {row['n']}, Holm-adjusted p{of} {_equals(row[p])}"
+
+
+def _exploratory(row: Row) -> str:
+    p = "" if np.isnan(row["p_t"]) else f" (p {_equals(row['p_t'])})"
+    return f"{row['operator']} {row['mean']:+.2f}{p}"
 
 
 def _seeds_to_decide(row: Row, criteria: Criteria) -> str:
-    """For the observed mean and spread, at the strictest level of Holm's adjustment."""
+    """For the observed mean and the upper limit of the standard deviation, at the strictest level
+    of Holm's adjustment."""
     level = criteria.alpha / row["family"]
-    mean, std = row["mean"], row["std"]
+    mean, std = row["mean"], row["std_limit"]
     difference = seeds_for_difference(mean, std, level)
     equivalence = seeds_for_equivalence(std, criteria.margin, mean, level)
     n = min(difference, equivalence)

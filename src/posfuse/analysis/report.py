@@ -1,12 +1,12 @@
 """Write tables, paired statistics, verdicts, figures and an HTML page of a sweep's records."""
 
 import argparse
-import dataclasses
 import math
 import re
 import shlex
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from rich.text import Text
 from posfuse.analysis import foreign_report, page
 from posfuse.analysis.claims.verdicts import not_judged, read_claims
 from posfuse.analysis.drawings import draw_all
-from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.evidence.collect import collect, declared_family
 from posfuse.analysis.findings import Findings, analyse
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.paired_tables import short_table
+from posfuse.analysis.tables.placebo_table import placebo_tables
 from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 
@@ -52,6 +53,8 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
+        for table in placebo_tables(found.placebos, criteria):
+            console.print(formats.terminal(table))
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         settle = [f"To settle it: {v.settle}"] if v.settle else []
@@ -83,6 +86,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     solved = "test accuracy above which a run solves its task (default: halfway between chance and "
     solved += "100, where the runs of a cell are in two groups)"
     add("--solved", type=float, metavar="PERCENT", help=solved)
+    listed = (
+        "operators in the family of Holm's adjustment, as concat,gate_scalar, or all (default: "
+    )
+    add("--primary", type=_names, metavar="FUSIONS", help=f"{listed}the sweep's sweep.primary)")
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     foreign_report.add_options(parser)
     found = parser.parse_args(arguments)
@@ -112,6 +119,17 @@ def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return () if text == "all" else tuple(filter(None, text.split(",")))
+
+
+def _declared(folder: str, sweep_id: str) -> tuple[str, ...]:
+    try:
+        return declared_family(folder, sweep_id)
+    except InputError:
+        return ()  # the report lists the damaged file among its problems
+
+
 @checked_streams()
 def main() -> None:
     """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
@@ -133,12 +151,15 @@ def main() -> None:
         runs, problems = collect(arguments.folder)
         if arguments.select_seeds is not None:
             select = seeds_in(arguments.select_seeds, runs["seed"])
-            criteria = dataclasses.replace(criteria, select=select)
+            criteria = replace(criteria, select=select)
         out = arguments.out or Path(arguments.folder) / "report"
         wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
-            own = arguments.claims is not None
+            own, primary = arguments.claims is not None, arguments.primary
+            if primary is None:
+                primary = _declared(arguments.folder, str(sweep_id))
+            criteria = replace(criteria, primary=primary)
             found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own)
             target = out if len(sweeps) == 1 else out / str(sweep_id)
             write(found, criteria, command, target)

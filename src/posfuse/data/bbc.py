@@ -92,6 +92,11 @@ def _drawn(articles: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, 
     return rest.sort_index(), taken.sort_index()
 
 
+def _of_class(part: pd.DataFrame) -> list[np.ndarray]:
+    """The numbers of the articles of each class."""
+    return [np.flatnonzero(part["label"] == c) for c in range(len(CLASSES))]
+
+
 def lead_paragraph(split_seed: int) -> Corpus:
     """Short: headline and first paragraph, about 27 words."""
     return _each_article("lead_paragraph", split_seed, 2)
@@ -116,10 +121,11 @@ def digest(split_seed: int, articles: int, sizes: list[int]) -> Corpus:
         raise InputError(f"data.corpus.articles: {articles} is not positive; use 1 or more")
 
     def compose(part: pd.DataFrame, size: int, draw: np.random.Generator) -> pd.DataFrame:
-        by_class = [part["text"][part["label"] == c].map(_in_one_line).to_numpy() for c in range(5)]
+        one_line, of_class = part["text"].map(_in_one_line).to_numpy(), _of_class(part)
         labels = draw.permutation(np.resize(np.arange(5), size))
-        texts = [" ".join(draw.choice(by_class[c], articles, replace=False)) for c in labels]
-        return pd.DataFrame({"text": texts, "label": labels})
+        chosen = [draw.choice(of_class[c], articles, replace=False) for c in labels]
+        texts = [" ".join(one_line[articles]) for articles in chosen]
+        return pd.DataFrame({"text": texts, "label": labels, "group": [c[0] for c in chosen]})
 
     def check(fewest: int) -> None:
         if articles > fewest:
@@ -138,7 +144,8 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
     depend on its label, and a model without position cannot do better than chance, 0.20.
     A passage is the first `words` words of an article; the shortest article has 89. `words` does
     not change what is drawn: documents that differ in it alone have the same articles in the same
-    order.
+    order. Stories that begin with the same article have the same label for the same reason, so they
+    are a group.
     """
     check_sizes(sizes, 5)
     if passages < 5 or passages % 5:
@@ -147,16 +154,17 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
         raise InputError(f"data.corpus.words: {words} is not positive; use 1 or more")
 
     def compose(part: pd.DataFrame, size: int, draw: np.random.Generator) -> pd.DataFrame:
-        passage = part["text"].map(lambda text: " ".join(text.split()[:words]))
-        by_class = [passage[part["label"] == c].to_numpy() for c in range(5)]
-        texts, labels = [], np.empty(size, dtype=int)
+        passage = part["text"].map(lambda text: " ".join(text.split()[:words])).to_numpy()
+        of_class = _of_class(part)
+        texts, labels, groups = [], np.empty(size, dtype=int), np.empty(size, dtype=int)
         for i in range(size):
             order = draw.permutation(np.resize(np.arange(5), passages))
-            chosen = [draw.choice(by_class[c], passages // 5, replace=False) for c in range(5)]
+            chosen = [draw.choice(of_class[c], passages // 5, replace=False) for c in range(5)]
             nth = [iter(c) for c in chosen]
-            texts.append(" ".join(next(nth[c]) for c in order))
-            labels[i] = order[0]
-        return pd.DataFrame({"text": texts, "label": labels})
+            places = [next(nth[c]) for c in order]
+            texts.append(" ".join(passage[places]))
+            labels[i], groups[i] = order[0], places[0]
+        return pd.DataFrame({"text": texts, "label": labels, "group": groups})
 
     def check(fewest: int) -> None:
         if passages > 5 * fewest:

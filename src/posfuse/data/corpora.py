@@ -22,7 +22,9 @@ from posfuse.errors import HubUnreachable, InputError
 SPLITS = ("train", "validation", "test")
 SETTLED = 2.0  # seconds; within them a second change of a file may leave its time stamp unchanged
 _without_hub: list[bool] = []  # not empty after `do_without_hub`
-Frames = dict[str, pd.DataFrame]  # by split: columns text, label; attrs["source"] names the origin
+# By split: columns text and label, and group where documents have a part in common (an integer,
+# equal for these documents); attrs["source"] names the origin.
+Frames = dict[str, pd.DataFrame]
 
 
 @dataclass(frozen=True)

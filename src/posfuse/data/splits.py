@@ -24,13 +24,15 @@ class Split:
     source: Source
     rows: np.ndarray  # (documents,) of the source, ascending
     labels: np.ndarray  # (documents,)
+    groups: np.ndarray  # (documents,), equal for documents with a part in common
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def take(self, chosen: np.ndarray) -> "Split":
         """The documents at these places."""
-        return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
+        rows, labels, groups = (a[chosen] for a in (self.rows, self.labels, self.groups))
+        return replace(self, rows=rows, labels=labels, groups=groups)
 
     def texts(self) -> Iterator[str]:
         """The texts in order."""
@@ -115,7 +117,11 @@ def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
     rows = np.flatnonzero(~empty)
     if not len(rows):
         raise InputError(f"{source.name}: no documents; give at least one of each class")
-    return Split(source, rows, labels.to_numpy()[rows])
+    # A column `group` of a user's file may mean anything; that of a composed corpus is its own.
+    groups = rows
+    if isinstance(given, pd.DataFrame) and "group" in given:
+        groups = given["group"].to_numpy(np.int64)[rows]
+    return Split(source, rows, labels.to_numpy()[rows], groups)
 
 
 def _is_empty(source: Source) -> Iterator[bool]:

@@ -1,10 +1,10 @@
 """Token ids on disk: written once per corpus, then memory-mapped by every run of a sweep.
 
 A store is a folder. Its name is a fingerprint of everything that its content depends on. For each
-split it contains <split>.ids.npy (the tokens of all documents in a row), <split>.offsets.npy and
-<split>.labels.npy; then the vocabulary, and meta.json with the checksum of each file. A store is
-built in a temporary folder and renamed, so two processes that start together both get a complete
-store. A store whose checksums do not match is built again.
+split it contains <split>.ids.npy (the tokens of all documents in a row), <split>.offsets.npy,
+<split>.labels.npy and <split>.groups.npy; then the vocabulary, and meta.json with the checksum of
+each file. A store is built in a temporary folder and renamed, so two processes that start together
+both get a complete store. A store whose checksums do not match is built again.
 """
 
 import hashlib
@@ -40,18 +40,23 @@ from posfuse.data.vocabulary import (
 from posfuse.errors import InputError, lacks_memory
 
 VOCABULARY = "vocabulary.json"
-FORMAT = 2  # part of every key; raise it when the bytes written change
+FORMAT = 3  # part of every key; raise it when the bytes written change
 Poll = Callable[[], None]
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TokenizedSplit:
-    """Document i has the tokens ids[offsets[i]:offsets[i + 1]] and the label labels[i]."""
+    """Document i has the tokens ids[offsets[i]:offsets[i + 1]] and the label labels[i].
+
+    Documents with a part in common, such as the article that a story begins with, have the same
+    group. The documents of other corpora have a group of their own.
+    """
 
     ids: np.ndarray  # (T,), T tokens in the split
     offsets: np.ndarray  # (documents + 1,)
     labels: np.ndarray  # (documents,)
+    groups: np.ndarray  # (documents,)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -169,8 +174,8 @@ def _polled(texts: Iterable[str], poll: Poll) -> Iterator[str]:
 
 
 def _write(work: Path, split: str, part: Split, encoder: Encoder, poll: Poll) -> float:
-    """Write the ids of a split, batch by batch, then its offsets and labels; returns the share of
-    `<unk>`."""
+    """Write the ids of a split, batch by batch, then its offsets, labels and groups; returns the
+    share of `<unk>`."""
     lengths: list[np.ndarray] = []
     unknown = 0
     with (work / f"{split}.ids.npy").open("wb") as file:
@@ -187,6 +192,7 @@ def _write(work: Path, split: str, part: Split, encoder: Encoder, poll: Poll) ->
         _write_header(file, ids.dtype, int(offsets[-1]))
     np.save(work / f"{split}.offsets.npy", offsets)
     np.save(work / f"{split}.labels.npy", part.labels)
+    np.save(work / f"{split}.groups.npy", part.groups)
     return float(unknown / offsets[-1])
 
 
@@ -208,7 +214,7 @@ def _read(folder: Path) -> TokenStore | None:
         tokenized = {
             split: TokenizedSplit(
                 *(np.load(folder / f"{split}.{part}.npy", mmap_mode="r")
-                  for part in ("ids", "offsets", "labels"))
+                  for part in ("ids", "offsets", "labels", "groups"))
             )
             for split in SPLITS
         }  # fmt: skip

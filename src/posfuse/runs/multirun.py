@@ -71,6 +71,14 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     return found
 
 
+def primary_family(sweep: Path) -> tuple[str, ...]:
+    """The operators in sweep.primary of the sweep's last command; none if the file is missing."""
+    if not (sweep / MULTIRUN).exists():
+        return ()
+    cfg, _ = read_multirun(sweep / MULTIRUN)
+    return tuple(map(str, OmegaConf.select(cfg, "sweep.primary", default=())))
+
+
 def folder_of(overrides: list[str], cfg: Any) -> str:
     """The folder of the run with these overrides, relative to its sweep."""
     given = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)

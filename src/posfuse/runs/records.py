@@ -225,16 +225,21 @@ def write_diagnostics(folder: Path, rows: Sequence[Diagnostic]) -> None:
         pd.DataFrame(rows, columns=columns).to_parquet(part, index=False)
 
 
-def write_predictions(folder: Path, batches: list[dict[str, Any]], lengths: np.ndarray) -> None:
-    """predictions.parquet: index, length, label, predicted, log_p_0..C-1 of each test document.
+def write_predictions(
+    folder: Path, batches: list[dict[str, Any]], lengths: np.ndarray, groups: np.ndarray
+) -> None:
+    """predictions.parquet: index, length, group, label, predicted, log_p_0..C-1 of each test
+    document.
 
-    `lengths` (documents,) are the tokens of all test documents before they are cut at max_len.
+    `lengths` (documents,) are the tokens of all test documents before they are cut at max_len,
+    `groups` (documents,) are equal for documents with a part in common.
     """
     index = np.concatenate([b["index"] for b in batches])
     order = np.argsort(index)
     columns = {
         "index": index,
         "length": lengths[index],
+        "group": groups[index],
         **{k: np.concatenate([b[k] for b in batches]) for k in ("label", "predicted")},
     }
     log_p = np.concatenate([b["log_probabilities"] for b in batches])

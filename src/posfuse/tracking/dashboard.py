@@ -14,7 +14,7 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from posfuse.analysis.evidence.collect import SHARED, collect
+from posfuse.analysis.evidence.collect import SHARED, collect, declared_family
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError, checked_streams
@@ -71,8 +71,11 @@ def workspace(sweep_id: str, entity: str, project: str) -> ws.Workspace:
     )
 
 
-def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
-    """The paired differences, the bars, and the curves of each corpus and encoding."""
+def report(
+    runs: pd.DataFrame, entity: str, project: str, primary: tuple[str, ...] = ()
+) -> wr.Report:
+    """The paired differences, the bars, and the curves of each corpus and encoding. `primary` is
+    that of Criteria."""
     sweep_id = str(runs["sweep_id"].iloc[0])
 
     def grid(panels: list[Any], cell: dict[str, str]) -> wr.PanelGrid:
@@ -89,7 +92,7 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
 
     blocks: list[Any] = [
         wr.H1("Paired differences"),
-        wr.MarkdownBlock(paired_table(runs)),
+        wr.MarkdownBlock(paired_table(runs, Criteria(primary=primary))),
         wr.H1("Test accuracy"),
         grid(bars(), {}),
         wr.H1("Learning curves"),
@@ -113,9 +116,8 @@ def report(runs: pd.DataFrame, entity: str, project: str) -> wr.Report:
     )
 
 
-def paired_table(runs: pd.DataFrame) -> str:
+def paired_table(runs: pd.DataFrame, criteria: Criteria) -> str:
     """The differences to the baseline as in posfuse-report, and notes on what is not compared."""
-    criteria = Criteria()
     comparisons, notes = compare(runs, criteria)
     table = "Nothing to compare."
     if not comparisons.empty:
@@ -166,7 +168,9 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         if not server.has_project(api, entity, project):
             place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse-sync {sweep} first")
-        space, text = workspace(sweep_ids[0], entity, project), report(runs, entity, project)
+        primary = declared_family(sweep, sweep_ids[0])
+        space = workspace(sweep_ids[0], entity, project)
+        text = report(runs, entity, project, primary)
         return save(sweep / "dashboard" / "views.json", space, text), problems
 
 

@@ -103,7 +103,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     records.write_history(folder, history.rows)
     rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
     records.write_diagnostics(folder, rows)
-    records.write_predictions(folder, predictions, data.store.splits["test"].lengths)
+    tested = data.store.splits["test"]
+    records.write_predictions(folder, predictions, tested.lengths, tested.groups)
     state.check(trainer)  # since its last step
     records.write_result(folder, record)
     for file in (last, folder / records.PROGRESS):  # a finished run needs neither

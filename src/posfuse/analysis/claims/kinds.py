@@ -18,6 +18,8 @@ from posfuse.analysis.statistics.comparisons import (
     seeds_for_equivalence,
 )
 
+FIT = 0.05  # p of the lack of fit from which a slope over lengths is not interpreted
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -39,11 +41,24 @@ def _name(row: dict[Any, Any]) -> str:
     return " ".join(str(row[axis]) for axis in CELL if row.get(axis))
 
 
-def _line(name: str, values: Any, unit: str = "") -> str:
-    """The mean of the differences with its interval, as a line."""
-    low, high = st.t_interval(values)
+Sample = tuple[list[float], float]  # a value for each seed, and their resolution (paired.py)
+
+
+def _samples(rows: pd.DataFrame) -> list[Sample]:
+    return list(zip(rows["deltas"], rows["resolution"], strict=True))
+
+
+def _line(name: str, sample: Sample, unit: str = "") -> str:
+    """The mean of the values with its interval, as a line."""
+    values, resolution = sample
+    low, high = st.t_interval(values, resolution=resolution)
     interval = "no interval" if np.isnan(low) else f"95 % interval {low:+.2f} to {high:+.2f}"
     return f"{name}: {np.mean(values):+.2f}{unit}, {interval}, n = {len(values)}"
+
+
+def _lines(rows: pd.DataFrame) -> list[str]:
+    names = [_name(row) for row in rows.to_dict("records")]
+    return [_line(*pair) for pair in zip(names, _samples(rows), strict=True)]
 
 
 def _every(p_values: list[float]) -> float:
@@ -62,42 +77,41 @@ def _seeds(n: float) -> str:
 
 
 def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
-    deltas = rows["deltas"].tolist()
-    support = [st.p_equivalence(d, margin) for d in deltas]
-    refute = [min(1.0, 2 * min(st.p_above(d, margin), st.p_below(d, -margin))) for d in deltas]
+    samples = _samples(rows)
+    support = [st.p_equivalence(d, margin, r) for d, r in samples]
+    outside = [min(st.p_above(d, margin, r), st.p_below(d, -margin, r)) for d, r in samples]
+    refute = [min(1.0, 2 * p) for p in outside]
 
     def settle(alpha: float) -> str:
         needed = []
-        for d in deltas:
-            mean, std = abs(float(np.mean(d))), st.spread(d)
+        for d, r in samples:
+            mean, std = abs(float(np.mean(d))), st.spread_limit(d, r)
             if mean < margin:
                 needed.append(seeds_for_equivalence(std, margin, mean, alpha))
             else:  # alpha is divided among the two sides and the comparisons
-                alone = alpha / 2 / len(deltas)
+                alone = alpha / 2 / len(samples)
                 needed.append(seeds_for_difference(mean - margin, std, alone, sides=1))
         return _settled(needed)
 
-    lines = [_line(_name(row), row["deltas"]) for row in rows.to_dict("records")]
     tested = f"each mean difference within ±{margin:g} points"
-    return Evidence(_every(support), _any(refute), tested, lines, settle)
+    return Evidence(_every(support), _any(refute), tested, _lines(rows), settle)
 
 
 def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
-    lines = [_line(_name(row), row["deltas"]) for row in rows.to_dict("records")]
     tested = f"each mean difference above {margin:+g} points" if margin else "each mean above 0"
-    return _above(rows["deltas"].tolist(), margin, tested, lines)
+    return _above(_samples(rows), margin, tested, _lines(rows))
 
 
-def _above(samples: list[Any], margin: float, tested: str, lines: list[str]) -> Evidence:
-    support = [st.p_above(s, margin) for s in samples]
-    refute = [st.p_below(s, margin) for s in samples]
+def _above(samples: list[Sample], margin: float, tested: str, lines: list[str]) -> Evidence:
+    support = [st.p_above(s, margin, r) for s, r in samples]
+    refute = [st.p_below(s, margin, r) for s, r in samples]
 
     def settle(alpha: float) -> str:
         needed = []
-        for s in samples:
+        for s, r in samples:
             gap = float(np.mean(s)) - margin
             alone = alpha if gap > 0 else alpha / len(samples)
-            needed.append(seeds_for_difference(gap, st.spread(s), alone, sides=1))
+            needed.append(seeds_for_difference(gap, st.spread_limit(s, r), alone, sides=1))
         return _settled(needed)
 
     return Evidence(_every(support), _any(refute), tested, lines, settle)
@@ -106,8 +120,10 @@ def _above(samples: list[Any], margin: float, tested: str, lines: list[str]) -> 
 def _settled(needed: list[float]) -> str:
     if any(np.isnan(n) for n in needed):
         return "needs at least 2 seeds with different results in each comparison"
-    seeds = _seeds(max(needed))
-    return f"about {seeds} per cell decide it at 80 % power, if means and spreads stay as they are"
+    return (
+        f"about {_seeds(max(needed))} per cell decide it at 80 % power, if the means stay as they "
+        "are, for the upper 80 % limits of the standard deviations"
+    )
 
 
 def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
@@ -156,15 +172,34 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
 
 
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
-    found = interactions(rows).to_dict("records")
-    tested = f"a slope above {margin:g} points per doubling of length, over different corpora"
+    """A slope over one task at several lengths. Corpora of several tasks differ in more than
+    length, and a slope through gains that do not follow a line means nothing."""
+    found = [row for row in interactions(rows).to_dict("records") if row["task"]]
+    tested = f"a slope above {margin:g} points per doubling of length, over one task"
     if not found:
-        return untested("needs two corpora of different length, with seeds in common", tested)
-    lines = [
-        _line(f"{_name(row)} over {row['corpora']}", row["slopes"], " points per doubling")
-        for row in found
-    ]
-    return _above([row["slopes"] for row in found], margin, tested, lines)
+        return untested(
+            "needs one task at several lengths (corpora whose settings differ in length alone, "
+            "such as lead_story), with seeds in common",
+            tested,
+        )
+    samples = [(row["slopes"], row["resolution"]) for row in found]
+    names = [f"{_name(row)} over {row['corpora']}" for row in found]
+    lines = [_line(n, s, " points per doubling") for n, s in zip(names, samples, strict=True)]
+    curved = [row["p_fit"] <= FIT for row in found]
+    if not any(curved):
+        return _above(samples, margin, tested, lines)
+    whys = []
+    for i in np.flatnonzero(curved):
+        how = "does not follow a straight line" if found[i]["monotone"] else "is not monotone"
+        lines[i] += f"; the gain {how} (lack of fit: p = {found[i]['p_fit']:.2g})"
+        whys.append(f"the gain {how} over {found[i]['corpora']}")
+    # Where the line does not fit, its slope neither supports nor refutes.
+    support, refute = (
+        [1.0 if c else test(s, margin, r) for c, (s, r) in zip(curved, samples, strict=True)]
+        for test in (st.p_above, st.p_below)
+    )
+    why = f"{'; '.join(whys)}: compare the lengths one by one"
+    return Evidence(_every(support), _any(refute), tested, lines, lambda _: why)
 
 
 KINDS: dict[str, Callable[[pd.DataFrame, float, pd.DataFrame], Evidence]] = {

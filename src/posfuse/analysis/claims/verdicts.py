@@ -20,14 +20,17 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.analysis.claims.kinds import KINDS, Evidence, untested
 from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.settings import NO_TABLE
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.placebo import of_position, placebos
 from posfuse.errors import InputError
 from posfuse.runs.hydra_errors import one_line
 
 # The axes of `where`, and the column of the comparisons that each selects by.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
+OF = ("difference", "position")  # the gain, or what position adds to it (placebo.py)
 NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
 BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
 
@@ -40,6 +43,7 @@ class Claim:
     source: str = ""  # the publication and its section
     where: dict[str, Any] = field(default_factory=dict)  # which comparisons, by axis
     each: str | None = None  # an axis of which at least two values are needed
+    of: str = "difference"  # what is judged: a key of OF
     than: str | None = None  # for less_stable: the fusion to compare with
     margin: float | None = None  # points; null: the report's for negligible, else 0
 
@@ -107,6 +111,10 @@ def _check(claim: Claim, found: Claims, place: str) -> None:
         raise InputError(f"{place}: kind {claim.kind!r}; use one of {', '.join(KINDS)}")
     if (claim.kind == "less_stable") != (claim.than is not None):
         raise InputError(f"{place}: `than` names a fusion for kind less_stable, and only there")
+    if claim.of not in OF:
+        raise InputError(f"{place}: of {claim.of!r}; use one of {', '.join(OF)}")
+    if claim.of == "position" and claim.kind == "less_stable":
+        raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
     if claim.margin is not None and not (
         np.isfinite(claim.margin) and (claim.kind != "negligible" or claim.margin > 0)
     ):
@@ -130,7 +138,8 @@ def _listed(value: Any) -> list[Any]:
 
 def judge_claims(claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) -> list[Verdict]:
     """A verdict for every claim from the rows of `compare`."""
-    evidence = [_evidence(claim, claims, comparisons, criteria) for claim in claims.claims]
+    added = placebos(comparisons, criteria)
+    evidence = [_evidence(claim, claims, comparisons, added, criteria) for claim in claims.claims]
     support = st.holm([e.p_support for e in evidence])
     refute = st.holm([e.p_refute for e in evidence])
     level = criteria.alpha / max(len(claims.claims), 1)
@@ -158,7 +167,11 @@ def not_judged(verdicts: list[Verdict]) -> list[str]:
 
 
 def _evidence(
-    claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria
+    claim: Claim,
+    claims: Claims,
+    comparisons: pd.DataFrame,
+    added: pd.DataFrame,
+    criteria: Criteria,
 ) -> Evidence:
     if claims.baseline not in (None, criteria.baseline):
         return untested(f"{BASELINE} {claims.baseline}")
@@ -166,13 +179,20 @@ def _evidence(
     rows = comparisons
     for axis, choices in wanted.items():
         rows = rows[rows[AXIS_OF[axis]].isin([v for _, values in choices for v in values])]
+    if "encoding" not in wanted:  # runs without position belong to claims that name them
+        rows = rows[rows["table"] != NO_TABLE]
     absent = _absent(claim, wanted, rows)
     if rows.empty:
         return untested(f"needs runs with {'; '.join(absent)}")
     default = criteria.margin if claim.kind == "negligible" else 0.0
     margin = default if claim.margin is None else claim.margin
     others = comparisons[comparisons["fusion"] == claim.than]
+    judged = ""
+    if claim.of == "position":
+        rows, judged = of_position(rows, added)
     found = KINDS[claim.kind](rows, margin, others)
+    if judged and found.numbers:
+        found = replace(found, numbers=[judged, *found.numbers])
     if not absent:
         return found
     # Some of the runs that the claim names are missing: it can be refuted but not supported.
@@ -205,6 +225,10 @@ def _absent(claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame) -> lis
             found = found[found[AXIS_OF[axis]].isin(values)]
         if found.empty:
             absent.append(" ".join(name for name, _ in combination if name != "variant="))
-    if claim.each and rows[AXIS_OF[claim.each]].loc[lambda v: v != "none"].nunique() < 2:
-        absent.append(f"at least two values of {claim.each}")
+    # Encodings that fuse the same table, such as rope and sinusoidal, count as one.
+    if claim.each:
+        column = "table" if claim.each == "encoding" else AXIS_OF[claim.each]
+        if rows[column].loc[lambda v: v != NO_TABLE].nunique() < 2:
+            tables = " with different tables" if column == "table" else ""
+            absent.append(f"at least two values of {claim.each}{tables}")
     return [line for line in absent if line] or (["other settings"] if rows.empty else [])

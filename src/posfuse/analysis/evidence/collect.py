@@ -13,7 +13,7 @@ import pandas as pd
 
 from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
-from posfuse.runs.multirun import asked
+from posfuse.runs.multirun import asked, primary_family
 from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
 
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -163,11 +163,24 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     relative to the sweep's."""
     absent: list[str] = []
     for sweep_id in runs["sweep_id"].unique():
-        for sweep in (Path(folder), Path(folder, sweep_id)):
-            if sweep.resolve().name == sweep_id:
-                folders = [run for run in asked(sweep) if not (run / RESULT).exists()]
-                absent += [run.relative_to(sweep).as_posix() for run in folders]
+        for sweep in _sweeps(folder, sweep_id):
+            folders = [run for run in asked(sweep) if not (run / RESULT).exists()]
+            absent += [run.relative_to(sweep).as_posix() for run in folders]
     return absent
+
+
+def _sweeps(folder: str | Path, sweep_id: str) -> list[Path]:
+    """The folder of this sweep, if it is the given one or lies in it."""
+    places = (Path(folder), Path(folder, sweep_id))
+    return [sweep for sweep in places if sweep.resolve().name == sweep_id]
+
+
+def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
+    """The operators of the sweep's primary family (sweep.primary); empty if it declares none.
+
+    Raises InputError if the sweep's multirun.yaml is damaged.
+    """
+    return next(filter(None, map(primary_family, _sweeps(folder, sweep_id))), ())
 
 
 def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

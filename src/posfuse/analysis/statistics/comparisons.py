@@ -5,13 +5,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from posfuse.analysis.evidence.collect import CELL, METRIC, differing, settings_columns
+from posfuse.analysis.evidence.settings import (
+    NO_TABLE,
+    fused_table,
+    in_attention,
+    other_settings,
+    task,
+)
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.shares import outperforming
 
 POWER = 0.8
+# The role of a comparison: in Holm's family; outside the sweep's declared family; without position
+# and compared with one that has it (placebo.py).
+PRIMARY, EXPLORATORY, PLACEBO = "primary", "exploratory", "placebo"
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,7 @@ class Criteria:
     alpha: float = 0.05
     select: tuple[int, ...] = ()  # seeds that choose values of tuned keys and are not tested
     solved: float | None = None  # percent above which a run solves its task; None: by corpus
+    primary: tuple[str, ...] = ()  # fusions in Holm's family; empty: all
 
 
 def cells(runs: pd.DataFrame) -> pd.DataFrame:
@@ -50,14 +61,16 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for each cell or seed left out.
 
-    Columns: CELL, baseline_variant, length, seeds, accuracies, baseline_accuracies and deltas
-    (lists, paired), the statistics of `judge`; p_holm and p_equivalence_holm over all rows. A cell
-    pairs with the baseline of the same data and encoding whose settings are the same except for the
-    fusion's, on the seeds that both have.
+    Columns: CELL, baseline_variant; table, attention, other_settings and task (settings.py);
+    length, seeds, accuracies, baseline_accuracies and deltas (lists, paired), resolution (points of
+    one test document), the statistics of `judge`, and the columns of `in_families` and
+    `seeds_needed`. A cell pairs with the baseline of the same data and encoding whose settings are
+    the same except for the fusion's, on the seeds that both have.
     """
     rows, notes = [], []
     base_name = criteria.baseline
     settings = settings_columns(runs, "fusion.")
+    no_number = pd.Series([np.nan])
     groups = dict(iter(runs.groupby(CELL, sort=False)))
     for cell, group in groups.items():
         data, encoding, fusion, variant = cell
@@ -86,51 +99,120 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         if delta.empty:
             notes.append(f"{name}: no seed in common with {base_name}")
             continue
+        resolution = 100 / float(group.get("documents.test", no_number).iloc[0])
         if len(delta) == 1:
             notes.append(f"{name}: one seed only, so no spread and no test")
         elif np.isnan(st.p_paired_t(delta)):
-            notes.append(f"{name}: equal differences in all {len(delta)} seeds, so no test")
-        deltas = delta.tolist()
+            std = f"taking one test document, {resolution:.2f} points, as their standard deviation"
+            how = "so no test" if np.isnan(resolution) else f"tested {std}"
+            notes.append(f"{name}: equal differences in all {len(delta)} seeds, {how}")
+        deltas, run = delta.tolist(), group.iloc[0].to_dict()
         rows.append(
             {
                 **dict(zip(CELL, cell, strict=True)),
                 "baseline_variant": base_variant,
+                "table": fused_table(run),
+                "attention": in_attention(run),
+                "other_settings": other_settings(run),
+                "task": task(run),
                 "length": group["length"].iloc[0],
                 "seeds": delta.index.tolist(),
                 "accuracies": accuracy[delta.index].tolist(),
                 "baseline_accuracies": base_accuracy[delta.index].tolist(),
                 "deltas": deltas,
-                **judge(deltas, criteria),
+                "resolution": resolution,
+                **judge(deltas, criteria, resolution),
             }
         )
-    lists = ["seeds", "accuracies", "baseline_accuracies", "deltas"]
-    columns = [*CELL, "baseline_variant", "length", *lists, *judge([0.0], criteria)]
-    frame = pd.DataFrame(rows, columns=columns)
-    frame["p_holm"] = st.holm(frame["p_t"])
-    frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
-    return frame, notes
+    columns = [*CELL, "baseline_variant", "table", "attention", "other_settings", "task"]
+    columns += ["length", "seeds", "accuracies", "baseline_accuracies", "deltas", "resolution"]
+    columns += judge([0.0], criteria)
+    frame = in_families(pd.DataFrame(rows, columns=columns), criteria)
+    return seeds_needed(frame, criteria), notes
+
+
+def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """The comparisons with their role, and their p-values adjusted over the primary ones.
+
+    New columns: role, and p_holm, p_equivalence_holm (and paper_p_holm in a frame of own_best.py),
+    which are NaN for rows of another role.
+    """
+    # A frame of own_best.py may name options behind the operator.
+    names = frame["fusion"].str.split().str[0]
+    is_declared = names.isin(criteria.primary) | (not criteria.primary)
+    role = np.where(is_declared, PRIMARY, EXPLORATORY)
+    frame = frame.assign(role=np.where(_is_placebo(frame), PLACEBO, role))
+    for p in ("p_t", "p_equivalence", "paper_p_t"):
+        if p in frame:
+            tested = frame[p].astype(float).where(frame["role"] == PRIMARY)
+            frame[f"{p.removesuffix('_t')}_holm"] = st.holm(tested)
+    return frame
+
+
+def _is_placebo(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which rows fuse a table of zeros and differ from another row in the encoding alone."""
+    if "table" not in frame:
+        return np.zeros(len(frame), bool)
+    key = pd.MultiIndex.from_frame(frame[["data", "fusion", "other_settings"]])
+    is_zero = (frame["table"] == NO_TABLE).to_numpy()
+    return np.asarray(is_zero & key.isin(key[~is_zero]))
+
+
+def family_size(frame: pd.DataFrame) -> int:
+    """The number of primary comparisons that have a test."""
+    return int((frame["p_t"].notna() & (frame["role"] == PRIMARY)).sum())
+
+
+def strictest_level(frame: pd.DataFrame, criteria: Criteria) -> float:
+    """alpha / the size of the family: the strictest of Holm's levels."""
+    return criteria.alpha / max(family_size(frame), 1)
+
+
+def seeds_needed(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """The comparisons with the seeds that each needs for 80 % power, two-sided, at the strictest
+    level of the frame and for the upper limit of its standard deviation.
+
+    New columns: seeds_observed (to find the observed difference), seeds_effect (to find
+    `criteria.effect`), seeds_equivalence (to show equivalence of operators without a difference).
+    """
+    level, limits, margin = strictest_level(frame, criteria), frame["std_limit"], criteria.margin
+    observed = zip(frame["mean"], limits, strict=True)
+    return frame.assign(
+        seeds_observed=[seeds_for_difference(mean, std, level) for mean, std in observed],
+        seeds_effect=[seeds_for_difference(criteria.effect, std, level) for std in limits],
+        seeds_equivalence=[seeds_for_equivalence(std, margin, 0.0, level) for std in limits],
+    )
 
 
 def interactions(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """Does the gain grow with length? One row per encoding, fusion and variant compared on at
-    least two corpora of different length.
+    """Does the gain grow with length? For each encoding, fusion and variant a row for each task
+    that was run at several lengths, and one over all corpora if they are of several tasks.
 
-    Columns: encoding, fusion, variant, corpora (text: mean length and gain), n, slopes (a list:
-    each seed's gain in points per doubling of length), mean, low, high (t interval), p_t and
-    p_sign_flip (two-sided). Seeds that any of the corpora lacks are left out.
+    Columns: encoding, fusion, variant, task (its name; empty for several tasks), corpora (text:
+    mean length and gain), n, slopes (a list: each seed's gain in points per doubling of length),
+    resolution, mean, low, high (t interval), p_t and p_sign_flip (two-sided), p_fit (two-sided,
+    NaN for two lengths: small if the gain does not follow a straight line), and monotone (whether
+    the mean gain rises from each length to the next, or falls). Seeds that any of the corpora lacks
+    are left out.
     """
     keys = ["encoding", "fusion", "variant"]
     rows = []
-    for cell, group in comparisons.groupby(keys, sort=False):
-        by_seed = [pd.Series(d, s) for s, d in zip(group["seeds"], group["deltas"], strict=True)]
-        gains = pd.concat(by_seed, axis=1).dropna().sort_index()
-        if group["length"].nunique() < 2 or gains.empty:
-            continue
-        corpora = zip(group["data"], group["length"], gains.mean(), strict=True)
-        texts = [f"{data} ({length:.0f} tokens, {gain:+.2f})" for data, length, gain in corpora]
-        row = {**dict(zip(keys, cell, strict=True)), "corpora": ", ".join(texts)}
-        rows.append(row | _slopes_and_tests(gains, group["length"]))
-    return pd.DataFrame(rows, columns=[*keys, "corpora", *_slopes_and_tests([[0, 0]], [1, 2])])
+    for cell, every in comparisons.groupby(keys, sort=False):
+        tasks = every["task"].unique().tolist()
+        for name in [*tasks, *([""] if len(tasks) > 1 else [])]:
+            group = every[every["task"] == name] if name else every
+            seeds_deltas = zip(group["seeds"], group["deltas"], strict=True)
+            gains = pd.concat([pd.Series(d, s) for s, d in seeds_deltas], axis=1).dropna()
+            if group["length"].nunique() < 2 or gains.empty:
+                continue
+            corpora = zip(group["data"], group["length"], gains.mean(), strict=True)
+            texts = [f"{data} ({length:.0f} tokens, {gain:+.2f})" for data, length, gain in corpora]
+            row = {**dict(zip(keys, cell, strict=True)), "task": name.rpartition("-")[0]}
+            row["corpora"] = ", ".join(texts)
+            gains = gains.sort_index()
+            rows.append(row | _slopes_and_tests(gains, group["length"], group["resolution"]))
+    columns = [*keys, "task", "corpora", *_slopes_and_tests([[0, 0]], [1, 2], [1, 1])]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def trends(bins: pd.DataFrame) -> pd.DataFrame:
@@ -140,30 +222,46 @@ def trends(bins: pd.DataFrame) -> pd.DataFrame:
     for cell, group in bins.groupby(CELL, sort=False):
         if len(group) > 1:
             gains = np.transpose(group["gains"].tolist())
-            found = _slopes_and_tests(gains, group["mean_length"])
+            resolutions = 100 / group["n_documents"]
+            found = _slopes_and_tests(gains, group["mean_length"], resolutions)
             rows.append({**dict(zip(CELL, cell, strict=True)), **found})
-    return pd.DataFrame(rows, columns=[*CELL, *_slopes_and_tests([[0, 0]], [1, 2])])
+    return pd.DataFrame(rows, columns=[*CELL, *_slopes_and_tests([[0, 0]], [1, 2], [1, 1])])
 
 
-def _slopes_and_tests(gains: ArrayLike, lengths: ArrayLike) -> dict[str, Any]:
-    """Each seed's slope of gains (S, R) over lengths (R,), and the tests of their mean."""
-    slopes = st.slopes(gains, lengths)
-    low, high = st.t_interval(slopes)
+def _slopes_and_tests(
+    gains: ArrayLike, lengths: ArrayLike, resolutions: ArrayLike
+) -> dict[str, Any]:
+    """Each seed's slope of gains (S, R) over lengths (R,), and the tests of their mean. The gains
+    at each length have the resolutions (R,)."""
+    steps = np.diag(np.asarray(resolutions, dtype=float))
+    slopes, curvatures = st.slopes(gains, lengths), st.curvatures(gains, lengths)
+    # Each gain has a weight in a slope: the spread of one document in every gain.
+    resolution = float(np.linalg.norm(st.slopes(steps, lengths)))
+    of_curvature = float(np.linalg.norm(st.curvatures(steps, lengths)))
+    means = np.asarray(gains, dtype=float).mean(0)[np.argsort(lengths)]
+    low, high = st.t_interval(slopes, resolution=resolution)
     found = {"slopes": slopes.tolist(), "mean": float(slopes.mean()), "low": low, "high": high}
-    tests = {"p_t": st.p_paired_t(slopes), "p_sign_flip": st.p_sign_flip(slopes)}
-    return {"n": len(slopes), **found, **tests}
+    tests = {
+        "p_t": st.p_paired_t(slopes, resolution),
+        "p_sign_flip": st.p_sign_flip(slopes),
+        "p_fit": st.p_paired_t(curvatures, of_curvature),
+        "monotone": bool((np.diff(means) > 0).all() or (np.diff(means) < 0).all()),
+    }
+    return {"n": len(slopes), "resolution": resolution, **found, **tests}
 
 
-def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:
-    """All statistics of one comparison, from its paired differences in points."""
-    mean, std, n = float(np.mean(deltas)), st.spread(deltas), len(deltas)
-    low, high = st.t_interval(deltas)
+def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -> dict[str, Any]:
+    """All statistics of one comparison, from its paired differences in points. `resolution` is
+    that of paired.py."""
+    n = len(deltas)
+    low, high = st.t_interval(deltas, resolution=resolution)
     bca_low, bca_high = st.bootstrap_interval(deltas)
     wins, wins_low, wins_high = outperforming(deltas)
     return {
         "n": n,
-        "mean": mean,
-        "std": std,
+        "mean": float(np.mean(deltas)),
+        "std": st.spread(deltas),
+        "std_limit": st.spread_limit(deltas, resolution),
         "low": low,
         "high": high,
         "bca_low": bca_low,
@@ -172,14 +270,11 @@ def judge(deltas: list[float], criteria: Criteria) -> dict[str, Any]:
         "wins": wins,  # P(A > B), with its interval
         "wins_low": wins_low,
         "wins_high": wins_high,
-        "p_t": st.p_paired_t(deltas),
+        "p_t": st.p_paired_t(deltas, resolution),
         "p_wilcoxon": st.p_wilcoxon(deltas),
         "p_sign_flip": st.p_sign_flip(deltas),
         "smallest_p": st.smallest_p(n),
-        "p_equivalence": st.p_equivalence(deltas, criteria.margin),
-        "seeds_observed": seeds_for_difference(mean, std, criteria.alpha),
-        "seeds_effect": seeds_for_difference(criteria.effect, std, criteria.alpha),
-        "seeds_equivalence": seeds_for_equivalence(std, criteria.margin, 0.0, criteria.alpha),
+        "p_equivalence": st.p_equivalence(deltas, criteria.margin, resolution),
     }
 
 

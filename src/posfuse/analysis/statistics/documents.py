@@ -1,6 +1,7 @@
 """Statistics of the saved predictions: over documents as well as seeds.
 
-Shapes: S seeds, D test documents, C classes.
+Shapes: S seeds, D test documents, C classes. Documents with a part in common are a group: they are
+resampled together, since they are often classified alike.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from pyarrow import ArrowException
 from sklearn.metrics import confusion_matrix
 
 from posfuse.analysis.evidence.collect import CELL, METRIC, SHARED
+from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.errors import InputError
 from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
@@ -28,7 +30,8 @@ BINS = 4  # quantiles of document length
 
 
 def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
-    """COLUMNS of the D test documents of a row of `collect`, lengths cut at the run's max_len.
+    """COLUMNS and group of the D test documents of a row of `collect`, lengths cut at the run's
+    max_len. In a file without groups each document is its own.
 
     Raises InputError where the file is missing, damaged, or contradicts the run's record.
     """
@@ -37,8 +40,9 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
     try:
         if path.exists() and not is_whole(path):
             raise ValueError(f"differs from its digest in {SUMS}")
-        table: pd.DataFrame = pq.read_table(path, columns=COLUMNS).to_pandas(ignore_metadata=True)[
-            COLUMNS
+        columns = [*COLUMNS, *(["group"] if "group" in pq.read_schema(path).names else [])]
+        table: pd.DataFrame = pq.read_table(path, columns=columns).to_pandas(ignore_metadata=True)[
+            columns
         ]
         for name, column in table.items():
             if column.dtype.kind not in "iu" or column.empty or column.min() < 0:
@@ -53,7 +57,7 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error
     table["length"] = table["length"].clip(1, run.get("settings.data.max_len"))
-    return table.astype(np.int64)
+    return table.assign(group=table.get("group", table["index"])).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Paired:
     label: NDArray[Any]  # as length
     predicted: NDArray[Any]  # (S, D)
     baseline: NDArray[Any]  # (S, D)
+    group: NDArray[Any] | None = None  # (D,); None: each document is its own
 
     @property
     def difference(self) -> NDArray[np.float64]:
@@ -128,32 +133,43 @@ def pair(
     if not seeds:
         return None
     fused, base = ([read[folder_of[*cell, s]] for s in seeds] for cell in both)
-    of_base, of_fused = ([t.drop(columns="predicted") for t in ts] for ts in (base, fused))
+    same = ["index", "length", "label"]
+    of_base, of_fused = ([t[same] for t in ts] for ts in (base, fused))
     is_paired = all(one.equals(other) for one, other in zip(of_base, of_fused, strict=True))
     if not is_paired or len({len(one) for one in of_base}) > 1:
         return None
     predicted, by_baseline = (np.stack([t["predicted"] for t in ts]) for ts in (fused, base))
     length, label = (np.stack([one[name] for one in of_base]) for name in ("length", "label"))
+    group = None
     if all(one.equals(of_base[0]) for one in of_base):
         length, label = length[0], label[0]  # all seeds have the same documents
-    return Paired(seeds, length, label, predicted, by_baseline)
+        # Some of the files may be of a version without groups.
+        group = min((t["group"] for t in (*fused, *base)), key=lambda g: g.nunique()).to_numpy()
+    return Paired(seeds, length, label, predicted, by_baseline, group)
 
 
 def judge_documents(paired: Paired) -> dict[str, Any]:
     """Statistics of one comparison over documents.
 
-    Keys: document_seeds, n_documents; documents_mean, documents_low and documents_high (the mean
-    difference in points and its interval by the hierarchical bootstrap); p_mcnemar, one per seed.
+    Keys: document_seeds, n_documents, n_groups; documents_mean, documents_low and documents_high
+    (the mean difference in points and its 95 % interval by the hierarchical bootstrap),
+    documents_low_90 and documents_high_90; p_mcnemar, one per seed.
     """
-    low, high = st.hierarchical_bootstrap(paired.difference)
+    difference, group = paired.difference, paired.group
+    low, high = over.hierarchical_bootstrap(difference, groups=group)
+    low_90, high_90 = over.hierarchical_bootstrap(difference, 0.9, groups=group)
     correct, base_correct = (p == paired.label for p in (paired.predicted, paired.baseline))
+    pairs = zip(correct, base_correct, strict=True)
     return {
         "document_seeds": paired.seeds,
         "n_documents": paired.label.shape[-1],
-        "documents_mean": float(paired.difference.mean()),
+        "n_groups": paired.label.shape[-1] if group is None else len(np.unique(group)),
+        "documents_mean": float(difference.mean()),
         "documents_low": low,
         "documents_high": high,
-        "p_mcnemar": [st.p_mcnemar(a, b) for a, b in zip(correct, base_correct, strict=True)],
+        "documents_low_90": low_90,
+        "documents_high_90": high_90,
+        "p_mcnemar": [over.p_mcnemar(a, b, group) for a, b in pairs],
     }
 
 
@@ -174,7 +190,7 @@ def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
         if not per_seed.all():
             continue  # a seed with documents of its own has none of this length
         gains = (paired.difference * inside).sum(1) / per_seed
-        low, high = st.t_interval(gains)
+        low, high = st.t_interval(gains, resolution=100 / float(per_seed.mean()))
         row: dict[str, Any] = {"shortest": int(length.min()), "longest": int(length.max())}
         row |= {"mean_length": float(length.mean()), "n_documents": round(per_seed.mean())}
         row["n"] = len(gains)

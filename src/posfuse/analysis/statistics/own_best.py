@@ -18,7 +18,7 @@ import pandas as pd
 
 from posfuse.analysis.evidence.collect import METRIC, settings_columns, varying
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria, judge
+from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge
 
 KEYS = {"scale": "model.token_scale", "lr": "optim.lr"}  # column of a tuned key -> the key
 GROUP = ["data", "encoding", "variant"]  # its runs differ only in tuned keys, operator and seed
@@ -43,7 +43,7 @@ class OwnBest:
     (how many each chose from), length, seeds, accuracies, baseline_accuracies, deltas and the
     statistics of `judge` with both at their best values, over the seeds that are tested; the same
     statistics as paper_* with both at the scale sqrt(d), each at its best other values there, NaN
-    where that was not run; p_holm, p_equivalence_holm and paper_p_holm over all rows.
+    where that was not run; the columns of `in_families`, and paper_p_holm.
 
     `variant` holds the other settings that differ, as "model.d_model=8", not the run's folder. If
     an operator was run with several options, `fusion` contains them.
@@ -236,9 +236,7 @@ def _with_holm(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) 
     columns += ["length", "seeds", "accuracies", "baseline_accuracies", "deltas"]
     columns += [*statistics, *(f"paper_{name}" for name in statistics)]
     table = pd.DataFrame(rows, columns=columns)
-    for p in ("p_t", "p_equivalence", "paper_p_t"):
-        table[f"{p.removesuffix('_t')}_holm"] = st.holm(table[p].astype(float))
-    return table
+    return in_families(table, criteria)
 
 
 def _choice(cells: pd.DataFrame) -> dict[str, dict[Any, Any]]:

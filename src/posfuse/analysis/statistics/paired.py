@@ -1,8 +1,12 @@
 """Statistics of paired differences, as plain functions on arrays.
 
-Shapes: S seeds, R lengths, D documents. A difference is fused minus baseline for one seed, in any
-unit (the report uses points of accuracy). A result that is not defined is NaN, for example the
-spread of one seed, or a test where all differences are equal.
+Shapes: S seeds, R lengths. A difference is fused minus baseline for one seed, in any unit (the
+report uses points of accuracy). A result that is not defined is NaN, for example the spread of one
+seed.
+
+Differences that are equal in all seeds have no spread, although the seeds would differ if accuracy
+had more digits. Functions that take `resolution`, the step of an accuracy (100 points / documents),
+use it as the standard deviation of such differences. Without it their result is NaN.
 """
 
 import warnings
@@ -59,13 +63,34 @@ def effect_size(differences: ArrayLike) -> float:
     return float(d.mean() / spread(d)) if testable else np.nan
 
 
-def t_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
+def spread_limit(
+    differences: ArrayLike, resolution: float = np.nan, confidence: float = 0.8
+) -> float:
+    """The upper confidence limit of the standard deviation, one-sided; NaN for one seed.
+
+    A sample of few seeds often has a smaller spread than its population. A number of seeds that is
+    planned for this limit suffices with the given confidence (Browne 1995).
+    """
+    d, testable = _testable(differences)
+    n, std = len(d), spread(d) if testable else resolution
+    if n < 2:
+        return np.nan
+    return float(std * np.sqrt((n - 1) / stats.chi2.ppf(1 - confidence, n - 1)))
+
+
+def t_interval(differences: ArrayLike, level: float = 0.95, resolution: float = np.nan) -> Interval:
     """Student's interval of the mean difference."""
     d, testable = _testable(differences)
-    if not testable:
+    error = stats.sem(d) if testable else _error_of_equal(d, resolution)
+    if np.isnan(error):
         return NONE
-    low, high = stats.t.interval(level, len(d) - 1, d.mean(), stats.sem(d))
+    low, high = stats.t.interval(level, len(d) - 1, d.mean(), error)
     return float(low), float(high)
+
+
+def _error_of_equal(d: Floats, resolution: float) -> float:
+    """The standard error of the mean of equal differences; NaN for one seed."""
+    return float(resolution / np.sqrt(len(d))) if len(d) > 1 else np.nan
 
 
 def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 0) -> Interval:
@@ -85,29 +110,35 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
     return float(found.low), float(found.high)
 
 
-def p_above(differences: ArrayLike, threshold: float = 0.0) -> float:
+def p_above(differences: ArrayLike, threshold: float = 0.0, resolution: float = np.nan) -> float:
     """One-sided t-test of H0: mean <= threshold."""
-    return _p_t(differences, threshold, "greater")
+    return _p_t(differences, threshold, "greater", resolution)
 
 
-def p_below(differences: ArrayLike, threshold: float = 0.0) -> float:
+def p_below(differences: ArrayLike, threshold: float = 0.0, resolution: float = np.nan) -> float:
     """One-sided t-test of H0: mean >= threshold."""
-    return _p_t(differences, threshold, "less")
+    return _p_t(differences, threshold, "less", resolution)
 
 
-def p_paired_t(differences: ArrayLike) -> float:
+def p_paired_t(differences: ArrayLike, resolution: float = np.nan) -> float:
     """Two-sided paired t-test."""
-    return _p_t(differences, 0.0, "two-sided")
+    return _p_t(differences, 0.0, "two-sided", resolution)
 
 
-def _p_t(differences: ArrayLike, mean: float, alternative: str) -> float:
+def _p_t(differences: ArrayLike, mean: float, alternative: str, resolution: float) -> float:
     d, testable = _testable(differences)
-    return float(stats.ttest_1samp(d, mean, alternative=alternative).pvalue) if testable else np.nan
+    if testable:
+        return float(stats.ttest_1samp(d, mean, alternative=alternative).pvalue)
+    t, of = (d.mean() - mean) / _error_of_equal(d, resolution), len(d) - 1
+    if alternative == "two-sided":
+        return float(2 * stats.t.sf(abs(t), of))
+    return float(stats.t.sf(t if alternative == "greater" else -t, of))
 
 
-def p_equivalence(differences: ArrayLike, margin: float) -> float:
+def p_equivalence(differences: ArrayLike, margin: float, resolution: float = np.nan) -> float:
     """Two one-sided t-tests (Schuirmann 1987): small when the mean is shown to lie in +-margin."""
-    return max(p_above(differences, -margin), p_below(differences, margin))
+    above = p_above(differences, -margin, resolution)
+    return max(above, p_below(differences, margin, resolution))
 
 
 def p_wilcoxon(differences: ArrayLike) -> float:
@@ -227,48 +258,21 @@ def slopes(gains: ArrayLike, lengths: ArrayLike) -> Floats:
     """
     y, x = np.asarray(gains, dtype=float), np.log2(np.asarray(lengths, dtype=float))
     x = x - x.mean()
-    return np.asarray(y @ x / (x @ x)) if np.ptp(x) > 1e-9 else np.full(len(y), np.nan)
+    return _without_noise(y @ x / (x @ x), y) if np.ptp(x) > 1e-9 else np.full(len(y), np.nan)
 
 
-def hierarchical_bootstrap(
-    differences: ArrayLike, level: float = 0.95, resamples: int = 2_000, seed: int = 0
-) -> Interval:
-    """Percentile interval of the mean of (S, D) when both seeds and documents are resampled.
+def curvatures(gains: ArrayLike, lengths: ArrayLike) -> Floats:
+    """Least-squares coefficient of the squared log2 length in each seed's gain, beside a straight
+    line: gains (S, R), lengths (R,) -> (S,). NaN unless there are three different lengths.
 
-    All seeds are tested on the same documents, so rows and columns are drawn independently (the
-    pigeonhole bootstrap, Owen 2007). A bootstrap of few seeds spreads too little, so each seed's
-    distance from the mean of all is first widened by the ratio of Student's t to the normal.
+    It is 0 on average if the gain follows a straight line, so a test of it is one of lack of fit.
     """
-    x = np.asarray(differences, dtype=np.float32)
-    n_seeds, n_documents = x.shape
-    if n_seeds < 2:
-        return NONE
-    tail = (1 + level) / 2
-    widen = np.sqrt(n_seeds / (n_seeds - 1)) * stats.t.ppf(tail, n_seeds - 1) / stats.norm.ppf(tail)
-    x = x + np.float32(widen - 1) * (x.mean(1, keepdims=True) - x.mean())
-    rng = np.random.default_rng(seed)
-    rows = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), resamples).astype(np.float32)
-    columns = document_draws(n_documents, resamples, seed)
-    means = np.einsum("bd,bd->b", rows @ x, columns) / (n_seeds * n_documents)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    y, x = np.asarray(gains, dtype=float), np.log2(np.asarray(lengths, dtype=float))
+    if len(np.unique(x.round(9))) < 3:
+        return np.full(len(y), np.nan)
+    return _without_noise(np.linalg.lstsq(np.vander(x - x.mean(), 3), y.T)[0][0], y)
 
 
-@lru_cache(maxsize=1)  # all comparisons on a corpus use the same draws
-def document_draws(n_documents: int, resamples: int, seed: int) -> NDArray[np.float32]:
-    """How often each resample draws each document, (resamples, D)."""
-    rng = np.random.default_rng([seed, 1])
-    draws = np.zeros((resamples, n_documents), np.float32)
-    for row in draws:
-        row += np.bincount(rng.integers(n_documents, size=n_documents), minlength=n_documents)
-    return draws
-
-
-def p_mcnemar(correct: ArrayLike, baseline_correct: ArrayLike) -> float:
-    """McNemar's exact test of one seed's two models on the same documents, (D,) booleans each.
-
-    It is the binomial test of the documents that exactly one of the two classifies correctly.
-    """
-    a, b = np.asarray(correct, dtype=bool), np.asarray(baseline_correct, dtype=bool)
-    gained, lost = int(np.sum(a & ~b)), int(np.sum(~a & b))
-    return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+def _without_noise(found: Floats, values: Floats) -> Floats:
+    """0 in place of rounding errors of the values: any p-value could follow from their spread."""
+    return np.where(np.abs(found) <= 1e-9 * np.abs(values).max(), 0.0, found)

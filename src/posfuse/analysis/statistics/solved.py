@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL, METRIC
+from posfuse.analysis.statistics import over_documents
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.shares import paired_share_interval, share_interval
@@ -85,4 +86,4 @@ def _row(accuracies: list[float], pairs: dict[Any, Any] | None, above: float) ->
     row |= {"gained": int(np.sum(one & ~base)), "lost": int(np.sum(~one & base))}
     row |= {"difference": 100 * float(one.mean() - base.mean())}
     row |= {"difference_low": 100 * low, "difference_high": 100 * high}
-    return row | {"p_mcnemar": st.p_mcnemar(one, base)}
+    return row | {"p_mcnemar": over_documents.p_mcnemar(one, base)}

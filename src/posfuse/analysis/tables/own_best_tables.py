@@ -7,7 +7,14 @@ import pandas as pd
 from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.own_best import KEYS, OwnBest, chosen_by, keys_of
-from posfuse.analysis.tables.paired_tables import T_INTERVAL, N, conclusion
+from posfuse.analysis.tables.paired_tables import (
+    P_EQUIVALENCE,
+    P_HOLM,
+    T_INTERVAL,
+    N,
+    conclusion,
+    outside_family,
+)
 from posfuse.analysis.tables.table import (
     Column,
     Row,
@@ -16,7 +23,6 @@ from posfuse.analysis.tables.table import (
     if_many,
     interval,
     over_seeds,
-    p_value,
     signed,
     table_of,
 )
@@ -63,8 +69,8 @@ def best_table(found: OwnBest, criteria: Criteria) -> Table:
     columns += [
         ("at best", signed, "mean"),
         T_INTERVAL,
-        ("p Holm", p_value, "p_holm"),
-        ("p equiv.", p_value, "p_equivalence_holm"),
+        P_HOLM,
+        P_EQUIVALENCE,
         ("conclusion", partial(conclusion, criteria=criteria)),
     ]
     chosen = chosen_by(best, criteria)
@@ -81,7 +87,7 @@ def best_table(found: OwnBest, criteria: Criteria) -> Table:
         f"validation accuracy ({chosen}). n, the p-values (Holm-adjusted over this table) and the "
         f"conclusion belong to the difference at best. {AT_EDGE if edges else ''}{bias}"
         "gate_constant and add_scaled learn one number that weighs position against content, so "
-        "their gain is a gain of scale only.",
+        f"their gain is a gain of scale only. {outside_family(best, criteria)}".rstrip(),
     )
 
 

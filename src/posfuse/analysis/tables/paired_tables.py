@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.comparisons import (
+    EXPLORATORY,
+    PLACEBO,
+    PRIMARY,
+    Criteria,
+    family_size,
+    strictest_level,
+)
 from posfuse.analysis.statistics.documents import DocumentEvidence
 from posfuse.analysis.statistics.shares import GAMMA, outperforms
 from posfuse.analysis.tables import table
@@ -17,6 +25,19 @@ from posfuse.analysis.tables.table import Column, Row, Table, interval, p_value,
 N: Column = ("n", str, "n")
 DIFFERENCE: Column = ("difference", table.signed_with_spread, "mean", "std")
 T_INTERVAL: Column = ("95 % t", interval, "low", "high")
+
+
+def _adjusted(role: str, adjusted: float, alone: float) -> str:
+    """The adjusted p-value; outside the family the unadjusted one, marked as such."""
+    if role == PRIMARY or np.isnan(alone):
+        return p_value(adjusted)
+    return f"{p_value(alone)} (unadj.)"
+
+
+P_HOLM: Column = ("p Holm", _adjusted, "role", "p_holm", "p_t")
+P_EQUIVALENCE: Column = (
+    "p equiv.", _adjusted, "role", "p_equivalence_holm", "p_equivalence"
+)  # fmt: skip
 
 
 def paired_tables(
@@ -32,13 +53,14 @@ def paired_tables(
         tests_table(comparisons, criteria),
         interactions_table(interactions, criteria.baseline),
         bins_table(documents.bins, trends, criteria.baseline),
-        documents_table(documents.statistics, criteria.baseline),
+        documents_table(documents.statistics, criteria),
     ]
 
 
 def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     """How large each difference is, and how many seeds it needs."""
     effect = f"{criteria.effect:g} point{'' if criteria.effect == 1 else 's'}"
+    level = strictest_level(comparisons, criteria)
     return table_of(
         comparisons,
         [
@@ -63,9 +85,11 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         f"beats {criteria.baseline} with the same seed (a tie counts half), with its exact "
         "interval. outperforms (Bouthillier et al. 2021): yes if that interval is above 0.5 and "
         f"reaches above {GAMMA:g}, loses if the reverse holds, little if it excludes 0.5 but does "
-        "not reach that far. Seeds needed for 80 % power at alpha = 0.05, two-sided, with the "
-        f"observed spread: to detect the observed difference, to detect {effect}, and to show "
-        f"equivalence within ±{criteria.margin:g} points if the true difference is 0.",
+        "not reach that far. Seeds needed for 80 % power, two-sided, at alpha "
+        f"= {level:.2g} ({criteria.alpha:g} divided by the size of the family, the strictest of "
+        "Holm's levels) and for the upper 80 % confidence limit of the standard deviation: to "
+        f"detect the observed difference, to detect {effect}, and to show equivalence within "
+        f"±{criteria.margin:g} points if the true difference is 0.",
     )
 
 
@@ -86,14 +110,14 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="paired_tests",
         title=f"Tests of the differences to {criteria.baseline}",
-        caption="Two-sided p-values: paired t-test; its Holm adjustment over all "
-        f"{comparisons['p_t'].notna().sum()} comparisons in this table; Wilcoxon's signed-rank "
+        caption="Two-sided p-values: paired t-test; its Holm adjustment over the "
+        f"{family_size(comparisons)} comparisons of the family; Wilcoxon's signed-rank "
         "test; sign-flip permutation test; smallest: the lowest p that n seeds can reach in the "
         f"last two. {least_p(comparisons)} p equivalence: two one-sided t-tests of \"the "
         f"difference is within ±{criteria.margin:g} points\"; equiv. Holm: its Holm adjustment "
         "over the same comparisons. The conclusion uses the adjusted p-values at alpha = "
         f"{criteria.alpha:g}: differs, equivalent, both (a difference too small to matter) or "
-        "undecided.",
+        f"undecided. {outside_family(comparisons, criteria)}".rstrip(),
     )  # fmt: skip
 
 
@@ -105,14 +129,27 @@ def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             N,
             DIFFERENCE,
             T_INTERVAL,
-            ("p Holm", p_value, "p_holm"),
-            ("p equiv.", p_value, "p_equivalence_holm"),
+            P_HOLM,
+            P_EQUIVALENCE,
             ("conclusion", partial(conclusion, criteria=criteria)),
         ],
         name="comparison",
         title=f"Paired differences to {criteria.baseline}, points of test accuracy",
-        caption=least_p(comparisons),
+        caption=f"{least_p(comparisons)} {outside_family(comparisons, criteria)}".rstrip(),
     )
+
+
+def outside_family(comparisons: pd.DataFrame, criteria: Criteria) -> str:
+    """What the conclusions exploratory and placebo mean, if any row has them."""
+    texts = {
+        EXPLORATORY: f"exploratory: not in the sweep's primary family "
+        f"({', '.join(criteria.primary)}), so its p-values are not adjusted (unadj.) and decide "
+        "nothing.",
+        PLACEBO: "placebo: without position; the table of placebos compares it with the same "
+        "operator with position.",
+    }
+    roles = set(comparisons["role"])
+    return " ".join(text for role, text in texts.items() if role in roles)
 
 
 def least_p(comparisons: pd.DataFrame) -> str:
@@ -125,7 +162,10 @@ def least_p(comparisons: pd.DataFrame) -> str:
 
 
 def conclusion(row: Row, criteria: Criteria) -> str:
-    """Whether the row's operator differs, is equivalent, both, or undecided."""
+    """Whether the row's operator differs, is equivalent, both, or undecided; its role if it is not
+    in the family."""
+    if row["role"] != PRIMARY:
+        return str(row["role"])
     differs = row["p_holm"] <= criteria.alpha
     equivalent = row["p_equivalence_holm"] <= criteria.alpha
     if differs and equivalent:
@@ -133,24 +173,41 @@ def conclusion(row: Row, criteria: Criteria) -> str:
     return "differs" if differs else "equivalent" if equivalent else "undecided"
 
 
-def documents_table(documents: pd.DataFrame, baseline: str) -> Table:
+def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
     """The hierarchical bootstrap over seeds and documents, and McNemar's test of each seed."""
+    margin = criteria.margin
     return table_of(
         documents,
         [
             ("n", lambda seeds: str(len(seeds)), "document_seeds"),
-            ("documents", table.count, "n_documents"),
+            ("documents", _in_groups, "n_documents", "n_groups"),
             ("difference", signed, "documents_mean"),
             ("95 % seeds and documents", interval, "documents_low", "documents_high"),
+            ("90 %", interval, "documents_low_90", "documents_high_90"),
+            ("equivalent", partial(_inside, margin), "documents_low_90", "documents_high_90"),
             ("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar"),
         ],
         name="documents",
         title="Differences over seeds and documents",
-        caption=f"Difference to {baseline} in points with the 95 % interval of a hierarchical "
-        "bootstrap that resamples seeds and test documents, so it generalises to other seeds and "
-        "other documents of the same kind. McNemar's exact test compares the two models of one "
-        "seed on these documents; it does not generalise to other seeds.",
+        caption=f"Difference to {criteria.baseline} in points with the intervals of a hierarchical "
+        "bootstrap that resamples seeds and test documents, so they are about other seeds and "
+        "documents like these. equivalent: whether the 90 % interval lies within "
+        f"±{margin:g} points, not adjusted for the number of comparisons. The equivalence of the "
+        "table of tests is about these test documents only. McNemar's exact test compares the two "
+        "models of one seed on these documents; it is not about other seeds. In brackets: groups "
+        "of documents that begin with the same article, which are resampled together and have one "
+        "sign in McNemar's test.",
     )
+
+
+def _in_groups(documents: int, groups: int) -> str:
+    return f"{documents:,}" + (f" ({groups:,})" if groups < documents else "")
+
+
+def _inside(margin: float, low: float, high: float) -> str:
+    if np.isnan(low):
+        return ""
+    return "yes" if -margin < low and high < margin else "no"
 
 
 def _by_seed(seeds: Sequence[int], p_values: Sequence[float]) -> str:
@@ -189,17 +246,22 @@ def interactions_table(interactions: pd.DataFrame, baseline: str) -> Table:
     return table_of(
         interactions,
         [
+            ("one task", str, "task"),
             ("corpora", str, "corpora"),
             N,
             ("slope", signed, "mean"),
             T_INTERVAL,
             ("p t", p_value, "p_t"),
             ("p sign flip", p_value, "p_sign_flip"),
+            ("p fit", p_value, "p_fit"),
         ],
         name="interaction",
         title="Does the gain grow with length, across corpora?",
         caption=f"Slope of the difference to {baseline} over the mean length of the corpora, in "
         "points per doubling of length. Least squares gives one slope for each seed that all "
         "corpora have; the table shows the mean of these n slopes, its 95 % t interval, and the "
-        "two-sided p of a t-test and of sign flips. Corpora differ in more than length.",
+        "two-sided p of a t-test and of sign flips. p fit: lack of fit, a t-test of each seed's "
+        "curvature, from three lengths; if it is small, the gain does not follow a straight line "
+        "and its slope means little. one task: the task of which these corpora vary the length "
+        "alone; other corpora differ in more than length.",
     )

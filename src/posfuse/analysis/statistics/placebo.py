@@ -1,0 +1,90 @@
+"""How much of an operator's gain comes from position.
+
+A placebo is a run with a table of zeros (`encoding=none`): every operator keeps its parameters, but
+gets no position. The gain over the baseline that remains does not come from position. What position
+adds is the gain with position minus the gain without, seed by seed.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.settings import NO_TABLE
+from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge
+
+COPIED = [*CELL, "baseline_variant", "length", "resolution"]  # from the comparison with position
+
+
+def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """One row for each row of `compare` that has position and whose placebo was run.
+
+    Columns: CELL, baseline_variant, length, resolution; placebo (the encoding and variant of the
+    runs without position); seeds (that all four cells have); gains, placebo_gains and deltas
+    (lists: with position, without, and their difference, in points); gain and placebo_gain (the
+    means); the statistics of `judge` for the deltas, and the columns of `in_families`.
+
+    A placebo has the comparison's data, operator and settings except for the encoding's. Its
+    attention is that of the comparison, or it has no encoding there either.
+    """
+    rows = []
+    for row in comparisons.to_dict("records"):
+        placebo = _placebo_of(row, comparisons)
+        if placebo is None:
+            continue
+        gain, without = (pd.Series(r["deltas"], r["seeds"]) for r in (row, placebo))
+        # Rounding errors of equal accuracies must not become a spread.
+        both = pd.concat([gain, without], axis=1, keys=["gains", "placebo_gains"]).dropna().round(9)
+        if both.empty:
+            continue
+        deltas = (both["gains"] - both["placebo_gains"]).tolist()
+        rows.append(
+            {
+                **{name: row[name] for name in COPIED},
+                "placebo": f"{placebo['encoding']} {placebo['variant']}".strip(),
+                "seeds": both.index.tolist(),
+                "gains": both["gains"].tolist(),
+                "placebo_gains": both["placebo_gains"].tolist(),
+                "deltas": deltas,
+                "gain": float(both["gains"].mean()),
+                "placebo_gain": float(both["placebo_gains"].mean()),
+                **judge(deltas, criteria, row["resolution"]),
+            }
+        )
+    columns = [*COPIED, "placebo", "seeds", "gains", "placebo_gains", "deltas", "gain"]
+    columns += ["placebo_gain", *judge([0.0], criteria)]
+    return in_families(pd.DataFrame(rows, columns=columns), criteria)
+
+
+def of_position(rows: pd.DataFrame, added: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Comparisons with what position adds in place of their differences, and a line that says so.
+
+    `added` is the frame of `placebos`. If it lacks any of the rows, they stay as they are.
+    """
+    new = ["seeds", "deltas", "n", "gain", "placebo_gain"]
+    found = rows.drop(columns=new[:3]).merge(added[[*CELL, *new]], on=CELL, how="left")
+    names = [" ".join(filter(None, cell)) for cell in rows[CELL].itertuples(index=False)]
+    without = [name for name, n in zip(names, found["n"], strict=True) if np.isnan(n)]
+    if without:
+        of = "" if len(without) == len(names) else f" for {', '.join(without)}"
+        return rows, f"judged: the plain gain, because the placebo (encoding=none) was not run{of}"
+    gains = zip(names, found["gain"], found["placebo_gain"], strict=True)
+    texts = [f"{name} {gain:+.2f} and {less:+.2f}" for name, gain, less in gains]
+    return found, (
+        "judged: what position adds, the gain with position minus the gain without "
+        f"({', '.join(texts)})"
+    )
+
+
+def _placebo_of(row: dict[Any, Any], comparisons: pd.DataFrame) -> dict[Any, Any] | None:
+    """The comparison without position that differs from this one in the encoding alone."""
+    if row["table"] == NO_TABLE:
+        return None
+    same = np.logical_and.reduce(
+        [comparisons[name] == row[name] for name in ("data", "fusion", "other_settings")]
+    )
+    without = comparisons[same & (comparisons["table"] == NO_TABLE)]
+    same_attention = without[without["attention"] == row["attention"]]
+    found = pd.concat([same_attention, without[without["attention"] == ""]])
+    return next(iter(found.to_dict("records")), None)

@@ -1,0 +1,206 @@
+"""What position adds to a gain: the difference of two differences, by hand and from records."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.regression.linear_model import OLS
+
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.headline import headline
+from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics.comparisons import Criteria, compare, in_families
+from posfuse.analysis.statistics.placebo import placebos
+from posfuse.analysis.tables.placebo_table import placebo_tables
+from small_records import write_record
+
+MODULE = "posfuse.model"
+TABLES = {"sinusoidal": "Sinusoidal", "learned": "Learned", "none": "NoTable",
+          "rope": "Sinusoidal", "rope_none": "NoTable"}  # fmt: skip
+
+
+def write(root, encoding, accuracies, seeds=None, documents=1000, **more):
+    """Runs of each fusion, whose settings are those of conf/encoding."""
+    settings = {"encoding.table._target_": f"{MODULE}.encoding.{TABLES[encoding]}"}
+    if encoding.startswith("rope"):
+        settings["encoding.attention._target_"] = f"{MODULE}.attention_encoding.Rotary"
+    settings |= more.pop("settings", {})
+    for fusion, values in accuracies.items():
+        for seed, accuracy in zip(seeds or range(len(values)), values, strict=True):
+            write_record(
+                root, accuracy, fusion, seed, encoding=encoding, settings=settings,
+                documents={"test": documents}, **more,
+            )  # fmt: skip
+
+
+def compared(root, **criteria):
+    runs, problems = collect(root)
+    assert problems == []
+    return compare(runs, Criteria(**criteria))[0]
+
+
+def found_in(root, **criteria):
+    return placebos(compared(root, **criteria), Criteria(**criteria))
+
+
+WITH = {"add": [0.50, 0.60, 0.70, 0.55], "concat": [0.62, 0.71, 0.83, 0.66]}  # 12, 11, 13, 11
+WITHOUT = {"add": [0.50, 0.52, 0.51, 0.50], "concat": [0.58, 0.60, 0.60, 0.60]}  # 8, 8, 9, 10
+
+
+def test_what_position_adds_is_the_difference_of_the_gains_by_hand(tmp_path):
+    write(tmp_path, "sinusoidal", WITH)
+    write(tmp_path, "none", WITHOUT)
+    (row,) = found_in(tmp_path).to_dict("records")
+    assert (row["fusion"], row["encoding"], row["placebo"]) == ("concat", "sinusoidal", "none")
+    assert row["gains"] == pytest.approx([12, 11, 13, 11])
+    assert row["placebo_gains"] == pytest.approx([8, 8, 9, 10])
+    assert row["deltas"] == pytest.approx([4, 3, 4, 1])
+    assert (row["gain"], row["placebo_gain"], row["mean"]) == pytest.approx((11.75, 8.75, 3.0))
+    # squares of the distances from 3: 1, 0, 1, 4
+    error = math.sqrt(6 / 3) / 2
+    assert row["p_t"] == row["p_holm"] == pytest.approx(2 * stats.t.sf(3 / error, 3))
+    reach = stats.t.ppf(0.975, 3) * error
+    assert (row["low"], row["high"]) == pytest.approx((3 - reach, 3 + reach))
+
+
+def test_it_is_the_interaction_of_a_regression_with_seeds():
+    """Least squares by statsmodels: each seed has its own accuracy, gain and effect of position;
+    the interaction of operator and position is the same for all."""
+    rng, n = np.random.default_rng(0), 6
+    accuracy = rng.normal(60, 5, (n, 2, 2))  # seed, operator, position
+    seed, operator, position = (a.ravel() for a in np.indices(accuracy.shape))
+    of_seed = np.eye(n)[seed]
+    columns = [of_seed, of_seed * operator[:, None], of_seed * position[:, None]]
+    design = np.hstack([*columns, (operator * position)[:, None]])
+    fitted = OLS(accuracy.ravel(), design).fit()
+    with_it, without = accuracy[:, 1, 1] - accuracy[:, 0, 1], accuracy[:, 1, 0] - accuracy[:, 0, 0]
+    deltas = with_it - without
+    assert fitted.params[-1] == pytest.approx(deltas.mean())
+    assert fitted.pvalues[-1] == pytest.approx(st.p_paired_t(deltas))
+    assert tuple(fitted.conf_int()[-1]) == pytest.approx(st.t_interval(deltas))
+
+
+def test_seeds_are_those_that_all_four_cells_have(tmp_path):
+    write(tmp_path, "sinusoidal", {"add": WITH["add"]}, seeds=[0, 1, 2, 3])
+    write(tmp_path, "sinusoidal", {"concat": WITH["concat"]}, seeds=[0, 1, 2, 4])
+    write(tmp_path, "none", {"add": WITHOUT["add"]}, seeds=[1, 2, 3, 4])
+    write(tmp_path, "none", {"concat": WITHOUT["concat"]}, seeds=[2, 1, 7, 8])
+    (row,) = found_in(tmp_path).to_dict("records")
+    assert row["seeds"] == [1, 2]
+    assert row["gains"] == pytest.approx([11, 13])
+    # Without position: seed 1 has 60 - 50, seed 2 has 58 - 52.
+    assert row["deltas"] == pytest.approx([11 - 10, 13 - 6])
+
+
+def test_a_placebo_differs_in_the_encoding_alone(tmp_path):
+    write(tmp_path, "sinusoidal", WITH)
+    assert found_in(tmp_path).empty
+    for i, more in enumerate((
+        {"data": "other"}, {"settings": {"optim.lr": 2}, "variant": "optim.lr=2"},
+    )):  # fmt: skip
+        write(tmp_path, "none", WITHOUT, **more)
+        assert found_in(tmp_path).empty, i
+    write(tmp_path, "none", {"add": WITHOUT["add"]})
+    assert found_in(tmp_path).empty  # the baseline alone
+    write(tmp_path, "none", {"concat": WITHOUT["concat"]})
+    assert len(found_in(tmp_path)) == 1
+
+
+def test_an_encoding_in_attention_prefers_a_placebo_that_keeps_it(tmp_path):
+    write(tmp_path, "rope", WITH)
+    write(tmp_path, "none", WITHOUT)
+    (row,) = found_in(tmp_path).to_dict("records")
+    assert row["placebo"] == "none"
+    write(tmp_path, "rope_none", {"add": WITH["add"], "concat": WITH["add"]})
+    write(tmp_path, "sinusoidal", WITH)
+    rows = {row["encoding"]: row for row in found_in(tmp_path).to_dict("records")}
+    assert rows["rope"]["placebo"] == "rope_none"
+    assert rows["rope"]["deltas"] == pytest.approx([12, 11, 13, 11])
+    assert rows["sinusoidal"]["placebo"] == "none"
+    assert set(rows) == {"rope", "sinusoidal"}
+
+
+def test_equal_gains_leave_exactly_nothing_for_position(tmp_path):
+    """Sums of accuracies round, and a spread of 1e-14 would give any p-value."""
+    write(tmp_path, "sinusoidal", {"add": [0.537, 0.603, 0.71], "concat": [0.62, 0.713, 0.83]})
+    write(tmp_path, "none", {"add": [0.2, 0.301, 0.4], "concat": [0.283, 0.411, 0.52]})
+    (row,) = found_in(tmp_path).to_dict("records")
+    assert row["deltas"] == [0, 0, 0]
+    assert row["p_t"] == 1
+    # The 1,000 documents of the test split: t = 0.5 / (0.1 / sqrt(3))
+    assert row["p_equivalence"] == pytest.approx(stats.t.sf(5 * math.sqrt(3), 2))
+
+
+def test_the_family_is_that_of_the_operators_of_the_sweep(tmp_path):
+    mul = {"mul": [0.1, 0.3, 0.2, 0.2]}
+    write(tmp_path, "sinusoidal", WITH | mul)
+    write(tmp_path, "none", WITHOUT | {"mul": [0.15, 0.2, 0.2, 0.2]})
+    write(tmp_path, "learned", WITH)
+    every = found_in(tmp_path)
+    assert len(every) == 3
+    assert every["p_holm"].notna().all()
+    declared = found_in(tmp_path, primary=("concat",)).set_index(["encoding", "fusion"])
+    assert declared["role"].to_dict() == {
+        ("sinusoidal", "concat"): "primary", ("sinusoidal", "mul"): "exploratory",
+        ("learned", "concat"): "primary",
+    }  # fmt: skip
+    p = declared.loc[[("sinusoidal", "concat"), ("learned", "concat")], ["p_t", "p_holm"]]
+    assert p["p_holm"].tolist() == pytest.approx((2 * p["p_t"]).tolist())
+    roles = compared(tmp_path, primary=("concat",)).groupby("encoding")["role"].agg(set)
+    assert roles["none"] == {"placebo"}
+
+
+def test_the_table_shows_both_gains_and_what_position_adds(tmp_path):
+    write(tmp_path, "sinusoidal", WITH)
+    assert placebo_tables(found_in(tmp_path), Criteria()) == []
+    write(tmp_path, "none", WITHOUT)
+    found = found_in(tmp_path)
+    (table,) = placebo_tables(found, Criteria())
+    assert table.columns == [
+        "data", "encoding", "fusion", "n", "gain", "without", "position adds", "95 % t",
+        "p Holm", "p equiv.", "conclusion",
+    ]  # fmt: skip
+    p, q = (f"{found[name][0]:.3f}" for name in ("p_holm", "p_equivalence_holm"))
+    ends = f"{found['low'][0]:+.2f} to {found['high'][0]:+.2f}"
+    gains = ["4", "+11.75", "+8.75", "+3.00 ± 1.41"]
+    assert table.rows == [["tiny", "sinusoidal", "concat", *gains, ends, p, q, "differs"]]
+    assert table.numbers["placebo_gains"][0] == "8 8 9 10"
+
+
+def first_lines(root, **criteria):
+    comparisons = compared(root, **criteria)
+    cells = comparisons[["data", "encoding", "fusion", "n", "mean"]]
+    none = in_families(pd.DataFrame(columns=["data", "encoding", "fusion", "p_t"]), Criteria())
+    found = placebos(comparisons, Criteria(**criteria))
+    return headline(cells, comparisons, none, found, Criteria(**criteria)), found
+
+
+def test_the_headline_says_how_much_needs_no_position(tmp_path):
+    write(tmp_path, "sinusoidal", WITH)
+    write(tmp_path, "none", WITHOUT)
+    (count, line), found = first_lines(tmp_path)
+    assert count.startswith("1 of 1 difference to add is decided")
+    p = found["p_holm"][0]
+    assert line.endswith(
+        "concat's difference is +11.75 points with position and +8.75 without: position adds +3.00 "
+        f"(95 % t interval +0.75 to +5.25, n = 4, Holm-adjusted p = {p:.3f}), decided."
+    )
+    assert not [text for text in (count, line) if "(none)" in text]
+
+
+def test_the_headline_says_when_position_is_undecided_equivalent_or_not_tested(tmp_path):
+    for name, without, end in (
+        ("undecided", [9, 0, 20, 4], "seeds would show a difference of this size with 80 % power."),
+        ("equivalent", [12.1, 10.9, 13, 11], "equivalent to nothing on these test documents."),
+    ):
+        root = tmp_path / name
+        write(root, "sinusoidal", WITH)
+        concat = [a + gain / 100 for a, gain in zip(WITHOUT["add"], without, strict=True)]
+        write(root, "none", {"add": WITHOUT["add"], "concat": concat})
+        assert first_lines(root)[0][1].endswith(end), name
+    one = tmp_path / "one"
+    for encoding, of in (("sinusoidal", WITH), ("none", WITHOUT)):
+        write(one, encoding, {fusion: values[:1] for fusion, values in of.items()})
+    assert first_lines(one)[0][1].endswith("position adds +4.00, not tested.")
