@@ -61,6 +61,7 @@ def small_parts(monkeypatch):
 def test_the_store_is_bit_for_bit_what_the_plain_way_writes(folder) -> None:
     frames = {split: documents(size, n) for n, (split, size) in
               enumerate((("train", 60), ("test", 24)))}  # fmt: skip
+    frames = {s: f.assign(group=f.index) for s, f in frames.items()}  # the row in the file
     frames = {s: f[f["text"].str.strip() != ""].reset_index(drop=True) for s, f in frames.items()}
     assert len(frames["train"]) < 60
     size = round(0.2 * len(frames["train"]))
@@ -81,7 +82,8 @@ def test_the_store_is_bit_for_bit_what_the_plain_way_writes(folder) -> None:
         flat = np.array([i for row in rows for i in row], dtype=np.uint16)
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         classes = frame["label"].map("abc".index).to_numpy(np.int64)
-        for part, array in (("ids", flat), ("offsets", ends), ("labels", classes)):
+        parts = {"ids": flat, "offsets": ends, "labels": classes, "groups": frame["group"]}
+        for part, array in parts.items():
             checksums[f"{split}.{part}.npy"] = saved(array)
         unknown[split] = (flat == 1).mean()
 
