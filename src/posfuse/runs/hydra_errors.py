@@ -76,19 +76,16 @@ def one_line(error: BaseException, *schemas: Any) -> str:
         return refused[1]
     if isinstance(error.__cause__, OmegaConfBaseException):  # it names the key
         text = str(error.__cause__)
-    key_line = re.search(r"full_key: (\S+)", text)
-    key = key_line[1] if key_line else ""
+    key = next(iter(re.findall(r"full_key: (\S+)", text)), "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if key:
         lines = [line for line in lines if not re.match(r"(full_key|\w+_type|hydra)\b", line)]
     message = " ".join(lines)
     for pattern, shown in SHOWN.items():
         message = re.sub(pattern, shown, message)
-    extra = re.search(r"Error in call to target .* argument '(\w+)'", message)
-    if key and extra:
+    if key and (extra := re.search(r"Error in call to target .* argument '(\w+)'", message)):
         return f"{key}.{extra[1]}: unknown key; remove it"
-    unknown = re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)
-    if key and unknown:
+    if key and (unknown := re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)):
         groups: Any = dataclasses.fields(config.Config)
         nested = [f"{g.name}.{key}" for g in groups if key in _fields_of(g.type.__name__, ())]
         names = _fields_of(unknown[1], schemas)
@@ -153,7 +150,4 @@ def of_hydra(error: Exception) -> str:
         kind = "launcher" if "instantiate_launcher" in functions else "sweeper"
         known = KEY_OF[f"instantiate_{kind}"].rpartition("; ")[2]
         return f"hydra.{kind}._target_: {plugin[1]} is not a {kind} of Hydra; {known}"
-    return (
-        f"{type(error).__name__}: {one_line(error)}; HYDRA_FULL_ERROR=1 posfuse-train ... shows "
-        "the traceback"
-    )
+    return f"{type(error).__name__}: {one_line(error)}; set HYDRA_FULL_ERROR=1 to see the traceback"
