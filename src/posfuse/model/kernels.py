@@ -98,7 +98,8 @@ class _BlockAttention(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             for documents, queries in blocks(q.shape, q.device):
                 some = _scaled(q[documents, :, queries].to(wide_k.dtype), d_head**-0.5)
-                weights = _weights(some, wide_k, documents, padding, added(some, queries))
+                bias = added(some, queries)
+                weights = _scores(some, wide_k, documents, padding, bias).softmax(-1)
                 zero_(weights, draws.next(weights))
                 y[documents, :, queries] = weights.to(v.dtype) @ v[documents]
         ctx.save_for_backward(q, k, v, y, padding, *learned)
@@ -123,7 +124,9 @@ class _BlockAttention(torch.autograd.Function):
             some = _scaled(q[documents, :, queries].to(wide), scale).requires_grad_()
             with torch.enable_grad():
                 added = ctx.added(some, queries)
-            weights = _weights(some.detach(), wide_k, documents, padding, added)
+            scores = _scores(some.detach(), wide_k, documents, padding, added)
+            with torch.enable_grad():
+                weights = scores.requires_grad_(dots is None).softmax(-1)
             g = dy[documents, :, queries]
             d_weights = (g @ v[documents].transpose(-2, -1)).to(wide)
             dropped = draws.next(weights)
@@ -131,9 +134,8 @@ class _BlockAttention(torch.autograd.Function):
             if dots is None:
                 # The sum of each row is exact here. From a rounded y every row would have an
                 # error, and the errors add up in a parameter that many keys share.
-                d_scores = torch.ops.aten._softmax_backward_data(
-                    d_weights, weights, -1, weights.dtype
-                )
+                (d_scores,) = torch.autograd.grad(weights, scores, d_weights)
+                weights = weights.detach()
             else:
                 d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
             zero_(weights, dropped)
@@ -171,14 +173,14 @@ def _scaled(x: Tensor, factor: float) -> Tensor:
     return torch.mul(x, factor, out=x.new_empty(x.shape))
 
 
-def _weights(
+def _scores(
     q: Tensor, k: Tensor, documents: slice, padding: Tensor | None, added: Tensor | None
 ) -> Tensor:
-    """The weights (b, H, Q, L) of queries (b, H, Q, D) of these documents, already divided by
+    """The scores (b, H, Q, L) of queries (b, H, Q, D) of these documents, already divided by
     sqrt(D), and all keys (B, H, L, D); padding (B, 1, 1, L) is -inf at padding, else 0."""
     scores = q @ k[documents].transpose(-2, -1)
     if added is not None:
         scores += added
     if padding is not None:
         scores += padding[documents]
-    return scores.softmax(-1)
+    return scores
