@@ -32,7 +32,7 @@ NEUTRAL_KEYS = (
 )  # fmt: skip
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
-LETTERS = "use letters (A-Z, a-z), digits, _.-"
+NAME_LETTERS = "must be a folder name of letters (A-Z, a-z), digits and _.-"
 VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
 
 MOST_TOKENS = 2**20  # a position table has max_len rows: 256 MB with model.d_model=64
@@ -43,9 +43,9 @@ LARGEST_SEED = 2**32 - 1
 def check_name(key: str, name: Any) -> None:
     """Raise InputError unless `name` can be the name of a folder on every file system."""
     if not isinstance(name, str):  # fusion is an untyped dict
-        raise InputError(f"{key}: {name!r} is not a text; give a name, as {key}=my_name")
+        raise InputError(f"{key}: must be a string (got {name!r}); for example {key}=my_name")
     if not NAME.fullmatch(name):
-        raise InputError(f"{key}: the name {name!r} becomes a folder; {LETTERS}")
+        raise InputError(f"{key}: {NAME_LETTERS} (got {name!r})")
 
 
 def check_folder(key: str, folder: str) -> None:

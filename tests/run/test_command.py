@@ -7,6 +7,7 @@ from joblib import cpu_count
 
 import posfuse
 from posfuse import train
+from posfuse.config import NAME_LETTERS
 from posfuse.process import devices
 from posfuse.runs import records
 from processes import assert_one_line
@@ -21,7 +22,14 @@ MISTAKES = {
     "trainer.max_epochs=many": "trainer.max_epochs",
     "model.n_heads=7": "model.n_heads",
     "seed=-1": "seed",
-    "fusion.name=[3]": "error: fusion.name: [3] is not a text",
+    "seed=0,1": "error: seed=0,1: several values need -m",
+    "fusion=gate_cnn fusion.half_width=a": "error: fusion.half_width: must be an integer (got 'a')",
+    "~fusion": "fusion.name cannot be removed; set it, or use fusion=none",
+    "-m ~encoding": "encoding.name cannot be removed; set it, or use encoding=none",
+    "=1": "error: =1: a group takes one of its names, such as fusion=add",
+    "model=3": "error: model=3: a group takes one of its names, such as fusion=add",
+    "--config-dir nope": "error: --config-dir: no folder '",
+    "fusion.name=[3]": "error: fusion.name: must be a string (got [3])",
     "seed=[0": "seed=[0",
     "experiment=tabel1": "tabel1",
     # In a sweep Hydra refuses some at its start, and `checked` refuses others in the first job.
@@ -44,8 +52,8 @@ def test_a_mistake_in_the_config_is_one_line_before_any_data(command, tmp_path):
 EMPTY = {
     "output_dir=": "output_dir: '' is empty; name a folder with output_dir=FOLDER",
     "output_dir=/": "output_dir: '/' is the root of the file system; name a folder with",
-    "sweep_id=": "sweep_id: the name '' becomes a folder; use letters (A-Z, a-z), digits, _.-",
-    "sweep_id=../up": "sweep_id: the name '../up' becomes a folder; use letters",
+    "sweep_id=": f"sweep_id: {NAME_LETTERS} (got '')",
+    "sweep_id=../up": f"sweep_id: {NAME_LETTERS} (got '../up')",
 }
 EMPTY_FOLDERS = (("", "hydra.run.dir"), ("-m", "hydra.sweep.dir"), ("-m", "hydra.sweep.subdir"))
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import CONF_DIR, is_neutral, run_folder
+from posfuse.config import CONF_DIR, NAME_LETTERS, is_neutral, run_folder
 from posfuse.errors import InputError
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
@@ -66,8 +66,9 @@ HYDRAS = {
     "+model.depth=8": "model.depth: unknown key; use one of d_model, n_heads",
     "+nonsense=1": "nonsense: unknown key; use one of seed, sweep_id",
     "+data.vocabulary.size=1": "data.vocabulary.size: unknown key; use one of max_size",
-    "model.d_model=4.5": "model.d_model: Value '4.5'",
-    "data.max_len=abc": "data.max_len: Value 'abc'",
+    "model.d_model=4.5": "model.d_model: must be an integer (got '4.5')",
+    "optim.lr=abc": "optim.lr: must be a number (got 'abc')",
+    "trainer.compile=maybe": "trainer.compile: must be true or false (got 'maybe')",
     "data.name=null": "data.name: null is not allowed; give a value",
     "fusion=foo": "gate_scalar",
     "fusion.zap=1": "fusion.zap: unknown key",
@@ -78,8 +79,8 @@ HYDRAS = {
     "+encoding.attention._target_=posfuse.model.encoding.Learned": "Learned takes no n_heads",
     "seed=0,": "seed=0,: not an override that Hydra can read; write key=value or",
     "seed={a": "seed={a: not an override that Hydra can read; write key=value or",
-    "sweep_id=ü": "sweep_id: the name 'ü' becomes a folder; use letters (A-Z, a-z), digits, _.-",
-    "data.name=a:b": "data.name: the name 'a:b' becomes a folder; use letters",
+    "sweep_id=ü": f"sweep_id: {NAME_LETTERS} (got 'ü')",
+    "data.name=a:b": f"data.name: {NAME_LETTERS} (got 'a:b')",
 }
 
 
@@ -110,10 +111,10 @@ BAD = {
     "data.vocabulary.source=test": "must be train or all (got test)",
     "data.path=": "'' is empty; name a folder with data.path=FOLDER",
     "cache_dir=/": "'/' is the root of the file system; name a folder with cache_dir=FOLDER",
-    "data.name=a/b": "the name 'a/b' becomes a folder; use letters (A-Z, a-z), digits, _.-",
-    "sweep_id=../up": "the name '../up' becomes a folder",
-    "fusion.name=null": "None is not a text; give a name, as fusion.name=my_name",
-    "fusion.name=[a,b]": "['a', 'b'] is not a text",
+    "data.name=a/b": "must be a folder name of letters (A-Z, a-z), digits and _.- (got 'a/b')",
+    "sweep_id=../up": f"{NAME_LETTERS} (got '../up')",
+    "fusion.name=null": "must be a string (got None); for example fusion.name=my_name",
+    "fusion.name=[a,b]": "must be a string (got ['a', 'b'])",
     "fusion._target_=posfuse.model.fusion": "cannot import 'posfuse.model.fusion'",
     "fusion._target_=builtins.dict": "cannot import 'builtins.dict'",
     "fusion._target_=5": "cannot import 5",
@@ -153,7 +154,8 @@ def test_a_folder_replaces_the_hub_but_not_a_corpus_that_is_made() -> None:
 
 
 def test_bad_options_of_operators_are_named() -> None:
-    assert "half_width: Value 'a'" in complaint("fusion=gate_cnn", "fusion.half_width=a")
+    text = complaint("fusion=gate_cnn", "fusion.half_width=a")
+    assert text == "half_width: must be an integer (got 'a')"
     negative = complaint("fusion=gate_cnn", "fusion.half_width=-1")
     assert "fusion=gate_cnn: half_width is -1" in negative
     odd = complaint("model.d_model=5", "model.n_heads=5")

@@ -115,7 +115,7 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     try:  # OmegaConf checks the types as in the rest of the schema
         OmegaConf.structured(dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names}))
     except OmegaConfBaseException as error:
-        raise InputError(f"{key}: {one_line(error)}") from error
+        raise InputError(f"{key}.{one_line(error)}") from error
 
 
 def _resolved(target: str) -> Any:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import sys
 import traceback
 from argparse import ArgumentParser
 from pathlib import Path
@@ -14,12 +15,27 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from posfuse import config
-from posfuse.config import CONF_DIR, LETTERS
+from posfuse.config import CONF_DIR, NAME_LETTERS
 from posfuse.errors import NO_MEMORY, lacks_memory
 
 # Names of tokens in the messages of Hydra's parser.
 GRAMMAR = re.compile("LexerNoViableAlt|mismatched input|extraneous input|no viable|missing .+ at")
 NAMES = ("data.name", "encoding.name", "fusion.name", "sweep_id")
+# Patterns of messages of Hydra and OmegaConf, and what is shown instead.
+SHOWN = {
+    r"\s*See https://hydra.cc\S* for details": "",
+    r"\s*Config search path:.*": "",
+    r"In '[^']*': (\w+ raised while composing config: ?)?": "",
+    r"^field '(\S+)' is not Optional$": r"\1: null is not allowed; give a value",
+    r"^Could not find '(.+)/(.*)' .+ in '\1':": r"\1: no '\2'; use one of",
+    r"^Value (.+) of type '\w+' could not be converted to Integer$": r"must be an integer (got \1)",
+    r"^Value (.+) of type '\w+' could not be converted to Float$": r"must be a number (got \1)",
+    r"^Value (.+) is not a valid bool .+": r"must be true or false (got \1)",
+    r"^[IM].+(encoding|fusion)\.name\b.*": r"\1.name cannot be removed; set it, or use \1=none",
+    r"^Config group override must .+": "a group takes one of its names, such as fusion=add",
+    r"^Ambiguous value for argument '(.+)' 1\. .+": r"\1: several values need -m",
+    r"^Additional config directory (.+) not found$": r"--config-dir: no folder \1; name another",
+}
 
 # Hydra's functions that check a value without naming its key, and the fix.
 VERBOSE = "hydra.verbose: use true, false or the names of loggers"
@@ -38,8 +54,9 @@ def line_of(error: Exception) -> str:
     if isinstance(error, YAMLError | UnicodeDecodeError):
         return of_file(error)
     if isinstance(error, ValueError):
-        is_group = "group override" in str(error)  # Hydra's words for a group without a name
-        return one_line(error) + ("; a group takes one of its names, as fusion=add" * is_group)
+        no_names = [a for a in sys.argv if re.search(r"=([-+.\d]|(true|false|null)$)", a)]
+        groups = [a for a in no_names if (CONF_DIR / a.partition("=")[0]).is_dir()]
+        return ": ".join([*groups, one_line(error)])
     return of_hydra(error)
 
 
@@ -49,7 +66,7 @@ def one_line(error: BaseException, *schemas: Any) -> str:
     if isinstance(error, OverrideParseException) and GRAMMAR.search(error.message):
         key, _, name = error.override.partition("=")
         if key in NAMES and name:
-            return f"{key}: the name {name!r} becomes a folder; {LETTERS}"
+            return f"{key}: {NAME_LETTERS} (got {name!r})"
         return (
             f"{error.override}: not an override that Hydra can read; write key=value or "
             "key=value,value, and put quotes around other characters, as in 'key=\"a:b\"'"
@@ -65,14 +82,8 @@ def one_line(error: BaseException, *schemas: Any) -> str:
     if key:
         lines = [line for line in lines if not re.match(r"(full_key|\w+_type|hydra)\b", line)]
     message = " ".join(lines)
-    message = re.sub(r"\s*See https://hydra.cc\S* for details", "", message)
-    message = re.sub(r"\s*Config search path:.*", "", message)
-    message = re.sub(
-        r"^field '(\S+)' is not Optional$", r"\1: null is not allowed; give a value", message
-    )
-    message = re.sub(r"In '[^']*': (\w+ raised while composing config: ?)?", "", message)
-    absent = r"^Could not find '(.+)/(.*)' .+ in '\1':"
-    message = re.sub(absent, r"\1: no '\2'; use one of", message)
+    for pattern, shown in SHOWN.items():
+        message = re.sub(pattern, shown, message)
     extra = re.search(r"Error in call to target .* argument '(\w+)'", message)
     if key and extra:
         return f"{key}.{extra[1]}: unknown key; remove it"
