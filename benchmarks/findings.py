@@ -178,7 +178,7 @@ def position_table(runs: pd.DataFrame) -> str:
 def scale_effect_table(runs: pd.DataFrame) -> str:
     """Accuracy minus that at the paper's token scale, per operator, paired by seed."""
     lines = [
-        "**Less the accuracy at the paper's token scale**",
+        "**Difference to the accuracy at the paper's token scale**",
         "",
         "| data | fusion | scale | n | difference | 95 % t |",
         "| " + "--- | " * 6,

@@ -108,12 +108,9 @@ class ParallelLauncher(SweepLauncher):
     def room(self, job_overrides: list[list[str]]) -> tuple[int, list[str]]:
         """How many runs train at once, and the GPUs of each; no GPUs if the runs are on CPUs."""
         asked = self.checked_jobs()
-        if places := self.places(job_overrides):
-            n = devices.runs_at_once(asked, len(places), "the GPUs have", "runs_per_gpu")
-        else:
-            room = cpu_count() * self.runs_per_core
-            n = devices.runs_at_once(asked, room, "the cores have", "runs_per_core")
-        return n, places
+        places = self.places(job_overrides)
+        room = len(places) or cpu_count() * self.runs_per_core
+        return devices.runs_at_once(asked, room, "GPU" if places else "core"), places
 
     def checked_jobs(self) -> int:
         """n_jobs; raises InputError for a value that starts no run."""

@@ -102,7 +102,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
     with records.sole_use(folder), signals.handled():
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         if record := records.finished(folder, cfg):
-            log.info("%s: done already, test accuracy %.4f", label, record["test"]["accuracy"])
+            log.info("%s: already done, test accuracy %.4f", label, record["test"]["accuracy"])
             return record
         (folder / records.RESULT).unlink(missing_ok=True)  # one whose other files are damaged
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")

@@ -195,8 +195,8 @@ def test_the_parallel_launcher_refuses_what_starts_no_run(command, corpus, tmp_p
         "+hydra.launcher.initializer=1": "initializer: unknown key; remove it",
         "+hydra.launcher.batch_size=1": "batch_size: unknown key; remove it",
         "hydra.launcher.n_jobs=abc": "n_jobs: must be 1 or more, or -1",
-        f"hydra.launcher.n_jobs={cores + 1}": f"n_jobs: {cores + 1} runs at once, the cores have "
-        f"room for {cores}; use that, or raise hydra.launcher.runs_per_core\n",
+        f"hydra.launcher.n_jobs={cores + 1}": f"n_jobs: must be at most {cores}, the room on the "
+        f"cores (got {cores + 1}); or raise hydra.launcher.runs_per_core\n",
     }.items():
         result = command("-m", *small_overrides(corpus), "hydra/launcher=parallel", override)
         assert_one_line(result, f"error: hydra.launcher.{message}")
@@ -217,8 +217,8 @@ def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
     monkeypatch.setattr(devices, "gpus", lambda: ["0", "1"])
     argv = ["-m", *small_overrides(corpus), "trainer.accelerator=auto", "hydra/launcher=parallel"]
     for wrong, message in {
-        "hydra.launcher.n_jobs=3": "hydra.launcher.n_jobs: 3 runs at once, the GPUs have room for",
-        "trainer.devices=3": "trainer.devices: 3 GPUs for a run, and there are 2",
+        "hydra.launcher.n_jobs=3": "hydra.launcher.n_jobs: must be at most 2, the room on the GPUs",
+        "trainer.devices=3": "trainer.devices: must be at most 2, the number of GPUs (got 3)",
         "trainer=default,ddp": "trainer.devices: hydra/launcher=parallel gives each run as many ",
     }.items():
         assert_one_line(command(*argv, "seed=0,1,2", wrong), f"error: {message}")

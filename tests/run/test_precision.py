@@ -1,4 +1,4 @@
-"""trainer.precision=fastest: which precision it stands for, and that a sweep has only one."""
+"""trainer.precision=fastest: which precision is chosen for it, and that a sweep has only one."""
 
 import itertools
 import os

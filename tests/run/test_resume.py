@@ -115,7 +115,7 @@ def test_the_state_of_another_configuration_is_refused(corpus, tmp_path, monkeyp
     data = shutil.copytree(corpus, tmp_path / "corpus")
     killed(small_config(data), tmp_path / "run", monkeypatch)
     write_corpus(data, seed=1)
-    with pytest.raises(InputError, match=r"last\.ckpt: saved by another configuration"):
+    with pytest.raises(InputError, match=r"last\.ckpt: belongs to another configuration"):
         train(small_config(data), tmp_path / "run")
     (tmp_path / "run" / records.LAST).unlink()
     train(small_config(data), tmp_path / "run")

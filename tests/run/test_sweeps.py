@@ -58,7 +58,7 @@ def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(command, small,
     (folder / records.RESULT).unlink()
     second = command(*sweep)
     assert second.code == 0, second.err
-    assert second.out.count("done already") == 2
+    assert second.out.count("already done") == 2
     assert (folder / records.RESULT).exists()
     assert kinds(tmp_path) == []
 

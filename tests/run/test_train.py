@@ -128,7 +128,7 @@ def test_a_finished_run_is_skipped(reference, corpus, monkeypatch, caplog):
     monkeypatch.setattr(entry, "run", lambda *_: pytest.fail("trained again"))
     caplog.set_level(logging.INFO)
     assert train(small_config(corpus, *REFERENCE), folder) == record
-    assert "tiny sinusoidal gate_scalar seed=3: done already" in caplog.text
+    assert "tiny sinusoidal gate_scalar seed=3: already done" in caplog.text
     assert before == {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.name != ".lock"}
 
 

@@ -73,7 +73,7 @@ def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):
 
 def test_one_line_names_what_is_missing(fake, tmp_path):
     absent = tmp_path / "absent"
-    line = f"error: {absent}: no such folder; give a sweep's, as multirun/quickstart"
+    line = f"error: {absent}: no such folder; give a sweep's folder, such as multirun/mine"
     assert synced(absent) == (1, "", [line])
     line = f"error: {tmp_path}: no finished runs; run posfuse-train -m first"
     assert synced(tmp_path) == (1, "", [line])

@@ -18,15 +18,15 @@ def test_each_run_has_a_place():
         ("0 1 2 3 4", 2, 2, "0,1 2,3 0,1 2,3"),
     ):
         assert devices.places(gpus.split(), runs_per_gpu, per_run) == expected.split()
-    with pytest.raises(InputError, match=r"trainer.devices: 4 GPUs for a run, and there are 2"):
+    with pytest.raises(InputError, match=r"trainer.devices: must be at most 2, .*got 4\)"):
         devices.places(["0", "1"], 1, 4)
 
 
 def test_n_jobs_is_limited_by_the_places():
     for asked, expected in ((-1, 4), (-2, 3), (-9, 1), (1, 1), (4, 4)):
-        assert devices.runs_at_once(asked, 4, "the GPUs have", "runs_per_gpu") == expected
-    with pytest.raises(InputError, match=r"n_jobs: 3 runs at once.* room for 2.*runs_per_gpu"):
-        devices.runs_at_once(3, 2, "the GPUs have", "runs_per_gpu")
+        assert devices.runs_at_once(asked, 4, "GPU") == expected
+    with pytest.raises(InputError, match=r"must be at most 2, .*GPUs \(got 3\).*runs_per_gpu"):
+        devices.runs_at_once(3, 2, "GPU")
 
 
 def test_gpus_have_the_names_that_this_process_may_use(monkeypatch):

@@ -135,10 +135,10 @@ def test_what_is_no_sweep_is_one_line(shown, tmp_path):
     (tmp_path / "run" / "config.yaml").touch()
     (tmp_path / "run" / records.RESULT).mkdir()
     for name, why in (
-        ("absent", "no such folder"),
+        ("absent", "not a folder; give a sweep's folder, such as multirun/mine"),
         ("empty", "no runs here"),
         ("damaged", "not a sweep's settings"),
-        ("run", "a run's folder"),
+        ("run", "a run's folder; give a sweep's folder, such as multirun/mine"),
     ):
         code, (line,) = shown(tmp_path / name)
         assert code == 1

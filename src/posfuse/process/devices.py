@@ -29,21 +29,21 @@ def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
     InputError if there are not enough GPUs for one run."""
     if devices > len(gpus):
         raise InputError(
-            f"trainer.devices: {devices} GPUs for a run, and there are {len(gpus)} "
-            f"({','.join(gpus)}); lower it, or see CUDA_VISIBLE_DEVICES"
+            f"trainer.devices: must be at most {len(gpus)}, the number of GPUs (got {devices}); "
+            "check CUDA_VISIBLE_DEVICES"
         )
     groups = [gpus[i : i + devices] for i in range(0, len(gpus) - devices + 1, devices)]
     return [",".join(group) for group in groups] * runs_per_gpu
 
 
-def runs_at_once(asked: int, room: int, has_room: str, more: str) -> int:
-    """How many runs train at once. `asked` is n_jobs; -1 means `room`. Raises InputError
-    if it is above `room`; the message names what has the room and the key that gives more."""
+def runs_at_once(asked: int, room: int, unit: str) -> int:
+    """How many runs train at once. `asked` is n_jobs; -1 means `room`, that of all cores or GPUs.
+    Raises InputError if it is above `room`; `unit` is "core" or "GPU"."""
     n = asked if asked >= 0 else max(1, room + 1 + asked)
     if n > room:
         raise InputError(
-            f"hydra.launcher.n_jobs: {n} runs at once, {has_room} room for {room}; use that, or "
-            f"raise hydra.launcher.{more}"
+            f"hydra.launcher.n_jobs: must be at most {room}, the room on the {unit}s (got {n}); or "
+            f"raise hydra.launcher.runs_per_{unit.lower()}"
         )
     return n
 

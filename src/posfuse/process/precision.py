@@ -28,7 +28,7 @@ _log_once = cache(logging.getLogger(__name__).info)  # a process has many runs o
 
 
 def chosen(cfg: Config) -> str:
-    """The precision of a run: the config's own, or the one that "fastest" stands for."""
+    """The precision of a run: the config's own, or the one chosen for fastest."""
     if cfg.trainer.precision != FASTEST:
         return cfg.trainer.precision
     sweep = Path(cfg.output_dir, cfg.sweep_id)

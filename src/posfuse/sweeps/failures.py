@@ -41,7 +41,7 @@ class Ending(Callback):
 
     def __init__(self, folder: str) -> None:
         """`folder` is the sweep's folder. Hydra resolves it here, where an error ends the command;
-        it only logs errors in the methods below."""
+        Hydra only logs errors in the methods below."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Empty: worker processes get a copy, and do not need the state."""

@@ -49,7 +49,7 @@ def runs_of(sweep: Path) -> list[RunStatus]:
 def status_of(folder: Path, sweep: Path) -> RunStatus:
     """The state of the run in this folder."""
     if folder == sweep:
-        raise InputError(f"{sweep}: a run's folder; give its sweep's, such as multirun/quickstart")
+        raise InputError(f"{sweep}: a run's folder; give a sweep's folder, such as multirun/mine")
     *cell, seed = folder.relative_to(sweep).parts
     place = "/".join(cell), seed.removeprefix("seed=")
     if (folder / records.RESULT).exists():
@@ -159,7 +159,7 @@ def main() -> None:
     console = Console(width=None if in_terminal else WIDE)
     try:
         if not sweep.is_dir():
-            raise InputError(f"{sweep}: no such folder; give that of a sweep")
+            raise InputError(f"{sweep}: not a folder; give a sweep's folder, such as multirun/mine")
         runs = runs_of(sweep)
         if not runs:
             raise InputError(f"{sweep}: no runs here; run posfuse-train -m first")

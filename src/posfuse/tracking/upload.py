@@ -119,7 +119,7 @@ def difference(upload: Upload, there: Any) -> str:
 def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     """Upload a sweep; returns what the server holds in one line, and a line for each other run."""
     if not sweep.is_dir():
-        raise InputError(f"{sweep}: no such folder; give a sweep's, as multirun/quickstart")
+        raise InputError(f"{sweep}: no such folder; give a sweep's folder, such as multirun/mine")
     prepare(sweep)
     uploads, problems = read(sweep, suffix)
     if not (uploads or problems):

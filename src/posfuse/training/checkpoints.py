@@ -75,7 +75,7 @@ class Checkpoints(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if state_dict["fingerprint"] != self.fingerprint:
             raise InputError(
-                f"{self.path}: saved by another configuration, or its data has changed; give "
+                f"{self.path}: belongs to another configuration, or its data has changed; give "
                 "sweep_id=NAME for a new folder, or remove that file to start again"
             )
 
