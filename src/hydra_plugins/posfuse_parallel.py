@@ -63,13 +63,8 @@ class ParallelLauncher(SweepLauncher):
         for name in THREADS:  # the processes inherit them
             os.environ.setdefault(name, str(max(1, cpu_count() // n_jobs)))
         sweep = Path(self.config.hydra.sweep.dir)
-        start = partial(
-            ProcessPoolExecutor,
-            1,
-            multiprocessing.get_context("spawn"),
-            prepare,
-            (os.getpid(), places, sweep),
-        )
+        context = multiprocessing.get_context("spawn")
+        start = partial(ProcessPoolExecutor, 1, context, prepare, (os.getpid(), places, sweep))
         with signals.blocked():
             resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
         idle = [start() for _ in range(n_jobs)]

@@ -241,5 +241,5 @@ def test_an_error_outside_of_a_run_is_one_line(command, monkeypatch):
     monkeypatch.setattr(train, "job", job)
     assert_one_line(command(), "error: a.log: disk full; fix this and retry; ")
     assert_one_line(command(), "error: disk: disk full; fix this and retry; ")
-    assert_one_line(command(), "error: KeyError: 'x'; HYDRA_FULL_ERROR=1 posfuse-train ... shows")
+    assert_one_line(command(), "error: KeyError: 'x'; set HYDRA_FULL_ERROR=1 to see")
     assert command() == (1, "", "")

@@ -84,11 +84,9 @@ def one_line(error: BaseException, *schemas: Any) -> str:
     message = " ".join(lines)
     for pattern, shown in SHOWN.items():
         message = re.sub(pattern, shown, message)
-    extra = re.search(r"Error in call to target .* argument '(\w+)'", message)
-    if key and extra:
+    if key and (extra := re.search(r"Error in call to target .* argument '(\w+)'", message)):
         return f"{key}.{extra[1]}: unknown key; remove it"
-    unknown = re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)
-    if key and unknown:
+    if key and (unknown := re.search(r"Key '[^']+' (?:not in|is not in) '?(\w+)'?", message)):
         groups: Any = dataclasses.fields(config.Config)
         nested = [f"{g.name}.{key}" for g in groups if key in _fields_of(g.type.__name__, ())]
         names = _fields_of(unknown[1], schemas)
@@ -153,7 +151,4 @@ def of_hydra(error: Exception) -> str:
         kind = "launcher" if "instantiate_launcher" in functions else "sweeper"
         known = KEY_OF[f"instantiate_{kind}"].rpartition("; ")[2]
         return f"hydra.{kind}._target_: {plugin[1]} is not a {kind} of Hydra; {known}"
-    return (
-        f"{type(error).__name__}: {one_line(error)}; HYDRA_FULL_ERROR=1 posfuse-train ... shows "
-        "the traceback"
-    )
+    return f"{type(error).__name__}: {one_line(error)}; set HYDRA_FULL_ERROR=1 to see the traceback"
