@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr
 from dataclasses import fields
+from io import StringIO
 from typing import Any
 
 from hydra.core.utils import JobReturn
@@ -55,7 +57,8 @@ class SlurmLauncher(SweepLauncher):
         from submitit.core.utils import FailedJobError, UncompletedJobError
 
         try:
-            with signals.blocked():  # Ctrl-C in the terminal must not end sbatch
+            # Ctrl-C in the terminal must not end sbatch. Its stderr is in the error below.
+            with signals.blocked(), redirect_stderr(StringIO()):
                 jobs = executor.map_array(SlurmRun(), *zip(*calls, strict=True))
         except FailedJobError as error:
             raise InputError(

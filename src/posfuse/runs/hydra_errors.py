@@ -76,8 +76,7 @@ def one_line(error: BaseException, *schemas: Any) -> str:
         return refused[1]
     if isinstance(error.__cause__, OmegaConfBaseException):  # it names the key
         text = str(error.__cause__)
-    key_line = re.search(r"full_key: (\S+)", text)
-    key = key_line[1] if key_line else ""
+    key = next(iter(re.findall(r"full_key: (\S+)", text)), "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if key:
         lines = [line for line in lines if not re.match(r"(full_key|\w+_type|hydra)\b", line)]
