@@ -295,7 +295,8 @@ def test_decided_differences_of_the_sweeps_of_scales():
     assert f"cnn gate at 1/2 ({p['gate_cnn', '0.5']}) and `gate_constant`" in PROSE
     assert f"`gate_constant` at 1/2 ({p['gate_constant', '0.5']};" in PROSE
     text = (
-        "cnn gate by {} points (p = {}), concat by {} (p = {}) and the scalar gate by {} (p = {})"
+        "The cnn gate is ahead of it by {} points (p = {}), concat by {} (p = {}) and the scalar "
+        "gate by {} (p = {})"
     )
     at = [rows[f, "sqrt_d"] for f in ("gate_cnn", "concat", "gate_scalar")]
     assert text.format(*(row[c] for row in at for c in ("difference", "p Holm"))) in PROSE

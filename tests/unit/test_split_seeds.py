@@ -53,7 +53,7 @@ def test_another_value_is_refused(value: str) -> None:
 
 
 def test_only_the_word_stands_for_the_seed_in_a_corpus() -> None:
-    with pytest.raises(InputError, match=r"data\.corpus: .*'seed'"):
+    with pytest.raises(InputError, match=r"data\.corpus.*'seed'"):
         checked(composed("data.corpus.split_seed=seed"))
 
 

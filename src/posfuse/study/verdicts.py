@@ -1,7 +1,7 @@
 """What the test seeds say about each hypothesis so far, and which runs the next look needs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,14 +52,14 @@ def progress(study: Study, results: Mapping[tuple[str, int], Record | None]) -> 
     `results` are those of the test sweep by (arm, seed). A run that diverged counts as chance.
     """
     seeds, planned = seeds_of("testing.seeds", study.testing.seeds), study.looks
-    accuracy = accuracies(results)
+    accuracy, step = accuracies(results), resolution(results)
     found: dict[str, Decision] = {}
     made = {}
     open_: list[Hypothesis] = []
     for family, hypotheses in study.families.items():
         samples = {h.name: deltas(h, accuracy, seeds) for h in hypotheses}
         decisions, made[family] = judge_family(
-            samples, {h.name: h.margins for h in hypotheses}, planned
+            samples, {h.name: replace(h.margins, resolution=step) for h in hypotheses}, planned
         )
         found |= decisions
         if made[family] < len(planned.seeds):
@@ -88,6 +88,12 @@ def accuracies(results: Mapping[tuple[str, int], Record | None]) -> dict[tuple[s
         key: chance if record is None else 100 * record["test"]["accuracy"]
         for key, record in results.items()
     }
+
+
+def resolution(results: Mapping[tuple[str, int], Record | None]) -> float:
+    """The points of one test document, in the smallest test split; NaN if no record has it."""
+    sizes = [r["documents"]["test"] for r in results.values() if r and "documents" in r]
+    return 100 / min(sizes) if sizes else np.nan
 
 
 def deltas(

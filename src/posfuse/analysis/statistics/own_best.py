@@ -106,6 +106,7 @@ def _tuned(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         variant=varying(runs, ["data", "encoding"], others),
         fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
         validation=_numeric(_column(runs, "validation.accuracy")),
+        resolution=100 / _numeric(_column(runs, "documents.test")),
     )
     root = _numeric(_column(runs, "settings.model.d_model")) ** 0.5
     for column, key in KEYS.items():
@@ -188,6 +189,7 @@ def _at_own_best(
     for group_key, group in cells.groupby(GROUP, sort=False):
         where = " ".join(str(part) for part in group_key if part)
         runs = tuned[(tuned[GROUP] == list(group_key)).all(axis=1)]
+        resolution = float(runs["resolution"].iloc[0])
         accuracy = 100 * runs.pivot(index="seed", columns=["fusion", *keys], values=METRIC)
         for fusion, own in group.groupby("fusion", sort=False):
             notes += [f"{where} {fusion}: {caution}" for caution in _cautions(own, keys, criteria)]
@@ -219,11 +221,12 @@ def _at_own_best(
                 row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
             row |= {"length": mine["length"], "seeds": pairs.index.tolist()}
             row |= {"accuracies": pairs[0].tolist(), "baseline_accuracies": pairs[1].tolist()}
-            row |= {"deltas": deltas, **judge(deltas, criteria)}
+            row |= {"deltas": deltas, **judge(deltas, criteria, resolution)}
             if "scale" in keys and fusion in papers and base in papers:
                 at_paper = _pairs(accuracy, papers[fusion], papers[base], keys)
                 if len(at_paper):
-                    found = judge((at_paper[0] - at_paper[1]).tolist(), criteria)
+                    at_sqrt_d = (at_paper[0] - at_paper[1]).tolist()
+                    found = judge(at_sqrt_d, criteria, resolution)
                     row |= {f"paper_{name}": value for name, value in found.items()}
             rows.append(row)
     return _with_holm(rows, keys, criteria), notes

@@ -80,6 +80,7 @@ class Margins:
 
     equivalence: float  # a mean within +-equivalence does not matter
     beyond: float = 0.0  # a mean counts as ahead above this, and as behind below its negative
+    resolution: float = np.nan  # of equal differences, as in paired.py
 
 
 @dataclass(frozen=True)
@@ -110,14 +111,15 @@ def decide(
     d = np.asarray(differences, dtype=float)[: looks.seeds[look]]
     alpha, mean = looks.alpha / hypotheses, float(d.mean())
     level = looks.level(look, alpha / 2)
-    p = 2 * min(st.p_above(d, margins.beyond), st.p_below(d, -margins.beyond))
-    p_equivalence = st.p_equivalence(d, margins.equivalence)
+    step = margins.resolution
+    p = 2 * min(st.p_above(d, margins.beyond, step), st.p_below(d, -margins.beyond, step))
+    p_equivalence = st.p_equivalence(d, margins.equivalence, step)
     equivalent, differs = p_equivalence <= looks.level(look, alpha), p <= 2 * level
     result = EQUIVALENT if equivalent else UNDECIDED
     if differs:
         result = AHEAD if mean > 0 else BEHIND
     small = bool(differs and equivalent)
-    low, high = st.t_interval(d, 1 - 2 * level)
+    low, high = st.t_interval(d, 1 - 2 * level, step)
     return Decision(result, len(d), mean, low, high, min(p, 1), p_equivalence, 2 * level, small)
 
 
