@@ -13,7 +13,7 @@ import pytest
 
 from posfuse.analysis import report
 from posfuse.analysis.claims.verdicts import judge_claims, not_judged, read_claims
-from posfuse.analysis.evidence.collect import collect, failures, missing
+from posfuse.analysis.evidence.collect import collect, failures, missing, standing
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.config import run_folder
 from posfuse.errors import InputError
@@ -501,3 +501,15 @@ def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
     assert "To settle it: needs runs with data=other" in " ".join(shown.split())
     assert "match no runs" not in shown
     assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1
+
+
+def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
+    (tmp_path / "mine_test").mkdir()
+    for name in ("mine", "mine_test"):
+        assert standing(tmp_path / name, name).startswith("This sweep is exploratory: no plan was")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "plan.yaml").write_text("digest: x")
+    assert standing(tmp_path / "mine_test", "mine_test") == (
+        "These are the test runs of the study mine, whose own report has its verdicts."
+    )
+    assert "exploratory" in standing(tmp_path / "mine", "mine")

@@ -6,7 +6,7 @@ import pandas as pd
 
 from posfuse.analysis.claims.verdicts import Claims, Verdict, judge_claims
 from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
-from posfuse.analysis.evidence.collect import failures, learning_curves, missing
+from posfuse.analysis.evidence.collect import failures, learning_curves, missing, standing
 from posfuse.analysis.headline import headline
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
@@ -119,7 +119,10 @@ def analyse(
         described=described,
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
-        headline=headline(summary, comparisons, best.best, without_position, criteria),
+        headline=[
+            *headline(summary, comparisons, best.best, without_position, criteria),
+            standing(folder, str(runs["sweep_id"].iloc[0])),
+        ],
         missing=absent,
         failures=failures(folder, runs),
         problems=[*problems, *mismatched, *without_curve],

@@ -95,7 +95,7 @@ def _count(rows: list[Row], criteria: Criteria) -> str:
     one = len(tested) == 1
     return (
         f"{decided} of {len(tested)} difference{'' if one else 's'} to {criteria.baseline} "
-        f"{'is' if decided == 1 else 'are'} decided: p ≤ {criteria.alpha:g} after Holm's "
+        f"{'is' if one or decided == 1 else 'are'} decided: p ≤ {criteria.alpha:g} after Holm's "
         f"adjustment, for a difference or for equivalence within ±{criteria.margin:g} points on "
         f"these test documents.{more}"
     )

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from rich.console import Console
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from posfuse.errors import InputError, checked_streams
@@ -83,9 +83,11 @@ def _run(name: str, study: Study, extra: list[str]) -> None:
 
 def _show(state: Progress, console: Console) -> None:
     """Each verdict with its hypothesis and its numbers."""
+    grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
-        console.print(Text(f"{v.verdict.upper():12}{v.hypothesis.text}", style="bold"))
-        console.print(Padding(Text(tables.numbers(v)), (0, 0, 0, 12)))
+        grid.add_row(Text(v.verdict.upper(), style="bold"), Text(v.hypothesis.text, style="bold"))
+        grid.add_row("", Text(tables.numbers(v)))
+    console.print(grid)
     console.print()
 
 

@@ -219,3 +219,12 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in found)
     count = [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if found else []
     return [*count, *(f"{run}: {failure['message']}" for run, failure in found)]
+
+
+def standing(folder: str | Path, sweep_id: str) -> str:
+    """Whether the sweep tests the frozen plan of a study, as a sentence."""
+    study = sweep_id.removesuffix("_test")
+    plans = [place / study / "plan.yaml" for place in (Path(folder).resolve().parent, Path(folder))]
+    if study != sweep_id and any(plan.exists() for plan in plans):
+        return f"These are the test runs of the study {study}, whose own report has its verdicts."
+    return "This sweep is exploratory: no plan was frozen before it ran, as posfuse-study does."

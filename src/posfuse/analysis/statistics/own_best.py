@@ -189,7 +189,7 @@ def _at_own_best(
     for group_key, group in cells.groupby(GROUP, sort=False):
         where = " ".join(str(part) for part in group_key if part)
         runs = tuned[(tuned[GROUP] == list(group_key)).all(axis=1)]
-        resolution = float(runs["resolution"].iloc[0])
+        resolution = float(runs["resolution"].mean())
         accuracy = 100 * runs.pivot(index="seed", columns=["fusion", *keys], values=METRIC)
         for fusion, own in group.groupby("fusion", sort=False):
             notes += [f"{where} {fusion}: {caution}" for caution in _cautions(own, keys, criteria)]
