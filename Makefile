@@ -13,7 +13,7 @@ IMDB ?=
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: .venv/installed ## a study of 96 runs (5 minutes on 2 idle cores) and its report
+demo: .venv/installed ## a study of 96 runs (6 minutes on 2 idle cores) and its report
 	$(BIN)/posfuse-study run demo
 
 test: lint ## style, types, unit tests, runs and a few smoke tests: under 4 minutes on 2 cores
