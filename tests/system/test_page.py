@@ -34,11 +34,12 @@ def page(tmp_path_factory):
         "concat": [0.6, 0.65, 0.8],
         "gate_scalar": [0.7, 0.8, 0.9],
     }
-    write_sweep(root, accuracies)
-    write_sweep(root, accuracies, data="wordy", tokens=80.0, label_names=["<b>", NASTY])
-    write_record(
-        root, 0.5, "mlp", 0, parameters=25, label_names=["<b>", "</title><script>alert(2)</script>"]
-    )
+    task = {"data.corpus._target_": "posfuse.data.bbc.lead_story"}  # at two lengths
+    labels = ["<b>", NASTY]
+    write_sweep(root, accuracies, settings=task)
+    write_sweep(root, accuracies, data="wordy", tokens=80.0, label_names=labels, settings=task)
+    labels = ["<b>", "</title><script>alert(2)</script>"]
+    write_record(root, 0.5, "mlp", 0, parameters=25, label_names=labels, settings=task)
     failure = {"id": "1", "time": 1.0, "kind": "failed", "message": NASTY, "overrides": []}
     (root / "failure.json").write_text(json.dumps(failure))
     with pytest.MonkeyPatch.context() as patched:

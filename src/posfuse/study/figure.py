@@ -31,7 +31,7 @@ def hypotheses(verdicts: Sequence[Verdict], deltas: Mapping[str, Sequence[float]
         (dot,) = axis.plot(d.mean, y, "o", color=color)
         svg.mark(dot, f"{h.name}: {d.mean:+.2f} [{d.low:+.2f}, {d.high:+.2f}], {v.verdict}")
     axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=0)
-    names = [f"{style.short(v.hypothesis.name, 34)}\n{v.verdict}" for v in verdicts]
+    names = [f"{style.short(v.hypothesis.name, 30)}\n{v.verdict}" for v in verdicts]
     axis.set_yticks(range(len(verdicts)), names)
     axis.set_ylim(len(verdicts) - 0.4, -0.6)
     return figure
