@@ -13,7 +13,7 @@ from posfuse.runs.checks import checked
 from small_runs import composed, hydra_composed
 
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
-         "controls": 75, "variance": 80}  # fmt: skip
+         "controls": 75, "variance": 120}  # fmt: skip
 DATA = [
     *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
     *(("table1", name) for name in ("agnews", "imdb", "arxiv")),
@@ -196,11 +196,13 @@ def test_the_scale_surface_takes_another_corpus_small_enough_for_a_cpu():
 def test_the_variance_experiment_lets_one_source_at_a_time_follow_the_seed():
     free = {}
     for name in {values(job)["seeds"] for job in grid("variance")}:
-        seeds = checked(composed("experiment=variance", f"seeds={name}", "seed=7")).seeds
-        free[name] = {k for k, v in vars(seeds).items() if v is None}
-        assert {v for v in vars(seeds).values() if v is not None} <= {0}
-    every = {"init", "order", "dropout"}
-    assert free == {"together": every, **{name: {name} for name in every}}
+        cfg = checked(composed("experiment=variance", f"seeds={name}", "seed=7"))
+        free[name] = {k for k, v in vars(cfg.seeds).items() if v is None}
+        free[name] |= {"split"} if cfg.data.split_seed == "seed" else set()
+        assert {v for v in vars(cfg.seeds).values() if v is not None} <= {0}
+    three = {"init", "order", "dropout"}
+    alone = {name: {name} for name in (*three, "split")}
+    assert free == {"together": three, "everything": three | {"split"}, **alone}
 
 
 @pytest.mark.parametrize("experiment", CELLS)
