@@ -148,7 +148,8 @@ def test_two_values_of_a_fixed_source_are_rows_of_their_own():
 
 def test_the_split_is_a_source():
     runs = frame({("add", "init"): [1, 2], ("add", "together"): [1, 5]})
-    runs["settings.data.split_seed"] = [0, 0, "seed", "seed"]
+    for key in ("data.split_seed", "data.corpus.split_seed"):  # a composed corpus has both
+        runs[f"settings.{key}"] = [0, 0, "seed", "seed"]
     assert variance(runs, Criteria())["varied"].tolist() == ["initial values", f"{ALL}, split"]
 
 

@@ -50,7 +50,7 @@ def variance(runs: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     if not is_held(runs).any():
         return pd.DataFrame()
     options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
-    others = settings_columns(runs, "fusion.", "seeds.", *SPLITS)
+    others = settings_columns(runs, "fusion.", "seeds.", *SPLITS, "data.corpus.split_seed")
     of_fusion = varying(runs, ["data", "encoding", "fusion"], options)
     follows = follows_seed(runs)
     frame = runs[["data", "encoding", "seed"]].assign(
