@@ -14,9 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.analysis.claims.kinds import KINDS, Evidence, untested
 from posfuse.analysis.evidence.collect import CELL
@@ -25,13 +22,12 @@ from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.placebo import of_position, placebos
 from posfuse.errors import InputError
-from posfuse.runs.hydra_errors import one_line
+from posfuse.runs.typed_yaml import read_typed
 
 # The axes of `where`, and the column of the comparisons that each selects by.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
 OF = ("difference", "position")  # the gain, or what position adds to it (placebo.py)
-NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
 BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
 
 
@@ -78,26 +74,7 @@ class Verdict:
 def read_claims(path: Path | None = None) -> Claims:
     """The claims of a YAML file, or the paper's; raises InputError that names file and key."""
     name = str(path) if path else "claims.yaml"
-    try:
-        source = path or files(__package__).joinpath("claims.yaml")
-        text = source.read_text(encoding="utf-8")
-        # A few lines of nested aliases can stand for more values than memory holds.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise RecursionError
-        merged = OmegaConf.merge(OmegaConf.structured(Claims), OmegaConf.create(text))
-        found = OmegaConf.to_object(merged)
-    except UnicodeDecodeError as error:
-        byte = f"{error.object[error.start]:#x}"
-        raise InputError(f"{name}: not UTF-8 (byte {byte}); save it as UTF-8") from error
-    except RecursionError as error:
-        raise InputError(f"{name}: {NOT_PLAIN}") from error
-    except OSError as error:
-        raise InputError(f"--claims: cannot read {name} ({error}); give a YAML file") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
-    except (OmegaConfBaseException, ValueError) as error:
-        raise InputError(f"{name}: {one_line(error, Claim, Claims)}") from error
-    assert isinstance(found, Claims)
+    found: Claims = read_typed(path or files(__package__).joinpath("claims.yaml"), Claims, Claim)
     for claim in found.claims:
         _check(claim, found, f"{name}: claim {claim.name}")
     names = [claim.name for claim in found.claims]
