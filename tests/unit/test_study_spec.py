@@ -95,14 +95,18 @@ MISTAKES = [
     ({"hypotheses__0__than": "concat"}, "hypotheses: gain: compares concat with itself; name"),
     ({"hypotheses__0__margin": 0}, "hypotheses: gain: margin: must be points above 0 (got 0)"),
     ({"hypotheses__0__expects": "more"}, "hypotheses: gain: expects 'more'; use one of greater,"),
-    ({"hypotheses__0__placebo": ["add"]}, "hypotheses: gain: placebo: give two arms, that of"),
+    ({"hypotheses__0__placebo": ["add"]}, "hypotheses: gain: placebo: give two other arms"),
     ({"hypotheses__1__name": "gain"}, "hypotheses: two are named gain; rename one"),
     ({"hypotheses": []}, "hypotheses: none; a study tests at least one"),
     ({"arms": {"add": {}}}, "arms: needs at least two, such as add: {fusion: add}"),
     ({"arms__add": {"fusion": "concat"}}, "arms.concat: is the same as arms.add; remove one"),
     ({"arms__add": {"seed": 1}}, "arms.add.seed: a study sets this key itself; remove it"),
     ({"settings__logger": "none"}, "settings.logger: a study sets this key itself; remove it"),
-    ({"assumed": {}}, "assumed: give the difference and the spread (above 0) to plan for"),
+    ({"hypotheses__0__placebo": ["concat", "add"]}, "hypotheses: gain: placebo: give two other"),
+    ({"hypotheses__0__placebo": ["add", "add"]}, "hypotheses: gain: placebo: give two other"),
+    ({"testing__spent": [float("nan"), 0.05]}, "testing.spent: must be the alpha spent up to"),
+    ({"assumed": {}}, "assumed: give the difference and the spread to plan for, both above 0"),
+    ({"assumed__spread": float("inf")}, "assumed: give the difference and the spread to plan for"),
     ({"convergence": {"most_last": 2}}, "convergence.most_last: must be a share between 0 and 1"),
     ({"hypothesis": 1}, "hypothesis: unknown key; use one of question, base, settings"),
 ]  # fmt: skip
@@ -142,6 +146,14 @@ def test_hydra_reads_the_values_of_an_arm_as_they_are_written():
 
 def test_overrides_that_would_change_the_study_are_refused():
     check_extra(["hydra/launcher=slurm", "hydra.launcher.n_jobs=2", "logger=none", "cache_dir=x"])
-    for override in ("trainer.max_epochs=2", "seed=3", "+fusion=add", "--wrong", "sweep_id=x"):
+    for override in (
+        "trainer.max_epochs=2",
+        "seed=3",
+        "+fusion=add",
+        "--wrong",
+        "sweep_id=x",
+        "hydra.sweeper.params.seed=7",
+        "hydra.sweep.dir=x",
+    ):
         with pytest.raises(InputError, match="would change the study; put"):
             check_extra([override])

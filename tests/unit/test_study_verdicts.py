@@ -42,6 +42,16 @@ def test_a_placebos_difference_is_subtracted_seed_by_seed():
     assert deltas(GAIN, accuracy, [0, 1]) == pytest.approx([10, 11])
 
 
+def test_differences_of_rounding_are_ties():
+    """The four accuracies cancel; in floating point 0.3 - 0.2 is not 0.2 - 0.1."""
+    results = records(add=[10.0, 20.0], concat=[20.0, 30.0], add_none=[20.0, 10.0],
+                      concat_none=[30.0, 20.0])  # fmt: skip
+    results = {
+        k: {**r, "test": {"accuracy": r["test"]["accuracy"] + 0.1}} for k, r in results.items()
+    }
+    assert set(deltas(PART, accuracies(results), [0, 1])) == {0.0}
+
+
 def test_differences_end_before_the_first_seed_that_an_arm_lacks():
     results = records(add=[60, 60, 60], concat=[70, 70, 70])
     del results["concat", 1]

@@ -116,7 +116,8 @@ def freeze(study: Study, choices: dict[str, Choice], folder: Path) -> Plan:
     }
     folder.mkdir(parents=True, exist_ok=True)
     with records.replacing(folder / PLAN) as part:
-        part.write_text(HEADER + yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+        text = HEADER + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        part.write_text(text, encoding="utf-8")
     return plan
 
 

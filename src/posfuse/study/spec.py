@@ -186,8 +186,8 @@ def _check(study: Study) -> None:
         raise InputError(f"hypotheses: two are named {twice[0]}; rename one")
     if not 0 <= study.convergence.most_last <= 1:
         raise InputError("convergence.most_last: must be a share between 0 and 1")
-    if not study.assumed.spread > 0 or not math.isfinite(study.assumed.difference):
-        raise InputError("assumed: give the difference and the spread (above 0) to plan for")
+    if not (0 < study.assumed.spread < math.inf and 0 < study.assumed.difference < math.inf):
+        raise InputError("assumed: give the difference and the spread to plan for, both above 0")
 
 
 def _check_keys(place: str, values: Values) -> None:
@@ -243,6 +243,7 @@ def _check_test(test: Evaluation, tuning: list[int]) -> None:
         or test.spent != sorted(test.spent)
         or test.spent[0] < 0
         or not math.isclose(test.spent[-1], test.alpha)
+        or not all(map(math.isfinite, test.spent))
     ):
         raise InputError(
             f"testing.spent: must be the alpha spent up to each of the {len(looks)} looks, "
@@ -257,8 +258,8 @@ def _check_hypothesis(h: Hypothesis, study: Study) -> None:
             raise InputError(f"{place}: no arm {arm!r}; use one of {', '.join(study.arms)}")
     if h.arm == h.than:
         raise InputError(f"{place}: compares {h.arm} with itself; name another arm with `than`")
-    if len(h.placebo) not in (0, 2):
-        raise InputError(f"{place}: placebo: give two arms, that of `arm` and that of `than`")
+    if h.placebo and (len(set(h.placebo)) != 2 or h.placebo == [h.arm, h.than]):
+        raise InputError(f"{place}: placebo: give two other arms, that of `arm` and that of `than`")
     if h.expects not in EXPECTED:
         raise InputError(f"{place}: expects {h.expects!r}; use one of {', '.join(EXPECTED)}")
     if not 0 < h.margin < math.inf:

@@ -45,7 +45,9 @@ class Sweep:
         """
         experiments = OUTPUT / self.name / "conf" / "experiment"
         experiments.mkdir(parents=True, exist_ok=True)
-        (experiments / f"{self.id}.yaml").write_text(self._experiment(arms, seeds))
+        (experiments / f"{self.id}.yaml").write_text(
+            self._experiment(arms, seeds), encoding="utf-8"
+        )
         place = str(experiments.parent.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         search = f"hydra.searchpath=['file://{place}']"
         command = [sys.executable, "-m", "posfuse.train", "-m", search, f"experiment={self.id}"]
@@ -140,5 +142,6 @@ def check_extra(extra: list[str]) -> None:
     """Refuse overrides on the command line that would change a number of the study's runs."""
     for override in extra:
         key = override.lstrip("+~").partition("=")[0]
-        if not (key.startswith("hydra") or is_neutral(key)) or key in ("sweep_id", "output_dir"):
+        is_launcher = key == "hydra/launcher" or key.startswith("hydra.launcher.")
+        if not (is_launcher or is_neutral(key)) or key in ("sweep_id", "output_dir"):
             raise InputError(f"{override}: would change the study; put {key} into its file instead")

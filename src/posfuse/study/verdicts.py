@@ -106,5 +106,5 @@ def deltas(
             break
         values = [accuracy[arm, seed] for arm in h.arms]
         signs = [1, -1, -1, 1][: len(values)]
-        found.append(float(np.dot(signs, values)))
+        found.append(round(float(np.dot(signs, values)), 9))  # differences of rounding are ties
     return found
