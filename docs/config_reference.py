@@ -9,7 +9,8 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from posfuse.config import Config, limits_of
+from posfuse.config import Config
+from posfuse.limits import limits_of
 
 START = """\
 # Config keys

@@ -12,7 +12,7 @@ from posfuse.model.dropout import Draws, new_seed, zero_
 from posfuse.model.encoder import Encoder
 from posfuse.model.encoding import Table
 from posfuse.model.fusion import Fusion
-from posfuse.model.kernels import blocks
+from posfuse.model.kernels import _blocks
 from posfuse.model.network import PositionClassifier, initialize
 
 
@@ -72,7 +72,7 @@ def drawn_masks(shape, p):
     masks = torch.ones(*shape[:3], shape[2], dtype=torch.float64)
     if p:
         draws = Draws(p, new_seed(), masks.device)
-        for documents, queries in blocks(shape, masks.device):
+        for documents, queries in _blocks(shape, masks.device):
             block = masks[documents, :, queries]
             block[...] = zero_(torch.ones_like(block), draws.next(block)) / (1 - p)
     return masks

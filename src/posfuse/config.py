@@ -1,16 +1,13 @@
 """The typed schema of conf/, and the folder of a run.
 
 Hydra merges every file of conf/ and every override into these dataclasses, so a misspelt key or a
-value of the wrong type fails at once. Each field states its meaning and its limits. `check_limits`
-checks the limits, and docs/config.md is generated from both.
+value of the wrong type fails at once. Each field states its meaning and its limits (limits.py), and
+docs/config.md is generated from both.
 """
 
-import dataclasses
 import hashlib
-import math
 import re
-import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from posfuse.errors import InputError
+from posfuse.limits import option
 
 # conf/ lies inside the installed package; in a checkout it lies at the top.
 _PACKAGE = Path(__file__).resolve().parent
@@ -55,15 +53,6 @@ def check_folder(key: str, folder: str) -> None:
     if not folder.strip() or place == Path(place.anchor):
         what = "the root of the file system" if folder.strip() else "empty"
         raise InputError(f"{key}: {folder!r} is {what}; name a folder with {key}=FOLDER")
-
-
-def option(default: Any, meaning: str, **limits: Any) -> Any:
-    """A field with its meaning and its limits: `least` and `most` (inclusive), `above` and `below`
-    (exclusive), `choices`, or `check`, a function of the key and the value."""
-    metadata = {"meaning": meaning, **limits}
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
 
 
 @dataclass
@@ -240,52 +229,6 @@ def seed_of(cfg: Config, source: str) -> int:
     """The seed of a source of randomness, a field of `SeedsConfig`."""
     own: int | None = getattr(cfg.seeds, source)
     return cfg.seed if own is None else own
-
-
-def check_limits(node: Any, prefix: str = "") -> None:
-    """Raise InputError for the first value of a config that is outside its field's limits."""
-    for f in dataclasses.fields(node):
-        key, value = f"{prefix}{f.name}", getattr(node, f.name)
-        if dataclasses.is_dataclass(value):
-            check_limits(value, f"{key}.")
-        elif value is None and type(None) in typing.get_args(f.type):
-            continue
-        elif check := f.metadata.get("check"):
-            check(key, value)
-        elif (limits := limits_of(f.metadata)) and not _is_within(value, f.metadata):
-            raise InputError(f"{key}: must be {limits} (got {_spelt(value)})")
-
-
-def limits_of(metadata: Mapping[str, Any]) -> str:
-    """A field's limits in words: "adamw or adam", "at least 0 and below 1"; "" without limits."""
-    named = list(metadata.get("choices", ()))
-    bounds = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
-    found = {bound: _spelt(metadata[bound]) for bound in bounds if bound in metadata}
-    if found.keys() == {"least", "most"}:
-        named.append(f"between {found['least']} and {found['most']}")
-    elif found:
-        named.append(" and ".join(f"{bounds[bound]} {limit}" for bound, limit in found.items()))
-    comma = "," if len(named) > 2 else ""
-    return f"{', '.join(named[:-1])}{comma} or {named[-1]}" if len(named) > 1 else "".join(named)
-
-
-def _spelt(value: Any) -> str:
-    """1e-06 as 1e-6, 1000000.0 as 1e6, 0.0 as 0."""
-    if not isinstance(value, float):
-        return str(value)
-    return re.sub(r"e([+-])0*", r"e\1", f"{value:g}").replace("e+", "e")
-
-
-def _is_within(value: Any, metadata: Mapping[str, Any]) -> bool:
-    if isinstance(value, str):
-        return value in metadata.get("choices", ())
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and metadata.get("least", value) <= value <= metadata.get("most", value)
-        and metadata.get("above", -math.inf) < value < metadata.get("below", math.inf)
-    )
 
 
 def sweep_folder(output_dir: str, sweep_id: str) -> str:

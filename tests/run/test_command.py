@@ -24,8 +24,16 @@ MISTAKES = {
     "seed=-1": "seed",
     "seed=0,1": "error: seed=0,1: several values need -m",
     "fusion=gate_cnn fusion.half_width=a": "error: fusion.half_width: must be an integer (got 'a')",
-    "~fusion": "fusion.name cannot be removed; set it, or use fusion=none",
-    "-m ~encoding": "encoding.name cannot be removed; set it, or use encoding=none",
+    "~fusion": "~fusion: a run needs fusion.name; use fusion=none instead, or remove this override",
+    "-m ~encoding": "error: ~encoding: a run needs encoding.name; use encoding=none instead, or ",
+    "~seed": "error: ~seed: a run needs seed; use seed=VALUE instead, or remove this override",
+    "+fusion=add": "error: +fusion=add: fusion has a value already; use fusion=add without the +",
+    "-m +encoding=none": "+encoding=none: encoding has a value already; use encoding=none without",
+    "++fusion=add": "error: ++fusion=add: a group cannot be added by force; use fusion=add",
+    "+seed=1": "error: +seed=1: the key has a value; use seed=1",
+    "~optim=adam": "error: ~optim=adam: not in the config; remove this override",
+    "~nothing": "error: ~nothing: not in the config; remove this override",
+    "~model.d_model": "error: model.d_model: cannot be removed; set another value",
     "=1": "error: =1: a group takes one of its names, such as fusion=add",
     "model=3": "error: model=3: a group takes one of its names, such as fusion=add",
     "--config-dir nope": "error: --config-dir: no folder '",
@@ -71,6 +79,12 @@ def test_no_folder_is_made_for_an_empty_name(command, corpus, tmp_path):
             message = f"error: {key}: '{value}' is {what}; name a folder with {key}=FOLDER"
             assert_one_line(result, message)
     assert before == {place: os.listdir(place) for place in before}
+
+
+def test_a_removed_corpus_is_one_line_that_names_the_override(command):
+    message = "error: ~data: a run needs data.name; use data=NAME instead, or remove this override"
+    for multirun in ([], ["-m"]):
+        assert_one_line(command(*multirun, "~data"), message)
 
 
 # Keys of Hydra that Hydra checks by an assertion, or without naming the key.
@@ -195,8 +209,9 @@ def test_the_parallel_launcher_refuses_what_starts_no_run(command, corpus, tmp_p
         "+hydra.launcher.initializer=1": "initializer: unknown key; remove it",
         "+hydra.launcher.batch_size=1": "batch_size: unknown key; remove it",
         "hydra.launcher.n_jobs=abc": "n_jobs: must be 1 or more, or -1",
-        f"hydra.launcher.n_jobs={cores + 1}": f"n_jobs: must be at most {cores}, the room on the "
-        f"cores (got {cores + 1}); or raise hydra.launcher.runs_per_core\n",
+        f"hydra.launcher.n_jobs={cores + 1}": f"n_jobs: must be at most {cores}, the number of "
+        f"runs that fit on the cores (got {cores + 1}); use fewer, or raise "
+        "hydra.launcher.runs_per_core\n",
     }.items():
         result = command("-m", *small_overrides(corpus), "hydra/launcher=parallel", override)
         assert_one_line(result, f"error: hydra.launcher.{message}")
@@ -217,7 +232,8 @@ def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
     monkeypatch.setattr(devices, "gpus", lambda: ["0", "1"])
     argv = ["-m", *small_overrides(corpus), "trainer.accelerator=auto", "hydra/launcher=parallel"]
     for wrong, message in {
-        "hydra.launcher.n_jobs=3": "hydra.launcher.n_jobs: must be at most 2, the room on the GPUs",
+        "hydra.launcher.n_jobs=3": "hydra.launcher.n_jobs: must be at most 2, the number of runs "
+        "that fit on the GPUs",
         "trainer.devices=3": "trainer.devices: must be at most 2, the number of GPUs (got 3)",
         "trainer=default,ddp": "trainer.devices: hydra/launcher=parallel gives each run as many ",
     }.items():

@@ -231,4 +231,7 @@ def test_the_sweeps_primary_family_is_that_of_the_report(dashboard, sweep, serve
 def test_without_the_baseline_there_is_no_table(tmp_path):
     write_sweep(tmp_path, {"concat": [0.5, 0.6]})
     table = code.paired_table(collect(tmp_path)[0], Criteria())
-    assert table == "Nothing to compare.\n\ntiny sinusoidal concat: no add to compare with"
+    assert table == (
+        "Nothing to compare.\n\ntiny sinusoidal concat: not compared, because add has no run with "
+        "this data and encoding"
+    )

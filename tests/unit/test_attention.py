@@ -86,7 +86,7 @@ def test_blocks_are_as_large_as_allowed_and_cover_every_score_once(monkeypatch):
     for scores in BLOCKS.values():
         monkeypatch.setitem(kernels.SCORES, "cpu", scores)
         times = torch.zeros(B, L)
-        for documents, queries in kernels.blocks(torch.Size((B, H, L, D)), times.device):
+        for documents, queries in kernels._blocks(torch.Size((B, H, L, D)), times.device):
             part = times[documents, queries]
             part += 1
             assert part.numel() == 1 or part.numel() * H * L <= scores

@@ -361,11 +361,27 @@ def test_more_articles_of_a_class_than_a_split_has_are_refused() -> None:
     """The smallest split, a tenth, has 35 articles of the smallest class."""
     bbc.digest(0, 35, [5, 5, 5]).read()
     for corpus, message in (
-        (bbc.lead_story(0, 180, 4, [5, 5, 5]), "passages: 180, a fifth of .* use 175 or fewer$"),
-        (bbc.digest(0, 36, [5, 5, 5]), "articles: 36, but a class has 35 .* use 35 or fewer$"),
+        (
+            bbc.lead_story(0, 180, 4, [5, 5, 5]),
+            "passages: must be at most 175, .* has 35 articles .*got 180\\)$",
+        ),
+        (bbc.digest(0, 36, [5, 5, 5]), "articles: must be at most 35, .*got 36\\)$"),
     ):
         with pytest.raises(InputError, match=f"^data.corpus.{message}"):
             corpus.read()
+
+
+def test_numbers_that_no_document_can_have_are_refused() -> None:
+    five = "must be at least 5 and a multiple of 5, the number of classes"
+    for compose, options, message in (
+        (bbc.digest, {"articles": 0}, "articles: must be at least 1 (got 0)"),
+        (bbc.lead_story, {"passages": 5, "words": 0}, "words: must be at least 1 (got 0)"),
+        (bbc.lead_story, {"passages": 7, "words": 4}, f"passages: {five} (got 7)"),
+        (bbc.lead_story, {"passages": 0, "words": 4}, f"passages: {five} (got 0)"),
+    ):
+        with pytest.raises(InputError) as caught:
+            compose(0, sizes=[5, 5, 5], **options)
+        assert str(caught.value) == f"data.corpus.{message}"
 
 
 def test_stories_and_digests_that_begin_with_the_same_article_are_a_group() -> None:

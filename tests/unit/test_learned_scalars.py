@@ -114,6 +114,6 @@ def test_an_operator_of_the_user_names_its_own(monkeypatch):
     assert len(learned_scalars(NamedTwice(4))) == 1
     monkeypatch.setitem(sys.modules, "my_operators", sys.modules[__name__])
     build_parts(checked(composed("fusion._target_=my_operators.AddShifted")))
-    message = "Misspelt.scalars names 'shfit', which is no parameter of it; its .*: shift$"
+    message = "Misspelt.scalars: 'shfit' is not a parameter of Misspelt; it has shift$"
     with pytest.raises(ConfigError, match=message):
         build_parts(checked(composed("fusion._target_=my_operators.Misspelt")))

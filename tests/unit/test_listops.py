@@ -231,16 +231,22 @@ def test_stopping_early_discards_only_expressions_that_are_too_long() -> None:
 # Arguments that are refused
 
 BAD = {
-    "max_arguments": ({"max_arguments": 1}, "1 is too few; use 2"),
-    "max_depth": ({"max_depth": 1}, "has no operator"),
-    "digit_probability": ({"digit_probability": 1.0}, "0 <= p < 1"),
-    "digit_probability below": ({"digit_probability": -0.1}, "0 <= p < 1"),
-    "digit_probability nan": ({"digit_probability": float("nan")}, "0 <= p < 1"),
+    "max_arguments": ({"max_arguments": 1}, "max_arguments: must be at least 2 (got 1)"),
+    "max_depth": ({"max_depth": 1}, "max_depth: must be at least 2 (got 1)"),
+    "digit_probability": ({"digit_probability": 1.0}, "must be at least 0 and below 1 (got "),
+    "digit_probability below": (
+        {"digit_probability": -0.1},
+        "must be at least 0 and below 1 (got ",
+    ),
+    "digit_probability nan": (
+        {"digit_probability": float("nan")},
+        "must be at least 0 and below 1 (got ",
+    ),
     "lengths": ({"lengths": [60, 8]}, "4 <= min <= max"),
     "lengths too small": ({"lengths": [3, 8]}, "4 <= min <= max"),
     "lengths one": ({"lengths": [8]}, "4 <= min <= max"),
-    "sizes": ({"sizes": [9, 0, 9]}, "three numbers of 1 or more"),
-    "sizes two": ({"sizes": [9, 9]}, "three numbers of 1 or more"),
+    "sizes": ({"sizes": [9, 0, 9]}, "three numbers of at least 1 (got"),
+    "sizes two": ({"sizes": [9, 9]}, "three numbers of at least 1 (got"),
 }
 
 
@@ -258,13 +264,16 @@ def test_impossible_limits_are_refused_before_anything_is_drawn(case: str) -> No
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"max_depth": 3, "lengths": [36, 40]}, "of 20000 expressions 0 are new"),
-        ({"digit_probability": 0.0, "lengths": [50, 60], "max_depth": 9}, "0 are new"),
-        ({"max_depth": 2, "max_arguments": 2, "lengths": [4, 4]}, "after 400 of 690 documents"),
+        ({"max_depth": 3, "lengths": [36, 40]}, "only 0 of 20000 expressions are new"),
+        ({"digit_probability": 0.0, "lengths": [50, 60], "max_depth": 9}, "only 0 of"),
+        (
+            {"max_depth": 2, "max_arguments": 2, "lengths": [4, 4]},
+            "with 400 of 690 documents found",
+        ),
     ],
 )
 def test_limits_that_almost_no_expression_meets_are_an_error(options, found: str) -> None:
-    with pytest.raises(InputError, match="; ask for other lengths") as caught:
+    with pytest.raises(InputError, match="; change lengths") as caught:
         listops(0, **SHORT | options).read()
     assert found in str(caught.value)
     assert "\n" not in str(caught.value)

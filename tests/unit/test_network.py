@@ -55,7 +55,7 @@ def test_a_step_on_a_gpu_does_not_wait_for_results(
     fusion: str, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading a number would wait for the queued work. A meta tensor has no numbers to read."""
-    monkeypatch.setattr(dropout, "generator", lambda *_: None)  # there are none for meta tensors
+    monkeypatch.setattr(dropout, "_generator", lambda *_: None)  # there are none for meta tensors
     network = make_network(fusion, encoding).to("meta").train()
     given = batch([7, 4]).to("meta")
     logits = network(given.ids, given.lengths)

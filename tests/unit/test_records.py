@@ -53,7 +53,7 @@ def test_an_unreadable_record_is_named(cfg, tmp_path, text: str) -> None:
 
 def test_a_record_of_another_schema_is_named(cfg, tmp_path) -> None:
     write(tmp_path, cfg, schema=0)
-    with pytest.raises(InputError, match="schema 0, this version reads 3"):
+    with pytest.raises(InputError, match="has schema 0, but this version reads 3"):
         records.finished(tmp_path, cfg)
 
 

@@ -175,5 +175,5 @@ def test_an_arm_stands_for_its_overrides(jobs, tmp_path):
 
 
 def test_an_unknown_arm_is_refused(jobs):
-    with pytest.raises(InputError, match=r"arm: no arm 'tiny' in hydra.sweeper.arms; it has small"):
+    with pytest.raises(InputError, match=r"no arm 'tiny' in hydra.sweeper.arms; use one of small"):
         jobs("PosfuseSweeper", [], {"arm": "tiny"}, arms=ARMS)

@@ -118,7 +118,7 @@ def digest(split_seed: int, articles: int, sizes: list[int]) -> Corpus:
     """Long, negative control: several articles of one class; a bag of words solves it."""
     check_sizes(sizes, 5)
     if articles < 1:
-        raise InputError(f"data.corpus.articles: {articles} is not positive; use 1 or more")
+        raise InputError(f"data.corpus.articles: must be at least 1 (got {articles})")
 
     def compose(part: pd.DataFrame, size: int, draw: np.random.Generator) -> pd.DataFrame:
         one_line, of_class = part["text"].map(_in_one_line).to_numpy(), _of_class(part)
@@ -130,8 +130,8 @@ def digest(split_seed: int, articles: int, sizes: list[int]) -> Corpus:
     def check(fewest: int) -> None:
         if articles > fewest:
             raise InputError(
-                f"data.corpus.articles: {articles}, but a class has {fewest} articles in the "
-                f"smallest split; use {fewest} or fewer"
+                f"data.corpus.articles: must be at most {fewest}, the number of articles that a "
+                f"class has in the smallest split (got {articles})"
             )
 
     return _corpus(f"digest {articles}", split_seed, compose, sizes, check)
@@ -149,9 +149,12 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
     """
     check_sizes(sizes, 5)
     if passages < 5 or passages % 5:
-        raise InputError(f"data.corpus.passages: {passages} is not a multiple of the 5 classes")
+        raise InputError(
+            "data.corpus.passages: must be at least 5 and a multiple of 5, the number of classes "
+            f"(got {passages})"
+        )
     if words < 1:
-        raise InputError(f"data.corpus.words: {words} is not positive; use 1 or more")
+        raise InputError(f"data.corpus.words: must be at least 1 (got {words})")
 
     def compose(part: pd.DataFrame, size: int, draw: np.random.Generator) -> pd.DataFrame:
         passage = part["text"].map(lambda text: " ".join(text.split()[:words])).to_numpy()
@@ -169,8 +172,9 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
     def check(fewest: int) -> None:
         if passages > 5 * fewest:
             raise InputError(
-                f"data.corpus.passages: {passages}, a fifth of each class, but a class has "
-                f"{fewest} articles in the smallest split; use {5 * fewest} or fewer"
+                f"data.corpus.passages: must be at most {5 * fewest}, since a fifth of them come "
+                f"from one class, which has {fewest} articles in the smallest split "
+                f"(got {passages})"
             )
 
     return _corpus(f"lead_story {passages} {words}", split_seed, compose, sizes, check)

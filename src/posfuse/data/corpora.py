@@ -49,7 +49,9 @@ def load(cfg: DataConfig) -> Corpus:
 def check_sizes(sizes: list[int], least: int) -> None:
     """Raises InputError unless a generated corpus has a size for each split."""
     if len(sizes) != 3 or min(sizes) < least:
-        raise InputError(f"data.corpus.sizes: {sizes}; give three numbers of {least} or more")
+        raise InputError(
+            f"data.corpus.sizes: must be three numbers of at least {least} (got {sizes})"
+        )
 
 
 def folder(path: str) -> Corpus:
@@ -124,7 +126,10 @@ def hub(id: str, revision: str = "main") -> Corpus:
         ) from error
     parts = {s: loaded[s] for s in SPLITS if s in loaded}
     if "train" not in parts or "test" not in parts:
-        raise InputError(f"data.corpus.id: {id!r} has splits {', '.join(loaded)}, not train, test")
+        raise InputError(
+            f"data.corpus.id: {id!r} has the splits {', '.join(loaded)}; give a corpus with "
+            "train and test"
+        )
     label = parts["train"].features.get("label")
 
     def read() -> dict[str, Source]:

@@ -57,14 +57,16 @@ def listops(
     """
     key = "data.corpus"
     if max_arguments < 2:
-        raise InputError(f"{key}.max_arguments: {max_arguments} is too few; use 2 or more")
+        raise InputError(f"{key}.max_arguments: must be at least 2 (got {max_arguments})")
     if max_depth < 2:
-        raise InputError(f"{key}.max_depth: {max_depth} has no operator; use 2 or more")
+        raise InputError(f"{key}.max_depth: must be at least 2 (got {max_depth})")
     if not 0 <= digit_probability < 1:
-        raise InputError(f"{key}.digit_probability: {digit_probability}; use 0 <= p < 1")
+        raise InputError(
+            f"{key}.digit_probability: must be at least 0 and below 1 (got {digit_probability})"
+        )
     if len(lengths) != 2 or not SMALLEST <= lengths[0] <= lengths[1]:
         raise InputError(
-            f"{key}.lengths: {lengths}; give [min, max] with {SMALLEST} <= min <= max, in tokens"
+            f"{key}.lengths: must be [min, max] in tokens, {SMALLEST} <= min <= max (got {lengths})"
         )
     check_sizes(sizes, 1)
 
@@ -118,9 +120,9 @@ def _documents(
                 return documents
         if size - len(documents) > ROUNDS * (len(documents) - before):
             raise InputError(
-                f"data.corpus.lengths: of {TRIES} expressions {len(documents) - before} are new "
-                f"and {shortest} to {longest} tokens long, after {before} of {size} documents; "
-                "ask for other lengths, max_depth or digit_probability, or for smaller sizes"
+                f"data.corpus.lengths: only {len(documents) - before} of {TRIES} expressions are "
+                f"new and have {shortest} to {longest} tokens, with {before} of {size} documents "
+                "found; change lengths, max_depth or digit_probability, or give smaller sizes"
             )
 
 

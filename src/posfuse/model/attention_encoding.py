@@ -94,8 +94,8 @@ class Rotary(AttentionEncoding):
     def turn(self, x: Tensor) -> Tensor:
         if x.shape[-2] > self.angles.shape[1]:
             raise ValueError(
-                f"{x.shape[-2]} tokens, but rotary has angles for {self.angles.shape[1]}; cut the "
-                f"documents or train with data.max_len={x.shape[-2]}"
+                f"got {x.shape[-2]} tokens, but rotary has angles for {self.angles.shape[1]}; cut "
+                f"the documents or train with data.max_len={x.shape[-2]}"
             )
         cos, sin = self.angles[:, : x.shape[-2]].to(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]

@@ -72,7 +72,7 @@ class Draws:
 
     def __init__(self, p: float, seed: int, device: torch.device) -> None:
         """p, 0 <= p < 1: the probability with which each number is dropped."""
-        self.p, self.source = p, generator(device, seed)
+        self.p, self.source = p, _generator(device, seed)
 
     def next(self, like: Tensor) -> Tensor | None:
         """What to drop of a tensor of this shape: on a CPU the flat indices, ascending, int64, else
@@ -90,7 +90,7 @@ class Draws:
         return places[: places.numpy().searchsorted(n)]
 
 
-def generator(device: torch.device, seed: int) -> np.random.SFC64 | torch.Generator:
+def _generator(device: torch.device, seed: int) -> np.random.SFC64 | torch.Generator:
     """A random generator on the device; on a CPU numpy's is five times as fast as torch's."""
     if device.type == "cpu":
         return np.random.SFC64(seed)

@@ -82,7 +82,7 @@ def rows_at(parts: Iterable[Tensor], length: int, positions: Tensor | int) -> Pa
     rows = tuple(part[positions:end] for part in parts)
     if rows and len(rows[0]) < length:
         raise ValueError(
-            f"{end} tokens, but the position table ends at {positions + len(rows[0])}; cut the "
+            f"got {end} tokens, but the position table ends at {positions + len(rows[0])}; cut the "
             f"documents or train with data.max_len={end}"
         )
     return rows

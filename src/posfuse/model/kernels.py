@@ -96,7 +96,7 @@ class _BlockAttention(torch.autograd.Function):
         # Autocast would round the factors of the scores. Meta tensors have no autocast.
         device = q.device.type if torch.amp.is_autocast_available(q.device.type) else "cpu"
         with torch.autocast(device, enabled=False):
-            for documents, queries in blocks(q.shape, q.device):
+            for documents, queries in _blocks(q.shape, q.device):
                 some = _scaled(q[documents, :, queries].to(wide_k.dtype), d_head**-0.5)
                 bias = added(some, queries)
                 weights = _scores(some, wide_k, documents, padding, bias).softmax(-1)
@@ -120,7 +120,7 @@ class _BlockAttention(torch.autograd.Function):
         d_learned = [torch.zeros_like(x, dtype=torch.promote_types(x.dtype, wide)) for x in learned]
         dots = None if learned or q.dtype != wide else (dy * y).sum(-1, keepdim=True)
         draws = Draws(ctx.p, ctx.seed, q.device)
-        for documents, queries in blocks(q.shape, q.device):
+        for documents, queries in _blocks(q.shape, q.device):
             some = _scaled(q[documents, :, queries].to(wide), scale).requires_grad_()
             with torch.enable_grad():
                 added = ctx.added(some, queries)
@@ -157,7 +157,7 @@ class _BlockAttention(torch.autograd.Function):
         return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None, *of_learned
 
 
-def blocks(shape: torch.Size, device: torch.device) -> Iterator[tuple[slice, slice]]:
+def _blocks(shape: torch.Size, device: torch.device) -> Iterator[tuple[slice, slice]]:
     """The documents and queries of each block of the scores of q (B, H, L, D)."""
     n_documents, n_heads, length = shape[:3]
     most = SCORES.get(device.type, MOST_SCORES)

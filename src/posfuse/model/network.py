@@ -116,8 +116,7 @@ def learned_scalars(model: nn.Module) -> list[nn.Parameter]:
                 own = ", ".join(name for name, _ in module.named_parameters()) or "none"
                 kind = type(module).__name__
                 raise ValueError(
-                    f"{kind}.scalars names {name!r}, which is no parameter of it; its parameters: "
-                    f"{own}"
+                    f"{kind}.scalars: {name!r} is not a parameter of {kind}; it has {own}"
                 ) from error
             found[id(scalar)] = scalar  # once, where two modules name it
     return list(found.values())

@@ -42,8 +42,8 @@ def runs_at_once(asked: int, room: int, unit: str) -> int:
     n = asked if asked >= 0 else max(1, room + 1 + asked)
     if n > room:
         raise InputError(
-            f"hydra.launcher.n_jobs: must be at most {room}, the room on the {unit}s (got {n}); or "
-            f"raise hydra.launcher.runs_per_{unit.lower()}"
+            f"hydra.launcher.n_jobs: must be at most {room}, the number of runs that fit on the "
+            f"{unit}s (got {n}); use fewer, or raise hydra.launcher.runs_per_{unit.lower()}"
         )
     return n
 

@@ -12,8 +12,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import Config, check_limits, check_name
+from posfuse.config import Config, check_name
 from posfuse.errors import InputError, lacks_memory
+from posfuse.limits import check_limits
 from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.split_seeds import with_split_seed

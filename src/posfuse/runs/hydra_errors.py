@@ -31,11 +31,21 @@ SHOWN = {
     r"^Value (.+) of type '\w+' could not be converted to Integer$": r"must be an integer (got \1)",
     r"^Value (.+) of type '\w+' could not be converted to Float$": r"must be a number (got \1)",
     r"^Value (.+) is not a valid bool .+": r"must be true or false (got \1)",
-    r"^[IM].+(encoding|fusion)\.name\b.*": r"\1.name cannot be removed; set it, or use \1=none",
     r"^Config group override must .+": "a group takes one of its names, such as fusion=add",
+    r"^force-add of .+: '\+\+(.+)'$": r"++\1: a group cannot be added by force; use \1",
+    r"^Could not append to .+ remove \+ prefix: '(.+?)' .+": r"+\1: the key has a value; use \1",
+    r"^Could not delete .*'(.+)'.* (No match .+|does not exist\.)$": (
+        r"~\1: not in the config; remove this override"
+    ),
+    r"^\w+ \(DictConfig\) does not support deletion$": "cannot be removed; set another value",
     r"^Ambiguous value for argument '(.+)' 1\. .+": r"\1: several values need -m",
     r"^Additional config directory (.+) not found$": r"--config-dir: no folder \1; name another",
 }
+# Messages about a key that the name of a run's folder needs, and about a group chosen twice.
+MISSING = re.compile(
+    r"(?:value: |key ')((?:data|encoding|fusion)\.name|seed|sweep_id|output_dir)\b"
+)
+TWICE = re.compile(r"Multiple values for ([\w/]+)\.|^([\w/]+) appears more than once in the final")
 
 # Hydra's functions that check a value without naming its key, and the fix.
 VERBOSE = "hydra.verbose: use true, false or the names of loggers"
@@ -50,7 +60,7 @@ KEY_OF = {
 def line_of(error: Exception) -> str:
     """One line for an error of Hydra, of OmegaConf or of a config file."""
     if isinstance(error, HydraException | OmegaConfBaseException):
-        return of_no_keys(error) or one_line(error)
+        return of_no_keys(error) or of_override(error) or one_line(error)
     if isinstance(error, YAMLError | UnicodeDecodeError):
         return of_file(error)
     if isinstance(error, ValueError):
@@ -122,6 +132,27 @@ def of_no_keys(error: Exception) -> str | None:
         is_empty = content is None and f"{group}.name" in str(error)
         if is_empty or isinstance(content, str | list):
             return f"{file}: holds no keys; write key: value, as in the files of {CONF_DIR / group}"
+    return None
+
+
+def of_override(error: Exception) -> str | None:
+    """One line if a key that a run needs is missing (~data removes data.name) or a group is chosen
+    twice (+fusion=add), since Hydra's error does not name the override; otherwise None."""
+    if found := MISSING.search(str(error)):
+        key, group = found[1], found[1].removesuffix(".name")
+        fix = f"use {key}=VALUE"
+        if group != key:
+            fix = f"use {group}={'NAME' if group == 'data' else 'none'}"
+        removing = [a for a in sys.argv if a.partition("=")[0] in (f"~{key}", f"~{group}")]
+        if removing:
+            return f"{removing[0]}: a run needs {key}; {fix} instead, or remove this override"
+        return f"{key}: missing; set it, or {fix}"
+    if found := TWICE.search(str(error)):
+        group = found[1] or found[2]
+        adding = [a for a in sys.argv if a.startswith(f"+{group}=")]
+        if adding:
+            return f"{adding[0]}: {group} has a value already; use {adding[0][1:]} without the +"
+        return f"{group}: two files choose it; write `override /{group}: NAME` in the second one"
     return None
 
 

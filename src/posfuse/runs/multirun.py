@@ -65,8 +65,8 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     for override in overrides:
         key, _, name = override.partition("=")
         if key == "arm" and name not in arms:
-            known = ", ".join(arms) or "none: a study or an experiment defines them"
-            raise InputError(f"arm: no arm {name!r} in hydra.sweeper.arms; it has {known}")
+            known = f"use one of {', '.join(arms)}" if arms else "add it there, or choose a study"
+            raise InputError(f"arm: no arm {name!r} in hydra.sweeper.arms; {known}")
         found += arms[name] if key == "arm" else [override]
     return found
 

@@ -134,7 +134,7 @@ def read_result(path: Path) -> Record:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not a readable record ({error}); {cure}") from error
     if schema != SCHEMA:
-        raise InputError(f"{path}: schema {schema}, this version reads {SCHEMA}; {cure}")
+        raise InputError(f"{path}: has schema {schema}, but this version reads {SCHEMA}; {cure}")
     if "fingerprint" not in record:
         raise InputError(f"{path}: not a readable record (no fingerprint); {cure}")
     return record

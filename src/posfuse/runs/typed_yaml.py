@@ -1,15 +1,26 @@
 """YAML files whose keys and types a dataclass defines."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.errors import InputError
 from posfuse.runs.hydra_errors import one_line
 
+# Patterns of OmegaConf's messages about the type of a value, and what is shown instead.
+TYPES = {
+    r"Cannot merge .*": "has a list in the place of keys with values, or the reverse",
+    r"Structured config .* missing mandatory value: (\S+)": r"\1: missing; add it",
+    r"Invalid type assigned: (\w+) is not a subclass .*": r"must be keys with values (got \1)",
+    r"Value (.+) is incompatible with type hint '\S*Dict\b.*": r"must be keys with values (got \1)",
+    r"Value (.+) is incompatible with type hint '\S*List\b.*": r"must be a list (got \1)",
+    r"Invalid value assigned: \w+ is not a ListConfig.*": "must be a list",
+    r"Incompatible value 'None' .*": "null is not allowed; give a value",
+}
 NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
 
 
@@ -25,8 +36,19 @@ def read_typed(path: Any, schema: type, *nested: type) -> Any:
         # A few lines of nested aliases can stand for more values than memory holds.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
             raise RecursionError
-        content = OmegaConf.create(text)
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), content))
+        content, merged = OmegaConf.create(text), OmegaConf.structured(schema)
+        if not isinstance(content, DictConfig):
+            raise InputError(f"{name}: holds a list; write key: value")
+        for key in content:  # one by one: not every error names its key
+            if not isinstance(key, str):
+                raise InputError(f"{name}: {key!r}: must be a text; remove it, or put it in quotes")
+            try:
+                merged = OmegaConf.merge(merged, OmegaConf.masked_copy(content, [key]))
+            except OmegaConfBaseException as error:
+                line = _shown(error, schema, *nested)
+                place = name if key in line else f"{name}: {key}"
+                raise InputError(f"{place}: {line}") from error
+        return OmegaConf.to_object(merged)
     except UnicodeDecodeError as error:
         byte = f"{error.object[error.start]:#x}"
         raise InputError(f"{name}: not UTF-8 (byte {byte}); save it as UTF-8") from error
@@ -37,4 +59,11 @@ def read_typed(path: Any, schema: type, *nested: type) -> Any:
     except yaml.YAMLError as error:
         raise InputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
     except (OmegaConfBaseException, ValueError) as error:
-        raise InputError(f"{name}: {one_line(error, schema, *nested)}") from error
+        raise InputError(f"{name}: {_shown(error, schema, *nested)}") from error
+
+
+def _shown(error: Exception, *schemas: type) -> str:
+    line = one_line(error, *schemas)
+    for pattern, shown in TYPES.items():
+        line = re.sub(pattern, shown, line)
+    return line

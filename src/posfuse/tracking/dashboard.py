@@ -159,7 +159,7 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
     sweep_ids = sorted(set(runs["sweep_id"]))
     if len(sweep_ids) > 1:
         several = ", ".join(sweep_ids)
-        raise InputError(f"{sweep}: several sweeps ({several}); give the folder of one")
+        raise InputError(f"{sweep}: holds several sweeps ({several}); give the folder of one")
     prepare(sweep)
     project = records.read_config(Path(runs["folder"].iloc[0])).logger.project
     api = server.connect()

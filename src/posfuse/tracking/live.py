@@ -70,8 +70,8 @@ def started(cfg: Config, folder: Path) -> "wandb.Run":
     except Exception as error:  # W&B raises private types if its process was killed
         projection.end_process()
         raise InputError(
-            f"W&B: {one_line(error).rstrip('.') or type(error).__name__}; WANDB_MODE=offline needs "
-            "no server, logger=none needs no W&B"
+            f"W&B: {one_line(error).rstrip('.') or type(error).__name__}; set WANDB_MODE=offline "
+            "to train without a server, or logger=none to train without W&B"
         ) from error
 
 

@@ -1,0 +1,66 @@
+"""The limits of a config's fields: declared beside the field, checked, and described in words."""
+
+import dataclasses
+import math
+import re
+import typing
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from posfuse.errors import InputError
+
+
+def option(default: Any, meaning: str, **limits: Any) -> Any:
+    """A field with its meaning and its limits: `least` and `most` (inclusive), `above` and `below`
+    (exclusive), `choices`, or `check`, a function of the key and the value."""
+    metadata = {"meaning": meaning, **limits}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def check_limits(node: Any, prefix: str = "") -> None:
+    """Raise InputError for the first value of a config that is outside its field's limits."""
+    for f in dataclasses.fields(node):
+        key, value = f"{prefix}{f.name}", getattr(node, f.name)
+        if dataclasses.is_dataclass(value):
+            check_limits(value, f"{key}.")
+        elif value is None and type(None) in typing.get_args(f.type):
+            continue
+        elif check := f.metadata.get("check"):
+            check(key, value)
+        elif (limits := limits_of(f.metadata)) and not _is_within(value, f.metadata):
+            raise InputError(f"{key}: must be {limits} (got {_spelt(value)})")
+
+
+def limits_of(metadata: Mapping[str, Any]) -> str:
+    """A field's limits in words: "adamw or adam", "at least 0 and below 1"; "" without limits."""
+    named = list(metadata.get("choices", ()))
+    bounds = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
+    found = {bound: _spelt(metadata[bound]) for bound in bounds if bound in metadata}
+    if found.keys() == {"least", "most"}:
+        named.append(f"between {found['least']} and {found['most']}")
+    elif found:
+        named.append(" and ".join(f"{bounds[bound]} {limit}" for bound, limit in found.items()))
+    comma = "," if len(named) > 2 else ""
+    return f"{', '.join(named[:-1])}{comma} or {named[-1]}" if len(named) > 1 else "".join(named)
+
+
+def _spelt(value: Any) -> str:
+    """1e-06 as 1e-6, 1000000.0 as 1e6, 0.0 as 0."""
+    if not isinstance(value, float):
+        return str(value)
+    return re.sub(r"e([+-])0*", r"e\1", f"{value:g}").replace("e+", "e")
+
+
+def _is_within(value: Any, metadata: Mapping[str, Any]) -> bool:
+    if isinstance(value, str):
+        return value in metadata.get("choices", ())
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and metadata.get("least", value) <= value <= metadata.get("most", value)
+        and metadata.get("above", -math.inf) < value < metadata.get("below", math.inf)
+    )
