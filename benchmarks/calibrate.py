@@ -6,7 +6,6 @@ Clopper-Pearson interval. Each simulation has its own seed, so a second run give
 
 import argparse
 import platform
-import time
 from collections.abc import Callable
 from datetime import date
 from functools import partial
@@ -23,7 +22,14 @@ from posfuse.analysis.claims.verdicts import judge_claims, read_claims
 from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.sequential import Looks, Margins, shares_of_results
+from posfuse.analysis.statistics.sequential import (
+    AHEAD,
+    BEHIND,
+    Looks,
+    Margins,
+    judge_family,
+    shares_of_results,
+)
 
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
 CRITERIA = Criteria()
@@ -155,6 +161,25 @@ def false_claims(
     return row
 
 
+def both_kinds(noise: str, n: int, sweeps: int, seed: int) -> dict[str, Any]:
+    """Shares of sweeps of ten comparisons with a false conclusion: a difference for one of five
+    whose true value is 0, or equivalence for one of five whose true value is the margin."""
+    rng, (fused_noise, base_noise) = np.random.default_rng(seed), NOISES[noise]
+    difference = equivalent = either = 0
+    truth = np.repeat([0.0, CRITERIA.margin], 5)[:, None]
+    for _ in range(sweeps):
+        samples = truth + 0.2 * (fused_noise(rng, (10, n)) - base_noise(rng, (10, n)))
+        differs = st.holm([st.p_paired_t(d) for d in samples]) <= CRITERIA.alpha
+        small = st.holm([st.p_equivalence(d, CRITERIA.margin) for d in samples]) <= CRITERIA.alpha
+        difference += bool(differs[:5].any())
+        equivalent += bool(small[5:].any())
+        either += bool(differs[:5].any() or small[5:].any())
+    return {
+        "noise": noise, "seeds": n, "a false difference": rate(difference, sweeps),
+        "a false equivalence": rate(equivalent, sweeps), "either": rate(either, sweeps),
+    }  # fmt: skip
+
+
 def several_looks(noise: str, looks: Looks, simulated: int, seed: int) -> dict[str, Any]:
     """Shares of studies of one hypothesis with a false result at any look: a difference where there
     is none, and equivalence where the difference is the margin; and the same for one look, which
@@ -177,6 +202,24 @@ def several_looks(noise: str, looks: Looks, simulated: int, seed: int) -> dict[s
         "noise": noise, "looks": ", ".join(map(str, looks.seeds)), "false difference": difference,
         "with one look": once, "false equivalence": equivalent,
         "equivalence, one look": equivalent_once,
+    }  # fmt: skip
+
+
+def family_looks(
+    noise: str, looks: Looks, hypotheses: int, studies: int, seed: int
+) -> dict[str, Any]:
+    """Share of studies of a family without any true difference that find one, at any look."""
+    rng, (fused_noise, base_noise) = np.random.default_rng(seed), NOISES[noise]
+    names, size = range(hypotheses), (hypotheses, looks.seeds[-1])
+    margins, false = {str(name): Margins(CRITERIA.margin) for name in names}, 0
+    for _ in range(studies):
+        noises = 0.5 * (fused_noise(rng, size) - base_noise(rng, size))
+        samples = {str(name): noises[name] for name in names}
+        found, _ = judge_family(samples, margins, looks)
+        false += any(decision.result in (AHEAD, BEHIND) for decision in found.values())
+    return {
+        "noise": noise, "looks": ", ".join(map(str, looks.seeds)), "hypotheses": hypotheses,
+        "any false difference": rate(false, studies),
     }  # fmt: skip
 
 
@@ -305,7 +348,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the document to write the tables into")
     parser.add_argument("--sweeps", type=int, default=1_000, help="simulated sweeps per row")
     arguments = parser.parse_args()
-    n_sweeps, start = arguments.sweeps, time.perf_counter()
+    n_sweeps = arguments.sweeps
     mean, std = float(PUBLISHED_DELTAS.mean()), st.spread(PUBLISHED_DELTAS)
     tasks = {
         "A sweep of 9 comparisons, spread 1.5 points: each rate is at most 0.05 if all is well": [
@@ -313,6 +356,10 @@ def main() -> None:
               for noise in NOISES for n in (3, 5, 10)),
             *(partial(false_claims, "normal", n, 1.5, CRITERIA.margin, FALSE_AT_MARGIN, n_sweeps)
               for n in (5, 10, 30)),
+        ],
+        "Differences and equivalences of one sweep, spread 0.3 points: each kind at most 0.05": [
+            partial(both_kinds, noise, n, n_sweeps)
+            for noise in ("normal", "bimodal", "both skewed") for n in (5, 10)
         ],
         "Studies with several looks: the chance of a false result at any look, 0.05 at most": [
             partial(several_looks, noise, looks, 10 * n_sweeps)
@@ -338,13 +385,18 @@ def main() -> None:
         f"The published effect ({mean:.2f} ± {std:.2f} points) among all of the paper's claims": [
             partial(verdict_power, n, n_sweeps) for n in (3, 5, 10)
         ],
+        "Families of a study: any false difference, at any look, among independent hypotheses": [
+            partial(family_looks, noise, Looks(looks), hypotheses, n_sweeps)
+            for noise in ("normal", "bimodal", "lognormal", "collapsing", "rarely solved")
+            for looks, hypotheses in (((8,), 1), ((8,), 9), ((8, 16, 24), 6))
+        ],
     }  # fmt: skip
     flat = [task for group in tasks.values() for task in group]
     rows = iter(Parallel(n_jobs=-1)(delayed(task)(seed=i) for i, task in enumerate(flat)))
     text = "\n".join(markdown(title, [next(rows) for _ in group]) for title, group in tasks.items())
     made = (
         f"`make calibrate` ({n_sweeps:,} simulated sweeps a row), {date.today()}, "
-        f"{platform.machine()}, {time.perf_counter() - start:.0f} s.\n"
+        f"{platform.machine()}, about an hour on two cores.\n"
     )
     print(f"{made}\n{text}")
     if arguments.write:

@@ -146,7 +146,10 @@ def test_seeds_without_a_partner_are_left_out_and_named(tmp_path):
         {"add": {0: 0.5, 1: 0.6, 2: 0.1, 11: 0.1}, "concat": {7: 0.99, 1: 0.66, 0: 0.52}},
     )
     frame, notes = compared(tmp_path)
-    assert notes == ["tiny sinusoidal concat: unpaired, left out of the comparison: seed 2, 7, 11"]
+    assert notes == [
+        "tiny sinusoidal concat: only one of concat and add has these seeds, so they are left out: "
+        "2, 7, 11"
+    ]
     assert frame["seeds"][0] == [0, 1]
     assert frame["deltas"][0] == pytest.approx([2, 6])
 
@@ -162,7 +165,7 @@ def test_without_a_common_seed_there_is_no_row_but_a_line(tmp_path):
 def test_one_common_seed_has_a_mean_and_nothing_else(tmp_path):
     write_cells(tmp_path, {"add": {0: 0.5}, "concat": {0: 0.6}})
     frame, notes = compared(tmp_path)
-    assert notes == ["tiny sinusoidal concat: one seed only, so no spread and no test"]
+    assert notes == ["tiny sinusoidal concat: no test, because there is only one seed"]
     row = frame.iloc[0]
     assert row["mean"] == pytest.approx(10)
     unknown = ["std", "low", "high", "bca_low", "bca_high", "d_z", "p_t", "p_wilcoxon",
@@ -177,13 +180,17 @@ def test_a_cell_without_its_baseline_is_named_and_the_others_compared(tmp_path):
     write_cells(tmp_path, {"concat": {0: 0.6}}, encoding="learned")
     frame, notes = compared(tmp_path)
     assert frame["encoding"].tolist() == ["sinusoidal"]
-    assert notes == ["tiny learned concat: no add to compare with"]
+    assert notes == [
+        "tiny learned concat: not compared, because add has no run with this data and encoding"
+    ]
 
 
 def test_equal_differences_are_no_test_and_a_line(tmp_path):
     write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6, 2: 0.7}, "concat": {0: 0.6, 1: 0.7, 2: 0.8}})
     frame, notes = compared(tmp_path)
-    assert notes == ["tiny sinusoidal concat: equal differences in all 3 seeds, so no test"]
+    assert notes == [
+        "tiny sinusoidal concat: the difference is the same in all 3 seeds; there is no test"
+    ]
     assert frame["mean"][0] == pytest.approx(10)
     assert np.isnan(frame["p_t"][0])
     assert np.isnan(frame["low"][0])
@@ -193,7 +200,9 @@ def test_the_same_accuracies_are_a_difference_of_0(tmp_path):
     same = {0: 0.5, 1: 0.6, 2: 0.7}
     write_cells(tmp_path, {"add": same, "concat": same})
     frame, notes = compared(tmp_path)
-    assert notes == ["tiny sinusoidal concat: equal differences in all 3 seeds, so no test"]
+    assert notes == [
+        "tiny sinusoidal concat: the difference is the same in all 3 seeds; there is no test"
+    ]
     assert frame["deltas"][0] == [0, 0, 0]
     assert frame[["p_t", "p_wilcoxon", "d_z", "p_equivalence"]].isna().all(axis=None)
     assert frame["p_sign_flip"][0] == 1
@@ -218,8 +227,8 @@ def test_equally_many_documents_more_in_each_seed_are_equal_differences(tmp_path
         frame, notes = compared(root)
         step, n = 100 / n_documents, len(base)
         assert notes == [
-            f"tiny sinusoidal concat: equal differences in all {n} seeds, tested taking one test "
-            f"document, {step:.2f} points, as their standard deviation"
+            f"tiny sinusoidal concat: the difference is the same in all {n} seeds; the test uses "
+            f"one test document, {step:.2f} points, as standard deviation"
         ]
         row, mean = frame.iloc[0], gain * step
         assert row["resolution"] == step
@@ -258,7 +267,8 @@ def test_a_cell_of_other_settings_is_not_compared_and_the_key_is_named(tmp_path)
     frame, notes = compared(tmp_path)
     assert frame["fusion"].tolist() == ["mlp"]
     assert notes == [
-        "tiny sinusoidal concat: not compared, other settings than add: model.d_model 16, 8"
+        "tiny sinusoidal concat: not compared, because its settings differ from add's: "
+        "model.d_model 16, 8"
     ]
 
 
@@ -307,7 +317,8 @@ def test_a_variant_does_not_pair_with_the_plain_baseline(tmp_path):
     frame, notes = compared(tmp_path)
     assert frame.empty
     assert notes == [
-        "tiny sinusoidal concat optim.lr=1: not compared, other settings than add: optim.lr 1, 2"
+        "tiny sinusoidal concat optim.lr=1: not compared, because its settings differ from "
+        "add's: optim.lr 1, 2"
     ]
 
 
@@ -631,7 +642,7 @@ def test_a_record_with_a_wrong_value_is_left_out_with_a_line(tmp_path):
         runs, (problem,) = collect(tmp_path)
         assert set(runs["fusion"]) == {"add"}
         assert problem.startswith(f"{path}: {key} is ")
-        assert problem.endswith("left out, remove it to run again")
+        assert problem.endswith("the run is left out, remove this file to run it again")
 
 
 def test_when_everything_is_left_out_it_is_an_error_of_one_line(tmp_path):

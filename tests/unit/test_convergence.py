@@ -69,8 +69,8 @@ def test_shares_that_differ_much_are_a_note():
     }
     found = convergence(frame(**records))
     assert unequal(found, comparisons("concat", "mul", "few", "absent"), "add") == [
-        "tiny sin concat: 4 of 15 runs were best at their last evaluation, of add 12 of 15; longer "
-        "training may change the difference"
+        "tiny sin concat: 4 of 15 runs were best at their last evaluation, but 12 of 15 runs of "
+        "add; longer training may change the difference"
     ]
 
 

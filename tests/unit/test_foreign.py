@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,13 @@ from posfuse.analysis.statistics.foreign import compare_foreign, ranking
 
 # Two tasks x three methods x four seeds; b is 10 points above a with each seed, c is noise about a.
 NOISE = [0.01, -0.01, 0.02, -0.02]
+
+SHORT = """seed,method,accuracy
+1,a,.5
+2,a,.6
+1,b,.7
+2,b,.9
+"""
 
 
 def rows(task):
@@ -116,6 +124,39 @@ def test_a_seed_that_one_of_two_lacks_is_left_out(table):
     assert found["n"].tolist() == ["3", "4", "4", "4"]
 
 
+def test_names_without_a_common_seed_are_not_compared(shown, tmp_path):
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    path.write_text(SHORT + "3,c,.7\n4,c,.8\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        code, printed = shown("--from", path, "--baseline", "a", "--out", out)
+        assert code == 0, printed
+        assert printed.startswith("0 of 1 comparisons")
+        assert "table: c and a: not compared, because they have no seed in common" in printed
+        path.write_text(SHORT.replace("1,b", "3,b").replace("2,b", "4,b"))
+        assert shown("--from", path, "--baseline", "a", "--out", out)[0] == (
+            f"error: {path}: nothing to compare (table: b and a: not compared, because they have "
+            "no seed in common); give rows with at least two values of method for the same seeds"
+        )
+        assert shown("--from", path, "--baseline", "a", "--unpaired", "--out", out)[0] == 0
+
+
+def test_equal_differences_are_judged_by_the_resolution(shown, tmp_path):
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    path.write_text("seed,method,accuracy\n1,a,50\n2,a,52\n3,a,51\n1,b,53\n2,b,55\n3,b,54\n")
+    options = ("--from", path, "--baseline", "a", "--out", out)
+    code, printed = shown(*options)
+    assert code == 0, printed
+    assert "no test, because there are fewer than two seeds, or the values or diff" in printed
+    code, printed = shown(*options, "--resolution", "0.5")
+    assert "no test" not in printed
+    (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+    error = 0.5 / np.sqrt(3)
+    assert row["p_t"] == pytest.approx(2 * stats.t.sf(3 / error, 2), rel=1e-4)
+    assert row["p_equivalence"] == pytest.approx(stats.t.cdf(2.5 / error, 2), rel=1e-4)
+    assert row["high"] == pytest.approx(3 + error * stats.t.ppf(0.975, 2), rel=1e-4)
+
+
 def test_all_pairs_and_the_ranking(table):
     results = read_foreign(table(), COLUMNS)
     found, _ = compare_foreign(results, Criteria(margin=9.0), all_pairs=True)
@@ -136,8 +177,16 @@ def test_the_command_writes_tables_and_a_page(table, shown, tmp_path):
     page = (out / "index.html").read_text()
     assert "2 of 4 comparisons" in page
     assert "--baseline a" in page
+    assert "Accuracies are in percent." in page
     code, printed = shown("--from", table(), *OPTIONS, "--all-pairs", "--out", out)
     assert "b 61.2 > a 51.2" in printed
+    raw = ("--unit", "raw", "--margin", "0.03")
+    code, printed = shown("--from", table(), *OPTIONS, "--baseline", "a", *raw, "--out", out)
+    assert code == 0, printed
+    assert "equivalent within ±0.03," in printed
+    page = (out / "index.html").read_text()
+    assert "Differences are in the units of score." in page
+    assert "percent" not in page
 
 
 MISTAKES = [
@@ -151,9 +200,18 @@ MISTAKES = [
     ((("one,1,a,0.6\n", "one,1,a,-0.6\n"),), [], "row 5: score -0.6 is no accuracy; for other"),
     ((("one,1,a", "one,0,a"),), [], "row 5: seed 0 of a is given twice for one; separate the rows"),
     ((), ["--where", "task=three"], "no row has task=three; use one of one, two"),
-    ((), ["--baseline", "z"], "--baseline: no method is 'z'; use one of a, b, c, or --all-pairs"),
-    ((), ["--where", "task"], "--where task: write COLUMN=VALUE"),
-    ((), ["--margin", "0"], "--margin and --effect must be above 0"),
+    ((), ["--baseline", "z"], "--baseline: no row has method=z; use one of a, b, c"),
+    ((), ["--where", "task"], "--where: must be COLUMN=VALUE (got 'task')"),
+    ((("method,score", "method,method"),), [], "the header has 'method' twice; rename one of the"),
+    ((("one,1,a,0.6", "one,,a,0.6"),), [], "row 5: run is empty; fill it in, or remove the row"),
+    ((("one,1,a,0.6", "one,1, ,0.6"),), [], "row 5: method is empty; fill it in, or"),
+    *(((), [option, value], f"{option}: is for the folder of a sweep, not for --from; remove it")
+      for option, value in (("--primary", "b"), ("--select-seeds", "0"), ("--solved", "60"),
+                            ("--effect", "2"), ("--claims", "mine.yaml"))),
+    ((), ["--resolution", "0"], "--resolution: must be above 0 (got 0)"),
+    ((), ["--resolution", "1", "--unpaired"], "--resolution: is for paired differences; remove it"),
+    ((), ["--unit", "raw"], "--margin: must be given with --unit raw, in the units of score, "),
+    ((), ["--margin", "0"], "--margin: must be above 0 (got 0)"),
 ]  # fmt: skip
 
 
@@ -170,10 +228,51 @@ def test_each_mistake_is_one_line(table, shown, tmp_path):
 
 def test_a_file_that_is_no_table_is_one_line(shown, tmp_path):
     (tmp_path / "empty.csv").write_text("")
-    for path in (tmp_path / "empty.csv", tmp_path / "absent.csv", tmp_path):
+    (tmp_path / "open.csv").write_text('seed,method,accuracy\n1,"a,.5\n')
+    names = ("empty.csv", "open.csv", "absent.csv", "")
+    for path in (tmp_path / name for name in names):
         code, _ = shown("--from", path)
         assert code.startswith(f"error: {path}: cannot be read as CSV (")
         assert "\n" not in code
+    header = tmp_path / "header.csv"
+    header.write_text("seed,method,accuracy\n")
+    code, _ = shown("--from", header)
+    assert code == f"error: {header}: it has a header and no rows; give one row per run"
+
+
+def test_every_row_has_as_many_fields_as_the_header(shown, tmp_path):
+    """Rows with one field more must not shift the columns."""
+    path = tmp_path / "table.csv"
+    longer = SHORT.replace("1,a,.5", "1,a,.5,7").replace("2,a,.6", "2,a,.6,8")
+    trailing = SHORT.replace("\n", ",\n").replace("accuracy,", "accuracy")
+    for text, row, n in ((longer, 2, 4), (SHORT.replace("2,b,.9", "2,b,.9,"), 5, 4),
+                         (trailing, 2, 4), (SHORT.replace("2,a,.6", "\n2,a"), 4, 2)):  # fmt: skip
+        path.write_text(text)
+        assert shown("--from", path, "--baseline", "a")[0] == (
+            f"error: {path}: row {row} has {n} fields, but the header has 3 (seed, method, "
+            "accuracy); make them equal"
+        )
+    path.write_text(SHORT)
+    expected = read_foreign(path, Columns())
+    assert expected["value"].tolist() == [50, 60, 70, 90]
+    for text in (
+        SHORT.replace("\n", ",\n"),  # an empty last column, as a spreadsheet writes it
+        "\ufeff" + SHORT.replace("\n", "\r\n") + ",,\r\n\r\n",
+        SHORT.replace("a,", '"a",'),
+    ):
+        path.write_text(text)
+        pd.testing.assert_frame_equal(read_foreign(path, Columns()), expected)
+
+
+def test_a_row_is_named_by_its_line(shown, tmp_path):
+    path = tmp_path / "table.csv"
+    for text, row in (
+        (SHORT.replace("2,b,.9", "2,b,x"), 5),
+        ("\n" + SHORT.replace("2,a,.6", "\n\n2,a,x"), 6),
+        (SHORT.replace("1,a,.5", '1,"a\nc",.5').replace("1,b,.7", "1,b,x"), 5),
+    ):
+        path.write_text(text)
+        assert f"row {row}: accuracy is 'x'" in shown("--from", path, "--baseline", "a")[0]
 
 
 def test_a_folder_and_a_table_exclude_each_other(shown):

@@ -49,7 +49,9 @@ def lines(*frames, margin=0.5, cells=None, scaled=False, criteria=None):
     frame["p_equivalence_holm"] = holm(frame["p_equivalence"].where(primary))
     best = frame if scaled else NO_SCALES
     cells = frame[["data", "encoding", "fusion", "n", "mean"]] if cells is None else cells
-    return headline(cells, frame, best, NO_PLACEBOS, criteria or Criteria(margin=margin))
+    return headline(
+        cells, frame, best, NO_PLACEBOS, NO_PLACEBOS, criteria or Criteria(margin=margin)
+    )
 
 
 def test_a_decided_difference_and_an_undecided_one():

@@ -14,6 +14,7 @@ from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.report import seeds_in
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.own_best import own_best
+from posfuse.analysis.statistics.placebo import placebos
 from posfuse.analysis.tables.own_best_tables import own_best_tables
 from small_records import write_record, write_sweep
 
@@ -79,6 +80,21 @@ def test_the_best_scale_is_chosen_by_validation_never_by_test():
     assert dict(zip(best["fusion"], best["scale"], strict=True)) == {"add": "1", "concat": "2"}
 
 
+def test_equal_accuracies_of_single_precision_are_a_tie():
+    """The larger values seem to be better by rounding alone."""
+    one, other = [69.9999988, 69.9999988], [70.0000018, 70.0000018]
+    runs = {(fusion, scale, lr): ([50, 50], validation)
+            for fusion in ("add", "concat")
+            for scale, lr, validation in ((1.0, 0.001, one), (2.0, 0.001, other),
+                                          (2.0, 0.003, other))}  # fmt: skip
+    found = own_best(surface_of(runs), Criteria())
+    assert set(found.cells.query("best")["scale"]) == {"1"}
+    assert found.best["at"].tolist() == ["1, lr 0.001"]
+    assert found.along("scale")["lr"].tolist() == ["0.001"] * 4
+    clear = {key: (test, [v + 0.001 * key[1] for v in one]) for key, (test, _) in runs.items()}
+    assert own_best(surface_of(clear), Criteria()).best["at"].tolist() == ["2, lr 0.001"]
+
+
 def test_a_row_holds_both_differences_paired_by_seed():
     (row,) = own_best(frame(), Criteria()).best.to_dict("records")
     assert (row["fusion"], row["scale"], row["baseline_scale"]) == ("concat", "2", "1")
@@ -100,6 +116,84 @@ def test_holm_is_over_the_rows():
     best = own_best(frame(more), Criteria()).best
     small, large = sorted(best["p_t"])
     assert sorted(best["p_holm"]) == pytest.approx([min(2 * small, 1), max(large, 2 * small)])
+
+
+# With a table of zeros both operators are best at the scale 2: 9, 8 and 10 points of difference.
+WITHOUT_POSITION = {
+    ("add", 1.0): ([40, 40, 40], [40, 40, 40]),
+    ("add", 2.0): ([41, 42, 43], [41, 41, 41]),
+    ("concat", 1.0): ([40, 40, 40], [40, 40, 40]),
+    ("concat", 2.0): ([50, 50, 53], [50, 50, 50]),
+}
+
+
+def with_placebos(without=WITHOUT_POSITION, **more):
+    table = {"settings.encoding.table._target_": "posfuse.model.encoding.NoTable"}
+    parts = [frame(), frame(without, **table, **more).assign(encoding="none")]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_runs_without_position_are_not_in_the_family():
+    alone = own_best(frame(), Criteria()).best
+    found = own_best(with_placebos(), Criteria(primary=("concat",))).best
+    assert found[["encoding", "role"]].to_numpy().tolist() == [
+        ["sin", "primary"], ["none", "placebo"]
+    ]  # fmt: skip
+    row, placebo = found.to_dict("records")
+    assert row["p_holm"] == row["p_t"] == pytest.approx(alone["p_t"].item())
+    assert placebo["deltas"] == pytest.approx([9, 8, 10])
+    assert np.isnan([placebo["p_holm"], placebo["paper_p_holm"]]).all()
+    # Other settings that differ make no placebo.
+    others = own_best(with_placebos(d_model=64), Criteria()).best
+    assert set(others["role"]) == {"primary"}
+
+
+def test_what_position_adds_at_own_best_values(tmp_path, monkeypatch):
+    """By hand: the gains at own best values are 1, 3 and 2 with position, and 9, 8, 10 without."""
+    (row,) = placebos(own_best(with_placebos(), Criteria()).best, Criteria()).to_dict("records")
+    assert (row["encoding"], row["placebo"], row["seeds"]) == ("sin", "none", [0, 1, 2])
+    assert row["gains"] == pytest.approx([1, 3, 2])
+    assert row["placebo_gains"] == pytest.approx([9, 8, 10])
+    assert row["mean"] == pytest.approx(-7)
+    assert row["p_holm"] == pytest.approx(stats.ttest_1samp([-8, -5, -8], 0).pvalue)
+    for run in with_placebos().to_dict("records"):  # in 40ths: differences are 2.5 times as large
+        encoding = run["encoding"]
+        table = {"sin": "Sinusoidal", "none": "NoTable"}[encoding]
+        scale = run["settings.model.token_scale"]
+        write_record(
+            tmp_path / "sweep", round(100 * run["test.accuracy"] - 40) / 40, run["fusion"],
+            run["seed"], encoding=encoding, variant=f"model.token_scale={scale}",
+            documents={"test": 40},
+            validation={"accuracy": run["validation.accuracy"]},
+            settings={"model.token_scale": scale, "model.d_model": 16,
+                      "encoding.table._target_": f"posfuse.model.encoding.{table}"},
+        )  # fmt: skip
+    monkeypatch.setattr(report, "draw_all", lambda *_: [])  # figures take longest
+    text = run_report(tmp_path / "sweep")
+    assert text.startswith("0 of 1 difference to add is decided")
+    assert (
+        "concat's difference is +5.00 points with position and +22.50 without: position adds "
+        "-17.50 ("
+    ) in text
+    assert "On tiny (none)" not in text
+    title = "How much of the gain over add comes from position, at own best values"
+    assert text.index(title) > text.index("By token scale")
+    tables = tmp_path / "sweep" / "report" / "tables"
+    assert pd.read_csv(tables / "placebo_best.csv")["mean"].tolist() == [-17.5]
+    assert "own highest mean validation accuracy" in (tables / "placebo_best.md").read_text()
+    assert len(pd.read_csv(tables / "placebo.csv")) == 2  # a row for each scale
+
+
+def test_a_placebo_is_recognised_if_options_are_named_with_one_encoding_only():
+    runs = with_placebos().assign(**{"settings.fusion.bias": True})
+    other = runs[(runs["encoding"] == "sin") & (runs["fusion"] == "concat")]
+    both = [runs, other.assign(**{"settings.fusion.bias": False})]
+    found = own_best(pd.concat(both, ignore_index=True), Criteria()).best
+    assert dict(zip(found["encoding"] + " " + found["fusion"], found["role"], strict=True)) == {
+        "sin concat fusion.bias=True": "primary", "sin concat fusion.bias=False": "primary",
+        "none concat": "placebo",
+    }  # fmt: skip
+    assert placebos(found, Criteria())["fusion"].tolist() == ["concat fusion.bias=True"]
 
 
 def test_one_scale_gives_empty_frames_and_no_note():
@@ -137,17 +231,18 @@ def test_what_a_reader_must_know_is_a_note():
     runs = {("add", 1.0): add, ("add", 2.0): ([1], [1]), ("concat", 2.0): concat}
     scales = own_best(frame(runs), Criteria())
     assert scales.notes == [
-        "tiny sin add: chose among values with 1 to 3 seeds",
-        "tiny sin add: its best model.token_scale, 1, is at the end of those tried: try beyond",
+        "tiny sin add: its values have different numbers of seeds, 1 to 3",
+        "tiny sin add: its best model.token_scale, 1, is at the edge of the values tried; "
+        "try values beyond it",
         "tiny sin concat: was run with other values of model.token_scale than add",
     ]
     scales = own_best(frame(runs), Criteria(baseline="mlp"))
-    assert scales.notes[-1] == "tiny sin: no mlp to choose model.token_scale for"
+    assert scales.notes[-1] == "tiny sin: not compared, because mlp has no best model.token_scale"
     assert scales.best.empty
     apart = frame(runs)
     apart.loc[apart["fusion"] == "concat", "seed"] += 10
     notes = own_best(apart, Criteria()).notes
-    assert notes[-1] == "tiny sin concat: no seed in common with add"
+    assert notes[-1] == "tiny sin concat: not compared, because it has no seed in common with add"
 
 
 def edges(found, key="scale"):
@@ -179,7 +274,7 @@ def test_a_learned_scale_counts_as_the_scale_that_it_starts_from():
     found = own_best(frame(rising), Criteria())
     assert found.best["scale"].tolist() == ["learned"]
     assert found.best["scale_edge"].tolist() == [True]
-    end = "learned, starts at the end of those tried: try beyond"
+    end = "learned, starts at the edge of the values tried; try values beyond it"
     assert f"tiny sin concat: its best model.token_scale, {end}" in found.notes
     beyond = own_best(frame(rising | {("concat", 8.0): ([60], [60])}), Criteria())
     assert beyond.best["scale_edge"].tolist() == [False]
@@ -256,7 +351,8 @@ def test_the_learning_rate_alone_is_tuned_too():
     assert "sqrt_d" not in best.caption + by_lr.caption
     assert best.columns[:5] == ["data", "fusion", "lr", "add's", "n"]
     assert found.notes[0] == (
-        "tiny sin add: its best optim.lr, 0.003, is at the end of those tried: try beyond"
+        "tiny sin add: its best optim.lr, 0.003, is at the edge of the values tried; "
+        "try values beyond it"
     )
 
 
@@ -295,14 +391,14 @@ def test_the_choice_needs_no_run_of_the_tested_seeds_elsewhere():
     (row,) = found.best.to_dict("records")
     assert (row["scale"], row["baseline_scale"], row["seeds"]) == ("2", "1", [1, 2])
     assert np.isnan(row["paper_mean"])  # no tested seed ran there
-    assert not any("chose among" in note for note in found.notes)
+    assert not any("different numbers" in note for note in found.notes)
     found = own_best(tuned, Criteria(select=(0,)))
     assert found.best.empty
-    assert "tiny sin concat: no tested seed in common with add" in found.notes
+    alone = "not compared, because it has no tested seed in common with add"
+    assert f"tiny sin concat: {alone}" in found.notes
     found = own_best(frame(), Criteria(select=(7,)))
-    assert "tiny sin add: no validation accuracy of seed 7, so no best model.token_scale" in (
-        found.notes
-    )
+    unknown = "no best model.token_scale, because there is no validation accuracy"
+    assert f"tiny sin add: {unknown} of seed 7" in found.notes
 
 
 def test_captions_say_which_seeds_choose():
@@ -320,7 +416,8 @@ def test_captions_say_which_seeds_choose():
 def test_without_validation_there_is_no_choice():
     scales = own_best(frame().drop(columns="validation.accuracy"), Criteria())
     assert not scales.cells["best"].any()
-    assert "tiny sin add: no validation accuracy, so no best model.token_scale" in scales.notes
+    unknown = "no best model.token_scale, because there is no validation accuracy"
+    assert f"tiny sin add: {unknown}" in scales.notes
     assert [table.name for table in own_best_tables(scales, Criteria())] == ["by_scale"]
 
 
@@ -394,12 +491,12 @@ def test_seeds_are_numbers_and_ranges(text, found):
 def test_what_is_wrong_with_the_seeds_is_an_error_of_one_line(surface):
     root, _ = surface
     for text, error in (
-        ("", "'' is not a list of seeds; write 0,1 or 0-4"),
-        ("0,x", "'0,x' is not a list of seeds; write 0,1 or 0-4"),
-        ("2-0", "'2-0' is not a list of seeds; write 0,1 or 0-4"),
-        ("-1", "'-1' is not a list of seeds; write 0,1 or 0-4"),
-        ("1-99999999999", "no run has seed 3; the seeds are 0, 1, 2"),
-        ("0-2", "0-2 are all seeds; leave some that are tested"),
+        ("", "must be seeds such as 0,1 or 0-4 (got '')"),
+        ("0,x", "must be seeds such as 0,1 or 0-4 (got '0,x')"),
+        ("2-0", "must be seeds such as 0,1 or 0-4 (got '2-0')"),
+        ("-1", "must be seeds such as 0,1 or 0-4 (got '-1')"),
+        ("1-99999999999", "no run has seed 3; choose among 0, 1, 2"),
+        ("0-2", "0-2 contains all seeds; leave at least one to test"),
     ):
         with pytest.raises(SystemExit) as stopped:
             run_report(root, f"--select-seeds={text}")
@@ -410,7 +507,7 @@ def test_seeds_that_have_nothing_to_choose_are_an_error(tmp_path):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
     with pytest.raises(SystemExit) as stopped:
         run_report(root, "--select-seeds=0")
-    assert stopped.value.code.startswith("error: --select-seeds: nothing to choose")
+    assert stopped.value.code.startswith("error: --select-seeds: there is nothing to choose")
     assert (root / "report" / "index.html").exists()
 
 

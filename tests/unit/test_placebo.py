@@ -174,7 +174,7 @@ def first_lines(root, **criteria):
     cells = comparisons[["data", "encoding", "fusion", "n", "mean"]]
     none = in_families(pd.DataFrame(columns=["data", "encoding", "fusion", "p_t"]), Criteria())
     found = placebos(comparisons, Criteria(**criteria))
-    return headline(cells, comparisons, none, found, Criteria(**criteria)), found
+    return headline(cells, comparisons, none, found, found[:0], Criteria(**criteria)), found
 
 
 def test_the_headline_says_how_much_needs_no_position(tmp_path):

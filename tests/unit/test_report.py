@@ -234,7 +234,7 @@ def test_the_primary_family_is_the_sweeps_or_that_of_the_command(whole):
         (declared, (), {"mul"}),
         (declared, ("--primary", "mul"), {"concat"}),
         (declared, ("--primary", "all"), set()),
-        (declared, ("--primary", "mul,concat"), set()),
+        (declared, ("--primary", " mul , concat"), set()),
     ):
         (whole / "multirun.yaml").write_text(json.dumps(content))
         text, error = posfuse_report(whole, *arguments)
@@ -249,6 +249,18 @@ def test_the_primary_family_is_the_sweeps_or_that_of_the_command(whole):
     # A sweep below the given folder declares its own family.
     (whole / "multirun.yaml").write_text(json.dumps(declared))
     assert "2 of 2 differences" in posfuse_report(whole.parent)[0]
+
+
+def test_an_operator_without_runs_in_the_primary_family_is_an_error_of_one_line(whole):
+    write_sweep(whole, {"mul": [0.6, 0.6, 0.9]})
+    for text, name in (("foo", "foo"), ("concat,foo", "foo"), ("", "''"), ("concat,", "''"),
+                       ("add,concat", "add"), ("all,concat", "all")):  # fmt: skip
+        _, error = posfuse_report(whole, "--primary", text)
+        assert error == (
+            f"error: --primary: no run to compare with add has fusion={name}; choose among concat, "
+            "mul, all"
+        )
+    assert not (whole / "report").exists()
 
 
 def test_several_sweeps_get_a_folder_each_below_out(tmp_path):
@@ -275,10 +287,10 @@ def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
     for shown in (text, page):
         assert "wordy/sinusoidal/concat/seed=3" in shown
         assert "out of luck" in shown
-        assert "gate_scalar: unpaired, left out of the comparison: seed 1, 2" in shown
-        assert "gate_scalar: one seed only, so no spread and no test" in shown
-        assert "mul: no seed in common with add" in shown
-        assert "wordy: no bag-of-words row" in shown
+        assert "so they are left out: 1, 2" in shown
+        assert "gate_scalar: no test, because there is only one seed" in shown
+        assert "mul: not compared, because it has no seed in common with add" in shown
+        assert "wordy: no bag of words, because the corpus cannot be loaded" in shown
         assert "90.00 (1)" in shown
     assert "missing: 11 of 25 runs" in text
     assert set(written(whole / "report")) == TABLES
@@ -302,7 +314,7 @@ def damage(whole: Path) -> list[str]:
     folder, result = of("schema")
     version = json.loads(result.read_text())["schema"]
     replace(result, f'"schema": {version}', '"schema": 0')
-    problems.append(f"{result}: schema 0, this version reads {version}")
+    problems.append(f"{result}: has schema 0, but this version reads {version}")
     folder, result = of("metric")
     replace(result, '"accuracy": 0.65', '"accuracy": NaN')
     problems.append(f"{result}: test.accuracy is nan, not a number")
@@ -313,7 +325,7 @@ def damage(whole: Path) -> list[str]:
     other = folder.with_name("seed=1 (copy)")
     other.mkdir()
     (other / "result.json").write_bytes(result.read_bytes())
-    problems.append(f"{other}: a second record of one run is left out")
+    problems.append(f"{other}: a second record of one run is left out; remove one of the two")
     folder, result = of("seed")
     other = folder.with_name("seed=9")
     other.mkdir()
@@ -380,8 +392,8 @@ def test_a_value_of_the_wrong_type_or_a_name_that_no_run_can_have_is_one_line(sw
         assert key in problem
     for key, name in product(("data", "encoding", "fusion", "sweep_id"), BAD_NAMES):
         assert problem_of(**{key: name}) == (
-            f"{path}: {key} is {name!r}, not a name of letters, digits and _.-; left out, remove "
-            "it to run again"
+            f"{path}: {key} is {name!r}, not a name of letters, digits and _.-; the run is "
+            "left out, remove this file to run it again"
         )
     for variant in BAD_VARIANTS:
         problem = problem_of(variant=variant)
@@ -448,7 +460,7 @@ def test_a_damaged_sweep_file_is_one_line(sweep):
 
 def test_an_unknown_baseline_leaves_the_tables(whole):
     text, error = posfuse_report(whole, "--baseline", "ad")
-    assert error == "error: --baseline: no run with fusion 'ad'; use add, concat"
+    assert error == "error: --baseline: no run has fusion=ad; use add, concat"
     assert "60.00 ± 10.00 (3)" in text
     assert "Nothing to compare" in (whole / "report" / "index.html").read_text()
 
@@ -463,13 +475,12 @@ def test_without_comparisons_only_accuracy_and_curves_are_drawn(tmp_path):
 def test_what_makes_a_report_impossible_is_an_error_of_one_line(whole, tmp_path):
     (tmp_path / "empty").mkdir()
     (whole / "report").write_text("a file where the folder must be")
-    points = "error: --margin and --effect must be above 0"
     for arguments, message in (
         ([tmp_path / "empty"], f"error: {tmp_path / 'empty'}: no finished runs"),
         ([tmp_path / "x"], f"error: {tmp_path / 'x'}: no such folder"),
-        ([whole, "--margin", "0"], points),
-        ([whole, "--effect", "-1"], points),
-        ([whole, "--margin", "nan"], points),
+        ([whole, "--margin", "0"], "error: --margin: must be above 0 (got 0)"),
+        ([whole, "--effect", "-1"], "error: --effect: must be above 0 (got -1)"),
+        ([whole, "--margin", "nan"], "error: --margin: must be above 0 (got nan)"),
         ([whole], f"error: {whole / 'report'}"),
     ):
         _, error = posfuse_report(*arguments)

@@ -156,5 +156,5 @@ def test_the_report_has_the_table_if_it_informs_or_is_asked_for(tmp_path, monkey
     assert pd.read_csv(table)["solved"].tolist() == [0, 1]
     for wrong in ("0", "100", "nan"):
         monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root), "--solved", wrong])
-        with pytest.raises(SystemExit, match="error: --solved must be above 0 and below 100"):
+        with pytest.raises(SystemExit, match="error: --solved: must be above 0 and below 100"):
             report.main()

@@ -17,7 +17,7 @@ from posfuse.analysis.statistics.comparisons import (
 )
 from posfuse.analysis.statistics.convergence import convergence, unequal
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
-from posfuse.analysis.statistics.own_best import OwnBest, own_best
+from posfuse.analysis.statistics.own_best import OwnBest, keys_of, own_best
 from posfuse.analysis.statistics.placebo import placebos
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
 from posfuse.analysis.statistics.variance import is_held, variance
@@ -74,7 +74,7 @@ def analyse(
     has_baseline = criteria.baseline in fusions
     if not has_baseline:
         known = ", ".join(fusions)
-        problems.append(f"--baseline: no run with fusion {criteria.baseline!r}; use {known}")
+        problems.append(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
     compared = runs[~is_held(runs)]
     comparisons, notes = compare(compared if has_baseline else runs.iloc[:0], criteria)
     without_position = placebos(comparisons, criteria)
@@ -82,9 +82,11 @@ def analyse(
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
     best = own_best(compared, criteria)
+    best_without_position = placebos(best.best, criteria)
     if criteria.select and not best.keys:
         problems.append(
-            "--select-seeds: nothing to choose; no runs differ in model.token_scale or optim.lr"
+            "--select-seeds: there is nothing to choose, because all runs have the same "
+            "model.token_scale and optim.lr; remove this option"
         )
     notes += [
         f"{name}: in the primary family, but without runs here"
@@ -109,7 +111,10 @@ def analyse(
         documents=documents,
         curves=curves,
         tables=paper_tables(summary, bags),
-        tuned=own_best_tables(best, criteria),
+        tuned=[
+            *placebo_tables(best_without_position, criteria, keys_of(best.best)),
+            *own_best_tables(best, criteria),
+        ],
         paired=[
             *placebo_tables(without_position, criteria),
             *paired_tables(
@@ -120,7 +125,14 @@ def analyse(
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
         headline=[
-            *headline(summary, comparisons, best.best, without_position, criteria),
+            *headline(
+                summary,
+                comparisons,
+                best.best,
+                without_position,
+                best_without_position,
+                criteria,
+            ),
             standing(folder, str(runs["sweep_id"].iloc[0])),
         ],
         missing=absent,

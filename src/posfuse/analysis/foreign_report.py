@@ -1,6 +1,7 @@
 """posfuse-report --from TABLE.csv: judge the per-seed results of any study."""
 
 import argparse
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from posfuse.analysis.tables.table import Table, interval, p_value, signed, tabl
 from posfuse.errors import InputError
 
 MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
+OF_SWEEPS = ("effect", "select_seeds", "solved", "primary", "claims")  # options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -39,16 +41,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--by", default="", metavar="COLUMN,COLUMN", help="compare within each combination")
     add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
     add("--unit", choices=UNITS, help="of the values (default: as the numbers say)")
+    step = "step of the values, such as 100 / test documents; it tests differences that are equal "
+    step += "in all seeds (default: they have no test)"
+    add("--resolution", type=float, metavar="POINTS", help=step)
     add("--unpaired", action="store_true", help="runs with equal seeds share nothing")
     add("--all-pairs", action="store_true", help="compare all with each other, not with a baseline")
 
 
 def columns_of(arguments: argparse.Namespace) -> Columns:
+    """Raises InputError for options that a foreign table does not allow, or needs and lacks."""
+    for name in OF_SWEEPS:
+        if getattr(arguments, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option}: is for the folder of a sweep, not for --from; remove it")
+    if arguments.unit == "raw" and arguments.margin is None:
+        raise InputError(
+            f"--margin: must be given with --unit raw, in the units of {arguments.value}, because "
+            "its default is in points of accuracy"
+        )
+    if arguments.resolution is not None:
+        if arguments.unpaired:
+            raise InputError("--resolution: is for paired differences; remove it, or --unpaired")
+        if not 0 < arguments.resolution < math.inf:
+            raise InputError(f"--resolution: must be above 0 (got {arguments.resolution:g})")
     where = {}
     for given in arguments.where:
         column, sign, value = given.partition("=")
         if not sign:
-            raise InputError(f"--where {given}: write COLUMN=VALUE")
+            raise InputError(f"--where: must be COLUMN=VALUE (got {given!r})")
         where[column] = value
     by = [name for name in arguments.by.split(",") if name]
     return Columns(
@@ -65,15 +85,20 @@ def judge_foreign(
     names = sorted(results["name"].unique())
     if not arguments.all_pairs and criteria.baseline not in names:
         raise InputError(
-            f"--baseline: no {columns.compare} is {criteria.baseline!r}; use one of "
+            f"--baseline: no row has {columns.compare}={criteria.baseline}; use one of "
             f"{', '.join(names)}, or --all-pairs"
         )
     paired = not arguments.unpaired
-    comparisons, notes = compare_foreign(results, criteria, paired, arguments.all_pairs)
+    resolution = math.nan if arguments.resolution is None else arguments.resolution
+    comparisons, notes = compare_foreign(results, criteria, paired, arguments.all_pairs, resolution)
     if comparisons.empty:
-        raise InputError(f"{arguments.table}: nothing to compare; two names need rows")
+        why = f" ({notes[0]})" if notes else ""
+        raise InputError(
+            f"{arguments.table}: nothing to compare{why}; give rows with at least two values of "
+            f"{columns.compare}{' for the same seeds' if paired else ''}"
+        )
     lines = headline(comparisons, criteria, paired)
-    shown = [comparisons_table(comparisons, criteria, paired)]
+    shown = [comparisons_table(comparisons, criteria, paired, columns)]
     if arguments.all_pairs:
         shown.insert(0, rankings_table(results, comparisons))
     formats.write_tables(shown, out / "tables")
@@ -104,7 +129,12 @@ def headline(comparisons: pd.DataFrame, criteria: Criteria, paired: bool) -> lis
     ]
 
 
-def comparisons_table(comparisons: pd.DataFrame, criteria: Criteria, paired: bool) -> Table:
+def comparisons_table(
+    comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns
+) -> Table:
+    unit = "Accuracies are in percent."
+    if columns.unit == "raw":
+        unit = f"Differences are in the units of {columns.value}."
     tests = "Student's paired t" if paired else "Welch's t"
     return table_of(
         comparisons,
@@ -122,7 +152,7 @@ def comparisons_table(comparisons: pd.DataFrame, criteria: Criteria, paired: boo
         title="Comparisons",
         caption=f"Mean difference name - than, with {tests}: interval, two-sided p, p adjusted by "
         "Holm over all comparisons of this table, and the adjusted p of equivalence within "
-        f"±{criteria.margin:g}. Accuracies are in percent.",
+        f"±{criteria.margin:g}. {unit}",
     )
 
 

@@ -30,23 +30,28 @@ def headline(
     comparisons: pd.DataFrame,
     best: pd.DataFrame,
     placebos: pd.DataFrame,
+    best_placebos: pd.DataFrame,
     criteria: Criteria,
 ) -> list[str]:
     """How many differences to the baseline are decided, then a line for each corpus and encoding.
 
-    `cells` and `comparisons` are frames of comparisons.py, `placebos` is that of placebo.py; `best`
-    is that of `OwnBest`. If operators ran with several values of a tuned key, the line compares
-    each at its best values, without a placebo. A difference is decided by the adjusted p-values, as
-    in the tables (`conclusion`). Exploratory differences have a short sentence without a decision.
+    `cells` and `comparisons` are frames of comparisons.py, `best` is that of `OwnBest`; `placebos`
+    and `best_placebos` are those of placebo.py for `comparisons` and `best`. If operators ran with
+    several values of a tuned key, the line compares each at its best values. A difference is
+    decided by the adjusted p-values, as in the tables (`conclusion`). Exploratory differences have
+    a short sentence without a decision.
     """
     tuned = set(zip(best["data"], best["encoding"], strict=True))
-    rows = [*_rows(best, criteria)]
-    rows += [r for r in _rows(comparisons, criteria) if (r["data"], r["encoding"]) not in tuned]
+
+    def untuned(frame: pd.DataFrame) -> list[Row]:
+        return [r for r in _rows(frame, criteria) if (r["data"], r["encoding"]) not in tuned]
+
+    rows = [*_rows(best, criteria), *untuned(comparisons)]
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
     added: dict[tuple[str, str, str], list[Row]] = {}
-    for row in _rows(placebos, criteria):
+    for row in [*_rows(best_placebos, criteria), *untuned(placebos)]:
         added.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
     compared = {*tuned, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
     corpora = {key[:2] for key in groups}
@@ -59,8 +64,8 @@ def headline(
             at = f"{criteria.baseline} at {group[0]['baseline_at']}"
             where += f", each operator at its own best {keys}, {at}"
         decided = any(map(_is_decided, group))
-        position = [] if (data, encoding) in tuned else added.get((data, encoding, setting), [])
-        sentences = f"{_sentences(group, criteria)} {_position(position, criteria)}".rstrip()
+        position = _position(added.get((data, encoding, setting), []), criteria)
+        sentences = f"{_sentences(group, criteria)} {position}".rstrip()
         lines.append((decided, f"{where}: {sentences}"))
     others = [
         (False, _not_compared(str(data), str(encoding), group, criteria))

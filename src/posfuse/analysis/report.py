@@ -76,10 +76,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
     add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
     points: dict[str, Any] = {"type": float, "metavar": "POINTS"}
-    does_not_matter = "largest difference that does not matter (default: %(default)s)"
-    add("--margin", default=criteria.margin, help=does_not_matter, **points)
-    listed = "difference for which the seeds needed are listed (default: %(default)s)"
-    add("--effect", default=criteria.effect, help=listed, **points)
+    does_not_matter = f"largest difference that does not matter (default: {criteria.margin})"
+    add("--margin", help=does_not_matter, **points)
+    listed = f"difference for which the seeds needed are listed (default: {criteria.effect})"
+    add("--effect", help=listed, **points)
     chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
     chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
     add("--select-seeds", metavar="SEEDS", help=chosen)
@@ -89,7 +89,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     listed = (
         "operators in the family of Holm's adjustment, as concat,gate_scalar, or all (default: "
     )
-    add("--primary", type=_names, metavar="FUSIONS", help=f"{listed}the sweep's sweep.primary)")
+    add("--primary", metavar="FUSIONS", help=f"{listed}the sweep's sweep.primary)")
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     foreign_report.add_options(parser)
     found = parser.parse_args(arguments)
@@ -108,19 +108,33 @@ def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
         ends = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
         first, last = (int(end) for end in (ends[1], ends[2] or ends[1])) if ends else (1, 0)
         if last < first:
-            raise InputError(f"--select-seeds: {text!r} is not a list of seeds; write 0,1 or 0-4")
+            raise InputError(f"--select-seeds: must be seeds such as 0,1 or 0-4 (got {text!r})")
         for seed in range(first, last + 1):
             if seed not in known:
                 listed = ", ".join(map(str, sorted(known)))
-                raise InputError(f"--select-seeds: no run has seed {seed}; the seeds are {listed}")
+                raise InputError(f"--select-seeds: no run has seed {seed}; choose among {listed}")
             found.add(seed)
     if found == known:
-        raise InputError(f"--select-seeds: {text} are all seeds; leave some that are tested")
+        raise InputError(f"--select-seeds: {text} contains all seeds; leave at least one to test")
     return tuple(sorted(found))
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return () if text == "all" else tuple(filter(None, text.split(",")))
+def family_in(text: str, known: Iterable[str], baseline: str) -> tuple[str, ...]:
+    """The operators of a text such as "concat, gate_scalar"; empty, which means all, for "all".
+
+    Raises InputError for a name that is not among the known operators, or is the baseline's.
+    """
+    if text.strip() == "all":
+        return ()
+    others = sorted(set(known) - {baseline})
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in others:
+            raise InputError(
+                f"--primary: no run to compare with {baseline} has fusion={name or repr(name)}; "
+                f"choose among {', '.join([*others, 'all'])}"
+            )
+    return tuple(dict.fromkeys(names))
 
 
 def _declared(folder: str, sweep_id: str) -> tuple[str, ...]:
@@ -134,16 +148,18 @@ def _declared(folder: str, sweep_id: str) -> tuple[str, ...]:
 def main() -> None:
     """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
     arguments = parse()
+    given = {name: getattr(arguments, name) for name in ("margin", "effect", "solved")}
     criteria = Criteria(
-        arguments.baseline, arguments.margin, arguments.effect, solved=arguments.solved
+        arguments.baseline, **{name: value for name, value in given.items() if value is not None}
     )
     command = shlex.join(["posfuse-report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     try:
-        if not (0 < criteria.margin < math.inf and 0 < criteria.effect < math.inf):
-            raise InputError("--margin and --effect must be above 0")
+        for option, points in (("--margin", criteria.margin), ("--effect", criteria.effect)):
+            if not 0 < points < math.inf:
+                raise InputError(f"{option}: must be above 0 (got {points:g})")
         if criteria.solved is not None and not 0 < criteria.solved < 100:
-            raise InputError("--solved must be above 0 and below 100")
+            raise InputError(f"--solved: must be above 0 and below 100 (got {criteria.solved:g})")
         if arguments.table:
             foreign_report.judge_foreign(arguments, criteria, command, console)
             return
@@ -152,14 +168,17 @@ def main() -> None:
         if arguments.select_seeds is not None:
             select = seeds_in(arguments.select_seeds, runs["seed"])
             criteria = replace(criteria, select=select)
+        primary = None
+        if arguments.primary is not None:
+            primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
         out = arguments.out or Path(arguments.folder) / "report"
         wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
-            own, primary = arguments.claims is not None, arguments.primary
-            if primary is None:
-                primary = _declared(arguments.folder, str(sweep_id))
-            criteria = replace(criteria, primary=primary)
+            own, family = arguments.claims is not None, primary
+            if family is None:
+                family = _declared(arguments.folder, str(sweep_id))
+            criteria = replace(criteria, primary=family)
             found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own)
             target = out if len(sweeps) == 1 else out / str(sweep_id)
             write(found, criteria, command, target)

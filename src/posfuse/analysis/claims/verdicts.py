@@ -85,28 +85,35 @@ def read_claims(path: Path | None = None) -> Claims:
 
 def _check(claim: Claim, found: Claims, place: str) -> None:
     if claim.kind not in KINDS:
-        raise InputError(f"{place}: kind {claim.kind!r}; use one of {', '.join(KINDS)}")
-    if (claim.kind == "less_stable") != (claim.than is not None):
-        raise InputError(f"{place}: `than` names a fusion for kind less_stable, and only there")
+        raise InputError(f"{place}: unknown kind {claim.kind!r}; use one of {', '.join(KINDS)}")
+    if claim.kind == "less_stable" and claim.than is None:
+        raise InputError(f"{place}: kind less_stable needs `than`; add `than: FUSION`")
+    if claim.kind != "less_stable" and claim.than is not None:
+        raise InputError(f"{place}: `than` is for kind less_stable only; remove it")
     if claim.of not in OF:
-        raise InputError(f"{place}: of {claim.of!r}; use one of {', '.join(OF)}")
+        raise InputError(f"{place}: unknown `of: {claim.of}`; use one of {', '.join(OF)}")
     if claim.of == "position" and claim.kind == "less_stable":
         raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
     if claim.margin is not None and not (
         np.isfinite(claim.margin) and (claim.kind != "negligible" or claim.margin > 0)
     ):
-        raise InputError(f"{place}: margin {claim.margin}; use points, above 0 for negligible")
+        raise InputError(
+            f"{place}: margin must be a number of points, above 0 for kind negligible "
+            f"(got {claim.margin})"
+        )
     for axis, value in claim.where.items():
         values = _listed(value)
         if not values or not all(isinstance(v, str | int | float) for v in values):
-            raise InputError(f"{place}: where.{axis} is {value!r}; give a name or a list of names")
+            raise InputError(
+                f"{place}: where.{axis} must be a name or a list of names (got {value!r})"
+            )
     for axis in filter(None, [*claim.where, claim.each]):
         if axis not in AXIS_OF:
             raise InputError(f"{place}: unknown axis {axis!r}; use one of {', '.join(AXIS_OF)}")
     for regime in _listed(claim.where.get("regime", [])):
         if regime not in found.regimes:
-            known = ", ".join(found.regimes) or "none: add regimes"
-            raise InputError(f"{place}: unknown regime {regime!r}; the file has {known}")
+            known = f"use one of {', '.join(found.regimes)}" if found.regimes else "add `regimes`"
+            raise InputError(f"{place}: unknown regime {regime!r}; {known}")
 
 
 def _listed(value: Any) -> list[Any]:

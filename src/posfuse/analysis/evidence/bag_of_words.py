@@ -45,7 +45,9 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
             found[str(data), str(variant)] = _mean_over_splits(group)
         except (InputError, ImportError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            problems.append(f"{data}: no bag-of-words row, its corpus cannot be loaded ({reason})")
+            problems.append(
+                f"{data}: no bag of words, because the corpus cannot be loaded ({reason})"
+            )
     return found, problems
 
 

@@ -52,7 +52,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     runs["length"] = runs.groupby("data")["mean_tokens.train"].transform("mean")
     runs = runs.sort_values(["length", *CELL, "seed", "folder"]).reset_index(drop=True)
     copies = runs.duplicated(["sweep_id", *CELL, "seed", "fingerprint"])
-    problems += [f"{f}: a second record of one run is left out" for f in runs["folder"][copies]]
+    again = "a second record of one run is left out; remove one of the two"
+    problems += [f"{folder}: {again}" for folder in runs["folder"][copies]]
     runs = runs[~copies]
     mixed = _mixed(runs)
     problems += mixed.tolist()
@@ -71,7 +72,9 @@ def _row(path: Path) -> dict[str, Any]:
         value = record.get(key) if key == "settings" else row.get(key)
         if not is_valid(value):
             wrong = f"{key} is {reprlib.repr(value)}, not {kind}"
-            raise InputError(f"{path}: {wrong}; left out, remove it to run again")
+            raise InputError(
+                f"{path}: {wrong}; the run is left out, remove this file to run it again"
+            )
     settings = {k: v for k, v in record["settings"].items() if k != "seed"}
     overrides = row["variant"].split("__")
     row["variant"] = "__".join(part for part in overrides if part not in DEFAULTS)

@@ -83,29 +83,38 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
             if key[:3] == (data, encoding, base_name)
         ]
         if not candidates:
-            notes.append(f"{name}: no {base_name} to compare with")
+            notes.append(
+                f"{name}: not compared, because {base_name} has no run with this data and encoding"
+            )
             continue
         # An option of the fusion makes a variant too, so settings decide and not the variant.
         gap, base_variant = min(candidates, key=lambda pair: (pair[0] != "", pair[1] != variant))
         if gap:
-            notes.append(f"{name}: not compared, other settings than {base_name}: {gap}")
+            notes.append(
+                f"{name}: not compared, because its settings differ from {base_name}'s: {gap}"
+            )
             continue
         base = groups[data, encoding, base_name, base_variant]
         accuracy, base_accuracy = (100 * g.set_index("seed")[METRIC] for g in (group, base))
         delta = (accuracy - base_accuracy).dropna().sort_index()
         if alone := sorted(set(accuracy.index) ^ set(base_accuracy.index)):
             listed = ", ".join(map(str, alone))
-            notes.append(f"{name}: unpaired, left out of the comparison: seed {listed}")
+            notes.append(
+                f"{name}: only one of {fusion} and {base_name} has these seeds, so they are left "
+                f"out: {listed}"
+            )
         if delta.empty:
-            notes.append(f"{name}: no seed in common with {base_name}")
+            notes.append(f"{name}: not compared, because it has no seed in common with {base_name}")
             continue
         resolution = 100 / float(group.get("documents.test", no_number).iloc[0])
         if len(delta) == 1:
-            notes.append(f"{name}: one seed only, so no spread and no test")
+            notes.append(f"{name}: no test, because there is only one seed")
         elif np.isnan(st.p_paired_t(delta)):
-            std = f"taking one test document, {resolution:.2f} points, as their standard deviation"
-            how = "so no test" if np.isnan(resolution) else f"tested {std}"
-            notes.append(f"{name}: equal differences in all {len(delta)} seeds, {how}")
+            how = "there is no test"
+            if not np.isnan(resolution):
+                std = f"one test document, {resolution:.2f} points"
+                how = f"the test uses {std}, as standard deviation"
+            notes.append(f"{name}: the difference is the same in all {len(delta)} seeds; {how}")
         deltas, run = delta.tolist(), group.iloc[0].to_dict()
         rows.append(
             {
@@ -137,9 +146,7 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     New columns: role, and p_holm, p_equivalence_holm (and paper_p_holm in a frame of own_best.py),
     which are NaN for rows of another role.
     """
-    # A frame of own_best.py may name options behind the operator.
-    names = frame["fusion"].str.split().str[0]
-    is_declared = names.isin(criteria.primary) | (not criteria.primary)
+    is_declared = operators(frame).isin(criteria.primary) | (not criteria.primary)
     role = np.where(is_declared, PRIMARY, EXPLORATORY)
     frame = frame.assign(role=np.where(_is_placebo(frame), PLACEBO, role))
     for p in ("p_t", "p_equivalence", "paper_p_t"):
@@ -149,11 +156,16 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     return frame
 
 
+def operators(frame: pd.DataFrame) -> "pd.Series[str]":
+    """The operator of each row. A frame of own_best.py may name options behind it."""
+    return frame["fusion"].str.split().str[0]
+
+
 def _is_placebo(frame: pd.DataFrame) -> NDArray[np.bool_]:
     """Which rows fuse a table of zeros and differ from another row in the encoding alone."""
     if "table" not in frame:
         return np.zeros(len(frame), bool)
-    key = pd.MultiIndex.from_frame(frame[["data", "fusion", "other_settings"]])
+    key = pd.MultiIndex.from_arrays([frame["data"], operators(frame), frame["other_settings"]])
     is_zero = (frame["table"] == NO_TABLE).to_numpy()
     return np.asarray(is_zero & key.isin(key[~is_zero]))
 

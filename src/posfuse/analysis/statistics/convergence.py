@@ -52,7 +52,7 @@ def unequal(found: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> li
         if abs(one["last"] / one["n"] - other["last"] / other["n"]) >= APART:
             notes.append(
                 f"{' '.join(filter(None, cell))}: {one['last']} of {one['n']} runs were best at "
-                f"their last evaluation, of {baseline} {other['last']} of {other['n']}; longer "
-                "training may change the difference"
+                f"their last evaluation, but {other['last']} of {other['n']} runs of {baseline}; "
+                "longer training may change the difference"
             )
     return notes

@@ -17,9 +17,12 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import METRIC, settings_columns, varying
+from posfuse.analysis.evidence.settings import fused_table, in_attention, other_settings
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge
 
+# Percent. Validation accuracies are stored with single precision, so ties differ by about 1e-6.
+TIE = 1e-4
 KEYS = {"scale": "model.token_scale", "lr": "optim.lr"}  # column of a tuned key -> the key
 GROUP = ["data", "encoding", "variant"]  # its runs differ only in tuned keys, operator and seed
 
@@ -34,16 +37,18 @@ class OwnBest:
     a learned scale the one that it starts from), learned, sqrt_d (whether the scale is the
     paper's), length, n, mean, std, low and high (t interval) of the test accuracy over all seeds,
     in percent; choosing and validation: the number of seeds that choose, and their mean validation
-    accuracy. best: whether validation is the operator's highest; the smallest values win a tie, and
-    a fixed scale before a learned one. key_edge: whether the row is the best and its number is the
-    smallest or largest that the operator chose from.
+    accuracy. best: whether validation is the operator's highest; the smallest values win a tie
+    (within TIE), and a fixed scale before a learned one. key_edge: whether the row is the best and
+    its number is the smallest or largest that the operator chose from.
 
     best: one row per GROUP x fusion but the baseline. key, key_edge, baseline_key,
     baseline_key_edge, at and baseline_at (the values as one text), choices and baseline_choices
     (how many each chose from), length, seeds, accuracies, baseline_accuracies, deltas and the
     statistics of `judge` with both at their best values, over the seeds that are tested; the same
     statistics as paper_* with both at the scale sqrt(d), each at its best other values there, NaN
-    where that was not run; the columns of `in_families`, and paper_p_holm.
+    where that was not run; resolution, table, attention, other_settings (without the tuned keys)
+    and baseline_variant (equal to variant) as in `compare`; the columns of `in_families`, and
+    paper_p_holm.
 
     `variant` holds the other settings that differ, as "model.d_model=8", not the run's folder. If
     an operator was run with several options, `fusion` contains them.
@@ -61,8 +66,8 @@ class OwnBest:
             return self.cells.iloc[:0]
         if self.keys == [key]:
             return self.cells
-        ranked = self.cells.sort_values("validation", kind="stable", na_position="first")
-        return ranked.drop_duplicates([*GROUP, "fusion", key], keep="last").sort_index()
+        known = self.cells.fillna({"validation": -np.inf})
+        return self.cells.loc[_highest(known, [*GROUP, "fusion", key]).index]
 
 
 def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
@@ -70,8 +75,9 @@ def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     tuned, keys = _tuned(runs)
     cells = _cells(tuned, keys, criteria)
     tested = tuned[~tuned["seed"].isin(criteria.select)]
-    best, notes = _at_own_best(tested, cells, keys, criteria)
-    return OwnBest(keys, cells, best, notes)
+    rows, notes = _at_own_best(tested, cells, keys, criteria)
+    table = _frame(rows, keys, criteria).merge(_encodings(runs, tuned), "left", [*GROUP, "fusion"])
+    return OwnBest(keys, cells, in_families(table, criteria), notes)
 
 
 def keys_of(best: pd.DataFrame) -> str:
@@ -126,6 +132,18 @@ def _tuned(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return frame, [key for key in KEYS if (values[key] > 1).any()]
 
 
+def _encodings(runs: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
+    """GROUP, fusion, table, attention and other_settings, one row for each GROUP x fusion."""
+    first = tuned[[*GROUP, "fusion"]].drop_duplicates()
+    asked = runs.drop(columns=[f"settings.{key}" for key in KEYS.values()], errors="ignore")
+    found = asked.loc[first.index].to_dict("records")
+    return first.assign(
+        table=[fused_table(run) for run in found],
+        attention=[in_attention(run) for run in found],
+        other_settings=[other_settings(run) for run in found],
+    )
+
+
 def _column(runs: pd.DataFrame, name: str) -> "pd.Series[Any]":
     return runs.get(name, pd.Series(np.nan, runs.index, dtype=object))
 
@@ -169,7 +187,7 @@ def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataF
         validation=("validation", "mean"),
     )
     candidates = cells.dropna(subset=["validation"]).groupby(operator)
-    cells["best"] = cells.index.isin(candidates["validation"].idxmax())
+    cells["best"] = cells.index.isin(_highest(cells, operator).index)
     for key in keys:
         number = cells[f"{key}_number"]
         low, high = (candidates[f"{key}_number"].transform(end) for end in ("min", "max"))
@@ -182,7 +200,7 @@ def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataF
 
 def _at_own_best(
     tuned: pd.DataFrame, cells: pd.DataFrame, keys: list[str], criteria: Criteria
-) -> tuple[pd.DataFrame, list[str]]:
+) -> tuple[list[dict[str, Any]], list[str]]:
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     base = criteria.baseline
@@ -197,7 +215,8 @@ def _at_own_best(
         tried = {str(fusion): own for fusion, own in candidates.groupby("fusion", sort=False)}
         chosen, papers = (_choice(rows_) for rows_ in (group, group[group["sqrt_d"]]))
         if base not in chosen:
-            notes.append(f"{where}: no {base} to choose {' and '.join(KEYS[k] for k in keys)} for")
+            named = " and ".join(KEYS[key] for key in keys)
+            notes.append(f"{where}: not compared, because {base} has no best {named}")
             continue
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]
@@ -205,7 +224,10 @@ def _at_own_best(
             deltas = (pairs[0] - pairs[1]).tolist()
             if not deltas:
                 tested = "tested seed" if criteria.select else "seed"
-                notes.append(f"{where} {fusion}: no {tested} in common with {base}")
+                notes.append(
+                    f"{where} {fusion}: not compared, because it has no {tested} in common with "
+                    f"{base}"
+                )
                 continue
             for key in keys:
                 if set(tried[fusion][key]) != set(tried[base][key]):
@@ -213,7 +235,7 @@ def _at_own_best(
                         f"{where} {fusion}: was run with other values of {KEYS[key]} than {base}"
                     )
             row: dict[str, Any] = dict(zip(GROUP, group_key, strict=True))
-            row["fusion"] = fusion
+            row |= {"fusion": fusion, "resolution": resolution, "baseline_variant": row["variant"]}
             for prefix, one in (("", mine), ("baseline_", its)):
                 row |= {f"{prefix}{key}{end}": one[f"{key}{end}"]
                         for key in keys for end in ("", "_edge")}  # fmt: skip
@@ -229,24 +251,29 @@ def _at_own_best(
                     found = judge(at_sqrt_d, criteria, resolution)
                     row |= {f"paper_{name}": value for name, value in found.items()}
             rows.append(row)
-    return _with_holm(rows, keys, criteria), notes
+    return rows, notes
 
 
-def _with_holm(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) -> pd.DataFrame:
+def _frame(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) -> pd.DataFrame:
     of_keys = [*(f"{key}{end}" for key in keys for end in ("", "_edge")), "at", "choices"]
     statistics = list(judge([0.0], criteria))
     columns = [*GROUP, "fusion", *of_keys, *(f"baseline_{name}" for name in of_keys)]
     columns += ["length", "seeds", "accuracies", "baseline_accuracies", "deltas"]
     columns += [*statistics, *(f"paper_{name}" for name in statistics)]
-    table = pd.DataFrame(rows, columns=columns)
-    return in_families(table, criteria)
+    columns += ["resolution", "baseline_variant"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _choice(cells: pd.DataFrame) -> dict[str, dict[Any, Any]]:
-    """Each operator's row with the highest validation accuracy, the first of equals."""
+    """Each operator's row of `_highest`."""
+    return {str(row["fusion"]): row for row in _highest(cells, ["fusion"]).to_dict("records")}
+
+
+def _highest(cells: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The row of each group with the highest validation accuracy, the first of those within TIE."""
     known = cells.dropna(subset=["validation"])
-    highest = known.loc[known.groupby("fusion", sort=False)["validation"].idxmax()]
-    return {str(row["fusion"]): row for row in highest.to_dict("records")}
+    highest = known.groupby(by)["validation"].transform("max")
+    return known[known["validation"] >= highest - TIE].drop_duplicates(by)
 
 
 def _at(row: dict[Any, Any], keys: list[str]) -> str:
@@ -270,13 +297,13 @@ def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[s
     if not rows["best"].any():
         named = " and ".join(KEYS[key] for key in keys)
         of = f" of {_seeds(criteria)}" if criteria.select else ""
-        found.append(f"no validation accuracy{of}, so no best {named}")
+        found.append(f"no best {named}, because there is no validation accuracy{of}")
     n = rows.loc[rows["choosing"] > 0, "choosing"]
     if n.nunique() > 1:
-        found.append(f"chose among values with {n.min()} to {n.max()} seeds")
+        found.append(f"its values have different numbers of seeds, {n.min()} to {n.max()}")
     for best in rows[rows["best"]].to_dict("records"):
         for key in (key for key in keys if best[f"{key}_edge"]):
             verb = "starts" if key == "scale" and best["learned"] else "is"
-            end = f"{best[key]}, {verb} at the end of those tried: try beyond"
+            end = f"{best[key]}, {verb} at the edge of the values tried; try values beyond it"
             found.append(f"its best {KEYS[key]}, {end}")
     return found

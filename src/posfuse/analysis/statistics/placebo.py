@@ -12,13 +12,14 @@ import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.evidence.settings import NO_TABLE
-from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge
+from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge, operators
 
 COPIED = [*CELL, "baseline_variant", "length", "resolution"]  # from the comparison with position
 
 
 def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
-    """One row for each row of `compare` that has position and whose placebo was run.
+    """One row for each row of `compare`, or of `OwnBest.best`, that has position and whose placebo
+    was run.
 
     Columns: CELL, baseline_variant, length, resolution; placebo (the encoding and variant of the
     runs without position); seeds (that all four cells have); gains, placebo_gains and deltas
@@ -82,7 +83,11 @@ def _placebo_of(row: dict[Any, Any], comparisons: pd.DataFrame) -> dict[Any, Any
     if row["table"] == NO_TABLE:
         return None
     same = np.logical_and.reduce(
-        [comparisons[name] == row[name] for name in ("data", "fusion", "other_settings")]
+        [
+            comparisons["data"] == row["data"],
+            operators(comparisons) == row["fusion"].split()[0],
+            comparisons["other_settings"] == row["other_settings"],
+        ]
     )
     without = comparisons[same & (comparisons["table"] == NO_TABLE)]
     same_attention = without[without["attention"] == row["attention"]]

@@ -7,8 +7,11 @@ chance of any false decision is alpha. They are used for t-tests as well (the si
 approach, Jennison & Turnbull 2000, section 3.8); docs/statistics.md has the error rates by
 simulation.
 
-Several hypotheses of one family share alpha by Holm's rule at each look: every undecided one is
-tested at alpha divided by their number (Maurer & Bretz 2013).
+The differences of one family share alpha by Holm's rule at each look, and so do its equivalences:
+an undecided hypothesis is tested for a difference at alpha divided by the number of hypotheses
+without a difference so far, and for equivalence in the same way (Maurer & Bretz 2013). A hypothesis
+that is shown to be equivalent gives nothing to the tests for a difference: its own difference was
+not rejected, and the hypotheses that remain are those with the largest means.
 """
 
 from collections.abc import Mapping
@@ -52,7 +55,8 @@ def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ())
             return float(masses @ stats.norm.sf((bound - points) / step)) - now  # noqa: B023
 
         far = FAR * np.sqrt(fraction)
-        bound = optimize.brentq(excess, -far, far, xtol=1e-12) if now > earlier else far
+        # A look that may spend almost nothing has its bound beyond what the integrals cover.
+        bound = optimize.brentq(excess, -far, far, xtol=1e-12) if excess(far) < 0 else far
         found.append(float(stats.norm.sf(bound / np.sqrt(fraction))))
         grid = (bound - far) / 2 + (bound + far) / 2 * nodes  # from -far to the bound
         density = stats.norm.pdf((grid[:, None] - points) / step) / step
@@ -90,7 +94,7 @@ class Decision:
     result: str  # ahead, behind, equivalent or undecided
     n: int  # seeds
     mean: float
-    low: float  # the repeated confidence interval: it holds at all looks together
+    low: float  # the interval of the test that decided, at the level of its look
     high: float
     p_difference: float  # two-sided: that the mean lies beyond the threshold of a difference
     p_equivalence: float
@@ -99,27 +103,32 @@ class Decision:
 
 
 def decide(
-    differences: ArrayLike, margins: Margins, looks: Looks, look: int, hypotheses: int = 1
-) -> Decision:
-    """Judge paired differences at one look (from 0), as one of so many undecided hypotheses.
+    differences: ArrayLike, margins: Margins, looks: Looks, look: int,
+    sharing: tuple[int, int] = (1, 1),
+) -> Decision:  # fmt: skip
+    """Judge paired differences at one look (from 0). `sharing` are the numbers of hypotheses that
+    share alpha for a difference and for equivalence.
 
     The mean is ahead or behind if a one-sided t-test shows it, at half of the hypothesis's alpha
     on each side, and equivalent if one-sided tests of both ends of the margin show that it lies
     inside, each at all of the alpha. Only one of these results can be false for a true mean, so
-    the chance of a false one is at most alpha.
+    the chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
+    that is the margin too: there it is 1.5 alpha.
     """
     d = np.asarray(differences, dtype=float)[: looks.seeds[look]]
-    alpha, mean = looks.alpha / hypotheses, float(d.mean())
-    level = looks.level(look, alpha / 2)
+    mean = float(d.mean())
+    level = looks.level(look, looks.alpha / sharing[0] / 2)
+    level_equivalence = looks.level(look, looks.alpha / sharing[1])
     step = margins.resolution
     p = 2 * min(st.p_above(d, margins.beyond, step), st.p_below(d, -margins.beyond, step))
     p_equivalence = st.p_equivalence(d, margins.equivalence, step)
-    equivalent, differs = p_equivalence <= looks.level(look, alpha), p <= 2 * level
+    equivalent, differs = p_equivalence <= level_equivalence, p <= 2 * level
     result = EQUIVALENT if equivalent else UNDECIDED
     if differs:
         result = AHEAD if mean > 0 else BEHIND
     small = bool(differs and equivalent)
-    low, high = st.t_interval(d, 1 - 2 * level, step)
+    of_one_side = level_equivalence if result == EQUIVALENT else level
+    low, high = st.t_interval(d, 1 - 2 * of_one_side, step)
     return Decision(result, len(d), mean, low, high, min(p, 1), p_equivalence, 2 * level, small)
 
 
@@ -139,8 +148,10 @@ def judge_family(
             return latest, look
         new = remaining
         while remaining and new:
-            of = len(remaining)
-            found = {h: decide(samples[h], margins[h], looks, look, of) for h in remaining}
+            decided = [decision.result for decision in latest.values()]
+            differ = sum(result in (AHEAD, BEHIND) for result in decided)
+            sharing = len(samples) - differ, len(samples) - decided.count(EQUIVALENT)
+            found = {h: decide(samples[h], margins[h], looks, look, sharing) for h in remaining}
             latest |= found
             new = [h for h, decision in found.items() if decision.result != UNDECIDED]
             remaining = [h for h in remaining if h not in new]

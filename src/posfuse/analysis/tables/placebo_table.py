@@ -17,13 +17,18 @@ from posfuse.analysis.tables.paired_tables import (
 from posfuse.analysis.tables.table import Table, signed, table_of
 
 
-def placebo_tables(placebos: pd.DataFrame, criteria: Criteria) -> list[Table]:
+def placebo_tables(placebos: pd.DataFrame, criteria: Criteria, tuned: str = "") -> list[Table]:
     """The table, if any placebo was run."""
-    return [placebo_table(placebos, criteria)] if len(placebos) else []
+    return [placebo_table(placebos, criteria, tuned)] if len(placebos) else []
 
 
-def placebo_table(placebos: pd.DataFrame, criteria: Criteria) -> Table:
-    """What position adds to each gain."""
+def placebo_table(placebos: pd.DataFrame, criteria: Criteria, tuned: str = "") -> Table:
+    """What position adds to each gain. `tuned`: the keys of which each cell has its own best
+    values, in words; empty if all cells have the same values."""
+    at_best = ""
+    if tuned:
+        at_best = f"Operator and baseline, each with and without position, have the {tuned} with "
+        at_best += "their own highest mean validation accuracy. "
     return table_of(
         placebos,
         [
@@ -36,13 +41,15 @@ def placebo_table(placebos: pd.DataFrame, criteria: Criteria) -> Table:
             P_EQUIVALENCE,
             ("conclusion", partial(conclusion, criteria=criteria)),
         ],
-        name="placebo",
-        title=f"How much of the gain over {criteria.baseline} comes from position",
-        caption=f"gain: fused minus {criteria.baseline} in points of test accuracy with position. "
-        "without: the same with a table of zeros (encoding=none), where each operator keeps its "
-        "parameters. position adds: the first minus the second, paired by seed over the n seeds "
-        "that all four cells have: mean ± standard deviation and 95 % t interval. p-values: "
-        f"t-tests of what position adds, Holm-adjusted over the {family_size(placebos)} rows of "
-        f"this table's family. Equivalent: position adds no more than ±{criteria.margin:g} points "
-        f"on these test documents. {outside_family(placebos, criteria)}".rstrip(),
+        name="placebo_best" if tuned else "placebo",
+        title=f"How much of the gain over {criteria.baseline} comes from position"
+        f"{', at own best values' if tuned else ''}",
+        caption=f"{at_best}gain: fused minus {criteria.baseline} in points of test accuracy with "
+        "position. without: the same with a table of zeros (encoding=none), where each operator "
+        "keeps its parameters. position adds: the first minus the second, paired by seed over the "
+        "n seeds that all four cells have: mean ± standard deviation and 95 % t interval. "
+        "p-values: t-tests of what position adds, Holm-adjusted over the "
+        f"{family_size(placebos)} rows of this table's family. Equivalent: position adds no more "
+        f"than ±{criteria.margin:g} points on these test documents. "
+        f"{outside_family(placebos, criteria)}".rstrip(),
     )
