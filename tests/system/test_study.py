@@ -4,14 +4,18 @@ import os
 import signal
 import sys
 
+import pandas as pd
 import pytest
 import yaml
 
 from posfuse.runs import records
+from posfuse.study.reading import read_study
+from posfuse.study.run_table import read_results
+from posfuse.study.verdicts import progress
 from processes import alive, descendants, ended, started, wait_for
 from small_runs import small_overrides, write_corpus
 
-NEUTRAL = ("cache_dir", "logger", "trainer.progress")
+GIVEN = ("cache_dir", "logger", "trainer.progress", "data.path")  # on the command line
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +23,7 @@ def study(tmp_path_factory):
     """A study on a small corpus: four arms, two trials, looks at 2 and 4 seeds."""
     root = tmp_path_factory.mktemp("study")
     given = dict(o.split("=", 1) for o in small_overrides(write_corpus(root / "corpus")))
-    settings = {k: yaml.safe_load(v) for k, v in given.items() if k not in NEUTRAL}
+    settings = {k: yaml.safe_load(v) for k, v in given.items() if k not in GIVEN}
     settings |= {"trainer.max_epochs": 2, "optim.lr": 0.01}
     content = {
         "question": "Does concat gain on the small corpus?",
@@ -36,7 +40,7 @@ def study(tmp_path_factory):
             {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
             {
                 "name": "position", "text": "t", "arm": "concat", "than": "add", "margin": 60,
-                "placebo": ["concat_none", "add_none"], "expects": "equivalent",
+                "minus": ["concat_none", "add_none"], "expects": "equivalent",
             },
         ],
         "assumed": {"difference": 3, "spread": 2},
@@ -46,16 +50,27 @@ def study(tmp_path_factory):
 
 
 def posfuse_study(command, study, *more):
-    extra = [f"cache_dir={study.parent / 'cache'}", "logger=none", "trainer.progress=none"]
+    root = study.parent
+    extra = [f"cache_dir={root / 'cache'}", "logger=none", "trainer.progress=none"]
+    extra.append(f"data.path={root / 'corpus'}")
     return [sys.executable, "-m", "posfuse.study.command", command, str(study), *extra, *more]
+
+
+def digest_in(folder):
+    return yaml.safe_load((folder / "multirun/mine/plan.yaml").read_text())["digest"]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(study):
-    """The study in one go, in a folder of its own."""
+    """The study in a folder of its own: first its plan, then the rest."""
     folder = study.parent / "undisturbed"
+    frozen = ended(posfuse_study("freeze", study), folder)
+    assert frozen.returncode == 0, frozen.stderr
+    assert frozen.stdout.endswith(f"plan {digest_in(folder)}\n")
+    assert not (folder / "multirun/mine_test").exists()
     done = ended(posfuse_study("run", study), folder)
     assert done.returncode == 0, done.stderr
+    assert digest_in(folder) in frozen.stdout
     return folder, done.stdout
 
 
@@ -69,6 +84,20 @@ def test_a_study_ends_with_a_report_that_names_its_plan(undisturbed):
     assert len(list((folder / "multirun/mine_tune").rglob(records.RESULT))) == 8
     tested = list((folder / "multirun/mine_test").rglob(records.RESULT))
     assert len(tested) in range(8, 17)
+
+
+def test_its_table_of_runs_gives_the_same_verdicts(study, undisturbed):
+    folder, _ = undisturbed
+    runs = folder / "multirun/mine/report/runs.csv"
+    frame = pd.read_csv(runs)
+    assert (frame["stage"] == "tuning").sum() == 8
+    assert (
+        frame["norm_ratio"].between(0.01, 1000).sum() == (~frame["arm"].str.contains("none")).sum()
+    )
+    state = progress(read_study(str(study))[1], read_results(runs))
+    shown = pd.read_csv(folder / "multirun/mine/report/tables/hypotheses.csv")
+    assert [v.verdict for v in state.verdicts] == list(shown["verdict"])
+    assert [v.decision.mean for v in state.verdicts] == pytest.approx(list(shown["mean"]))
 
 
 def test_killed_twice_it_gives_the_same_verdicts(study, undisturbed):
@@ -87,7 +116,8 @@ def test_killed_twice_it_gives_the_same_verdicts(study, undisturbed):
         assert process.returncode == (75 if number == signal.SIGTERM else -number)
     kept = {p: p.stat().st_mtime_ns for p in (folder / "multirun").rglob(records.RESULT)}
     assert 8 <= len(kept) < 24
-    done = ended(posfuse_study("run", study), folder)
+    other_name = f"data.path={study.parent}/../{study.parent.name}/corpus"
+    done = ended(posfuse_study("run", study, other_name), folder)
     assert done.returncode == 0, done.stderr
     assert all(p.stat().st_mtime_ns == time for p, time in kept.items())
     for name in ("plan.yaml", "report/tables/hypotheses.csv", "report/tables/arms.csv"):
@@ -115,3 +145,17 @@ def test_a_study_changed_after_its_test_seeds_ran_is_one_line(study, undisturbed
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "changed after test seeds ran (hypotheses)" in done.stderr
+
+
+def test_texts_changed_after_test_seeds_ran_are_one_line(study, undisturbed):
+    folder, _ = undisturbed
+    corpus = study.parent / "corpus" / "test.parquet"
+    before = corpus.read_bytes()
+    pd.read_parquet(corpus).iloc[1:].to_parquet(corpus)
+    try:
+        done = ended(posfuse_study("run", study), folder)
+    finally:
+        corpus.write_bytes(before)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "the config of add, concat, add_none, concat_none was changed after" in done.stderr

@@ -7,7 +7,8 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from posfuse.errors import InputError
-from posfuse.study.spec import read_study, seeds_of
+from posfuse.study.reading import read_study
+from posfuse.study.spec import seeds_of
 from posfuse.study.sweeps import check_extra, overrides
 
 GOOD = {
@@ -26,7 +27,7 @@ GOOD = {
         {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
         {
             "name": "position", "text": "t", "arm": "concat", "than": "add",
-            "placebo": ["concat_none", "add_none"], "expects": "greater", "margin": 2,
+            "minus": ["concat_none", "add_none"], "expects": "greater", "margin": 2,
         },
     ],
     "assumed": {"difference": 3, "spread": 2},
@@ -56,7 +57,8 @@ def test_a_study_is_read(written):
     name, study = read_study(written())
     assert name == "mine"
     assert study.looks.seeds == (4, 8)
-    assert [h.arms for h in study.hypotheses][1] == ["concat", "add", "concat_none", "add_none"]
+    assert study.hypotheses[1].weights == {"concat": 1, "add": -1, "concat_none": -1, "add_none": 1}
+    assert study.hypotheses[1].difference == "(concat - add) - (concat_none - add_none)"
     assert study.trials() == {
         "t00": {"optim.lr": 0.001, "model.token_scale": 1},
         "t01": {"optim.lr": 0.001, "model.token_scale": 4},
@@ -86,28 +88,50 @@ MISTAKES = [
     ({"testing__alpha": 0}, "testing.alpha: must be above 0 and below 0.5 (got 0)"),
     ({"testing__spent": [0.05]}, "testing.spent: must be the alpha spent up to each of the 2 look"),
     ({"testing__spent": [0.04, 0.03]}, "testing.spent: must be the alpha spent up to each"),
-    ({"tuning__grid": {"optim.lr": [0.1]}}, "tuning: one trial per arm leaves no choice; add"),
-    ({"tuning__grid": {"optim.lr": [1, 1]}}, "tuning.grid.optim.lr: needs different values (got"),
+    ({"tuning__grid": {"optim.lr": [0.1]}}, "tuning.grid.optim.lr: needs two values or more"),
+    ({"tuning__grid": {"optim.lr": [0.1], "model.token_scale": [1, 4]}}, "tuning.grid.optim.lr: n"),
+    ({"tuning__grid": {"optim.lr": [1, 1]}}, "tuning.grid.optim.lr: has a value twice (got [1, 1"),
+    ({"tuning": {"random": {"optim.lr": {"least": 1, "most": 2}}, "trials": 10**9, "seeds": 99}},
+     "tuning: 1000000000 trials per arm; give at least 2 and at most 10000"),
+    ({"testing__seeds": "0-99999999999"}, "testing.seeds: must be seeds such as 0-7"),
+    ({"testing__seeds": "0-999999999"}, "testing.seeds: 0-999999999 are more than 10000 seeds"),
     ({"tuning__grid": {"fusion": ["add", "mul"]}}, "tuning: fusion is also set in arms.add; rem"),
     ({"tuning__grid": {}}, "tuning: give either grid or random"),
     ({"tuning__seeds": None}, "tuning.seeds: must be seeds such as 0-7"),
     ({"hypotheses__0__than": "mul"}, "hypotheses: gain: no arm 'mul'; use one of add, concat, a"),
     ({"hypotheses__0__than": "concat"}, "hypotheses: gain: compares concat with itself; name"),
-    ({"hypotheses__0__margin": 0}, "hypotheses: gain: margin: must be points above 0 (got 0)"),
+    ({"hypotheses__0__margin": 0}, "hypotheses: gain: margin: must be points above 0, at"),
     ({"hypotheses__0__expects": "more"}, "hypotheses: gain: expects 'more'; use one of greater,"),
-    ({"hypotheses__0__placebo": ["add"]}, "hypotheses: gain: placebo: give two other arms"),
+    ({"hypotheses__0__minus": ["add"]}, "hypotheses: gain: minus: give two arms, whose"),
+    ({"hypotheses__0__arm": 3}, "hypotheses: gain: 3 is no arm; give a name or a list of names"),
+    ({"hypotheses__0__arm": []}, "hypotheses: gain: [] is no arm; give a name or a list of names"),
+    ({"hypotheses__0__arm": ["concat", "add_none"], "hypotheses__0__than": ["add", "add_none"]},
+     "hypotheses: gain: add_none is in `arm` and in `than`; remove it from one"),
+    ({"hypotheses__0__minus": ["concat", "add_none"]},
+     "hypotheses: gain: concat cancels out of the difference; name another arm"),
     ({"hypotheses__1__name": "gain"}, "hypotheses: two are named gain; rename one"),
     ({"hypotheses": []}, "hypotheses: none; a study tests at least one"),
     ({"arms": {"add": {}}}, "arms: needs at least two, such as add: {fusion: add}"),
     ({"arms__add": {"fusion": "concat"}}, "arms.concat: is the same as arms.add; remove one"),
     ({"arms__add": {"seed": 1}}, "arms.add.seed: a study sets this key itself; remove it"),
     ({"settings__logger": "none"}, "settings.logger: a study sets this key itself; remove it"),
-    ({"hypotheses__0__placebo": ["concat", "add"]}, "hypotheses: gain: placebo: give two other"),
-    ({"hypotheses__0__placebo": ["add", "add"]}, "hypotheses: gain: placebo: give two other"),
+    ({"hypotheses__0__minus": ["concat", "add"]}, "hypotheses: gain: minus: give two other"),
+    ({"hypotheses__0__minus": ["add", "add"]}, "hypotheses: gain: minus: give two other"),
     ({"testing__spent": [float("nan"), 0.05]}, "testing.spent: must be the alpha spent up to"),
     ({"assumed": {}}, "assumed: give the difference and the spread to plan for, both above 0"),
     ({"assumed__spread": float("inf")}, "assumed: give the difference and the spread to plan for"),
     ({"convergence": {"most_last": 2}}, "convergence.most_last: must be a share between 0 and 1"),
+    ({"tuning__grid": {"optim.lr": [1, 1.0]}}, "tuning.grid.optim.lr: has a value twice (got"),
+    ({"arms__add": {"fusion": ["add", "mlp"]}}, "arms.add.fusion: takes one name (got ['add'"),
+    ({"hypotheses__0__margin": 150}, "hypotheses: gain: margin: must be points above 0, at most"),
+    ({"hypotheses__0__minus": ["add", "concat"]}, "hypotheses: gain: minus: give two other arms"),
+    ({"hypotheses__0__arm": ["concat", "add"]}, "hypotheses: gain: add is in `arm` and in `than`;"),
+    ({"testing__seeds": "9-4"}, "testing.seeds: must be seeds such as 0-7 or [0, 1, 2] (got '9-4'"),
+    ({"base": "nope"}, "base: no file "),
+    ({"arms": [1, 2]}, "arms: has a list in the place of keys with values, or the reverse"),
+    ({"arms__add": 3}, "arms.add: must be keys with values (got 3 (int))"),
+    ({"testing__looks": 4}, "testing.looks: must be a list"),
+    ({"hypotheses__0": "x"}, "hypotheses[0]: must be keys with values (got str)"),
     ({"hypothesis": 1}, "hypothesis: unknown key; use one of question, base, settings"),
 ]  # fmt: skip
 
@@ -119,6 +143,12 @@ def test_each_mistake_is_one_line_that_names_the_key(written):
             read_study(path)
         assert str(refused.value).startswith(f"{path}: {message}"), refused.value
         assert "\n" not in str(refused.value)
+
+
+def test_the_name_of_a_studys_own_sweep_is_refused(tmp_path):
+    (tmp_path / "mine_test.yaml").write_text(yaml.safe_dump(GOOD))
+    with pytest.raises(InputError, match="the file's name: must not end in _tune, _test, _timing"):
+        read_study(str(tmp_path / "mine_test.yaml"))
 
 
 def test_an_unknown_study_is_one_line():
@@ -145,12 +175,11 @@ def test_hydra_reads_the_values_of_an_arm_as_they_are_written():
 
 
 def test_overrides_that_would_change_the_study_are_refused():
-    check_extra(["hydra/launcher=slurm", "hydra.launcher.n_jobs=2", "logger=none", "cache_dir=x"])
+    check_extra(["hydra/launcher=slurm", "hydra.launcher.n_jobs=2", "logger=none", "data.path=x"])
     for override in (
         "trainer.max_epochs=2",
         "seed=3",
         "+fusion=add",
-        "--wrong",
         "sweep_id=x",
         "hydra.sweeper.params.seed=7",
         "hydra.sweep.dir=x",

@@ -1,12 +1,14 @@
 """From the records of a study's test runs to verdicts and to the runs of the next look."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from posfuse.study import forecast, tables
+from posfuse.study import figure, forecast, tables
 from posfuse.study.plan import Choice, Plan
+from posfuse.study.scores import accuracies, resolution
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
-from posfuse.study.verdicts import accuracies, deltas, progress
+from posfuse.study.verdicts import deltas, progress
 
 ARMS = ["add", "concat", "add_none", "concat_none"]
 GAIN = Hypothesis("gain", "t", "concat", "add", expects="greater", margin=1.0)
@@ -63,6 +65,27 @@ def test_a_run_that_diverged_counts_as_chance():
     assert deltas(GAIN, accuracies(results), [0, 1]) == pytest.approx([10, 20 - 60])
 
 
+def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
+    results = records(add=[60.0, None], concat=[70.0, None], mul=[None])
+    for seed, size in ((0, 400), (1, 200)):
+        if results["add", seed]:
+            results["add", seed] |= {"label_names": ["a", "b"], "documents": {"test": size}}
+    results["concat", 0] |= {"documents": {"test": 1000}}
+    found = accuracies(results)
+    assert (found["add", 1], found["concat", 1], found["mul", 0]) == (50, 20, 20)
+    assert resolution(results, ["add", "concat"]) == 0.25
+    assert resolution(results, ["concat"]) == 0.1
+    assert np.isnan(resolution(results, ["mul"]))
+
+
+def test_lists_of_arms_are_averaged_seed_by_seed():
+    """By hand: (70 + 50) / 2 - (60 + 40) / 2 = 10 and (72 + 50) / 2 - (60 + 42) / 2 = 10."""
+    results = records(add=[60, 60], concat=[70, 72], add_none=[40, 42], concat_none=[50, 50])
+    h = Hypothesis("h", "t", ["concat", "concat_none"], ["add", "add_none"], expects="greater")
+    assert h.difference == "mean(concat, concat_none) - mean(add, add_none)"
+    assert deltas(h, accuracies(results), [0, 1]) == pytest.approx([10, 10])
+
+
 def test_the_first_look_needs_all_arms_and_only_its_seeds():
     state = progress(STUDY, {})
     assert (state.next_arms, state.next_seeds) == (ARMS, [0, 1, 2, 3])
@@ -117,21 +140,60 @@ def test_the_tables_show_decisions_choices_and_convergence():
     study = Study(**{**vars(STUDY), "hypotheses": [GAIN]})
     state = progress(study, results)
     table = tables.verdict_table(study, state)
-    assert table.rows[0][:4] == ["gain", "primary", "concat", "add"]
-    plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, "d")
+    assert table.rows[0][:4] == ["gain", "primary", "concat - add", "greater"]
+    plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, {}, "d")
     (row,) = tables.arms_table(plan, results).rows
     assert row == ["concat", "optim.lr=0.01†", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
     assert "not finished" in tables.headline(study, progress(study, {}))[0]
     assert tables.budget_table(plan) is None
-    tuned = Plan(study, {"a": Choice({}, 3.0, [], [1.0, 2.0, 6.0])}, "d")
+    tuned = Plan(study, {"a": Choice({}, 3.0, [], [1.0, 2.0, 6.0])}, {}, "d")
     assert tables.budget_table(tuned).rows == [["a", "3.00", "4.67", "6.00"]]  # mean of 2, 6, 6
 
 
 def test_the_forecast_counts_runs():
     assert forecast.numbers_of_runs(STUDY) == (0, 16, 32)
-    lines = forecast.forecast(STUDY, seconds=60.0)
+    lines = forecast.forecast(STUDY, seconds=90.0)
     assert lines[:2] == [
-        "testing: at least 16 runs, about 16 minutes one after another",
-        "         at most 32 runs, about 32 minutes one after another",
+        "testing: at least 16 runs, about 0.4 core hours",
+        "         at most 32 runs, about 0.8 core hours",
     ]
-    assert sum("true difference +3: decided as ahead" in line for line in lines) == 2
+    assert sum("true difference 3: supported in" in line for line in lines) == 2
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
+    """By hand: 2 s and 0.1 s a batch, 100 batches, 2 threads: (2 + 10) x 2."""
+
+    class Timed:
+        folder = "timing"
+
+        def __init__(self, study, name, stage, arms):
+            self.arms = arms
+
+        def run(self, arms, seeds, extra):
+            assert seeds == [8]
+
+        def results(self, arms, seeds):
+            return {
+                (arm, 8): {
+                    "seconds": {"fit": 2 + 0.1 * values["trainer.limit_batches"]},
+                    "documents": {"train": 400}, "settings": {"data.batch_size": 4},
+                    "host": {"threads": 2},
+                }
+                for arm, values in self.arms.items()
+            }  # fmt: skip
+
+    monkeypatch.setattr(forecast, "Sweep", Timed)
+    assert forecast.cpu_seconds_per_run("mine", STUDY, []) == pytest.approx(24)
+
+
+def test_the_figure_of_ratios_has_one_mark_per_run():
+    rows = [("tuning", "a", 1.0, 40), ("testing", "a", 2.0, 50), ("testing", "b", 3.0, 60)]
+    runs = pd.DataFrame(rows, columns=["stage", "arm", "norm_ratio", "test_accuracy"])
+    arms = {"a": {"fusion": "add"}, "b": {"fusion": "concat", "model.fused_norm": "layer"}}
+    (axis,) = figure.ratios(runs, arms).axes
+    drawn = sorted((x, y) for line in axis.lines for x, y in zip(*line.get_data(), strict=True))
+    assert drawn == [(1.0, 40), (2.0, 50), (3.0, 60)]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["a", "b"]
+    hollow = [line.get_markerfacecolor() == "none" for line in axis.lines if len(line.get_xdata())]
+    assert hollow == [False, False, True]

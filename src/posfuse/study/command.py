@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import textwrap
 
 from rich.console import Console
 from rich.table import Table
@@ -11,7 +12,10 @@ from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
 from posfuse.study import forecast, plan, report, stages, sweeps, tables
 from posfuse.study.plan import Plan
-from posfuse.study.spec import Study, read_study, seeds_of
+from posfuse.study.reading import read_study
+from posfuse.study.run_table import run_table
+from posfuse.study.scores import Results
+from posfuse.study.spec import Study, seeds_of
 from posfuse.study.sweeps import OUTPUT
 from posfuse.study.verdicts import Progress
 
@@ -22,7 +26,8 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, list[
     parser = argparse.ArgumentParser(prog="posfuse-study", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
-        "plan": "the number of runs, their time and the power; runs only short trials",
+        "plan": "runs, core hours and power; makes two short runs of each arm",
+        "freeze": "tune and write plan.yaml; runs no test seed",
         "run": "run the study, or resume it",
         "status": "what is done and what is decided so far",
     }
@@ -45,32 +50,41 @@ def main() -> None:
         if arguments.command == "plan":
             _plan(name, study, extra, arguments.no_timing)
         elif arguments.command == "status":
-            _status(name, study)
+            _status(name, study, arguments.study)
+        elif arguments.command == "freeze":
+            _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
         else:
-            _run(name, study, extra)
+            _run(name, study, extra, arguments.study)
     except signals.Interrupted as stop:
         print(f"{stop}; run the same command to resume", file=sys.stderr)
         sys.exit(signals.EXIT_STATUS)
     except InputError as error:
         sys.exit(f"error: {error}")
+    except BrokenPipeError:
+        raise  # checked_streams handles it
     except OSError as error:
         sys.exit(f"error: {error.filename or OUTPUT}: {error.strerror}; fix this and retry")
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    indent = len(line) - len(line.lstrip())
+    print(textwrap.fill(line, WIDTH, subsequent_indent=" " * (indent + 2)), flush=True)
 
 
 def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
-    seconds = None if no_timing else forecast.seconds_per_run(name, study, extra)
+    stages.check_arms(name, study, extra)
+    seconds = None if no_timing else forecast.cpu_seconds_per_run(name, study, extra)
     _say(f"study {name}: {study.question}")
     for line in forecast.forecast(study, seconds):
         _say(line)
 
 
-def _run(name: str, study: Study, extra: list[str]) -> None:
+def _run(name: str, study: Study, extra: list[str], given: str) -> None:
     frozen, state = stages.run(name, study, extra, _say)
-    first = report.write(name, frozen, state, _results(name, frozen), OUTPUT / name)
+    tuning = stages.tuning_sweep(name, study) if study.tuning else None
+    runs = run_table(frozen, tuning, stages.testing_sweep(name, frozen))
+    command, results = f"posfuse-study run {given}", _results(name, frozen)
+    first = report.write(name, frozen, state, results, runs, OUTPUT / name, command)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     console.print()
     for line in first:
@@ -91,19 +105,19 @@ def _show(state: Progress, console: Console) -> None:
     console.print()
 
 
-def _results(name: str, frozen: Plan) -> tables.Results:
+def _results(name: str, frozen: Plan) -> Results:
     seeds = seeds_of("testing.seeds", frozen.study.testing.seeds)
     return stages.testing_sweep(name, frozen).results(frozen.study.arms, seeds)
 
 
-def _status(name: str, study: Study) -> None:
+def _status(name: str, study: Study, given: str) -> None:
     frozen = stages.frozen_plan(name, study)
     if study.tuning:
         sweep, seeds = stages.tuning_sweep(name, study), seeds_of("", study.tuning.seeds)
         done = len(sweep.results(sweep.arms, seeds))
         _say(f"tuning: {done} of {len(sweep.arms) * len(seeds)} runs are done")
     if frozen is None:
-        _say(f"plan: not frozen yet; posfuse-study run {name} continues")
+        _say(f"plan: not frozen yet; run it with posfuse-study run {given}")
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
     state, results = stages.state_of(name, frozen), _results(name, frozen)

@@ -1,10 +1,13 @@
-"""The figure of a study: each hypothesis's difference, its interval and its margin."""
+"""The figures of a study: its hypotheses, and accuracy against the ratio of token to position."""
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import style, svg
+from posfuse.study.spec import Values
 from posfuse.study.verdicts import Verdict
 
 COLORS = {"supported": "#0072B2", "refuted": "#D55E00", "equivalent": "#009E73"}
@@ -15,7 +18,8 @@ def hypotheses(verdicts: Sequence[Verdict], deltas: Mapping[str, Sequence[float]
     """One row per hypothesis: a mark for each seed, the mean with its interval, the margin."""
     caption = (
         "difference in points of test accuracy; mark: one seed; dot: mean; line: the interval that "
-        "holds at all looks together; grey band: the margin within which it does not matter"
+        "holds at all looks together; grey band: the margin within which a difference does not "
+        "matter"
     )
     size = (7.5, 0.8 + 0.42 * len(verdicts))
     figure, ((axis,),) = style.grid([1], [("",)], caption, size)
@@ -31,7 +35,43 @@ def hypotheses(verdicts: Sequence[Verdict], deltas: Mapping[str, Sequence[float]
         (dot,) = axis.plot(d.mean, y, "o", color=color)
         svg.mark(dot, f"{h.name}: {d.mean:+.2f} [{d.low:+.2f}, {d.high:+.2f}], {v.verdict}")
     axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=0)
-    names = [f"{style.short(v.hypothesis.name, 30)}\n{v.verdict}" for v in verdicts]
+    names = [f"{style.short(v.hypothesis.name, 27)}\n{v.verdict}" for v in verdicts]
     axis.set_yticks(range(len(verdicts)), names)
     axis.set_ylim(len(verdicts) - 0.4, -0.6)
+    return figure
+
+
+@style.styled("no run has a ratio")
+def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
+    """Accuracy against the ratio of token to position; one mark per run, in a panel per corpus.
+
+    `runs` are rows of `run_table` with a ratio. An operator has one shape; arms that differ from it
+    in further settings have hollow marks. Tuning runs are paler.
+    """
+    corpus = runs["arm"].map(lambda arm: str(arms[arm].get("data", "")))
+    panels = list(dict.fromkeys(corpus))
+    caption = (
+        "test accuracy in % against the norm of the token's part of the fused vector divided by "
+        "that of the position's part, in the last whole epoch; mark: one run; pale: tuning; "
+        "hollow: the operator with further settings"
+    )
+    figure, grid = style.grid([len(panels)], [[name] for name in panels], caption, (3.2, 3.0))
+    for name, (axis,) in zip(panels, grid, strict=True):
+        for arm, own in runs[corpus == name].groupby("arm", sort=False):
+            operator = str(arms[str(arm)].get("fusion", "add"))
+            looks = style.look(operator)
+            hollow = set(arms[str(arm)]) - {"fusion", "data"}
+            for stage, alpha in (("tuning", 0.3), ("testing", 0.9)):
+                part = own[own["stage"] == stage]
+                axis.plot(
+                    part["norm_ratio"], part["test_accuracy"], linestyle="none", alpha=alpha,
+                    marker=looks.marker, color=looks.color,
+                    markerfacecolor="none" if hollow else looks.color,
+                    label=str(arm) if stage == own["stage"].iloc[-1] else None,
+                )  # fmt: skip
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
+        axis.xaxis.set_minor_locator(ticker.NullLocator())
+        axis.legend(fontsize=style.SMALL - 1, frameon=False, loc="best")
     return figure

@@ -1,14 +1,15 @@
 """What a study will cost and what it can decide, before anything runs."""
 
 import math
-from dataclasses import replace
+import shutil
+from collections import Counter
 
 from posfuse.analysis.statistics.sequential import AHEAD, EQUIVALENT, Margins, chances
 from posfuse.errors import InputError
 from posfuse.study.spec import Study, seeds_of
 from posfuse.study.sweeps import Sweep
 
-BATCHES = 10  # training batches of an epoch in the timing runs
+FEW, MORE = 5, 20  # batches of an epoch in the short runs; how many more in the long ones
 
 
 def numbers_of_runs(study: Study) -> tuple[int, int, int]:
@@ -17,45 +18,52 @@ def numbers_of_runs(study: Study) -> tuple[int, int, int]:
     if study.tuning:
         seeds = seeds_of("tuning.seeds", study.tuning.seeds)
         tuning = len(study.arms) * len(study.trials()) * len(seeds)
-    needed = {arm for h in study.hypotheses for arm in h.arms}
+    needed = {arm for h in study.hypotheses for arm in h.weights}
     looks = study.looks.seeds
     return tuning, len(needed) * looks[0], len(needed) * looks[-1]
 
 
-def seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
-    """The mean time of a run over the arms, from one short run of each arm.
+def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
+    """The mean time of a run over the arms times its threads, from two short runs of each arm.
 
-    A short run has BATCHES batches in each epoch and split. Its time is scaled to all batches, so
-    a run that stops early takes less.
+    The runs have few batches in each epoch and split. The time of all batches follows from their
+    difference, so a run that stops early takes less. Runs of an earlier command are removed, since
+    the study or the machine may be another one.
     """
     first = next(iter(study.trials().values()), {})
-    arms = {arm: {**values, **first} for arm, values in study.arms.items()}
-    settings = {**study.settings, "trainer.limit_batches": BATCHES}
-    sweep = Sweep(replace(study, settings=settings), name, "timing", arms)
+    given = [study.settings, *study.arms.values()]
+    few = max(FEW, *(int(values.get("trainer.evaluations", 1)) for values in given))
+    sizes = (few, few + MORE)
+    arms = {
+        f"{arm}.{n}": {**values, **first, "trainer.limit_batches": n}
+        for arm, values in study.arms.items()
+        for n in sizes
+    }
+    sweep = Sweep(study, name, "timing", arms)
+    shutil.rmtree(sweep.folder, ignore_errors=True)
     seed = max(seeds_of("testing.seeds", study.testing.seeds)) + 1  # not a test seed
     sweep.run(arms, [seed], ["logger=none", *extra])
+    results = sweep.results(arms, [seed])
     found: list[float] = []
-    for record in sweep.results(arms, [seed]).values():
-        if record is not None:
-            sizes, seconds, documents = record["settings"], record["seconds"], record["documents"]
-            batches = math.ceil(documents["train"] / sizes["data.batch_size"])
-            testing = math.ceil(documents["test"] / sizes["data.eval_batch_size"])
-            scaled = seconds["fit"] * max(1.0, batches / BATCHES)
-            found.append(scaled + seconds["test"] * max(1.0, testing / BATCHES))
+    for arm in study.arms:
+        short, long = (results.get((f"{arm}.{n}", seed)) for n in sizes)
+        if short is not None and long is not None:
+            batches = math.ceil(long["documents"]["train"] / long["settings"]["data.batch_size"])
+            least, most = (sum(record["seconds"].values()) for record in (short, long))
+            per_batch = max(most - least, 0.0) / MORE
+            found.append((most + per_batch * max(batches - sizes[1], 0)) * long["host"]["threads"])
     if not found:
         raise InputError(f"{sweep.folder}: no arm could be timed; see above")
     return sum(found) / len(found)
 
 
 def forecast(study: Study, seconds: float | None) -> list[str]:
-    """Lines with the number of runs, their time if it was measured, and the power."""
+    """Lines with the number of runs, their core hours if a run was timed, and the power."""
 
     def hours(runs: int) -> str:
         if seconds is None:
             return ""
-        minutes = runs * seconds / 60
-        shown = f"{minutes / 60:.1f} hours" if minutes >= 90 else f"{minutes:.0f} minutes"
-        return f", about {shown} one after another"
+        return f", about {runs * seconds / 3600:.2g} core hours"
 
     tuning, least, most = numbers_of_runs(study)
     lines = []
@@ -64,30 +72,33 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
         grid = f"{len(study.arms)} arms x {len(study.trials())} trials x {len(seeds)} seeds"
         lines.append(f"tuning: {grid} = {tuning} runs{hours(tuning)}")
     looks, assumed = study.looks, study.assumed
-    lines.append(f"testing: at least {least} runs{hours(least)}")
-    lines.append(f"         at most {most} runs{hours(most)}")
-    lines.append(
-        f"power: for normal differences with an assumed spread of {assumed.spread:g} points, at "
-        "the strictest level of Holm's rule"
-    )
+    if least == most:
+        lines.append(f"testing: {least} runs{hours(least)}")
+    else:
+        lines.append(f"testing: at least {least} runs{hours(least)}")
+        lines.append(f"         at most {most} runs{hours(most)}")
+    lines += [
+        f"power, if differences spread by {assumed.spread:g} points over seeds, at the strictest",
+        "level of Holm's rule; it is lower if they spread more:",
+    ]
     for family, hypotheses in study.families.items():
-        for margins in dict.fromkeys(h.margins for h in hypotheses):
-            also = f", differences count beyond ±{margins.beyond:g}" if margins.beyond else ""
-            lines.append(f"  {family}, margin ±{margins.equivalence:g}{also}:")
-            lines += _power(assumed.difference, study, margins, len(hypotheses), AHEAD)
-            lines += _power(0.0, study, margins, len(hypotheses), EQUIVALENT)
+        groups = Counter((h.expects == "equivalent", h.margins) for h in hypotheses)
+        for (equivalent, margins), n in groups.items():
+            kind = "equivalent" if equivalent else "greater or less"
+            lines.append(f"  {family}: {n} x {kind}, margin ±{margins.equivalence:g}")
+            yes, no = ("refuted", "supported") if equivalent else ("supported", "equivalent")
+            of = len(hypotheses)
+            lines.append(_power(assumed.difference, yes, study, margins, of, AHEAD))
+            lines.append(_power(0.0, no, study, margins, of, EQUIVALENT))
     shown = ", ".join(map(str, looks.seeds))
-    return [*lines, f"  looks: {shown} seeds; alpha = {looks.alpha:g} per family"]
+    return [*lines, f"looks: {shown} seeds; alpha = {looks.alpha:g} per family"]
 
 
 def _power(
-    difference: float, study: Study, margins: Margins, hypotheses: int, result: str
-) -> list[str]:
-    rows = chances(difference, study.assumed.spread, margins, study.looks, hypotheses)
-    name = AHEAD if difference > 0 else "behind"
-    wanted = result if result == EQUIVALENT else name
-    shares = ", ".join(
-        f"{100 * row[wanted]:.0f} % by {n} seeds"
-        for row, n in zip(rows, study.looks.seeds, strict=True)
-    )
-    return [f"    true difference {difference:+g}: decided as {wanted} {shares}"]
+    true: float, verdict: str, study: Study, margins: Margins, hypotheses: int, result: str
+) -> str:
+    """The shares of studies with this verdict up to each look."""
+    rows = chances(true, study.assumed.spread, margins, study.looks, hypotheses)
+    seeds = study.looks.seeds
+    shares = [f"{100 * row[result]:.0f} % by {n}" for row, n in zip(rows, seeds, strict=True)]
+    return f"    true difference {true:g}: {verdict} in {', '.join(shares)} seeds"

@@ -1,26 +1,31 @@
 """The frozen plan: the study, each arm's chosen settings, and a digest of both.
 
-plan.yaml is written once, before any test seed runs. The digest identifies it: a study that was
-changed after test seeds ran has another digest and is refused.
+plan.yaml is written once, before any test seed runs. The digest identifies it: after a test seed
+has run, a study or a file of conf/ that was changed is refused.
 """
 
 import hashlib
+import itertools
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.runs.records import Record
+from posfuse.study.scores import Results, best_was_last, chance
 from posfuse.study.spec import Study, Values, seeds_of
 
 PLAN = "plan.yaml"
+EQUAL = 1e-4  # points; validation accuracies are in single precision
 HEADER = "# Written before any test seed ran. Do not edit: posfuse-study checks the digest.\n"
 
 
@@ -30,8 +35,8 @@ class Choice:
 
     values: Values  # the chosen value of each tuned key; empty without tuning
     validation: float | None = None  # the trial's mean accuracy on validation, in percent
-    edges: list[str] = field(default_factory=list)  # keys whose value is at the end of its grid
-    scores: list[float] = field(default_factory=list)  # of all trials, in percent
+    edges: list[str] = field(default_factory=list)  # keys whose value is an extreme one
+    scores: list[float] = field(default_factory=list)  # of all trials; chance if it diverged
     last: float | None = None  # share of the trial's runs whose best evaluation was the last
 
 
@@ -39,16 +44,20 @@ class Choice:
 class Plan:
     study: Study
     choices: dict[str, Choice]  # by arm
+    configs: dict[str, str]  # by arm: the fingerprint of its composed config
     digest: str
 
     def arms(self) -> dict[str, Values]:
         """The overrides of each arm, its chosen values included."""
-        return {
-            arm: {**values, **self.choices[arm].values} for arm, values in self.study.arms.items()
-        }
+        return with_choices(self.study, self.choices)
 
 
-def choose(study: Study, results: Mapping[tuple[str, int], Record | None]) -> dict[str, Choice]:
+def with_choices(study: Study, choices: Mapping[str, Choice]) -> dict[str, Values]:
+    """The overrides of each arm, its chosen values included."""
+    return {arm: {**values, **choices[arm].values} for arm, values in study.arms.items()}
+
+
+def choose(study: Study, results: Results) -> dict[str, Choice]:
     """For each arm the trial with the highest mean validation accuracy; the first of equals.
 
     `results` are the records of the tuning runs by (trial's arm, seed), None for a run that
@@ -62,19 +71,23 @@ def choose(study: Study, results: Mapping[tuple[str, int], Record | None]) -> di
     found = {}
     for arm in study.arms:
         runs = {t: [results[trial_name(arm, t), s] for s in seeds] for t in trials}
-        complete = {t: [r for r in own if r is not None] for t, own in runs.items()}
+        by_chance = chance(itertools.chain(*runs.values()))
         scores = {
-            t: 100 * float(np.mean([r["validation"]["accuracy"] for r in own]))
-            for t, own in complete.items()
-            if len(own) == len(seeds)
+            t: float(np.mean([_validation(r, by_chance) for r in own])) for t, own in runs.items()
         }
-        if not scores:
+        complete = [t for t in trials if None not in runs[t]]
+        if not complete:
             raise InputError(f"arms.{arm}: every trial diverged; lower optim.lr in tuning")
-        best = max(scores, key=lambda t: scores[t])
+        highest = max(scores[t] for t in complete)
+        best = next(t for t in complete if scores[t] >= highest - EQUAL)
         edges = [key for key, value in trials[best].items() if is_edge(study, key, value)]
-        last = float(np.mean([best_was_last(r) for r in complete[best]]))
+        last = float(np.mean([best_was_last(r) for r in runs[best] if r]))
         found[arm] = Choice(trials[best], scores[best], edges, list(scores.values()), last)
     return found
+
+
+def _validation(record: Record | None, by_chance: float) -> float:
+    return by_chance if record is None else 100 * float(record["validation"]["accuracy"])
 
 
 def trial_name(arm: str, trial: str) -> str:
@@ -82,43 +95,41 @@ def trial_name(arm: str, trial: str) -> str:
     return f"{arm}.{trial}"
 
 
-def best_was_last(record: Record) -> bool:
-    """Whether a run's best evaluation was its last one, so that it may not have converged."""
-    if "evaluations" in record:
-        return bool(record["best_evaluation"] == record["evaluations"])
-    return bool(record["best_epoch"] == record["epochs"])
-
-
 def is_edge(study: Study, key: str, value: Any) -> bool:
     """Whether a chosen number is the smallest or the largest of those tried."""
-    numbers = [v for v in (t[key] for t in study.trials().values()) if _is_number(v)]
-    return _is_number(value) and len(set(numbers)) > 1 and value in (min(numbers), max(numbers))
+    tried = [_number(trial[key]) for trial in study.trials().values()]
+    numbers = {number for number in tried if number is not None}
+    return len(numbers) > 1 and _number(value) in (min(numbers), max(numbers))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _number(value: Any) -> Fraction | None:
+    """A number, or a fraction as the config allows it ("1/8"); None for anything else."""
+    try:
+        return None if isinstance(value, bool) else Fraction(value)
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        return None
 
 
-def digest_of(study: Study, choices: Mapping[str, Choice]) -> str:
-    """64 hex digits of the study, the choices and the version of the numbers."""
-    content = [records.NUMERICS, asdict(study), {arm: asdict(c) for arm, c in choices.items()}]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def freeze(study: Study, choices: dict[str, Choice], folder: Path) -> Plan:
-    """Write plan.yaml."""
-    plan = Plan(study, choices, digest_of(study, choices))
+def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], folder: Path) -> Plan:
+    """Write plan.yaml. Its digest covers the study, the choices, and each arm's composed config."""
     content = {
-        "digest": plan.digest,
         "numerics": records.NUMERICS,
         "choices": {arm: asdict(choice) for arm, choice in choices.items()},
+        "configs": configs,
         "study": asdict(study),
     }
+    digest = _digest(content)
     folder.mkdir(parents=True, exist_ok=True)
     with records.replacing(folder / PLAN) as part:
-        text = HEADER + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-        part.write_text(text, encoding="utf-8")
-    return plan
+        text = yaml.safe_dump({"digest": digest, **content}, sort_keys=False, allow_unicode=True)
+        part.write_text(HEADER + text, encoding="utf-8")
+    return Plan(study, choices, configs, digest)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """64 hex digits of the content of plan.yaml."""
+    own = {key: value for key, value in content.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
 
 def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
@@ -132,24 +143,39 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
         if has_tested:
             raise InputError(f"{path}: missing, but test seeds ran; restore it from a copy")
         return None
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        choices = {arm: Choice(**choice) for arm, choice in content["choices"].items()}
-        frozen, numerics, digest = content["study"], content["numerics"], content["digest"]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, LookupError, TypeError,
-            AttributeError) as error:  # fmt: skip
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: cannot be read ({reason}); restore it from a copy") from error
-    same = json.loads(json.dumps(asdict(study))) == frozen and numerics == records.NUMERICS
-    if same and digest == digest_of(study, choices):
-        return Plan(study, choices, digest)
-    if same:
-        raise InputError(f"{path}: was edited: its digest does not fit; restore it from a copy")
+    frozen, numerics = stored(path)
+    own, theirs = asdict(study), asdict(frozen.study)
+    changed = [key for key in own if own[key] != theirs[key]]
+    if numerics != records.NUMERICS:
+        changed.append("posfuse's numerics")
+    if not changed:
+        return frozen
     if not has_tested:
         return None
-    own = asdict(study)
-    changed = ", ".join(key for key in own if own[key] != frozen.get(key)) or "posfuse's numerics"
     raise InputError(
-        f"{path}: the study was changed after test seeds ran ({changed}); restore its file, or "
-        "copy it to a new name and give it fresh test seeds"
+        f"{path}: the study was changed after test seeds ran ({', '.join(changed)}); restore its "
+        "file, or copy it to a new name and give it fresh test seeds"
     )
+
+
+def stored(path: Path) -> tuple[Plan, Any]:
+    """The plan in a plan.yaml, and the version of the numbers that it was made for.
+
+    Raises InputError if the file is damaged or was edited.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        is_whole = content["digest"] == _digest(content)
+        choices = {arm: Choice(**choice) for arm, choice in content["choices"].items()}
+        typed = OmegaConf.merge(OmegaConf.structured(Study), content["study"])
+        study: Any = OmegaConf.to_object(typed)
+        plan = Plan(study, choices, content["configs"], content["digest"])
+        numerics = content["numerics"]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read ({reason}); restore it from a copy") from error
+    except (LookupError, TypeError, AttributeError, ValueError, OmegaConfBaseException) as error:
+        raise InputError(f"{path}: holds no plan; restore it from a copy") from error
+    if not is_whole:
+        raise InputError(f"{path}: was edited: its digest does not fit; restore it from a copy")
+    return plan, numerics

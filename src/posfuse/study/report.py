@@ -11,13 +11,20 @@ from posfuse.analysis.tables import formats
 from posfuse.runs.records import flatten
 from posfuse.study import figure, tables
 from posfuse.study.plan import PLAN, Plan
+from posfuse.study.run_table import RUNS
+from posfuse.study.scores import Results, accuracies
 from posfuse.study.spec import seeds_of
-from posfuse.study.tables import Results
-from posfuse.study.verdicts import Progress, accuracies, deltas
+from posfuse.study.verdicts import Progress, deltas
 
 
-def write(name: str, plan: Plan, state: Progress, results: Results, folder: Path) -> list[str]:
-    """Write the report into folder/report; returns its first lines: the plan and the answer."""
+def write(
+    name: str, plan: Plan, state: Progress, results: Results, runs: pd.DataFrame, folder: Path,
+    command: str,
+) -> list[str]:  # fmt: skip
+    """Write the report into folder/report; returns its first lines: the plan and the answer.
+
+    `runs` has one row per run; `command` runs the study.
+    """
     study, out = plan.study, folder / "report"
     budget = tables.budget_table(plan)
     shown = [tables.verdict_table(study, state), tables.arms_table(plan, results)]
@@ -26,20 +33,25 @@ def write(name: str, plan: Plan, state: Progress, results: Results, folder: Path
     seeds, accuracy = seeds_of("testing.seeds", study.testing.seeds), accuracies(results)
     per_seed = {h.name: deltas(h, accuracy, seeds) for h in study.hypotheses}
     svg = save(figure.hypotheses(state.verdicts, per_seed), out / "figures", "hypotheses")
-    drawing = Drawing("hypotheses", svg, "Each hypothesis and its difference.")
+    drawings = [Drawing("hypotheses", svg, "Each hypothesis and its difference.")]
+    measured = runs[runs["norm_ratio"] > 0]
+    if len(measured):
+        svg = save(figure.ratios(measured, study.arms), out / "figures", "ratios")
+        drawings.append(Drawing("ratios", svg, "Accuracy and the ratio of token to position."))
     headline = tables.headline(study, state)
-    runs = pd.DataFrame([flatten(record) for record in results.values() if record])
+    records = pd.DataFrame([flatten(record) for record in results.values() if record])
+    runs.to_csv(out / RUNS, index=False)
     html = page.template("study.html.j2", __package__).render(
         name=name,
         digest=plan.digest,
         study=study,
         headline=[study.question, *headline, *map(tables.sentence, state.verdicts)],
-        figures=[drawing],
+        figures=drawings,
         tables=shown,
         notes=[],
-        command=f"posfuse-study run {name}",
+        command=command,
         plan=(folder / PLAN).read_text(encoding="utf-8"),
-        made=page.made_with(runs),
+        made=page.made_with(records),
     )
     (out / "index.html").write_text(html, encoding="utf-8")
     return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", " ".join(headline)]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from posfuse.errors import InputError
 from posfuse.study import plan as plans
+from posfuse.study.configurations import fingerprints
 from posfuse.study.plan import Plan
 from posfuse.study.spec import Study, seeds_of
 from posfuse.study.sweeps import OUTPUT, Sweep
@@ -29,8 +30,25 @@ def testing_sweep(name: str, plan: Plan) -> Sweep:
 
 def frozen_plan(name: str, study: Study) -> Plan | None:
     """The plan of an earlier command, or None; raises InputError if it no longer fits."""
-    has_tested = Sweep(study, name, "test", {}).has_started()
-    return plans.read_plan(study, OUTPUT / name, has_tested)
+    return plans.read_plan(study, OUTPUT / name, has_tested(name, study))
+
+
+def has_tested(name: str, study: Study) -> bool:
+    """Whether any test run has started."""
+    return Sweep(study, name, "test", {}).has_started()
+
+
+def check_arms(name: str, study: Study, extra: list[str]) -> None:
+    """Raise InputError unless Hydra composes every arm, and the first one with every trial."""
+    trials = study.trials() or {"": {}}
+    first, of_first = next(iter(trials.values())), next(iter(study.arms.items()))
+    arms = {arm: {**own, **first} for arm, own in study.arms.items()}
+    tuned = {f"{of_first[0]}.{t}": {**of_first[1], **values} for t, values in trials.items()}
+    for each in (arms, tuned):
+        try:
+            fingerprints(Sweep(study, name, "test", each), each, extra)
+        except InputError as error:
+            raise InputError(f"study {name}: {error}") from None
 
 
 def state_of(name: str, plan: Plan) -> Progress:
@@ -39,12 +57,21 @@ def state_of(name: str, plan: Plan) -> Progress:
     return progress(plan.study, sweep.results(plan.study.arms, seeds))
 
 
-def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Progress]:
-    """Run all stages that are not done yet, and return the plan and the final verdicts.
+def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
+    """The frozen plan; tunes and writes it if that is not done yet.
 
-    `extra` are overrides for posfuse-train, such as a launcher. Raises what `Sweep.run` raises.
+    `extra` are overrides for posfuse-train: a launcher, data.path. Raises what `Sweep.run` raises.
     """
-    plan = frozen_plan(name, study) or _freeze(name, study, extra, say)
+    plan = frozen_plan(name, study)
+    if plan is not None and _has_its_configs(name, plan, extra):
+        return plan
+    check_arms(name, study, extra)
+    return _tuned(name, study, extra, say)
+
+
+def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Progress]:
+    """Run all stages that are not done yet, and return the plan and the final verdicts."""
+    plan = freeze(name, study, extra, say)
     state = state_of(name, plan)
     while not state.is_finished:
         n, arms = len(state.next_seeds), ", ".join(state.next_arms)
@@ -60,7 +87,23 @@ def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Prog
     return plan, state
 
 
-def _freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
+def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
+    """Whether the arms' configs are those of the plan; if not, it is to be frozen again.
+
+    Raises InputError if test seeds ran with other configs.
+    """
+    found = fingerprints(testing_sweep(name, plan), plan.study.arms, extra)
+    changed = [arm for arm in found if found[arm] != plan.configs.get(arm)]
+    if changed and has_tested(name, plan.study):
+        raise InputError(
+            f"{OUTPUT / name / plans.PLAN}: the config of {', '.join(changed)} was changed after "
+            "test seeds ran; restore conf/ and the texts, or copy the study's file to a new name "
+            "and give it fresh test seeds"
+        )
+    return not changed
+
+
+def _tuned(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     """Tune every arm, and write its choice into plan.yaml."""
     results = {}
     if study.tuning:
@@ -69,13 +112,17 @@ def _freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
         say(f"tuning: {len(study.arms)} arms x {trials} trials x {len(seeds)} seeds")
         sweep.run(sweep.arms, seeds, extra)
         results = sweep.results(sweep.arms, seeds)
-    plan = plans.freeze(study, plans.choose(study, results), OUTPUT / name)
+    choices = plans.choose(study, results)
+    arms = plans.with_choices(study, choices)
+    configs = fingerprints(Sweep(study, name, "test", arms), arms, extra)
+    plan = plans.freeze(study, choices, configs, OUTPUT / name)
     for arm, choice in plan.choices.items():
         if choice.values:
             chosen = ", ".join(f"{key}={value}" for key, value in choice.values.items())
-            at_end = [f"{key} is at the end of its grid" for key in choice.edges]
-            unfinished = (choice.last or 0) > study.convergence.most_last
-            last = ["most runs were best at their last evaluation"] * unfinished
+            at_end = [f"{key} is the smallest or largest value tried" for key in choice.edges]
+            unfinished = choice.last or 0.0
+            last = [f"{100 * unfinished:.0f} % of runs were best at their last evaluation"]
+            last *= unfinished > study.convergence.most_last
             say("; ".join([f"  {arm}: {chosen}", *at_end, *last]))
     say(f"plan frozen in {OUTPUT / name / plans.PLAN}, digest {plan.digest[:16]}")
     return plan

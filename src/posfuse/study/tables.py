@@ -10,13 +10,10 @@ from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.budget import FEWEST, expected_best
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Table, interval, p_value, table_of
-from posfuse.runs.records import Record
-from posfuse.study.plan import Plan, best_was_last
+from posfuse.study.plan import Plan
+from posfuse.study.scores import Results, accuracies, best_was_last
 from posfuse.study.spec import Study
-from posfuse.study.verdicts import Progress, Verdict, accuracies
-
-Results = dict[tuple[str, int], Record | None]
-
+from posfuse.study.verdicts import Progress, Verdict
 
 KINDS = ("supported", "refuted", "equivalent", "undecided")
 
@@ -35,14 +32,14 @@ def headline(study: Study, state: Progress) -> list[str]:
 def numbers(v: Verdict) -> str:
     """The difference of a hypothesis in words, with its interval, seeds and margin."""
     h, d = v.hypothesis, v.decision
-    what = f"{h.arm} - {h.than}"
-    if h.placebo:
-        what = f"({what}) - ({h.placebo[0]} - {h.placebo[1]})"
+    what = h.difference
     if d is None:
         return f"{what}: no look yet."
     within = f"within ±{h.margin:g}"
-    small = f", {within}" if d.also_small and v.verdict != "equivalent" else ""
+    small = f", also {within}" if d.also_small and v.verdict != "equivalent" else ""
     equal = f" Equivalent: {within} points." if v.verdict == "equivalent" else ""
+    if h.expects == "equivalent":
+        equal = f" Margin: ±{h.margin:g}."
     return (
         f"{what}: {d.mean:+.1f} points ({d.low:+.1f} to {d.high:+.1f}){small}, {d.n} seeds.{equal}"
     )
@@ -59,9 +56,10 @@ def legend(study: Study) -> str:
     seen = f"{looks[0]} seeds" if len(looks) == 1 else f"{', '.join(map(str, looks))} seeds"
     return (
         "Points: difference of test accuracies in percent, mean over seeds, paired by seed. In "
-        "brackets: its interval at the level of the test. Seeds were looked at after "
-        f"{seen}. The chance of any false verdict in a family of hypotheses is at most "
-        f"{100 * study.testing.alpha:g} %."
+        "brackets: its interval at the level of the test. The result is tested after "
+        f"{seen}. The chance of any false difference in a family of hypotheses is at most "
+        f"{100 * study.testing.alpha:g} %, and so is that of any false equivalence, if differences "
+        "over seeds are about normal."
     )
 
 
@@ -70,32 +68,33 @@ def verdict_table(study: Study, state: Progress) -> Table:
     rows = []
     for v in state.verdicts:
         h, d = v.hypothesis, v.decision
-        row = {"hypothesis": h.name, "family": h.family, "arm": h.arm, "than": h.than}
-        row |= {"placebo": " - ".join(h.placebo), "expects": h.expects, "verdict": v.verdict}
+        row = {"hypothesis": h.name, "family": h.family, "difference": h.difference}
+        row |= {"expects": h.expects, "verdict": v.verdict}
         values = vars(d) if d else dict.fromkeys(NUMBERS, np.nan)
         rows.append(row | {name: values[name] for name in NUMBERS} | {"margin": h.margin})
     looks = ", ".join(map(str, study.looks.seeds))
-    placebo = ["placebo"] if any(row["placebo"] for row in rows) else []
     return table_of(
         pd.DataFrame(rows),
         [
             ("verdict", str, "verdict"),
             ("n", table.count, "n"),
-            ("difference", table.signed, "mean"),
+            ("points", table.signed, "mean"),
             ("interval", interval, "low", "high"),
             ("p", p_value, "p_difference"),
             ("level", lambda level: "" if np.isnan(level) else f"{level:.2g}", "level"),
             ("margin", lambda margin: f"±{margin:g}", "margin"),
             ("p equivalence", p_value, "p_equivalence"),
         ],
-        keys=["hypothesis", "family", "arm", "than", *placebo],
+        keys=["hypothesis", "family", "difference", "expects"],
         name="hypotheses",
         title="Hypotheses",
-        caption=f"Paired differences in points of test accuracy. The seeds are looked at after "
-        f"{looks}; a hypothesis stops at the look that decides it. p is decided by the nominal "
-        "level of its look (alpha spending, shared by Holm within the family), p equivalence by "
-        "the level for one side. The interval is the one that belongs to this level, so it holds "
-        "at all looks together. A placebo's difference is subtracted seed by seed.",
+        caption=f"Paired differences in points of test accuracy. Looks are planned after {looks} "
+        "seeds; a hypothesis stops at the look that decides it. A difference is decided if p is at "
+        "most the level of its look (alpha spending, shared by Holm's rule within the family, for "
+        "differences and for equivalences alike). "
+        "Equivalence uses the level of a one-sided test. The interval belongs to the test that "
+        "decided, otherwise to the test of a difference. For one hypothesis it holds at all looks "
+        "together; several hypotheses together need wider ones.",
     )  # fmt: skip
 
 
@@ -165,7 +164,8 @@ def budget_table(plan: Plan) -> Table | None:
         name="budget",
         title="Validation accuracy by tuning budget",
         caption="The expected best validation accuracy, in %, of so many of the arm's trials drawn "
-        "at random (Dodge et al. 2019, without replacement). Arms that are still rising need more "
+        "at random (Dodge et al. 2019, without replacement). A trial with a run that diverged "
+        "counts with chance for this run, and is not chosen. Arms that are still rising need more "
         "trials.",
     )
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from posfuse.analysis.statistics.sequential import (
     AHEAD,
     BEHIND,
@@ -13,7 +11,7 @@ from posfuse.analysis.statistics.sequential import (
     Decision,
     judge_family,
 )
-from posfuse.runs.records import Record
+from posfuse.study.scores import Results, accuracies, resolution
 from posfuse.study.spec import Hypothesis, Study, seeds_of
 
 SUPPORTED, REFUTED = "supported", "refuted"
@@ -46,21 +44,23 @@ class Progress:
         return not self.next_arms
 
 
-def progress(study: Study, results: Mapping[tuple[str, int], Record | None]) -> Progress:
+def progress(study: Study, results: Results) -> Progress:
     """Judge all families look by look, as far as the records go.
 
     `results` are those of the test sweep by (arm, seed). A run that diverged counts as chance.
     """
     seeds, planned = seeds_of("testing.seeds", study.testing.seeds), study.looks
-    accuracy, step = accuracies(results), resolution(results)
+    accuracy = accuracies(results)
     found: dict[str, Decision] = {}
     made = {}
     open_: list[Hypothesis] = []
     for family, hypotheses in study.families.items():
         samples = {h.name: deltas(h, accuracy, seeds) for h in hypotheses}
-        decisions, made[family] = judge_family(
-            samples, {h.name: replace(h.margins, resolution=step) for h in hypotheses}, planned
-        )
+        margins = {
+            h.name: replace(h.margins, resolution=resolution(results, h.weights))
+            for h in hypotheses
+        }
+        decisions, made[family] = judge_family(samples, margins, planned)
         found |= decisions
         if made[family] < len(planned.seeds):
             open_ += [
@@ -70,7 +70,7 @@ def progress(study: Study, results: Mapping[tuple[str, int], Record | None]) -> 
             ]
     looks = [made[h.family] for h in open_]
     n = planned.seeds[min(looks)] if looks else 0
-    needed = {arm for h in open_ if made[h.family] == min(looks) for arm in h.arms}
+    needed = {arm for h in open_ if made[h.family] == min(looks) for arm in h.weights}
     verdicts = [Verdict(h, found.get(h.name), _verdict(h, found)) for h in study.hypotheses]
     return Progress(verdicts, [arm for arm in study.arms if arm in needed], seeds[:n], made)
 
@@ -80,31 +80,14 @@ def _verdict(h: Hypothesis, found: Mapping[str, Decision]) -> str:
     return VERDICTS[h.expects].get(result, UNDECIDED)
 
 
-def accuracies(results: Mapping[tuple[str, int], Record | None]) -> dict[tuple[str, int], float]:
-    """Test accuracy in percent by (arm, seed); chance for a run that diverged."""
-    classes = [len(r["label_names"]) for r in results.values() if r and r.get("label_names")]
-    chance = 100 / max(classes) if classes else 0.0
-    return {
-        key: chance if record is None else 100 * record["test"]["accuracy"]
-        for key, record in results.items()
-    }
-
-
-def resolution(results: Mapping[tuple[str, int], Record | None]) -> float:
-    """The points of one test document, in the smallest test split; NaN if no record has it."""
-    sizes = [r["documents"]["test"] for r in results.values() if r and "documents" in r]
-    return 100 / min(sizes) if sizes else np.nan
-
-
 def deltas(
     h: Hypothesis, accuracy: Mapping[tuple[str, int], float], seeds: list[int]
 ) -> list[float]:
     """The hypothesis's paired differences in points, up to the first seed that an arm lacks."""
     found = []
     for seed in seeds:
-        if any((arm, seed) not in accuracy for arm in h.arms):
+        if any((arm, seed) not in accuracy for arm in h.weights):
             break
-        values = [accuracy[arm, seed] for arm in h.arms]
-        signs = [1, -1, -1, 1][: len(values)]
-        found.append(round(float(np.dot(signs, values)), 9))  # differences of rounding are ties
+        value = sum(weight * accuracy[arm, seed] for arm, weight in h.weights.items())
+        found.append(round(value, 9))  # differences of rounding are ties
     return found

@@ -1,0 +1,40 @@
+"""The composed configs of a study's arms: checked before anything runs, and part of the plan."""
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from posfuse.config import CONF_DIR
+from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from posfuse.runs.hydra_errors import one_line
+from posfuse.runs.records import fingerprint
+from posfuse.study.sweeps import Sweep
+
+
+def fingerprints(sweep: Sweep, arms: Iterable[str], extra: list[str]) -> dict[str, str]:
+    """The fingerprint of each arm's composed config, with seed 0 in all of them.
+
+    `extra` are the user's overrides; data.path among them counts by its texts.
+    Raises InputError, which names the arm, if its config is refused or is that of another arm.
+    """
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        others = sweep.write_experiment(Path(folder), arms, [0], extra)
+        common = [sweep.search_path(Path(folder)), f"experiment={sweep.id}", "seed=0", *others]
+        for arm in arms:
+            try:
+                with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+                    config = checked(compose("train", [*common, *sweep.arms[arm]]))
+                own = fingerprint(config)
+            except (HydraException, OmegaConfBaseException, ValueError, InputError) as error:
+                raise InputError(f"arms.{arm}: {one_line(error)}") from error
+            for other, theirs in found.items():
+                if own == theirs:
+                    raise InputError(f"arms.{arm}: has the same config as arms.{other}; remove one")
+            found[arm] = own
+    return found

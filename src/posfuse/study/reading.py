@@ -1,0 +1,175 @@
+"""Read the YAML file of a study and check it; nothing is composed or run."""
+
+import itertools
+import math
+from collections import Counter
+from pathlib import Path
+
+from posfuse.config import CONF_DIR, check_name, is_neutral
+from posfuse.errors import InputError
+from posfuse.runs.typed_yaml import read_typed
+from posfuse.study.spec import (
+    MOST,
+    Assumed,
+    Convergence,
+    Evaluation,
+    Hypothesis,
+    Range,
+    Study,
+    Tuning,
+    Values,
+    seeds_of,
+)
+from posfuse.study.sweeps import SET_BY_STUDY, is_group
+
+EXPECTED = ("greater", "less", "equivalent")
+SWEEPS = ("_tune", "_test", "_timing")  # what the names of a study's sweeps end in
+
+
+def read_study(name: str) -> tuple[str, Study]:
+    """The name and the content of a study: NAME for conf/study/NAME.yaml, or a path to a file.
+
+    Raises InputError, which names the file and the key.
+    """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        path = CONF_DIR / "study" / f"{name}.yaml"
+        if not path.exists():
+            known = [p.stem for p in sorted((CONF_DIR / "study").glob("*.yaml"))]
+            listed = ", ".join([*known, "a YAML file"])
+            raise InputError(f"{name}: no such study; use one of {listed}")
+    nested = (Tuning, Range, Evaluation, Hypothesis, Convergence, Assumed)
+    study: Study = read_typed(path, Study, *nested)
+    try:
+        check_name("the file's name", path.stem)
+        if path.stem.endswith(SWEEPS):
+            raise InputError(f"the file's name: must not end in {', '.join(SWEEPS)}; rename it")
+        _check(study)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return path.stem, study
+
+
+def _check(study: Study) -> None:
+    if study.base and not (CONF_DIR / f"{study.base}.yaml").is_file():
+        raise InputError(f"base: no file {CONF_DIR / study.base}.yaml; name one, or remove base")
+    if len(study.arms) < 2:
+        raise InputError("arms: needs at least two, such as add: {fusion: add}")
+    for name, values in study.arms.items():
+        check_name("arms", name)
+        _check_keys(f"arms.{name}", values)
+    _check_keys("settings", study.settings)
+    for one, other in itertools.combinations(study.arms, 2):
+        if study.arms[one] == study.arms[other]:
+            raise InputError(f"arms.{other}: is the same as arms.{one}; remove one")
+    tuning = _check_tuning(study) if study.tuning else []
+    _check_test(study.testing, tuning)
+    if not study.hypotheses:
+        raise InputError("hypotheses: none; a study tests at least one")
+    for h in study.hypotheses:
+        _check_hypothesis(h, study)
+    used = {arm for h in study.hypotheses for arm in h.weights}
+    if unused := [arm for arm in study.arms if arm not in used]:
+        raise InputError(f"arms.{unused[0]}: no hypothesis names it; remove it, or add one")
+    names = Counter(h.name for h in study.hypotheses)
+    if twice := [name for name, n in names.items() if n > 1]:
+        raise InputError(f"hypotheses: two are named {twice[0]}; rename one")
+    if not 0 <= study.convergence.most_last <= 1:
+        raise InputError("convergence.most_last: must be a share between 0 and 1")
+    if not (0 < study.assumed.spread < math.inf and 0 < study.assumed.difference < math.inf):
+        raise InputError("assumed: give the difference and the spread to plan for, both above 0")
+
+
+def _check_keys(place: str, values: Values) -> None:
+    for key in values:
+        if key in SET_BY_STUDY or key.startswith("hydra") or is_neutral(key):
+            raise InputError(f"{place}.{key}: a study sets this key itself; remove it")
+        if is_group(key) and not isinstance(values[key], str | None):
+            raise InputError(f"{place}.{key}: takes one name (got {values[key]!r})")
+
+
+def _check_tuning(study: Study) -> list[int]:
+    """The tuning seeds."""
+    tune = study.tuning
+    assert tune is not None
+    if bool(tune.grid) == bool(tune.random):
+        raise InputError("tuning: give either grid or random")
+    if not tune.random and tune.trials:
+        raise InputError("tuning.trials: is for random draws; a grid has one trial a combination")
+    for key, values in tune.grid.items():
+        if len(values) < 2:
+            raise InputError(
+                f"tuning.grid.{key}: needs two values or more (got {values}); a fixed value "
+                "belongs in settings"
+            )
+        same = [float(v) if isinstance(v, int | float) else str(v) for v in values]
+        if len(set(same)) < len(values):
+            raise InputError(f"tuning.grid.{key}: has a value twice (got {values}); remove one")
+    for key, given in tune.random.items():
+        if not 0 < given.least < given.most < math.inf:
+            raise InputError(f"tuning.random.{key}: needs 0 < least < most")
+    trials = tune.trials if tune.random else math.prod(map(len, tune.grid.values()))
+    if not 2 <= trials <= MOST:
+        raise InputError(f"tuning: {trials} trials per arm; give at least 2 and at most {MOST}")
+    keys = [*tune.grid, *tune.random]
+    arms = {f"arms.{name}": values for name, values in study.arms.items()}
+    for place, own in {"settings": study.settings, **arms}.items():
+        if both := [key for key in keys if key in own]:
+            raise InputError(f"tuning: {both[0]} is also set in {place}; remove one of the two")
+    _check_keys("tuning", dict.fromkeys(keys))
+    return seeds_of("tuning.seeds", tune.seeds)
+
+
+def _check_test(test: Evaluation, tuning: list[int]) -> None:
+    if test.seeds is None:
+        raise InputError("testing.seeds: missing; give fresh seeds, such as 0-23")
+    seeds, looks = seeds_of("testing.seeds", test.seeds), test.looks
+    if shared := sorted(set(seeds) & set(tuning)):
+        listed = ", ".join(map(str, shared[:5]))
+        raise InputError(f"testing.seeds: {listed} are tuning seeds too; use fresh ones")
+    if not looks or looks != sorted(set(looks)) or looks[0] < 2:
+        raise InputError(
+            f"testing.looks: must be ascending numbers of seeds from 2 on (got {looks})"
+        )
+    if len(seeds) < looks[-1]:
+        raise InputError(f"testing.seeds: {len(seeds)} seeds, but the last look needs {looks[-1]}")
+    if not 0 < test.alpha < 0.5:
+        raise InputError(f"testing.alpha: must be above 0 and below 0.5 (got {test.alpha:g})")
+    if test.spent and (
+        len(test.spent) != len(looks)
+        or test.spent != sorted(test.spent)
+        or test.spent[0] < 0
+        or not math.isclose(test.spent[-1], test.alpha)
+        or not all(map(math.isfinite, test.spent))
+    ):
+        raise InputError(
+            f"testing.spent: must be the alpha spent up to each of the {len(looks)} looks, "
+            f"ascending to {test.alpha:g} (got {test.spent})"
+        )
+
+
+def _check_hypothesis(h: Hypothesis, study: Study) -> None:
+    place = f"hypotheses: {h.name}"
+    if len(h.minus) not in (0, 2):
+        raise InputError(f"{place}: minus: give two arms, whose difference is subtracted")
+    for side in h.sides:
+        if not isinstance(side, list) or not side:
+            raise InputError(f"{place}: {side!r} is no arm; give a name or a list of names")
+        for name in side:
+            if side.count(name) > 1:
+                raise InputError(f"{place}: {name} is given twice; remove one")
+            if name not in study.arms:
+                raise InputError(f"{place}: no arm {name!r}; use one of {', '.join(study.arms)}")
+    arm, than, *minus = [sorted(side) for side in h.sides]
+    if arm == than:
+        raise InputError(f"{place}: compares {h.arm} with itself; name another arm with `than`")
+    if both := set(arm) & set(than):
+        raise InputError(f"{place}: {min(both)} is in `arm` and in `than`; remove it from one")
+    if minus and (minus[0] == minus[1] or sorted(minus) == sorted([arm, than])):
+        raise InputError(f"{place}: minus: give two other arms, that of `arm` and that of `than`")
+    if unused := [name for name, weight in h.weights.items() if not weight]:
+        raise InputError(f"{place}: {unused[0]} cancels out of the difference; name another arm")
+    if h.expects not in EXPECTED:
+        raise InputError(f"{place}: expects {h.expects!r}; use one of {', '.join(EXPECTED)}")
+    if not 0 < h.margin <= 100:
+        raise InputError(f"{place}: margin: must be points above 0, at most 100 (got {h.margin:g})")

@@ -1,0 +1,48 @@
+"""Which records a study takes for its arms."""
+
+import json
+
+import pytest
+
+from posfuse.errors import InputError
+from posfuse.runs import records
+from posfuse.study import sweeps
+from posfuse.study.spec import Study
+from posfuse.study.sweeps import Sweep
+from small_records import write_record
+
+MULTIRUN = """
+data: {name: tiny}
+encoding: {name: sinusoidal}
+fusion: {name: add}
+hydra: {overrides: {task: []}, sweeper: {params: null}}
+"""
+ARMS = {"a": {"fusion": "add"}, "c": {"fusion": "concat"}}
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    """The test sweep of a study with two arms and two seeds, all done."""
+    monkeypatch.setattr(sweeps, "OUTPUT", tmp_path)
+    found = Sweep(Study("q"), "mine", "test", ARMS)
+    for fusion in ("add", "concat"):
+        for seed in (0, 1):
+            write_record(found.folder, 0.5 + 0.1 * seed, fusion, seed)
+    (found.folder / "multirun.yaml").write_text(MULTIRUN)
+    return found
+
+
+def test_results_are_found_by_arm_and_seed(sweep):
+    found = sweep.results("ac", [0, 1, 2])
+    assert sorted(found) == [("a", 0), ("a", 1), ("c", 0), ("c", 1)]
+    assert found["c", 1]["fusion"] == "concat"
+    assert found["c", 1]["test"]["accuracy"] == 0.6
+
+
+def test_an_arm_whose_runs_differ_in_their_settings_is_refused(sweep):
+    path = sweep.folder / "tiny/sinusoidal/concat/seed=1" / records.RESULT
+    record = json.loads(path.read_text())
+    record["settings"]["model.d_model"] = 16
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"other settings .*\(model.d_model 8 -> 16\); restore"):
+        sweep.results("ac", [0, 1])
