@@ -33,7 +33,8 @@ class Faulty(Add):
 
 
 def fault(folder, to):
-    (folder / f"ready-{os.getpid()}").touch()
+    # A worker may execute several runs, and each of them counts.
+    (folder / f"ready-{os.getpid()}-{time.monotonic_ns()}").touch()
     while len(list(folder.glob("ready-*"))) < int(os.environ.get("FAULT_RUNS", 1)):
         time.sleep(0.01)
     try:
