@@ -189,11 +189,14 @@ def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
 
 def test_the_figure_of_ratios_has_one_mark_per_run():
     rows = [("tuning", "a", 1.0, 40), ("testing", "a", 2.0, 50), ("testing", "b", 3.0, 60)]
+    rows.append(("testing", "c", 4.0, 70))
     runs = pd.DataFrame(rows, columns=["stage", "arm", "norm_ratio", "test_accuracy"])
     arms = {"a": {"fusion": "add"}, "b": {"fusion": "concat", "model.fused_norm": "layer"}}
+    arms["c"] = {"fusion": "add", "model.token_scale": 4}
     (axis,) = figure.ratios(runs, arms).axes
     drawn = sorted((x, y) for line in axis.lines for x, y in zip(*line.get_data(), strict=True))
-    assert drawn == [(1.0, 40), (2.0, 50), (3.0, 60)]
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["a", "b"]
+    assert drawn == [(1.0, 40), (2.0, 50), (3.0, 60), (4.0, 70)]
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert labels == ["add", "concat fused_norm=layer"]
     hollow = [line.get_markerfacecolor() == "none" for line in axis.lines if len(line.get_xdata())]
     assert hollow == [False, False, True]

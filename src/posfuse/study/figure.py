@@ -45,29 +45,29 @@ def hypotheses(verdicts: Sequence[Verdict], deltas: Mapping[str, Sequence[float]
 def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
     """Accuracy against the ratio of token to position; one mark per run, in a panel per corpus.
 
-    `runs` are rows of `run_table` with a ratio. An operator has one shape; arms that differ from it
-    in further settings have hollow marks. Tuning runs are paler.
+    `runs` are rows of `run_table` with a ratio. An operator has one shape and color. Arms whose
+    settings differ by a choice, such as model.fused_norm=layer, have hollow marks; arms that differ
+    in numbers only look the same. Tuning runs are paler.
     """
     corpus = runs["arm"].map(lambda arm: str(arms[arm].get("data", "")))
+    kind = runs["arm"].map(lambda arm: _kind(arms[arm]))
     panels = list(dict.fromkeys(corpus))
     caption = (
         "test accuracy in % against the norm of the token's part of the fused vector divided by "
         "that of the position's part, in the last whole epoch; mark: one run; pale: tuning; "
-        "hollow: the operator with further settings"
+        "hollow: the operator with the named setting"
     )
     figure, grid = style.grid([len(panels)], [[name] for name in panels], caption, (3.2, 3.0))
     for name, (axis,) in zip(panels, grid, strict=True):
-        for arm, own in runs[corpus == name].groupby("arm", sort=False):
-            operator = str(arms[str(arm)].get("fusion", "add"))
-            looks = style.look(operator)
-            hollow = set(arms[str(arm)]) - {"fusion", "data"}
+        for (operator, choices), own in runs[corpus == name].groupby(kind, sort=False):
+            looks, label = style.look(operator), f"{operator} {choices}".rstrip()
             for stage, alpha in (("tuning", 0.3), ("testing", 0.9)):
                 part = own[own["stage"] == stage]
                 axis.plot(
                     part["norm_ratio"], part["test_accuracy"], linestyle="none", alpha=alpha,
                     marker=looks.marker, color=looks.color,
-                    markerfacecolor="none" if hollow else looks.color,
-                    label=str(arm) if stage == own["stage"].iloc[-1] else None,
+                    markerfacecolor="none" if choices else looks.color,
+                    label=label if stage == own["stage"].iloc[-1] else None,
                 )  # fmt: skip
         axis.set_xscale("log")
         axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -75,3 +75,13 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
         axis.xaxis.set_minor_locator(ticker.NullLocator())
         axis.legend(fontsize=style.SMALL - 1, frameon=False, loc="best")
     return figure
+
+
+def _kind(settings: Values) -> tuple[str, str]:
+    """An arm's operator, and its further choices in words, without numbers and corpus."""
+    chosen = [
+        f"{key.rpartition('.')[2]}={value}"
+        for key, value in settings.items()
+        if key not in ("fusion", "data") and type(value) not in (int, float)
+    ]
+    return str(settings.get("fusion", "add")), ", ".join(chosen)
