@@ -10,7 +10,8 @@ import studies
 from posfuse.config import CONF_DIR
 
 DOCS = CONF_DIR.parent / "docs"
-KEPT = [path.parent for path in sorted(DOCS.glob("findings/*/plan.yaml"))]
+PLANS = [path.parent for path in sorted(DOCS.glob("findings/*/plan.yaml"))]
+KEPT = [folder for folder in PLANS if (folder / "runs.csv").exists()]  # the others are not tested
 FOLDERS = [DOCS / "example-study", *KEPT]
 
 
@@ -52,7 +53,7 @@ def test_the_answers_agree_with_pandas_and_scipy(folder):
 
 def test_plans_that_are_run_are_those_of_conf():
     """A plan that was kept has the study that conf/study defines today."""
-    for folder in KEPT:
+    for folder in PLANS:
         kept = yaml.safe_load((folder / "plan.yaml").read_text())["study"]
         own = yaml.safe_load((CONF_DIR / "study" / f"{folder.name}.yaml").read_text())
         assert kept["question"] == own["question"]
