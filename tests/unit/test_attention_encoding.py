@@ -41,8 +41,9 @@ def qkv(length=9, batch=3, seed=0):
     return random_tensor(3, batch, N_HEADS, length, D_MODEL // N_HEADS, seed=seed).unbind()
 
 
-def run(encoding, q, k, v, mask=None):
-    return encoding(q, k, v, mask, encoding.bias(q.shape[-2]), 0.0)
+def run(encoding, q, k, v, mask=None, positions=None, p=0.0):
+    positions = torch.arange(q.shape[-2]) if positions is None else positions
+    return encoding(q, k, v, mask, positions, encoding.bias(positions), p)
 
 
 def by_scores(scores, v, mask=None):
@@ -51,12 +52,13 @@ def by_scores(scores, v, mask=None):
     return scores.softmax(-1) @ v
 
 
-def literal_scores(name, encoding, q, k):
+def literal_scores(name, encoding, q, k, positions):
     """Each score by the formula of its paper."""
     batch, heads, length, _ = q.shape
     scores = torch.zeros(batch, heads, length, length, dtype=torch.float64)
-    for b, h, i, j in product(range(batch), range(heads), range(length), range(length)):
-        scores[b, h, i, j] = literal_score(name, encoding, q[b, h, i], k[b, h, j], h, i, j)
+    for b, h, m, n in product(range(batch), range(heads), range(length), range(length)):
+        i, j = positions[m].item(), positions[n].item()
+        scores[b, h, m, n] = literal_score(name, encoding, q[b, h, m], k[b, h, n], h, i, j)
     return scores
 
 
@@ -99,18 +101,22 @@ def literal_bucket(offset, n_buckets=32, max_distance=128):
 def test_scores_follow_the_papers_formula_one_by_one(name):
     q, k, v = qkv(length=21)
     encoding = make(name, **({"clip": 4} if name == "relative" else {}))
-    scores = literal_scores(name, encoding, q, k)
-    for mask in (None, (torch.arange(21) < torch.tensor([[21], [5], [1]]))[:, None, None]):
-        with torch.no_grad():
-            found, expected = run(encoding, q, k, v, mask), by_scores(scores, v, mask)
-        # The angles, slopes and masks have single precision.
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    spread = torch.randperm(MAX_LEN)[:21].sort().values
+    for positions in (torch.arange(21), spread):
+        scores = literal_scores(name, encoding, q, k, positions)
+        for mask in (None, (torch.arange(21) < torch.tensor([[21], [5], [1]]))[:, None, None]):
+            with torch.no_grad():
+                found = run(encoding, q, k, v, mask, positions)
+                expected = by_scores(scores, v, mask)
+            # The angles, slopes and masks have single precision.
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_rotary_scores_depend_on_the_offset_alone():
     encoding = make("rope")
     q, k = random_tensor(2, 1, N_HEADS, 1, D_MODEL // N_HEADS).unbind()
-    q, k = (encoding.turn(x.expand(-1, -1, MAX_LEN, -1)) for x in (q, k))
+    every = torch.arange(MAX_LEN)
+    q, k = (encoding.turn(x.expand(-1, -1, MAX_LEN, -1), every, "query") for x in (q, k))
     scores = q @ k.transpose(-2, -1)
     for offset in range(-10, 11):
         diagonal = scores.diagonal(offset, -2, -1)
@@ -123,7 +129,7 @@ def test_rotary_scores_depend_on_the_offset_alone():
 
 def test_rotary_preserves_norms_and_position_0():
     x = random_tensor(2, N_HEADS, 30, 8)
-    turned = make("rope").turn(x)
+    turned = make("rope").turn(x, torch.arange(30), "key")
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), rtol=1e-6, atol=1e-6)
     assert torch.equal(turned[:, :, 0], x[:, :, 0])
 
@@ -138,7 +144,7 @@ def test_alibi_slopes_are_the_published_ones():
 
 
 def test_alibi_is_symmetric_and_zero_at_the_query():
-    bias = make("alibi").bias(7)
+    bias = make("alibi").bias(torch.arange(7))
     assert torch.equal(bias, bias.transpose(-2, -1))
     assert not bias.diagonal(0, -2, -1).any()
     assert (bias[:, 0].diff() < 0).all()
@@ -168,7 +174,7 @@ def test_dropout_of_the_weights_preserves_their_mean(name):
     torch.manual_seed(0)
     draws = 5_000
     many = (x.expand(draws, -1, -1, -1) for x in (q, k, v))
-    dropped = encoding(*many, None, encoding.bias(9), 0.5)
+    dropped = run(encoding, *many, p=0.5)
     sure = run(encoding, q, k, v)
     error = (dropped.std(0) / draws**0.5).clamp(min=1e-9)
     assert ((dropped.mean(0) - sure[0]).abs() / error).max() < 5
@@ -185,10 +191,11 @@ def test_it_equals_its_plain_twin_with_the_masks_drawn(name, monkeypatch):
         inputs = [*at, *encoding.parameters()]
         mask = (torch.arange(length) < torch.tensor([[length], [4], [1]]))[:, None, None]
         torch.manual_seed(5)
-        y = encoding(*at, mask, encoding.bias(length), p)
+        y = run(encoding, *at, mask, p=p)
         torch.manual_seed(5)
         masks = drawn_masks(at[0].shape, p)
-        expected = encoding.weights(*at[:2], mask, torch.arange(length)) * masks @ at[2]
+        every = torch.arange(length)
+        expected = encoding.weights(*at[:2], mask, every, every) * masks @ at[2]
         seen = random_tensor(*y.shape, seed=7)
         both = [
             (out, *torch.autograd.grad((out * seen).sum(), inputs, materialize_grads=True))
@@ -202,9 +209,11 @@ def test_the_weights_of_some_queries_are_rows_of_all_weights():
     q, k, _ = qkv()
     for name in KINDS:
         encoding = make(name)
-        whole = encoding.weights(q, k, None, torch.arange(9))
+        positions = 3 * torch.arange(9)
+        whole = encoding.weights(q, k, None, positions, torch.arange(9))
         some = torch.tensor([7, 0, 3])
-        torch.testing.assert_close(encoding.weights(q, k, None, some), whole[:, :, some])
+        found = encoding.weights(q, k, None, positions, some)
+        torch.testing.assert_close(found, whole[:, :, some])
 
 
 @pytest.mark.parametrize("name", ["relative", "t5"])
@@ -217,7 +226,7 @@ def test_mixed_precision_gives_nearly_the_same_gradients(name, monkeypatch):
         at = [(x + i // 2).to(dtype).requires_grad_() for i, x in enumerate(qkv(1000, batch=1))]
         inputs = [*at, *encoding.parameters()]
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-            y = encoding(*at, None, None, 0.0)
+            y = run(encoding, *at)
         gradients = torch.autograd.grad((y * random_tensor(*y.shape, seed=7)).sum(), inputs)
         assert [g.dtype for g in gradients] == [x.dtype for x in inputs]
         found.append([y, *gradients])
@@ -228,9 +237,9 @@ def test_mixed_precision_gives_nearly_the_same_gradients(name, monkeypatch):
 @pytest.mark.parametrize("name", ["relative", "t5"])
 def test_frozen_parameters_get_no_gradient(name):
     encoding, at = make(name), [x.requires_grad_() for x in qkv()]
-    expected = torch.autograd.grad(encoding(*at, None, None, 0.0).square().sum(), at)
+    expected = torch.autograd.grad(run(encoding, *at).square().sum(), at)
     encoding.requires_grad_(False)
-    encoding(*at, None, None, 0.0).square().sum().backward()
+    run(encoding, *at).square().sum().backward()
     assert all(parameter.grad is None for parameter in encoding.parameters())
     for x, of_x in zip(at, expected, strict=True):
         torch.testing.assert_close(x.grad, of_x, rtol=0, atol=1e-12)
@@ -240,7 +249,7 @@ def test_frozen_parameters_get_no_gradient(name):
 def test_a_second_derivative_is_refused(name):
     encoding = make(name) if name else AttentionEncoding(D_MODEL, N_HEADS, MAX_LEN)
     at = [x.requires_grad_() for x in qkv()]
-    y = encoding(*at, None, None, 0.1)
+    y = run(encoding, *at, p=0.1)
     (first,) = torch.autograd.grad(y.square().sum(), at[0], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()

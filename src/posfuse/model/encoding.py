@@ -1,7 +1,7 @@
 """Position encodings, the table half: (N, d), which a fusion operator joins with the tokens.
 
-Shapes: N = max_len rows, d = d_model. An encoding in conf/encoding names its `table`, and its
-`attention` half if it has one (attention_encoding.py).
+Shapes: N = max_len rows, one for each possible position; d = d_model. An encoding in conf/encoding
+names its `table`, and its `attention` half if it has one (attention_encoding.py).
 """
 
 from abc import ABC, abstractmethod
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 class Table(nn.Module, ABC):
     """A position table; `forward()` returns all of it, (N, d)."""
+
+    trained_length_only = False  # whether training teaches each position only its own row
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__()
@@ -65,6 +67,8 @@ class RopeFeatures(FixedTable):
 class Learned(Table):
     """One learned vector per position, drawn from N(0, 1)."""
 
+    trained_length_only = True
+
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__(d_model, max_len)
         self.absolute = nn.Parameter(torch.empty(max_len, d_model))
@@ -83,6 +87,8 @@ class RelativeTable(Table):
     Initial values follow from a module's name (network.py), so the name `relative` gives an
     independent draw from the same distribution, as in the paper's Table 3.
     """
+
+    trained_length_only = True
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__(d_model, max_len)
