@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from posfuse.model.attention import attention
 from posfuse.model.encoding import rotary_angles
+from posfuse.model.initial_values import check_positive
 from posfuse.model.kernels import block_attention
 
 
@@ -36,7 +37,8 @@ class AttentionEncoding(nn.Module):
 
     def turn(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
         """x (B, H, L, D), the q or k of tokens at these positions (L,); role is "query" or "key" ->
-        q or k for the scores, (B, H, L, D)."""
+        q or k for the scores, (B, H, L, D), or both with more features. The scores are
+        q . k / sqrt(D) in either case."""
         return x
 
     def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor | None:
@@ -62,6 +64,8 @@ class AttentionEncoding(nn.Module):
         """q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens; positions
         (L,) of the tokens, and their bias; p the dropout of the weights -> (B, H, L, D)."""
         q, k = self.turn(q, positions, "query"), self.turn(k, positions, "key")
+        if q.shape[-1] != self.d_head:  # the kernels divide by the root of the width
+            q = q * (q.shape[-1] / self.d_head) ** 0.5
         if not self.learned:
             return attention(q, k, v, mask, bias, p)
         # torch's fused kernels have no gradient for a term added to the scores.
@@ -89,27 +93,56 @@ class AttentionEncoding(nn.Module):
 
 
 class Rotary(AttentionEncoding):
-    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / 10000^(2m/D), so
-    q_i . k_j depends on i - j alone (Su et al. 2021, eq. 34)."""
+    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / base^(2m/D), so
+    q_i . k_j depends on i - j alone (Su et al. 2021, eq. 34).
+
+    `partial`: the share of a head's features that rotate, the first ones, as in GPT-NeoX; D above
+    is then their number. `interpolation`: divides positions (Chen et al. 2023, Extending Context
+    Window of Large Language Models via Position Interpolation, eq. 4). `ntk_factor`: multiplies the
+    base by its (D/(D-2))-th power (bloc97's NTK-aware scaling), which divides the lowest frequency
+    by the factor and keeps the highest.
+    """
 
     angles: Tensor
 
-    def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        max_len: int,
+        base: float = 10000.0,
+        partial: float = 1.0,
+        interpolation: float = 1.0,
+        ntk_factor: float = 1.0,
+    ) -> None:
         super().__init__(d_model, n_heads, max_len)
-        if self.d_head % 2:
+        check_positive(
+            base=base, partial=partial, interpolation=interpolation, ntk_factor=ntk_factor
+        )
+        turning = round(partial * self.d_head, 6)
+        if partial == 1 and turning % 2:
             raise ValueError(
                 f"a head has {self.d_head} features, but rotary rotates pairs; use an even "
                 "model.d_model / model.n_heads"
             )
-        self.rows = max_len
-        angles = rotary_angles(self.d_head, max_len)
+        if partial > 1 or turning % 2:
+            raise ValueError(
+                f"partial is {partial}, which rotates {turning:g} of a head's {self.d_head} "
+                "features; use a share that gives an even number of them"
+            )
+        self.rows, self.turning = max_len, int(turning)
+        if self.turning > 2:  # the only frequency of a single pair is 1, with any base
+            base *= ntk_factor ** (self.turning / (self.turning - 2))
+        angles = rotary_angles(self.turning, max_len, base, interpolation)
         both = torch.stack((angles.cos(), angles.sin())).float()  # (2, N, D/2)
         self.register_buffer("angles", both, persistent=False)
 
     def turn(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
         cos, sin = self.angles[:, positions].to(x.dtype)
-        even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+        turned, still = x[..., : self.turning], x[..., self.turning :]
+        even, odd = turned[..., 0::2], turned[..., 1::2]
+        pairs = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+        return torch.cat((pairs, still), -1) if still.shape[-1] else pairs
 
 
 class Alibi(AttentionEncoding):

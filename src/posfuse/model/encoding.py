@@ -99,13 +99,15 @@ class RelativeTable(Table):
         return rows
 
 
-def rotary_angles(d_model: int, max_len: int) -> Tensor:
-    """Angles i / 10000^(2j/d) in radians, (N, d/2), float64."""
+def rotary_angles(
+    d_model: int, max_len: int, base: float = 10000.0, interpolation: float = 1.0
+) -> Tensor:
+    """Angles (i / interpolation) / base^(2j/d) in radians, (N, d/2), float64."""
     if d_model % 2:
         raise ValueError(
             f"d_model is {d_model}, but sines and cosines come in pairs; use an even model.d_model "
             "or encoding=learned"
         )
-    positions = torch.arange(max_len, dtype=torch.float64)
-    frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    positions = torch.arange(max_len, dtype=torch.float64) / interpolation
+    frequencies = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     return torch.outer(positions, frequencies)
