@@ -2,8 +2,8 @@
 longer range (Ruoss et al. 2023, Randomized Positional Encodings Boost Length Generalization of
 Transformers).
 
-All documents of a batch have the same L positions, L being the tokens of the longest; a shorter
-document has the first of them.
+All documents of a batch padded to L tokens have the same L positions; a shorter document has the
+first of them.
 """
 
 import torch
