@@ -92,6 +92,11 @@ class EncodingConfig:
     name: str = option("???", "name of the encoding in folders and tables", check=check_name)
     table: dict[str, Any] = option(dict, "`_target_` and arguments of the table to fuse")
     attention: dict[str, Any] = option(dict, "`_target_` and arguments of the part in attention")
+    positions: str = option(
+        "contiguous", "0, 1, 2, ..., or a random subset of range at each step",
+        choices=("contiguous", "randomized"),
+    )  # fmt: skip
+    range: int = option(2048, "the largest randomized position + 1", least=1, most=MOST_TOKENS)
 
 
 @dataclass
@@ -204,7 +209,9 @@ class SeedsConfig:
 
     init: int | None = option(None, "initial values; null: as seed", least=0, most=LARGEST_SEED)
     order: int | None = option(None, "order of batches; null: as seed", least=0, most=LARGEST_SEED)
-    dropout: int | None = option(None, "dropout masks; null: as seed", least=0, most=LARGEST_SEED)
+    dropout: int | None = option(
+        None, "dropout masks and randomized positions; null: as seed", least=0, most=LARGEST_SEED
+    )
 
 
 @dataclass

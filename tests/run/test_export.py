@@ -13,7 +13,10 @@ from safetensors.torch import save_file
 from posfuse.errors import InputError
 from posfuse.train import train
 from posfuse.training.export import _checksum, export, load_export
+from posfuse.training.trained import load_run
 from small_runs import small_config, write_corpus
+
+RANDOM = ["encoding.positions=randomized", "encoding.range=600"]
 
 
 def trained(folder, *overrides):
@@ -46,6 +49,19 @@ def test_it_gives_the_runs_own_predictions(overrides, tmp_path):
     longest = exported.probabilities([texts[0], "", "words that nobody knows"])
     torch.testing.assert_close(longest[0].log(), torch.tensor(mine[0]), atol=1e-5, rtol=0)
     assert longest.isfinite().all()
+
+
+def test_random_positions_are_those_of_the_run(tmp_path):
+    """They depend on the seed and on the longest text of a batch."""
+    corpus, run = trained(tmp_path, "encoding=rope", *RANDOM)
+    export(run, tmp_path / "model.safetensors")
+    exported = load_export(tmp_path / "model.safetensors")
+    texts = pd.read_parquet(corpus / "test.parquet")["text"].tolist()
+    found = pd.read_parquet(run / "predictions.parquet").filter(like="log_p_").to_numpy()
+    np.testing.assert_allclose(exported.probabilities(texts).log().numpy(), found, atol=1e-5)
+    _, _, classifier = load_run(run)
+    assert exported.model.sampler.range == 600
+    assert torch.equal(exported.model.sampler.fixed(9), classifier.model.sampler.fixed(9))
 
 
 def signed(weights, header):

@@ -71,6 +71,21 @@ def test_an_interrupted_run_resumes_at_its_step(
     assert_same_files(reference, tmp_path)
 
 
+def test_a_resumed_run_draws_the_same_positions(corpus, tmp_path, monkeypatch):
+    random = ["encoding.positions=randomized", "trainer.max_epochs=2", "fusion=concat"]
+    cfg = small_config(corpus, *random)
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    for folder in (whole, resumed):
+        folder.mkdir()
+    train(cfg, whole)
+    with monkeypatch.context() as patched:
+        at_step(patched, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(signals.Interrupted):
+            train(cfg, resumed)
+    train(cfg, resumed)
+    assert_same_files(whole, resumed)
+
+
 def test_a_worker_sees_a_signal_that_it_blocks(corpus, tmp_path, monkeypatch):
     at_step(monkeypatch, 5, lambda: signal.raise_signal(signal.SIGTERM))
     with monkeypatch.context() as patched, signals.blocked():

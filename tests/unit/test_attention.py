@@ -25,7 +25,7 @@ def lengths_mask(length=L):
 
 
 def alibi(length=L):
-    return Alibi(H * D, H, length).bias(length).double()
+    return Alibi(H * D, H, length).bias(torch.arange(length)).double()
 
 
 def by_blocks(q, k, v, mask, bias, p):

@@ -8,30 +8,37 @@ import torch
 import torch.nn.functional as F
 from omegaconf import OmegaConf
 
+from literal_scores import literal_bucket, literal_score
 from posfuse.errors import InputError
 from posfuse.model import kernels
-from posfuse.model.attention_encoding import (
-    Alibi,
-    AttentionEncoding,
-    RelativeKeys,
-    Rotary,
-    T5Bias,
-    alibi_slopes,
-    t5_buckets,
-)
+from posfuse.model.attention_encoding import AttentionEncoding, Rotary, alibi_slopes, t5_buckets
 from posfuse.runs.checks import checked
 from posfuse.runs.records import settings
 from posfuse.training.build import build_parts
 from small_runs import composed
-from variants import ENCODINGS, drawn_masks, make_network, random_tensor
+from variants import ENCODINGS, build, drawn_masks, make_network, random_tensor
 
 D_MODEL, N_HEADS, MAX_LEN = 16, 2, 40
-KINDS = {"rope": Rotary, "alibi": Alibi, "t5": T5Bias, "relative": RelativeKeys}
+NAMES = [name for name, node in ENCODINGS.items() if node.get("attention")]
+# An encoding with options, by a name that begins with its own.
+OPTIONS = {
+    "relative": {"clip": 4},
+    "kerple power": {"kernel": "power"},
+    "fire shared": {"shared": True},
+    "diet rank 3": {"rank": 3},
+    "pope none": {"delta": "none"},
+    "pope uniform": {"delta": "uniform"},
+    "rope_long": {"base": 500.0, "interpolation": 4.0, "ntk_factor": 3.0},
+}
+KINDS = list(dict.fromkeys([*NAMES, *OPTIONS]))
+LEARNED = [name for name in NAMES if name not in ("rope", "rope_partial", "alibi", "sandwich")]
 
 
 def make(name: str, seed: int = 0, **options) -> AttentionEncoding:
     torch.manual_seed(seed)
-    made = KINDS[name](D_MODEL, N_HEADS, MAX_LEN, **options).double()
+    node = ENCODINGS["rope" if name == "rope_long" else name.split()[0]].attention
+    options = {"max_len": MAX_LEN, **OPTIONS.get(name, {}), **options}
+    made = build(node, d_model=D_MODEL, n_heads=N_HEADS, **options).double()
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter)  # so that all positions differ
     return made
@@ -41,8 +48,9 @@ def qkv(length=9, batch=3, seed=0):
     return random_tensor(3, batch, N_HEADS, length, D_MODEL // N_HEADS, seed=seed).unbind()
 
 
-def run(encoding, q, k, v, mask=None):
-    return encoding(q, k, v, mask, encoding.bias(q.shape[-2]), 0.0)
+def run(encoding, q, k, v, mask=None, positions=None, p=0.0):
+    positions = torch.arange(q.shape[-2]) if positions is None else positions
+    return encoding(q, k, v, mask, positions, encoding.bias(positions), p)
 
 
 def by_scores(scores, v, mask=None):
@@ -51,66 +59,36 @@ def by_scores(scores, v, mask=None):
     return scores.softmax(-1) @ v
 
 
-def literal_scores(name, encoding, q, k):
+def literal_scores(name, encoding, q, k, positions):
     """Each score by the formula of its paper."""
     batch, heads, length, _ = q.shape
     scores = torch.zeros(batch, heads, length, length, dtype=torch.float64)
-    for b, h, i, j in product(range(batch), range(heads), range(length), range(length)):
-        scores[b, h, i, j] = literal_score(name, encoding, q[b, h, i], k[b, h, j], h, i, j)
+    for b, h, m, n in product(range(batch), range(heads), range(length), range(length)):
+        i, j = positions[m].item(), positions[n].item()
+        scores[b, h, m, n] = literal_score(name, encoding, q[b, h, m], k[b, h, n], h, i, j)
     return scores
-
-
-def literal_score(name, encoding, q, k, h, i, j):
-    d_head = len(q)
-    if name == "rope":
-        q, k = (turned(x, place) for x, place in ((q, i), (k, j)))
-        return (q @ k) / math.sqrt(d_head)
-    if name == "alibi":
-        slope = 2 ** (-8 * (h + 1) / N_HEADS)
-        return (q @ k) / math.sqrt(d_head) - slope * abs(i - j)
-    if name == "t5":
-        return (q @ k) / math.sqrt(d_head) + encoding.by_bucket[literal_bucket(j - i), h]
-    clipped = min(max(j - i, -encoding.clip), encoding.clip)
-    return (q @ (k + encoding.relative_keys[clipped + encoding.clip])) / math.sqrt(d_head)
-
-
-def turned(x, place):
-    out = x.clone()
-    for m in range(len(x) // 2):
-        angle = place / 10000 ** (2 * m / len(x))
-        a, b = x[2 * m], x[2 * m + 1]
-        out[2 * m] = a * math.cos(angle) - b * math.sin(angle)
-        out[2 * m + 1] = a * math.sin(angle) + b * math.cos(angle)
-    return out
-
-
-def literal_bucket(offset, n_buckets=32, max_distance=128):
-    """Raffel et al.: half the buckets a direction; half of those exact, the rest logarithmic."""
-    half, exact = n_buckets // 2, n_buckets // 4
-    ahead = half if offset > 0 else 0
-    distance = abs(offset)
-    if distance < exact:
-        return ahead + distance
-    far = exact + int(math.log(distance / exact) / math.log(max_distance / exact) * (half - exact))
-    return ahead + min(far, half - 1)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_scores_follow_the_papers_formula_one_by_one(name):
     q, k, v = qkv(length=21)
-    encoding = make(name, **({"clip": 4} if name == "relative" else {}))
-    scores = literal_scores(name, encoding, q, k)
-    for mask in (None, (torch.arange(21) < torch.tensor([[21], [5], [1]]))[:, None, None]):
-        with torch.no_grad():
-            found, expected = run(encoding, q, k, v, mask), by_scores(scores, v, mask)
-        # The angles, slopes and masks have single precision.
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    encoding = make(name)
+    spread = torch.randperm(MAX_LEN)[:21].sort().values
+    for positions in (torch.arange(21), spread):
+        scores = literal_scores(name, encoding, q, k, positions)
+        for mask in (None, (torch.arange(21) < torch.tensor([[21], [5], [1]]))[:, None, None]):
+            with torch.no_grad():
+                found = run(encoding, q, k, v, mask, positions)
+                expected = by_scores(scores, v, mask)
+            # The angles, slopes and masks have single precision.
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_rotary_scores_depend_on_the_offset_alone():
     encoding = make("rope")
     q, k = random_tensor(2, 1, N_HEADS, 1, D_MODEL // N_HEADS).unbind()
-    q, k = (encoding.turn(x.expand(-1, -1, MAX_LEN, -1)) for x in (q, k))
+    every = torch.arange(MAX_LEN)
+    q, k = (encoding.turn(x.expand(-1, -1, MAX_LEN, -1), every, "query") for x in (q, k))
     scores = q @ k.transpose(-2, -1)
     for offset in range(-10, 11):
         diagonal = scores.diagonal(offset, -2, -1)
@@ -123,7 +101,7 @@ def test_rotary_scores_depend_on_the_offset_alone():
 
 def test_rotary_preserves_norms_and_position_0():
     x = random_tensor(2, N_HEADS, 30, 8)
-    turned = make("rope").turn(x)
+    turned = make("rope").turn(x, torch.arange(30), "key")
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), rtol=1e-6, atol=1e-6)
     assert torch.equal(turned[:, :, 0], x[:, :, 0])
 
@@ -138,7 +116,7 @@ def test_alibi_slopes_are_the_published_ones():
 
 
 def test_alibi_is_symmetric_and_zero_at_the_query():
-    bias = make("alibi").bias(7)
+    bias = make("alibi").bias(torch.arange(7))
     assert torch.equal(bias, bias.transpose(-2, -1))
     assert not bias.diagonal(0, -2, -1).any()
     assert (bias[:, 0].diff() < 0).all()
@@ -152,6 +130,29 @@ def test_t5_buckets_are_the_published_ones():
     by_hand = {0: 0, -1: 1, -7: 7, -8: 8, -15: 9, -16: 10, -127: 15, -1000: 15, 1: 17, 8: 24}
     found = t5_buckets(torch.tensor(list(by_hand)), 32, 128).tolist()
     assert found == list(by_hand.values())
+
+
+def test_rotary_options_by_hand():
+    x = torch.tensor([[1.0, 0, 1, 0, 7, 8, 9, 10]], dtype=torch.float64)[None, None].expand(
+        1, 1, 5, 8
+    )
+
+    def angles(**options):
+        """Those of the first two pairs at position 4."""
+        made = Rotary(8, 1, 5, **options).double()
+        out = made.turn(x, torch.arange(5), "key")[0, 0, 4]
+        return [math.atan2(out[m + 1], out[m]) for m in (0, 2)], out[4:].tolist()
+
+    # Two of four pairs rotate, by 4 and by 4 / 10000^(1/2) = 0.04; 4 radians are 4 - 2 pi.
+    found, still = angles(partial=0.5)
+    assert found == pytest.approx([4 - 2 * math.pi, 0.04], abs=1e-6)
+    assert still == [7, 8, 9, 10]
+    assert angles(partial=0.5, base=16.0)[0] == pytest.approx([4 - 2 * math.pi, 1], abs=1e-6)
+    assert angles(partial=0.5, interpolation=2)[0] == pytest.approx([2, 0.02], abs=1e-6)
+    # D = 4: the base grows by 5^(4/2) = 25 and the lowest frequency falls by 5.
+    assert angles(partial=0.5, ntk_factor=5)[0] == pytest.approx([4 - 2 * math.pi, 0.008], abs=1e-6)
+    pair = Rotary(2, 1, 5, ntk_factor=5)  # a single pair has frequency 1 with any base
+    assert torch.equal(pair.angles, Rotary(2, 1, 5).angles)
 
 
 def test_all_layers_share_t5s_bias_and_each_has_its_own_relative_keys():
@@ -168,7 +169,7 @@ def test_dropout_of_the_weights_preserves_their_mean(name):
     torch.manual_seed(0)
     draws = 5_000
     many = (x.expand(draws, -1, -1, -1) for x in (q, k, v))
-    dropped = encoding(*many, None, encoding.bias(9), 0.5)
+    dropped = run(encoding, *many, p=0.5)
     sure = run(encoding, q, k, v)
     error = (dropped.std(0) / draws**0.5).clamp(min=1e-9)
     assert ((dropped.mean(0) - sure[0]).abs() / error).max() < 5
@@ -185,10 +186,11 @@ def test_it_equals_its_plain_twin_with_the_masks_drawn(name, monkeypatch):
         inputs = [*at, *encoding.parameters()]
         mask = (torch.arange(length) < torch.tensor([[length], [4], [1]]))[:, None, None]
         torch.manual_seed(5)
-        y = encoding(*at, mask, encoding.bias(length), p)
+        y = run(encoding, *at, mask, p=p)
         torch.manual_seed(5)
         masks = drawn_masks(at[0].shape, p)
-        expected = encoding.weights(*at[:2], mask, torch.arange(length)) * masks @ at[2]
+        every = torch.arange(length)
+        expected = encoding.weights(*at[:2], mask, every, every) * masks @ at[2]
         seen = random_tensor(*y.shape, seed=7)
         both = [
             (out, *torch.autograd.grad((out * seen).sum(), inputs, materialize_grads=True))
@@ -202,35 +204,41 @@ def test_the_weights_of_some_queries_are_rows_of_all_weights():
     q, k, _ = qkv()
     for name in KINDS:
         encoding = make(name)
-        whole = encoding.weights(q, k, None, torch.arange(9))
+        positions = 3 * torch.arange(9)
+        whole = encoding.weights(q, k, None, positions, torch.arange(9))
         some = torch.tensor([7, 0, 3])
-        torch.testing.assert_close(encoding.weights(q, k, None, some), whole[:, :, some])
+        found = encoding.weights(q, k, None, positions, some)
+        torch.testing.assert_close(found, whole[:, :, some])
 
 
-@pytest.mark.parametrize("name", ["relative", "t5"])
+@pytest.mark.parametrize("name", LEARNED)
 def test_mixed_precision_gives_nearly_the_same_gradients(name, monkeypatch):
     """With many keys too, whose gradients add up in one parameter."""
     monkeypatch.setitem(kernels.SCORES, "cpu", 64 * 1000 * N_HEADS)
     found = []
     for dtype in (torch.float32, torch.bfloat16):
-        encoding = make(name).float()
+        encoding = make(name, max_len=1000).float()
+        torch.manual_seed(0)
+        encoding.reset_parameters()  # usual values: large scores would be rounded more
         at = [(x + i // 2).to(dtype).requires_grad_() for i, x in enumerate(qkv(1000, batch=1))]
         inputs = [*at, *encoding.parameters()]
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-            y = encoding(*at, None, None, 0.0)
+            y = run(encoding, *at)
         gradients = torch.autograd.grad((y * random_tensor(*y.shape, seed=7)).sum(), inputs)
         assert [g.dtype for g in gradients] == [x.dtype for x in inputs]
         found.append([y, *gradients])
+    # The products of pope's magnitudes have a large mean, the MLP of fire adds up cancelling terms.
+    most = 0.04 if name in ("fire", "pope") else 0.02
     for wide, half in zip(*found, strict=True):
-        assert (wide - half).norm() < 0.02 * wide.norm()
+        assert (wide - half).norm() < most * wide.norm()
 
 
-@pytest.mark.parametrize("name", ["relative", "t5"])
+@pytest.mark.parametrize("name", LEARNED)
 def test_frozen_parameters_get_no_gradient(name):
     encoding, at = make(name), [x.requires_grad_() for x in qkv()]
-    expected = torch.autograd.grad(encoding(*at, None, None, 0.0).square().sum(), at)
+    expected = torch.autograd.grad(run(encoding, *at).square().sum(), at)
     encoding.requires_grad_(False)
-    encoding(*at, None, None, 0.0).square().sum().backward()
+    run(encoding, *at).square().sum().backward()
     assert all(parameter.grad is None for parameter in encoding.parameters())
     for x, of_x in zip(at, expected, strict=True):
         torch.testing.assert_close(x.grad, of_x, rtol=0, atol=1e-12)
@@ -240,7 +248,7 @@ def test_frozen_parameters_get_no_gradient(name):
 def test_a_second_derivative_is_refused(name):
     encoding = make(name) if name else AttentionEncoding(D_MODEL, N_HEADS, MAX_LEN)
     at = [x.requires_grad_() for x in qkv()]
-    y = encoding(*at, None, None, 0.1)
+    y = run(encoding, *at, p=0.1)
     (first,) = torch.autograd.grad(y.square().sum(), at[0], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
@@ -269,7 +277,7 @@ def test_the_order_of_tokens_matters_exactly_if_there_is_an_encoding(encoding):
         assert (change > 1e-6) == (table or bool(ENCODINGS[encoding].get("attention")))
 
 
-@pytest.mark.parametrize("encoding", KINDS)
+@pytest.mark.parametrize("encoding", NAMES)
 def test_parameters_shared_with_other_encodings_start_equal(encoding):
     plain, own = (
         dict(make_network(encoding=e).named_parameters()) for e in ("sinusoidal", encoding)
@@ -283,6 +291,17 @@ BAD = {
     "few buckets": (["encoding=t5", "encoding.attention.n_buckets=6"], "n_buckets is 6"),
     "short reach": (["encoding=t5", "encoding.attention.max_distance=8"], "max_distance is 8"),
     "no clip": (["encoding=relative", "encoding.attention.clip=0"], "clip is 0"),
+    "half a pair": (["encoding=rope_partial", "encoding.attention.partial=0.3"], "partial is 0.3"),
+    "more than a head": (["encoding=rope", "+encoding.attention.partial=1.5"], "partial is 1.5"),
+    "no base": (["encoding=rope", "+encoding.attention.base=0"], "base is 0"),
+    "backwards": (["encoding=rope", "+encoding.attention.interpolation=-1"], "interpolation is -1"),
+    "no kernel": (["encoding=kerple", "encoding.attention.kernel=exp"], "kernel is 'exp'"),
+    "odd sum": (["encoding=sandwich", "encoding.attention.d_bar=7"], "d_bar is 7"),
+    "no hidden": (["encoding=fire", "encoding.attention.hidden=0"], "hidden is 0"),
+    "no rank": (["encoding=diet", "encoding.attention.rank=0"], "rank is 0"),
+    "no start": (["encoding=pope", "encoding.attention.delta=one"], "delta is 'one'"),
+    "no gamma": (["encoding=fourier", "encoding.table.gamma=0"], "gamma is 0"),
+    "odd features": (["encoding=fourier", "+encoding.table.features=3"], "features is 3"),
     "unknown option": (["encoding=alibi", "+encoding.attention.clip=2"], "encoding.attention.clip"),
 }
 

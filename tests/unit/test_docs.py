@@ -9,6 +9,7 @@ import yaml
 from scipy import stats
 
 import posfuse
+from variants import ENCODINGS, OPERATORS
 
 TOP = Path(__file__).parents[2]
 PAGES = [
@@ -80,3 +81,9 @@ def test_the_readme_is_short():
 
 def test_the_citation_has_the_version():
     assert yaml.safe_load((TOP / "CITATION.cff").read_text())["version"] == posfuse.__version__
+
+
+def test_the_page_of_operators_lists_every_operator_and_encoding():
+    text = (TOP / "docs" / "operators.md").read_text()
+    for name in (*OPERATORS, *ENCODINGS):
+        assert f"`{name}`" in text, name

@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp, kstest
 
+from posfuse.model.encoding import Fourier
 from variants import ENCODINGS, make_network, make_table
 
 
@@ -53,6 +54,40 @@ def test_fixed_tables_are_neither_trained_nor_saved(name):
 def test_odd_d_model_is_refused(name):
     with pytest.raises(ValueError, match="d_model is 7"):
         make_table(name, 7, 5)
+
+
+def test_fourier_features_follow_the_formula():
+    table = Fourier(3, 50, gamma=5.0, features=4, hidden=2).double()
+    for parameter in table.parameters():
+        torch.nn.init.normal_(parameter)
+    w, w1, b1, w2, b2 = (parameter.tolist() for parameter in table.parameters())
+    for i, row in enumerate(table().tolist()):
+        angles = [i * frequency / 5 for frequency in w]
+        r = [f(a) / 4**0.5 for f in (math.cos, math.sin) for a in angles]
+        z = [sum(a * b for a, b in zip(r, row, strict=True)) for row in w1]
+        z = [a + b for a, b in zip(z, b1, strict=True)]
+        hidden = [a * 0.5 * (1 + math.erf(a / 2**0.5)) for a in z]
+        out = [sum(a * b for a, b in zip(hidden, row, strict=True)) for row in w2]
+        assert row == pytest.approx([a + b for a, b in zip(out, b2, strict=True)], abs=1e-12)
+
+
+def test_a_fourier_feature_by_hand():
+    """At position 1 the angle is pi / 2: r = (0, 1) / sqrt(2), GELU(2) = 1.95450, 3 GELU + 0.5."""
+    table = Fourier(1, 2, gamma=4.0, features=2, hidden=1)
+    values = ([2 * math.pi], [[5.0, 8**0.5]], [0.0], [[3.0]], [0.5])
+    for parameter, value in zip(table.parameters(), values, strict=True):
+        parameter.data = torch.tensor(value)
+    assert table()[1].item() == pytest.approx(6.36350, abs=1e-5)
+
+
+def test_fourier_features_start_as_loud_as_the_sinusoidal_table_and_smooth():
+    tables = torch.stack([make_network(encoding="fourier", seed=s).table() for s in range(50)])
+    assert tables.square().mean().sqrt().item() == pytest.approx(0.71, abs=0.1)
+    torch.manual_seed(0)
+    w = Fourier(4000, 40, gamma=10.0).frequencies
+    r = torch.cat((w.cos(), w.sin())) / 4000**0.5  # positions 0 and 10: angles 0 and w
+    at_0 = torch.cat((torch.ones(2000), torch.zeros(2000))) / 4000**0.5
+    assert (r @ at_0).item() == pytest.approx(math.exp(-0.5) / 2, abs=0.02)
 
 
 def test_none_is_zero():

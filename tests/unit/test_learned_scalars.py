@@ -15,7 +15,7 @@ from posfuse.runs.checks import checked
 from posfuse.training.build import build_parts
 from posfuse.training.classifier import Classifier
 from small_runs import composed
-from variants import OPERATORS, make_fusion, make_network
+from variants import ENCODINGS, OPERATORS, make_attention, make_fusion, make_network
 
 IDS = torch.tensor([[3, 4, 5, 6], [9, 8, 7, 2]])
 LENGTHS = torch.tensor([4, 4])
@@ -37,6 +37,14 @@ def test_the_scalars_of_every_operator():
     for name in OPERATORS:
         expected = SCALARS.get(name.removesuffix("_linear_start"), set())
         assert names_of(make_fusion(name, 4)) == expected, name
+
+
+def test_the_scalars_of_every_encoding():
+    expected = {"kerple": {"raw_r1", "raw_r2"}, "fire": {"log_c", "log_threshold"}}
+    for name in ENCODINGS:
+        attention = make_attention(name)
+        if attention is not None:
+            assert names_of(attention) == expected.get(name, set()), name
 
 
 def test_a_learned_token_scale_is_one():

@@ -1,6 +1,6 @@
 """Scaled dot-product attention by the fastest kernel for its arguments.
 
-Shapes: B documents, H heads, L tokens, D features of a head.
+Shapes: B documents, H heads, L tokens, D features of a head's q and k, E <= D those of its v.
 """
 
 import torch
@@ -17,9 +17,10 @@ def attention(
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) + bias) v with dropout p of the weights.
 
-    q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens; bias (H, L, L),
-    which gets no gradient -> (B, H, L, D).
+    q, k (B, H, L, D); v (B, H, L, E); mask (B, 1, 1, L), True at the keys of valid tokens; bias
+    (H, L, L), which gets no gradient -> (B, H, L, E).
     """
+    missing = q.shape[-1] - v.shape[-1]
     half = q.dtype in (torch.bfloat16, torch.float16)
     # On a CPU torch's own dropout of the weights takes longer than the rest of attention.
     if q.device.type == "cpu" and (p or (half and q.requires_grad and q.shape[2] <= SHORT)):
@@ -28,6 +29,8 @@ def attention(
             return None if bias is None else bias[:, queries]
 
         return block_attention(q, k, v, mask, p, added)
+    if missing:  # torch's fused kernels have one width; its plain one needs (B, H, L, L) numbers
+        return attention(q, k, F.pad(v, (0, missing)), mask, bias, p)[..., : v.shape[-1]]
     if bias is None:
         return F.scaled_dot_product_attention(q, k, v, mask, p)
     bias = bias.to(q.dtype)[None]

@@ -1,6 +1,7 @@
 """Position encodings, the attention half: what an encoding does to queries, keys and scores.
 
-Shapes: B documents, H heads, L tokens, D = d / H features of a head; i a query, j a key.
+Shapes: B documents, H heads, L tokens, Q of them as queries, D = d / H features of a head, N
+positions for which an encoding has rows. i is the position of a query, j that of a key.
 """
 
 import math
@@ -10,63 +11,80 @@ from torch import Tensor, nn
 
 from posfuse.model.attention import attention
 from posfuse.model.encoding import rotary_angles
+from posfuse.model.initial_values import check_positive
 from posfuse.model.kernels import block_attention
 
 
-def offsets(queries: Tensor, length: int) -> Tensor:
-    """j - i of queries i (Q,) and keys j = 0 .. L - 1: (Q, L) int64."""
-    return torch.arange(length, device=queries.device) - queries[:, None]
+def offsets(i: Tensor, j: Tensor) -> Tensor:
+    """j - i of queries at positions i (Q,) and keys at positions j (L,): (Q, L) int64."""
+    return j - i[:, None]
 
 
 class AttentionEncoding(nn.Module):
     """No position inside attention: the scores are q . k / sqrt(D).
 
-    A subclass rotates q and k in `turn`, adds to the scores in `extra`, or both.
+    A subclass changes q and k in `turn`, adds to the scores in `extra`, or both.
     """
 
     per_layer = False  # whether every block has its own parameters
     learned = False  # whether `extra` has parameters
+    trained_length_only = False  # whether training teaches each position only its own parameters
+    rows: int | None = None  # N; None: any position is possible
 
     def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
         super().__init__()
         self.n_heads, self.d_head = n_heads, d_model // n_heads
 
-    def turn(self, x: Tensor) -> Tensor:
-        """q or k (B, H, L, D), row i at position i -> q or k for the scores, (B, H, L, D)."""
+    def turn(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
+        """x (B, H, L, D), the q or k of tokens at these positions (L,); role is "query" or "key" ->
+        q or k for the scores, (B, H, L, D), or both with more features. The scores are
+        q . k / sqrt(D) in either case."""
         return x
 
-    def extra(self, q: Tensor, offset: Tensor) -> Tensor | None:
-        """q (B, H, Q, D) of Q queries, divided by sqrt(D), and their offsets j - i (Q, L) -> the
-        term added to their scores, (B, H, Q, L) or (H, Q, L), or None."""
+    def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor | None:
+        """q (B, H, Q, D) of queries at positions i (Q,), divided by sqrt(D); keys at positions j
+        (L,) -> the term added to the scores, (B, H, Q, L) or (H, Q, L), or None."""
         return None
 
-    def bias(self, length: int) -> Tensor | None:
-        """`extra` of all queries, (H, L, L), if it is the same for every document and layer."""
+    def bias(self, positions: Tensor) -> Tensor | None:
+        """`extra` of all tokens at these positions (L,), (H, L, L), if it is the same for every
+        document and layer."""
         return None
 
     def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        positions: Tensor,
+        bias: Tensor | None,
+        p: float,
     ) -> Tensor:
-        """q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens; bias of the
-        length L; p the dropout of the weights -> (B, H, L, D)."""
-        q, k = self.turn(q), self.turn(k)
+        """q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens; positions
+        (L,) of the tokens, and their bias; p the dropout of the weights -> (B, H, L, D)."""
+        q, k = self.turn(q, positions, "query"), self.turn(k, positions, "key")
+        if q.shape[-1] != self.d_head:  # the kernels divide by the root of the width
+            q = q * (q.shape[-1] / self.d_head) ** 0.5
         if not self.learned:
             return attention(q, k, v, mask, bias, p)
         # torch's fused kernels have no gradient for a term added to the scores.
-        positions = torch.arange(q.shape[2], device=q.device)
 
         def added(some: Tensor, queries: slice) -> Tensor | None:
-            return self.extra(some, offsets(positions[queries], len(positions)))
+            return self.extra(some, positions[queries], positions)
 
         trained = [x for x in self.parameters() if x.requires_grad]
         return block_attention(q, k, v, mask, p, added, trained)
 
-    def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, queries: Tensor) -> Tensor:
-        """The weights (B, H, Q, L) of the queries at these positions (Q,); other arguments as in
+    def weights(
+        self, q: Tensor, k: Tensor, mask: Tensor | None, positions: Tensor, queries: Tensor
+    ) -> Tensor:
+        """The weights (B, H, Q, L) of the queries with these indices (Q,); other arguments as in
         `forward`. The plain form of the kernels."""
-        q, k = self.turn(q)[:, :, queries] * self.d_head**-0.5, self.turn(k)
+        q = self.turn(q, positions, "query")[:, :, queries] * self.d_head**-0.5
+        k = self.turn(k, positions, "key")
         scores: Tensor = q @ k.transpose(-2, -1)
-        extra = self.extra(q, offsets(queries, k.shape[2]))
+        extra = self.extra(q, positions[queries], positions)
         if extra is not None:
             scores = scores + extra
         if mask is not None:
@@ -75,31 +93,56 @@ class AttentionEncoding(nn.Module):
 
 
 class Rotary(AttentionEncoding):
-    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / 10000^(2m/D), so
-    q_i . k_j depends on i - j alone (Su et al. 2021, eq. 34)."""
+    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / base^(2m/D), so
+    q_i . k_j depends on i - j alone (Su et al. 2021, eq. 34).
+
+    `partial`: the share of a head's features that rotate, the first ones, as in GPT-NeoX; D above
+    is then their number. `interpolation`: divides positions (Chen et al. 2023, Extending Context
+    Window of Large Language Models via Position Interpolation, eq. 4). `ntk_factor`: multiplies the
+    base by its (D/(D-2))-th power (bloc97's NTK-aware scaling), which divides the lowest frequency
+    by the factor and keeps the highest.
+    """
 
     angles: Tensor
 
-    def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        max_len: int,
+        base: float = 10000.0,
+        partial: float = 1.0,
+        interpolation: float = 1.0,
+        ntk_factor: float = 1.0,
+    ) -> None:
         super().__init__(d_model, n_heads, max_len)
-        if self.d_head % 2:
+        check_positive(
+            base=base, partial=partial, interpolation=interpolation, ntk_factor=ntk_factor
+        )
+        turning = round(partial * self.d_head, 6)
+        if partial == 1 and turning % 2:
             raise ValueError(
                 f"a head has {self.d_head} features, but rotary rotates pairs; use an even "
                 "model.d_model / model.n_heads"
             )
-        angles = rotary_angles(self.d_head, max_len)
+        if partial > 1 or turning % 2:
+            raise ValueError(
+                f"partial is {partial}, which rotates {turning:g} of a head's {self.d_head} "
+                "features; use a share that gives an even number of them"
+            )
+        self.rows, self.turning = max_len, int(turning)
+        if self.turning > 2:  # the only frequency of a single pair is 1, with any base
+            base *= ntk_factor ** (self.turning / (self.turning - 2))
+        angles = rotary_angles(self.turning, max_len, base, interpolation)
         both = torch.stack((angles.cos(), angles.sin())).float()  # (2, N, D/2)
         self.register_buffer("angles", both, persistent=False)
 
-    def turn(self, x: Tensor) -> Tensor:
-        if x.shape[-2] > self.angles.shape[1]:
-            raise ValueError(
-                f"got {x.shape[-2]} tokens, but rotary has angles for {self.angles.shape[1]}; cut "
-                f"the documents or train with data.max_len={x.shape[-2]}"
-            )
-        cos, sin = self.angles[:, : x.shape[-2]].to(x.dtype)
-        even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+    def turn(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
+        cos, sin = self.angles[:, positions].to(x.dtype)
+        turned, still = x[..., : self.turning], x[..., self.turning :]
+        even, odd = turned[..., 0::2], turned[..., 1::2]
+        pairs = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+        return torch.cat((pairs, still), -1) if still.shape[-1] else pairs
 
 
 class Alibi(AttentionEncoding):
@@ -111,12 +154,12 @@ class Alibi(AttentionEncoding):
         super().__init__(d_model, n_heads, max_len)
         self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
-    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
-        return (-self.slopes)[:, None, None] * offset.abs()  # allocates one (H, Q, L), not two
+    def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        # Allocates one (H, Q, L), not two.
+        return (-self.slopes)[:, None, None] * offsets(i, j).abs()
 
-    def bias(self, length: int) -> Tensor:
-        every = torch.arange(length, device=self.slopes.device)
-        return self.extra(self.slopes, offsets(every, length))
+    def bias(self, positions: Tensor) -> Tensor:
+        return self.extra(self.slopes, positions, positions)
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
@@ -151,10 +194,10 @@ class T5Bias(AttentionEncoding):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.by_bucket, std=(self.n_heads * self.d_head) ** -0.5)
 
-    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
-        buckets = t5_buckets(offset, self.n_buckets, self.max_distance)
+    def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        buckets = t5_buckets(offsets(i, j), self.n_buckets, self.max_distance)
         # The gradient of gather takes half the time of the gradient of by_bucket[buckets].
-        values = self.by_bucket.T[:, None].expand(-1, len(offset), -1)  # (H, Q, n_buckets)
+        values = self.by_bucket.T[:, None].expand(-1, len(i), -1)  # (H, Q, n_buckets)
         return values.gather(-1, buckets.expand(len(values), -1, -1)).to(q.dtype)
 
 
@@ -187,7 +230,7 @@ class RelativeKeys(AttentionEncoding):
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.relative_keys)
 
-    def extra(self, q: Tensor, offset: Tensor) -> Tensor:
-        index = offset.clamp(-self.clip, self.clip) + self.clip
+    def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        index = offsets(i, j).clamp(-self.clip, self.clip) + self.clip
         scores = q @ self.relative_keys.T.to(q.dtype)  # (B, H, Q, 2K + 1)
         return scores.gather(-1, index.expand(*q.shape[:2], *index.shape))

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.dropout import Dropout
+from posfuse.model.positions import as_tensor
 
-# The encoding inside attention and its bias (H, L, L) for the batch's length, or None.
-Position = tuple[AttentionEncoding, Tensor | None]
+# The encoding inside attention, the positions (L,) of the batch's tokens, and the encoding's bias
+# (H, L, L) for them, or None.
+Position = tuple[AttentionEncoding, Tensor, Tensor | None]
 
 
 class Attention(nn.Module):
@@ -50,16 +52,17 @@ class Attention(nn.Module):
         """x (B, L, d); mask (B, 1, 1, L), True at valid tokens -> (B, L, d)."""
         q, k, v = self.heads(x)
         dropout = self.dropout if self.training else 0.0
-        encoding, bias = position
-        y = encoding(q, k, v, mask, bias, dropout)
+        encoding, positions, bias = position
+        y = encoding(q, k, v, mask, positions, bias, dropout)
         return linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
 
     def weights(
         self, x: Tensor, mask: Tensor | None, position: Position, queries: Tensor
     ) -> Tensor:
-        """The attention weights (B, H, Q, L) of the queries at these positions (Q,)."""
+        """The attention weights (B, H, Q, L) of the queries with these indices (Q,)."""
         q, k, _ = self.heads(x)
-        return position[0].weights(q, k, mask, queries)
+        encoding, positions, _ = position
+        return encoding.weights(q, k, mask, positions, queries)
 
 
 class Block(nn.Module):
@@ -128,17 +131,30 @@ class Encoder(nn.Module):
         copies = n_layers if position.per_layer else 1
         self.positions = nn.ModuleList(copy.deepcopy(position) for _ in range(copies))
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """x (B, L, d), lengths (B,) of at least 1 -> (B, L, d), undefined at padding."""
+    def forward(self, x: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """x (B, L, d), lengths (B,) of at least 1, positions (L,) of the tokens, or the first of
+        contiguous ones -> (B, L, d), undefined at padding.
+
+        Raises ValueError if an encoding has no rows for so many positions.
+        """
         valid = valid_positions(lengths, x.shape[1])
         # Without padding attention needs no mask and is faster. On a GPU the check would wait for
         # the queued work.
         full = x.device.type == "cpu" and bool(valid.all())
         mask = None if full else valid[:, None, None, :]
         encodings = cast(list[AttentionEncoding], list(self.positions))
-        positions = [(encoding, encoding.bias(x.shape[1])) for encoding in encodings]
+        # The values of a tensor stay unread: on a GPU that would wait for the queued work.
+        end = x.shape[1] + (positions if isinstance(positions, int) else 0)
+        rows = encodings[0].rows
+        if rows is not None and end > rows:
+            raise ValueError(
+                f"got {end} tokens, but the encoding inside attention ends at {rows}; cut the "
+                f"documents or train with data.max_len={end}"
+            )
+        at = as_tensor(positions, x)
+        inside = [(encoding, at, encoding.bias(at)) for encoding in encodings]
         for i, block in enumerate(self.blocks):
-            x = block(x, mask, positions[i % len(positions)])  # one per block, or one for all
+            x = block(x, mask, inside[i % len(inside)])  # one per block, or one for all
         normed: Tensor = self.norm(x)
         return normed
 

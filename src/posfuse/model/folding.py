@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from posfuse.model.encoder import Encoder, mean_pool
 from posfuse.model.fusion import Fusion, Parts, rows_at
+from posfuse.model.positions import PositionSampler
 
 
 class FoldedClassifier(nn.Module):
@@ -31,6 +32,7 @@ class FoldedClassifier(nn.Module):
         fused_norm: nn.Module,
         encoder: Encoder,
         head: nn.Linear,
+        sampler: PositionSampler,
     ) -> None:
         """tokens (V, d): the scaled embedding of every word; table (N, d)."""
         super().__init__()
@@ -38,6 +40,7 @@ class FoldedClassifier(nn.Module):
         self.positions = _copies(fusion.project(table))
         self.fusion, self.fused_norm = copy.deepcopy((fusion, fused_norm))
         self.encoder, self.head = copy.deepcopy((encoder, head))
+        self.sampler = sampler
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "FoldedClassifier":
@@ -53,10 +56,11 @@ class FoldedClassifier(nn.Module):
         fused: Tensor = self.fused_norm(self.fusion.merge(token, rows))
         return fused
 
-    def forward(self, ids: Tensor, lengths: Tensor, offset: int = 0) -> Tensor:
-        """As PositionClassifier: ids (B, L), lengths (B,) -> logits (B, C)."""
+    def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """As PositionClassifier: ids (B, L), lengths (B,), positions -> logits (B, C)."""
         lengths = lengths.clamp(min=1)
-        pooled = mean_pool(self.encoder(self.fuse(ids, offset), lengths), lengths)
+        positions = self.sampler.given(positions, ids)
+        pooled = mean_pool(self.encoder(self.fuse(ids, positions), lengths, positions), lengths)
         logits: Tensor = self.head(pooled)
         return logits
 

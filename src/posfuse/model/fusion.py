@@ -54,8 +54,8 @@ class Fusion(nn.Module, ABC):
         """The tokens' parts and the parts of their positions, each (..., k) -> fused (..., d)."""
 
     def forward(self, tokens: Tensor, table: Tensor, positions: Tensor | int = 0) -> Tensor:
-        """Fuse a padded batch (B, L, d) whose first token is at position `positions`, or a packed
-        batch (T, d) whose tokens are at `positions` (T,)."""
+        """Fuse a padded batch (B, L, d) whose tokens are at `positions` (L,), or at contiguous
+        positions from `positions` on; or a packed batch (T, d) with `positions` (T,)."""
         return self.merge(*self.parts(tokens, table, positions))
 
     def parts(

@@ -1,5 +1,6 @@
-"""Initial values of the fusion operators' parameters."""
+"""Initial values of the fusion operators' parameters, and checks of constructor arguments."""
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor, nn
@@ -13,6 +14,13 @@ def check_choice(name: str, value: str, *known: str) -> None:
     """Raises ValueError if an argument's value is not among the known ones."""
     if value not in known:
         raise ValueError(f"{name} is {value!r}; use {' or '.join(known)}")
+
+
+def check_positive(**values: float) -> None:
+    """Raises ValueError for the first argument that is not above 0 and finite."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} is {value}; use a number above 0")
 
 
 def linear_(fan_in: int, *parameters: Tensor) -> None:

@@ -1,6 +1,7 @@
 """Attention kernels that save time or memory; the tests compare each with plain code.
 
-Shapes: B documents, H heads, L tokens, Q queries of a block, D features of a head.
+Shapes: B documents, H heads, L tokens, Q queries of a block, D features of a head's q and k. Those
+of its v can be fewer where it is said so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,9 +52,9 @@ def block_attention(
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) + added) v with dropout p of the weights, by blocks of scores.
 
-    q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens -> (B, H, L, D).
-    `added` may depend on q and on the `learned` parameters; both get gradients. The plain form is
-    AttentionEncoding.weights, times the dropout mask, times v.
+    q, k (B, H, L, D); v (B, H, L, E); mask (B, 1, 1, L), True at the keys of valid tokens ->
+    (B, H, L, E). `added` may depend on q and on the `learned` parameters; both get gradients. The
+    plain form is AttentionEncoding.weights, times the dropout mask, times v.
     """
     # Not compiled: the number of blocks depends on L.
     apply = torch.compiler.disable(_BlockAttention.apply)  # type: ignore[no-untyped-call]
@@ -90,7 +91,7 @@ class _BlockAttention(torch.autograd.Function):
         padding = None
         if mask is not None:  # added to the scores: masked_fill takes ten times as long
             padding = wide_k.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
-        y = q.new_empty(n_documents, length, n_heads, d_head).transpose(1, 2)
+        y = q.new_empty(n_documents, length, n_heads, v.shape[-1]).transpose(1, 2)
         seed = new_seed() if p else 0
         draws = Draws(p, seed, q.device)
         # Autocast would round the factors of the scores. Meta tensors have no autocast.

@@ -15,6 +15,7 @@ from posfuse.model.encoding import NoTable, Table
 from posfuse.model.folding import FoldedClassifier
 from posfuse.model.fusion import Fusion
 from posfuse.model.initial_values import check_choice
+from posfuse.model.positions import PositionSampler
 
 
 class TokenScale(nn.Module):
@@ -60,6 +61,7 @@ class PositionClassifier(nn.Module):
         token_scale: float | str = "sqrt_d",
         dropout: float = 0.1,
         fused_norm: str = "none",  # or "layer"
+        sampler: PositionSampler | None = None,  # None: contiguous positions
     ) -> None:
         super().__init__()
         check_choice("fused_norm", fused_norm, "layer", "none")
@@ -70,6 +72,7 @@ class PositionClassifier(nn.Module):
         self.fusion = fusion
         self.fused_norm = nn.LayerNorm(d_model) if fused_norm == "layer" else nn.Identity()
         self.encoder = encoder
+        self.sampler = sampler or PositionSampler()
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(d_model, n_classes)
 
@@ -83,11 +86,15 @@ class PositionClassifier(nn.Module):
         fused: Tensor = self.fused_norm(self.fusion(self.tokens(ids), self.table(), positions))
         return fused
 
-    def forward(self, ids: Tensor, lengths: Tensor, offset: int = 0) -> Tensor:
-        """ids (B, L), lengths (B,) -> logits (B, C). An empty document counts as one `<pad>`. The
-        first token gets row `offset` of the position table."""
+    def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """ids (B, L), lengths (B,) -> logits (B, C). An empty document counts as one `<pad>`.
+
+        positions (L,): those of the tokens, ascending, int64. A number o: those that the tokens
+        would have after o others; o, o + 1 and so on, unless positions are random.
+        """
         lengths = lengths.clamp(min=1)
-        pooled = mean_pool(self.encoder(self.fuse(ids, offset), lengths), lengths)
+        positions = self.sampler.given(positions, ids)
+        pooled = mean_pool(self.encoder(self.fuse(ids, positions), lengths, positions), lengths)
         logits: Tensor = self.head(self.dropout(pooled))
         return logits
 
@@ -97,7 +104,7 @@ class PositionClassifier(nn.Module):
         computed (folding.py)."""
         tokens = self.token_scale(self.embedding.weight)
         parts = self.fusion, tokens, self.table(), self.fused_norm, self.encoder, self.head
-        return FoldedClassifier(*parts)
+        return FoldedClassifier(*parts, self.sampler)
 
 
 def learned_scalars(model: nn.Module) -> list[nn.Parameter]:

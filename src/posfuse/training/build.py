@@ -26,6 +26,7 @@ from posfuse.model.network import (
     learned_scalars,
     seed_from,
 )
+from posfuse.model.positions import PositionSampler
 from posfuse.process import signals
 from posfuse.runs.records import BEST, LAST
 from posfuse.runs.split_seeds import validation_seed, with_split_seed
@@ -86,9 +87,11 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
     """The fusion operator, the position table (None if the operator uses none) and the encoding
     inside attention (None if there is none) that the config names.
 
-    Raises ConfigError for a value that one of them refuses.
+    Raises ConfigError for a value that one of them refuses, and if they do not reach the longest
+    document.
     """
-    sizes = {"d_model": cfg.model.d_model, "max_len": cfg.data.max_len}
+    longest = cfg.data.max_len
+    sizes = {"d_model": cfg.model.d_model, "max_len": n_positions(cfg, longest)}
     try:
         fusion = _built(cfg.fusion, d_model=cfg.model.d_model)
         table = _built(cfg.encoding.table, **sizes) if fusion.uses_table else None
@@ -100,7 +103,37 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
     except ValueError as error:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise ConfigError(f"{pair}: {error}") from error
+    check_reach(cfg, (table, attention), longest)
     return fusion, table, attention
+
+
+def n_positions(cfg: Config, longest: int) -> int:
+    """The number of positions that the encoding must have for documents of up to `longest` tokens.
+
+    Raises ConfigError if encoding.range has fewer.
+    """
+    if cfg.encoding.positions == "contiguous":
+        return longest
+    if cfg.encoding.range < longest:
+        raise ConfigError(
+            f"encoding.range: {cfg.encoding.range}, but documents have up to {longest} tokens; use "
+            f"encoding.range={longest} or more"
+        )
+    return cfg.encoding.range
+
+
+def check_reach(cfg: Config, parts: Sequence[Any], longest: int) -> None:
+    """Raise ConfigError if documents are longer than in training and a part of the encoding (None
+    counts as none) learns nothing about positions beyond."""
+    trained = cfg.data.max_len
+    if longest <= trained or cfg.encoding.positions == "randomized":
+        return
+    if any(part.trained_length_only for part in parts if part is not None):
+        raise ConfigError(
+            f"encoding={cfg.encoding.name}: its rows end at data.max_len={trained}, but "
+            f"data.test_lengths asks for {longest}; use encoding.positions=randomized or another "
+            "encoding"
+        )
 
 
 def _built(node: dict[str, Any], **sizes: int) -> Any:
@@ -117,9 +150,12 @@ def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Position
         model.norm_first, model.attention_dropout, position,
     )  # fmt: skip
     before_head = model.dropout if model.head_dropout is None else model.head_dropout
+    random = cfg.encoding.positions == "randomized"
+    seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of those outside training
+    sampler = PositionSampler(cfg.encoding.range if random else None, seed)
     return PositionClassifier(
         fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, before_head,
-        model.fused_norm,
+        model.fused_norm, sampler,
     )  # fmt: skip
 
 

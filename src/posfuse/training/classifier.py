@@ -31,7 +31,7 @@ class Classifier(L.LightningModule):
         self, model: PositionClassifier, optim: OptimConfig, n_classes: int, seed: int
     ) -> None:
         super().__init__()
-        self.model, self.optim, self.seed = model, optim, seed  # of dropout
+        self.model, self.optim, self.seed = model, optim, seed  # of dropout and positions
         metrics = MetricCollection(
             {
                 # The corpus reader has checked the labels; a check here would wait for the GPU.
@@ -49,11 +49,13 @@ class Classifier(L.LightningModule):
         self.latency_ms = 0.0  # mean forward pass of a document in the last test
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
-        # Dropout masks depend on (seed, step) alone, so all operators with one seed, and a resumed
-        # run, get the same masks. Each process of a run draws its own.
-        rank = [self.global_rank] if self.global_rank else []
-        torch.manual_seed(seed_from(self.seed, "dropout", self.global_step, *rank))
-        loss = F.cross_entropy(self.model(batch.ids, batch.lengths), batch.labels)
+        # Dropout masks and random positions depend on (seed, step) alone, so all operators and
+        # encodings with one seed, and a resumed run, get the same. Each process of a run draws its
+        # own.
+        at = [self.global_step, self.global_rank] if self.global_rank else [self.global_step]
+        torch.manual_seed(seed_from(self.seed, "dropout", *at))
+        drawn = self.model.sampler.drawn(batch.ids.shape[1], seed_from(self.seed, "positions", *at))
+        loss = F.cross_entropy(self.model(batch.ids, batch.lengths, drawn), batch.labels)
         self.seen["documents"] += len(batch.labels)
         self.seen["tokens"] += batch.n_tokens
         self.loss_sum = self.loss_sum + loss.detach() * len(batch.labels)

@@ -22,6 +22,7 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.model.encoder import Attention, valid_positions
 from posfuse.model.fusion import Gated
 from posfuse.model.network import PositionClassifier
+from posfuse.model.positions import as_tensor
 from posfuse.runs.records import Diagnostic
 
 SHARE = 0.01  # of the documents that training reads
@@ -40,8 +41,9 @@ def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tenso
     length = batch.ids.shape[1]
     valid = valid_positions(batch.lengths, length)
     tokens = model.tokens(batch.ids)
-    parts = model.fusion.parts(tokens, model.table())
-    positions = torch.arange(length, device=batch.ids.device)
+    given = model.sampler.given(0, batch.ids)
+    parts = model.fusion.parts(tokens, model.table(), given)
+    positions = as_tensor(given, tokens)
     found = {"position": positions.expand_as(batch.ids)[valid], "id": batch.ids[valid]}
     part = model.fusion.token_part(*parts)
     if part is not None:

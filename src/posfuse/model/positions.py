@@ -1,0 +1,63 @@
+"""Which positions the tokens of a batch have: contiguous ones, or a random sorted subset of a
+longer range (Ruoss et al. 2023, Randomized Positional Encodings Boost Length Generalization of
+Transformers).
+
+All documents of a batch padded to L tokens have the same L positions; a shorter document has the
+first of them.
+"""
+
+import torch
+from torch import Tensor
+
+
+class PositionSampler:
+    """Positions 0, 1, 2 and so on, or with a `range` L of the numbers below it, in ascending order.
+
+    In training each step draws a subset. Elsewhere the subset depends on `seed` and L alone: it
+    consists of the first L numbers of one permutation of the range.
+    """
+
+    def __init__(self, range: int | None = None, seed: int = 0) -> None:
+        """range: the largest position + 1; None: contiguous positions. seed: below 2^63."""
+        self.range, self.seed = range, seed
+
+    def drawn(self, length: int, seed: int) -> Tensor | int:
+        """The positions of a training step: (length,) int64 on the CPU, a function of its seed; for
+        contiguous ones 0, the first of them."""
+        return 0 if self.range is None else self._subset(self.range, length, seed)
+
+    def fixed(self, length: int, offset: int = 0) -> Tensor | int:
+        """The positions outside training, (length,) int64 on the CPU: the last `length` of a subset
+        of offset + length; for contiguous ones `offset`, the first of them."""
+        if self.range is None:
+            return offset
+        return self._subset(self.range, offset + length, self.seed)[offset:]
+
+    def given(self, positions: Tensor | int, ids: Tensor) -> Tensor | int:
+        """The argument `positions` of a model, on the device of ids (..., L): a tensor as it is, an
+        offset as `fixed`."""
+        if isinstance(positions, int):
+            positions = self.fixed(ids.shape[-1], positions)
+        return positions if isinstance(positions, int) else positions.to(ids.device)
+
+    def _subset(self, range: int, length: int, seed: int) -> Tensor:
+        if length > range:
+            raise ValueError(
+                f"got {length} tokens, but positions are drawn below {range}; cut the documents or "
+                f"train with encoding.range={length}"
+            )
+        # Not compiled: a graph has no generator of its own.
+        draw = torch.compiler.disable(_permutation)  # type: ignore[no-untyped-call]
+        permutation: Tensor = draw(range, seed)
+        return permutation[:length].sort().values
+
+
+def _permutation(n: int, seed: int) -> Tensor:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+
+
+def as_tensor(positions: Tensor | int, like: Tensor) -> Tensor:
+    """Positions (L,) as they are, or the contiguous ones from a number on, for like (B, L, ...)."""
+    if isinstance(positions, Tensor):
+        return positions
+    return torch.arange(positions, positions + like.shape[1], device=like.device)

@@ -1,0 +1,247 @@
+"""Explicit positions: contiguous, shifted, or a random sorted subset of a longer range."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from posfuse.config import OptimConfig
+from posfuse.data.batching import Batch
+from posfuse.errors import ConfigError
+from posfuse.model.positions import PositionSampler, as_tensor
+from posfuse.runs.checks import checked
+from posfuse.training import diagnostics
+from posfuse.training.build import build_network, build_parts, check_reach, n_positions
+from posfuse.training.classifier import Classifier
+from small_runs import SMALL, composed
+from variants import ENCODINGS, OPERATORS, make_network, make_table
+
+IDS = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4, 0, 0]])
+LENGTHS = torch.tensor([8, 6])
+BATCH = Batch(IDS, torch.tensor([0, 1]), LENGTHS, torch.arange(2), 14)
+SPREAD = torch.tensor([0, 1, 3, 4, 6, 8, 10, 11])  # eight of the twelve positions of small networks
+every_encoding = pytest.mark.parametrize("encoding", ENCODINGS)
+
+
+def random_network(fusion="gate_scalar", encoding="sinusoidal"):
+    return make_network(fusion, encoding, sampler=PositionSampler(12, 5)).eval()
+
+
+def config(*overrides):
+    return checked(composed("data=folder", "data.name=a", "data.path=.", *SMALL, *overrides))
+
+
+def test_a_subset_is_sorted_and_a_function_of_its_seed():
+    sampler = PositionSampler(50, 1)
+    for length in (1, 7, 50):
+        found = sampler.drawn(length, 3)
+        assert found.dtype == torch.int64
+        assert found.tolist() == sorted(set(found.tolist()))
+        assert len(found) == length
+        assert found[0] >= 0
+        assert found[-1] < 50
+        assert torch.equal(found, sampler.drawn(length, 3))
+    assert sampler.drawn(50, 3).tolist() == list(range(50))
+    assert not torch.equal(sampler.drawn(7, 3), sampler.drawn(7, 4))
+
+
+def test_every_position_is_drawn_equally_often():
+    sampler, draws = PositionSampler(10), 2000
+    counts = torch.zeros(10)
+    for seed in range(draws):
+        counts[sampler.drawn(4, seed)] += 1
+    deviation = (draws * 0.4 * 0.6) ** 0.5
+    assert ((counts - 0.4 * draws).abs() < 4 * deviation).all()
+
+
+def test_outside_training_the_seed_and_the_length_determine_the_subset():
+    sampler = PositionSampler(50, 1)
+    seven = sampler.fixed(7)
+    for seed in range(5):
+        sampler.drawn(9, seed)  # batches in between
+    assert torch.equal(sampler.fixed(7), seven)
+    assert torch.equal(PositionSampler(50, 1).fixed(7), seven)
+    assert not torch.equal(PositionSampler(50, 2).fixed(7), seven)
+    assert set(seven.tolist()) < set(sampler.fixed(8).tolist())
+    assert torch.equal(sampler.fixed(7, offset=3), sampler.fixed(10)[3:])
+
+
+def test_without_a_range_positions_are_contiguous():
+    sampler = PositionSampler()
+    assert sampler.drawn(7, 3) == 0
+    assert sampler.fixed(7, offset=3) == 3
+    assert as_tensor(3, IDS).tolist() == list(range(3, 11))
+    assert as_tensor(SPREAD, IDS) is SPREAD
+
+
+def test_more_tokens_than_positions_are_refused():
+    with pytest.raises(ValueError, match="13 tokens, but positions are drawn below 12; cut the"):
+        random_network()(torch.ones(1, 13, dtype=torch.long), torch.tensor([13]))
+    with pytest.raises(ValueError, match=r"train with encoding\.range=14"):
+        random_network()(IDS, LENGTHS, 6)
+
+
+@every_encoding
+def test_contiguous_positions_as_a_tensor_or_as_a_number_give_the_same_bits(encoding):
+    for fusion in ("gate_scalar", "none"):
+        network = make_network(fusion, encoding).eval()
+        for offset in (0, 3):
+            positions = torch.arange(offset, offset + 8)
+            assert torch.equal(network(IDS, LENGTHS, positions), network(IDS, LENGTHS, offset))
+
+
+@every_encoding
+def test_the_table_and_the_scores_take_the_given_positions(encoding):
+    """Eight tokens at spread positions are twelve tokens of which four are not there: no query sees
+    them as keys, and the pool leaves them out."""
+    network = make_network("add", encoding).double().eval()
+    ids = torch.zeros(1, 12, dtype=torch.long)
+    ids[:, SPREAD] = IDS[:1]
+    there = torch.zeros(1, 12, dtype=torch.bool)
+    there[:, SPREAD] = True
+    x, encoder = network.fuse(ids), network.encoder
+    every = torch.arange(12)
+    inside = [(position, every, None) for position in encoder.positions]
+    for i, block in enumerate(encoder.blocks):
+        part, at, _ = inside[i % len(inside)]
+        q, k, v = block.attention.heads(x)
+        weights = part.weights(q, k, there[:, None, None], at, every)
+        out = (weights @ v).transpose(1, 2).flatten(2)
+        out = F.linear(out, block.attention.out_weight, block.attention.out_bias)
+        x = block.norm1(x + out)
+        x = block.norm2(x + block.feed_forward(x))
+    expected = network.head(x[there].mean(0))
+    found = network(IDS[:1], LENGTHS[:1], SPREAD)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+
+
+@every_encoding
+def test_random_positions_are_used_outside_training_and_by_the_folded_model(encoding):
+    network = random_network(encoding=encoding)
+    positions = network.sampler.fixed(8)
+    assert positions.tolist() != list(range(8))
+    found = network(IDS, LENGTHS)
+    assert torch.equal(found, network(IDS, LENGTHS, positions))
+    with torch.no_grad():
+        folded = network.fold()
+        torch.testing.assert_close(folded(IDS, LENGTHS), found, rtol=0, atol=1e-5)
+        shifted = network(IDS, LENGTHS, 2)
+        assert torch.equal(shifted, network(IDS, LENGTHS, network.sampler.fixed(8, 2)))
+        torch.testing.assert_close(folded(IDS, LENGTHS, 2), shifted, rtol=0, atol=1e-5)
+
+
+@every_encoding
+def test_random_positions_do_not_let_documents_depend_on_each_other(encoding):
+    network = random_network(encoding=encoding)
+    together = network(IDS, LENGTHS)
+    for b in range(2):
+        alone = network(IDS[b : b + 1], LENGTHS[b : b + 1])  # padded to the same length
+        torch.testing.assert_close(together[b : b + 1], alone, atol=1e-5, rtol=1e-5)
+
+
+@every_encoding
+def test_diagnostics_use_the_positions_of_the_model(encoding):
+    network = random_network(encoding=encoding)
+    positions = network.sampler.fixed(8)
+    found = diagnostics.fusion_of_tokens(network, BATCH)
+    assert found["position"].tolist() == [*positions.tolist(), *positions[:6].tolist()]
+    gate = network.fusion.gate(
+        *network.fusion.parts(network.tokens(IDS), network.table(), positions)
+    )
+    torch.testing.assert_close(found["gate"][:8], gate[0, :, 0].double())
+    assert [len(layer) for layer in diagnostics.attention_entropy(network, BATCH)] == [14, 14]
+    worth = diagnostics.worth_of_position(network, [BATCH], 8, 3)
+    expected = (network(IDS, LENGTHS, 3).argmax(-1) == BATCH.labels).float().mean()
+    assert worth["shifted"] == expected
+
+
+def drawn_by_a_step(monkeypatch, network, seed=0, step=0, rank=0):
+    """The positions that the model gets in a training step."""
+    monkeypatch.setattr(Classifier, "global_step", step)
+    monkeypatch.setattr(Classifier, "global_rank", rank)
+    classifier = Classifier(network, OptimConfig(), 3, seed).train()
+    classifier.log = lambda *args, **kwargs: None
+    seen = []
+    network.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[2]))
+    classifier.training_step(BATCH, 0)
+    return seen[0]
+
+
+def test_a_step_draws_the_same_positions_for_every_operator_and_encoding(monkeypatch):
+    pairs = [*((name, "sinusoidal") for name in OPERATORS), *(("add", name) for name in ENCODINGS)]
+    found = [drawn_by_a_step(monkeypatch, random_network(*pair), step=7) for pair in pairs]
+    assert all(torch.equal(positions, found[0]) for positions in found)
+    assert len(found[0]) == 8
+
+
+def test_positions_differ_between_steps_seeds_and_processes(monkeypatch):
+    def drawn(**at):
+        return tuple(drawn_by_a_step(monkeypatch, random_network(), **at).tolist())
+
+    assert len({drawn(step=step) for step in range(20)}) > 10
+    assert len({drawn(seed=seed) for seed in range(20)}) > 10
+    assert len({drawn(rank=rank) for rank in range(20)}) > 10
+    assert drawn(step=3) == drawn(step=3)
+
+
+def test_contiguous_training_gives_the_model_no_tensor(monkeypatch):
+    assert drawn_by_a_step(monkeypatch, make_network()) == 0
+
+
+def test_a_network_has_a_row_for_every_random_position():
+    overrides = ["encoding=rope", "encoding.positions=randomized", "encoding.range=600"]
+    network = build_network(config(*overrides), 20, 3)
+    assert network.table().shape == (600, 8)
+    assert network.encoder.positions[0].rows == 600
+    positions = network.sampler.fixed(8)
+    assert positions.max() > 100
+    other = build_network(config(*overrides, "seeds.dropout=1"), 20, 3)
+    assert not torch.equal(other.sampler.fixed(8), positions)
+    same = build_network(config(*overrides, "seed=1", "seeds.dropout=0"), 20, 3)
+    assert torch.equal(same.sampler.fixed(8), positions)
+    assert build_network(config(), 20, 3).sampler.range is None
+
+
+def test_a_range_below_the_longest_document_is_refused_before_data_is_loaded():
+    random = ("encoding.positions=randomized", "encoding.range=40")
+    message = r"encoding.range: 40, but documents have up to 512 tokens; use encoding.range=512 or"
+    with pytest.raises(ConfigError, match=message):
+        build_parts(config(*random))
+    build_parts(config(*random, "data.max_len=40"))
+    build_parts(config("encoding.range=40"))  # unused
+    with pytest.raises(ConfigError, match=r"up to 41 tokens; use encoding.range=41 or more"):
+        n_positions(config(*random, "data.max_len=40"), 41)
+
+
+TRAINED_ONLY = {"learned", "relative_table", "tupe", "diet"}
+
+
+@every_encoding
+def test_only_an_encoding_with_rows_of_its_own_ends_at_the_trained_length(encoding):
+    cfg = config(f"encoding={encoding}", "data.max_len=40", "fusion=add")
+    _, *parts = build_parts(cfg)
+    check_reach(cfg, parts, 40)
+    if encoding in TRAINED_ONLY:
+        message = (
+            f"encoding={encoding}: its rows end at data.max_len=40, but data.test_lengths asks for "
+            "160; use encoding.positions=randomized or another encoding"
+        )
+        with pytest.raises(ConfigError, match=message):
+            check_reach(cfg, parts, 160)
+    else:
+        check_reach(cfg, parts, 160)
+    cfg.encoding.positions = "randomized"
+    check_reach(cfg, parts, 160)
+
+
+def test_a_table_that_no_operator_uses_does_not_limit_the_length():
+    cfg = config("encoding=learned", "data.max_len=40", "fusion=none")
+    check_reach(cfg, build_parts(cfg)[1:], 160)
+
+
+@every_encoding
+def test_rows_do_not_depend_on_how_many_there_are(encoding):
+    if encoding not in ("learned", "relative_table"):
+        torch.manual_seed(0)
+        short = make_table(encoding, 8, 12)
+        torch.manual_seed(0)
+        torch.testing.assert_close(make_table(encoding, 8, 40)()[:12], short())
