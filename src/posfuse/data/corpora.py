@@ -46,6 +46,11 @@ def load(cfg: DataConfig) -> Corpus:
     return corpus
 
 
+def test_split(length: int) -> str:
+    """The name of the further test split for this length of data.test_lengths."""
+    return f"test@{length}"
+
+
 def check_sizes(sizes: list[int], least: int) -> None:
     """Raises InputError unless a generated corpus has a size for each split."""
     if len(sizes) != 3 or min(sizes) < least:
