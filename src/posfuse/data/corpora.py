@@ -46,7 +46,7 @@ def load(cfg: DataConfig) -> Corpus:
     return corpus
 
 
-def test_split(length: int) -> str:
+def length_split(length: int) -> str:
     """The name of the further test split for this length of data.test_lengths."""
     return f"test@{length}"
 

@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes, test_split
+from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes, length_split
 from posfuse.errors import InputError
 
 FORMAT = 1  # raise it when the same arguments give other strings
@@ -65,7 +65,7 @@ def strings(
             )
     check_sizes(sizes, len(rule.label_names))
     plan = {split: (size, trained) for split, size in zip(SPLITS, sizes, strict=True)}
-    plan |= {test_split(n): (sizes[2], [n]) for n in test_lengths}
+    plan |= {length_split(n): (sizes[2], [n]) for n in test_lengths}
     arguments = (*rule.options, split_seed, lengths, test_lengths, sizes)
     return Corpus(
         f"{rule.name} {FORMAT} {arguments}",

@@ -15,7 +15,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
-from posfuse.config import Config, seed_of
+from posfuse.config import Config, longest, seed_of
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
@@ -88,7 +88,7 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
 
     Raises ConfigError for a value that one of them refuses.
     """
-    sizes = {"d_model": cfg.model.d_model, "max_len": cfg.data.max_len}
+    sizes = {"d_model": cfg.model.d_model, "max_len": longest(cfg.data)}
     try:
         fusion = _built(cfg.fusion, d_model=cfg.model.d_model)
         table = _built(cfg.encoding.table, **sizes) if fusion.uses_table else None
