@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import Config, DataConfig, check_name
+from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits
 from posfuse.runs.fidelity import apply_fidelity
@@ -80,8 +81,8 @@ def _check_test_lengths(data: DataConfig) -> None:
     lengths = data.test_lengths
     if len(set(lengths)) < len(lengths):
         raise InputError(f"data.test_lengths: has a length twice (got {lengths}); give it once")
-    if data.path is None and data.corpus and "test_lengths" in data.corpus:
-        own = data.corpus["test_lengths"]
+    if is_task(data):
+        own = (data.corpus or {})["test_lengths"]
         if own != lengths:
             raise InputError(
                 f"data.corpus.test_lengths: must be data.test_lengths={lengths} (got {own}); set "
