@@ -29,6 +29,13 @@ NEUTRAL_KEYS = (
     "trainer.checkpoint_minutes", "fidelity.notebook_parts_only", "sweep",
 )  # fmt: skip
 
+# Keys that came later, with the value that changes nothing: earlier records lack them.
+LATER_KEYS: dict[str, Any] = {
+    "data.test_lengths": [],
+    "encoding.positions": "contiguous",
+    "encoding.range": 2048,
+}
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 NAME_LETTERS = "must be a folder name of letters (A-Z, a-z), digits and _.-"
 VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
@@ -82,6 +89,10 @@ class DataConfig:
     limit: int | None = option(None, "documents per split, a stratified sample; null: all", least=1)
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
     max_len: int = option(512, "tokens; longer documents are cut", least=1, most=MOST_TOKENS)
+    test_lengths: list[int] = option(
+        list, "tokens; each is a further test split, of strings of this length or of texts longer "
+        "than max_len, cut there", least=1, most=MOST_TOKENS,
+    )  # fmt: skip
     batch_size: int = option(64, "documents per training batch", least=1)
     eval_batch_size: int = option(256, "documents per evaluation batch", least=1)
     pool_batches: int = option(50, "batches per shuffled pool, sorted by length inside", least=1)
@@ -236,6 +247,11 @@ def seed_of(cfg: Config, source: str) -> int:
     """The seed of a source of randomness, a field of `SeedsConfig`."""
     own: int | None = getattr(cfg.seeds, source)
     return cfg.seed if own is None else own
+
+
+def longest(data: DataConfig) -> int:
+    """Tokens of the longest document that a model of this config reads."""
+    return max([data.max_len, *data.test_lengths])
 
 
 def sweep_folder(output_dir: str, sweep_id: str) -> str:

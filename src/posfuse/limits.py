@@ -57,6 +57,8 @@ def _spelt(value: Any) -> str:
 def _is_within(value: Any, metadata: Mapping[str, Any]) -> bool:
     if isinstance(value, str):
         return value in metadata.get("choices", ())
+    if isinstance(value, list):
+        return all(_is_within(item, metadata) for item in value)
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)

@@ -113,10 +113,12 @@ def train(cfg: Config, folder: Path) -> records.Record:
         # Another sweep may have recorded meanwhile that this run was busy.
         (folder / records.FAILURE).unlink(missing_ok=True)
         cut = record["truncated_share"]["train"]
+        lengths = record.get("lengths", {}).items()
+        by_length = "".join(f", {m['accuracy']:.4f} at length {n}" for n, m in lengths)
         unit = "evaluation" if cfg.trainer.evaluations > 1 else "epoch"
         log.info(
-            "%s: test accuracy %.4f, best %s %d of %d, %.0f s%s", label,
-            record["test"]["accuracy"], unit, record[f"best_{unit}"], record[f"{unit}s"],
+            "%s: test accuracy %.4f%s, best %s %d of %d, %.0f s%s", label,
+            record["test"]["accuracy"], by_length, unit, record[f"best_{unit}"], record[f"{unit}s"],
             sum(record["seconds"].values()),
             f", {cut:.1%} of the documents cut at max_len" if cut else "",
         )  # fmt: skip

@@ -18,7 +18,8 @@ from sweeps import PARALLEL, results, sweep
 
 TWO = ["trainer=ddp", "trainer.devices=2"]
 # 57 documents in batches of 16 leave 9, which two processes share unevenly.
-COMMON = ["data.limit=57", "model.dropout=0", "trainer.progress=none", *FAULTY]
+COMMON = ["data.limit=57", "data.max_len=9", "data.test_lengths=[11]", "model.dropout=0",
+          "trainer.progress=none", *FAULTY]  # fmt: skip
 # Variables of another program that starts processes.
 FOREIGN = {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1"}
 
@@ -58,9 +59,13 @@ def assert_close(one, other):
     a, b = (records.read_result(folder / records.RESULT) for folder in (left, right))
     for part in ("test", "validation"):
         assert a[part] == pytest.approx(b[part], abs=1e-4)
+    assert a["lengths"]["11"] == pytest.approx(b["lengths"]["11"], abs=1e-4)
     assert a["best_epoch"] == b["best_epoch"]
     frames = [pd.read_parquet(folder / records.PREDICTIONS) for folder in (left, right)]
     assert list(frames[0]["index"]) == list(range(20))  # every test document, once, in order
+    pd.testing.assert_frame_equal(*frames, check_exact=False, rtol=0, atol=1e-4)
+    frames = [pd.read_parquet(folder / records.BY_LENGTH) for folder in (left, right)]
+    assert len(frames[0]) > 2
     pd.testing.assert_frame_equal(*frames, check_exact=False, rtol=0, atol=1e-4)
     tables = [pd.read_csv(folder / records.HISTORY) for folder in (left, right)]
     pd.testing.assert_frame_equal(*tables, check_exact=False, rtol=0, atol=1e-4)

@@ -11,10 +11,12 @@ from sklearn.linear_model import LogisticRegression
 
 from posfuse.analysis.evidence import bag_of_words as module
 from posfuse.analysis.evidence.bag_of_words import bag_of_words, bags_of_words
+from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.errors import InputError
 from posfuse.runs import records
-from small_runs import small_config, write_corpus
+from posfuse.runs.checks import checked
+from small_runs import composed, small_config, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +131,62 @@ def test_a_config_that_does_not_fit_is_named(tmp_path):
         with pytest.raises(InputError, match=r"config\.yaml") as error:
             records.read_config(tmp_path)
         assert "\n" not in str(error.value)
+
+
+def task(name, tmp_path, *overrides):
+    """A small task and what the two bags of words reach."""
+    sizes = "data.corpus.sizes=[6000,60,3000]"
+    cfg = checked(composed(f"data={name}", sizes, f"cache_dir={tmp_path}", *overrides))
+    return bag_of_words(cfg, records.settings(cfg))
+
+
+def test_a_task_also_has_the_pair_of_its_ends(tmp_path):
+    """Four standard errors of 3,000 documents are 3.7 points; a few of the shortest pairs and words
+    tell the label."""
+    pairs = task("even_pairs", tmp_path)
+    assert pairs.accuracy < 60
+    assert pairs.with_ends == 100
+    duplicate = task("missing_duplicate", tmp_path)
+    assert duplicate.accuracy == pytest.approx(50, abs=4)
+    assert duplicate.with_ends == pytest.approx(50, abs=6)
+    again = task("missing_duplicate", tmp_path)  # from the cache
+    assert again == duplicate
+    cut = task("even_pairs", tmp_path, "data.max_len=8")  # most last symbols are not read
+    assert cut.with_ends < 65
+
+
+def test_a_text_has_no_pair_of_ends(corpus, fitted, tmp_path):
+    assert fitted[2].with_ends is None
+    # A text of two words is no task, though a folder replaces the corpus of one.
+    cfg = small_config(corpus)
+    cfg.data.corpus = {"test_lengths": []}
+    assert not is_task(cfg.data)
+
+
+def test_the_mean_over_seeds_has_the_ends_too(tmp_path):
+    alone = []
+    for seed in (0, 1):
+        asked = ["data.corpus.sizes=[2000,60,600]", "data.split_seed=seed", f"seed={seed}"]
+        cfg = checked(composed("data=missing_palindrome", *asked, f"cache_dir={tmp_path}"))
+        (tmp_path / str(seed)).mkdir()
+        OmegaConf.save(OmegaConf.structured(cfg), tmp_path / str(seed) / "config.yaml")
+        alone.append(bag_of_words(cfg, {"data.seed": seed}).with_ends)
+    given = runs(*(tmp_path / str(seed) for seed in (0, 1))).assign(data="missing_palindrome")
+    given["configuration"] = [json.dumps({"data.seed": seed}) for seed in (0, 1)]
+    (found,) = bags_of_words(given)[0].values()
+    assert alone[0] != alone[1]
+    assert found.with_ends == pytest.approx(np.mean(alone))
+
+
+def test_ends_are_the_first_and_the_last_word_that_is_read():
+    split = TokenizedSplit(
+        np.array([3, 3, 2, 4, 1, 2]), np.array([0, 3, 4, 6]), np.array([0, 1, 0]), np.arange(3)
+    )
+    for max_len, pairs in ((9, [(3, 2), (4, 4), (1, 2)]), (2, [(3, 3), (4, 4), (1, 2)])):
+        matrix = module._ends(split, max_len, 5).toarray()
+        assert matrix.shape == (3, 25)
+        assert matrix.sum() == 3
+        assert [divmod(int(row.argmax()), 5) for row in matrix] == pairs
 
 
 def test_counts_are_the_words_of_each_document():

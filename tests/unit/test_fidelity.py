@@ -70,7 +70,7 @@ def test_paper_is_the_default_and_the_schemas_own_values() -> None:
 
 def test_notebook_sets_every_option_by_corpus() -> None:
     corpora = sorted(path.stem for path in (CONF_DIR / "data").glob("*.yaml"))
-    assert len(corpora) == 13
+    assert len(corpora) == 19
     for name in corpora:
         place = ["data.path=somewhere"] if name == "folder" else []
         cfg = checked(composed(f"data={name}", "fidelity=notebook", *place))

@@ -12,7 +12,8 @@ from posfuse.training.build import build_data
 from small_records import write_record
 from small_runs import composed, small_config, write_corpus
 
-GENERATED = ("bbc_lead_paragraph", "bbc_article", "bbc_digest", "bbc_lead_story", "listops")
+GENERATED = ("bbc_lead_paragraph", "bbc_article", "bbc_digest", "bbc_lead_story", "listops",
+             "parity", "indirect_index")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -134,6 +134,23 @@ def test_a_variant_has_no_published_number_and_its_own_bag_of_words():
     assert MARK not in "".join(table.rows[3])
 
 
+def test_a_task_has_a_row_for_the_bag_with_the_first_and_last_symbol():
+    frame = pd.concat([ARXIV, ARXIV.assign(data="even_pairs")], ignore_index=True)
+    bags = {**BAGS, ("even_pairs", ""): BagOfWords(54.6, 2000, 100.0)}
+    tables = by_name(paper_tables(frame, bags))
+    named = "bag of words, first and last symbol"
+    rows = [row[:3] for row in tables["table1"].rows if "bag" in row[1]]
+    assert rows == [["arxiv", "bag of words", "71.25"], ["even_pairs", "bag of words", "54.60"],
+                    ["even_pairs", named, "100.00"]]  # fmt: skip
+    assert tables["table2"].rows[-1][:3] == ["even_pairs", named, "100.00"]
+    plain = by_name(paper_tables(frame, BAGS))
+    for name in ("table1", "table2", "table3"):
+        assert f"{named}: the pair" in tables[name].caption
+        assert named not in plain[name].caption
+        assert "bag_with_ends" in tables[name].numbers
+        assert "bag_with_ends" not in plain[name].numbers
+
+
 def test_table_1_shows_the_papers_encoding_if_it_was_run():
     frame = pd.concat([ARXIV[2:], ARXIV[:2]], ignore_index=True)
     assert by_name(paper_tables(frame, {}))["table1"].rows[0][2] == "59.50 ± 0.40 (5)"

@@ -103,6 +103,18 @@ def test_poll_can_stop_the_building_and_no_store_is_left(cfg, tmp_path, call) ->
     open_store(cfg, tmp_path / "cache", poll=lambda: None)
 
 
+def test_taken_documents_are_those_at_the_places(cfg, tmp_path) -> None:
+    part = open_store(cfg, tmp_path / "cache").splits["train"]
+    taken = part.take(np.array([1, 4, 5]))
+    assert taken.lengths.tolist() == part.lengths[[1, 4, 5]].tolist()
+    assert taken.ids[taken.offsets[1] : taken.offsets[2]].tolist() == (
+        part.ids[part.offsets[4] : part.offsets[5]].tolist()
+    )
+    assert taken.labels.tolist() == part.labels[[1, 4, 5]].tolist()
+    assert taken.groups.tolist() == [1, 4, 5]
+    assert taken.ids.dtype == part.ids.dtype
+
+
 def damage_flip(folder):
     path = folder / "train.ids.npy"
     raw = bytearray(path.read_bytes())
@@ -184,7 +196,8 @@ CHANGES = [
     ("vocabulary", VocabularyConfig(source="all")),
     ("vocabulary", VocabularyConfig(unit="bytes")),
 ]
-OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool_batches": 7}
+OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool_batches": 7,
+         "test_lengths": [9]}  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "value"), CHANGES)

@@ -34,10 +34,10 @@ class Batch:
 
 
 class Documents(Dataset[Batch]):
-    """A split; its items are batches, its index a list of document numbers."""
+    """A split, cut at max_len; its items are batches, its index a list of document numbers."""
 
     def __init__(self, split: TokenizedSplit, max_len: int) -> None:
-        self.split = split
+        self.split, self.max_len = split, max_len
         self.lengths = np.minimum(split.lengths, max_len)  # (documents,), after the cut
 
     def __len__(self) -> int:

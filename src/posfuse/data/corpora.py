@@ -46,6 +46,16 @@ def load(cfg: DataConfig) -> Corpus:
     return corpus
 
 
+def is_task(cfg: DataConfig) -> bool:
+    """Whether the corpus makes strings of any length, so that it takes data.test_lengths itself."""
+    return cfg.path is None and cfg.corpus is not None and "test_lengths" in cfg.corpus
+
+
+def length_split(length: int) -> str:
+    """The name of the further test split for this length of data.test_lengths."""
+    return f"test@{length}"
+
+
 def check_sizes(sizes: list[int], least: int) -> None:
     """Raises InputError unless a generated corpus has a size for each split."""
     if len(sizes) != 3 or min(sizes) < least:

@@ -3,12 +3,15 @@
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
 from posfuse.config import DataConfig
 from posfuse.data.batching import Batch, Documents, LengthBatches, ResidentDocuments, SortedBatches
-from posfuse.data.token_store import Poll, open_store
+from posfuse.data.corpora import SPLITS, length_split
+from posfuse.data.token_store import Poll, TokenStore, open_store
+from posfuse.errors import InputError
 
 
 class TextDataModule(L.LightningDataModule):
@@ -32,9 +35,9 @@ class TextDataModule(L.LightningDataModule):
         super().__init__()
         self.cfg, self.seed, self.evaluations, self.limit = cfg, seed, evaluations, limit
         self.store = open_store(cfg, cache_dir, validation_seed, poll)
-        self.documents = {
-            split: Documents(part, cfg.max_len) for split, part in self.store.splits.items()
-        }
+        self.documents = {s: Documents(self.store.splits[s], cfg.max_len) for s in SPLITS}
+        self.documents |= _by_length(self.store, cfg)
+        self.tested = "test"  # the split of test_dataloader; `length_split` names the others
         self.start = 0  # batches of the next turn to skip: a resumed run has trained on them
         self.resident: dict[str, ResidentDocuments] = {}
 
@@ -42,13 +45,13 @@ class TextDataModule(L.LightningDataModule):
         """The record's entries about the corpus, by split. Shares are fractions; mean_tokens is per
         document, after the cut to max_len."""
         return {
-            "documents": {split: len(part) for split, part in self.documents.items()},
-            "mean_tokens": {s: float(part.lengths.mean()) for s, part in self.documents.items()},
+            "documents": {split: len(self.documents[split]) for split in SPLITS},
+            "mean_tokens": {s: float(self.documents[s].lengths.mean()) for s in SPLITS},
             "truncated_share": {
-                split: float((part.lengths > self.cfg.max_len).mean())
-                for split, part in self.store.splits.items()
+                split: float((self.store.splits[split].lengths > self.cfg.max_len).mean())
+                for split in SPLITS
             },
-            "unknown_share": self.store.unknown_share,
+            "unknown_share": {split: self.store.unknown_share[split] for split in SPLITS},
             "vocabulary_size": self.store.vocabulary_size,
             "label_names": self.store.label_names,
         }
@@ -77,7 +80,7 @@ class TextDataModule(L.LightningDataModule):
         return self._evaluation("validation")
 
     def test_dataloader(self) -> DataLoader[Batch]:
-        return self._evaluation("test")
+        return self._evaluation(self.tested)
 
     def _evaluation(self, split: str) -> DataLoader[Batch]:
         lengths = self.documents[split].lengths
@@ -92,10 +95,29 @@ class TextDataModule(L.LightningDataModule):
         device = self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
         if device.type != "cpu":
             if split not in self.resident:  # copied once, though loaders are made again
-                self.resident[split] = ResidentDocuments(documents, self.cfg.max_len, device)
+                self.resident[split] = ResidentDocuments(documents, documents.max_len, device)
             documents = self.resident[split]
         # batch_size=None: an item of the sampler is a whole batch. The loader has its own generator
         # because the global one draws dropout.
         return DataLoader(
             documents, batch_size=None, sampler=sampler, generator=torch.Generator().manual_seed(0)
         )
+
+
+def _by_length(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
+    """The further test splits: the store's own, or the test documents that are longer than max_len.
+
+    Raises InputError if there is no such document.
+    """
+    lengths = {length_split(length): length for length in cfg.test_lengths}
+    if lengths.keys() <= store.splits.keys():
+        return {split: Documents(store.splits[split], n) for split, n in lengths.items()}
+    test = store.splits["test"]
+    long = np.flatnonzero(test.lengths > cfg.max_len)
+    if not len(long):
+        raise InputError(
+            f"data.test_lengths: no test document of {cfg.name} has more than data.max_len="
+            f"{cfg.max_len} tokens; lower data.max_len, or remove data.test_lengths"
+        )
+    texts = test.take(long)
+    return {split: Documents(texts, n) for split, n in lengths.items()}

@@ -61,7 +61,8 @@ def splits(
         for split, part in parts.items():
             if len(part) > cfg.limit:
                 parts[split] = _drawn(part, cfg.limit, int(cfg.split_seed), names)[1]
-    return {split: parts[split] for split in SPLITS}, names
+    further = [split for split in parts if split not in SPLITS]
+    return {split: parts[split] for split in (*SPLITS, *further)}, names
 
 
 def _drawn(

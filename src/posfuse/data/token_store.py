@@ -63,6 +63,13 @@ class TokenizedSplit:
         """Tokens of each document, before it is cut to max_len, (documents,)."""
         return np.diff(self.offsets)
 
+    def take(self, chosen: np.ndarray) -> "TokenizedSplit":
+        """The documents at these places, in memory."""
+        bounds = zip(self.offsets[chosen], self.offsets[chosen + 1], strict=True)
+        ids = np.concatenate([self.ids[start:end] for start, end in bounds])
+        offsets = np.cumsum([0, *self.lengths[chosen]])
+        return TokenizedSplit(ids, offsets, self.labels[chosen], self.groups[chosen])
+
 
 @dataclass(frozen=True)
 class TokenStore:
@@ -216,7 +223,7 @@ def _read(folder: Path) -> TokenStore | None:
                 *(np.load(folder / f"{split}.{part}.npy", mmap_mode="r")
                   for part in ("ids", "offsets", "labels", "groups"))
             )
-            for split in SPLITS
+            for split in meta["unknown_share"]
         }  # fmt: skip
         return TokenStore(
             tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"], folder

@@ -12,7 +12,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import Config, check_name
+from posfuse.config import Config, DataConfig, check_name
+from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits
 from posfuse.runs.fidelity import apply_fidelity
@@ -44,6 +45,7 @@ def checked(config: DictConfig) -> Config:
         )
     apply_fidelity(cfg)
     _check_corpus(cfg)
+    _check_test_lengths(cfg.data)
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
     if cfg.encoding.attention:
         given = ("d_model", "n_heads", "max_len")
@@ -73,6 +75,24 @@ def _check_corpus(cfg: Config) -> None:
             "texts use data=folder data.name=NAME"
         )
     _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
+
+
+def _check_test_lengths(data: DataConfig) -> None:
+    lengths = data.test_lengths
+    if len(set(lengths)) < len(lengths):
+        raise InputError(f"data.test_lengths: has a length twice (got {lengths}); give it once")
+    if is_task(data):
+        own = (data.corpus or {})["test_lengths"]
+        if own != lengths:
+            raise InputError(
+                f"data.corpus.test_lengths: must be data.test_lengths={lengths} (got {own}); set "
+                "data.test_lengths alone"
+            )
+    elif lengths and min(lengths) <= data.max_len:
+        raise InputError(
+            f"data.test_lengths: must be above data.max_len={data.max_len}, where texts are cut "
+            f"(got {min(lengths)}); use larger lengths, or lower data.max_len"
+        )
 
 
 def _check_keys(prefix: str, node: Any, schema: Any) -> None:

@@ -20,7 +20,7 @@ from omegaconf import Container, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from posfuse.config import Config, is_neutral
+from posfuse.config import LATER_KEYS, Config, is_neutral
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.runs.hydra_errors import one_line
@@ -29,6 +29,7 @@ SCHEMA = 3  # of result.json's keys
 NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
+BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 SUMS = "SHA256SUMS"
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
@@ -56,8 +57,15 @@ class Diagnostic:
 
 
 def settings(cfg: Config) -> dict[str, Any]:
-    """The config without the neutral keys, flat: {"model.d_model": 64, ...}."""
-    flat = {key: value for key, value in flatten(asdict(cfg)).items() if not is_neutral(key)}
+    """The config without the neutral keys, flat: {"model.d_model": 64, ...}.
+
+    A key of LATER_KEYS is left out at its value there, so that earlier runs keep their fingerprint.
+    """
+    flat = {
+        key: value
+        for key, value in flatten(asdict(cfg)).items()
+        if not is_neutral(key) and not (key in LATER_KEYS and value == LATER_KEYS[key])
+    }
     if cfg.data.path is not None:
         # Content, not location, identifies a data folder.
         flat["data.path"] = files_digest(folder_files(cfg.data.path))
@@ -225,14 +233,13 @@ def write_diagnostics(folder: Path, rows: Sequence[Diagnostic]) -> None:
         pd.DataFrame(rows, columns=columns).to_parquet(part, index=False)
 
 
-def write_predictions(
-    folder: Path, batches: list[dict[str, Any]], lengths: np.ndarray, groups: np.ndarray
-) -> None:
-    """predictions.parquet: index, length, group, label, predicted, log_p_0..C-1 of each test
-    document.
+def predictions(
+    batches: list[dict[str, Any]], lengths: np.ndarray, groups: np.ndarray
+) -> pd.DataFrame:
+    """index, length, group, label, predicted, log_p_0..C-1 of each document of a test split.
 
-    `lengths` (documents,) are the tokens of all test documents before they are cut at max_len,
-    `groups` (documents,) are equal for documents with a part in common.
+    `lengths` (documents,) are the tokens of all its documents before they are cut, `groups`
+    (documents,) are equal for documents with a part in common.
     """
     index = np.concatenate([b["index"] for b in batches])
     order = np.argsort(index)
@@ -244,15 +251,22 @@ def write_predictions(
     }
     log_p = np.concatenate([b["log_probabilities"] for b in batches])
     columns |= {f"log_p_{c}": log_p[:, c] for c in range(log_p.shape[1])}
-    with replacing(folder / PREDICTIONS) as part:
-        pd.DataFrame({k: v[order] for k, v in columns.items()}).to_parquet(part, index=False)
+    return pd.DataFrame({k: v[order] for k, v in columns.items()})
+
+
+def write_predictions(folder: Path, name: str, found: pd.DataFrame) -> None:
+    """PREDICTIONS: those of the test split. BY_LENGTH: those of every further one, with a column
+    test_length."""
+    with replacing(folder / name) as part:
+        found.to_parquet(part, index=False)
 
 
 def write_result(folder: Path, record: Record) -> None:
     """Finish a run whose other files are written: write their digests, then the record."""
     with replacing(folder / RESULT) as part:
         write_json(part, record)
-        others = (PREDICTIONS, HISTORY, DIAGNOSTICS, BEST)
+        others = [PREDICTIONS, HISTORY, DIAGNOSTICS, BEST]
+        others += [BY_LENGTH] if "lengths" in record else []
         found = {RESULT: _digest(part)} | {name: _digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
@@ -271,7 +285,10 @@ def is_whole(path: Path) -> bool:
 
 def is_complete(folder: Path) -> bool:
     """Whether the files of a finished run are whole; loading checks the weights."""
-    names = (PREDICTIONS, HISTORY, DIAGNOSTICS) if (folder / SUMS).exists() else (PREDICTIONS,)
+    if not (folder / SUMS).exists():
+        return is_whole(folder / PREDICTIONS)
+    names = [PREDICTIONS, HISTORY, DIAGNOSTICS]
+    names += [BY_LENGTH] if BY_LENGTH in (folder / SUMS).read_text(errors="replace") else []
     return all(is_whole(folder / name) for name in names)
 
 

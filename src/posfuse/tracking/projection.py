@@ -154,9 +154,11 @@ class Finished:
         """The last evaluation's values, and the record's over those of the same name."""
         own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", "latency_ms")
         parts = {"val": "validation", "test": "test", "position": "position"}
+        by_length = self.record.get("lengths", {}).items()
         return {
             **self.rows[-1],
             **{f"{at}/{k}": v for at, part in parts.items() for k, v in self.record[part].items()},
+            **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
             **{k: self.record[k] for k in own if k in self.record},  # older ones lack two
         }
 

@@ -15,7 +15,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
-from posfuse.config import Config, seed_of
+from posfuse.config import Config, longest, seed_of
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
@@ -90,8 +90,8 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
     Raises ConfigError for a value that one of them refuses, and if they do not reach the longest
     document.
     """
-    longest = cfg.data.max_len
-    sizes = {"d_model": cfg.model.d_model, "max_len": n_positions(cfg, longest)}
+    reach = longest(cfg.data)
+    sizes = {"d_model": cfg.model.d_model, "max_len": n_positions(cfg, reach)}
     try:
         fusion = _built(cfg.fusion, d_model=cfg.model.d_model)
         table = _built(cfg.encoding.table, **sizes) if fusion.uses_table else None
@@ -103,7 +103,7 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
     except ValueError as error:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise ConfigError(f"{pair}: {error}") from error
-    check_reach(cfg, (table, attention), longest)
+    check_reach(cfg, (table, attention), reach)
     return fusion, table, attention
 
 

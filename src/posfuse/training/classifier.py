@@ -115,7 +115,12 @@ class Classifier(L.LightningModule):
         logits = self.model(batch.ids, batch.lengths).float()
         self.val_metrics.update(logits, batch.labels)
         loss = F.cross_entropy(logits, batch.labels)
-        self.log("val/loss", loss, batch_size=len(batch.labels), sync_dist=True)
+        self._log_mean("val/loss", loss, len(batch.labels))
+
+    def _log_mean(self, name: str, value: Tensor, n: int) -> None:
+        """Log the mean over the documents of all processes, of which this batch has n."""
+        # Lightning averages the processes' numbers of documents and rounds the average down.
+        self.log(name, value, batch_size=n * world_size(), sync_dist=True)
 
     def on_validation_epoch_end(self) -> None:
         self.log_dict(self.val_metrics.compute())
@@ -137,7 +142,7 @@ class Classifier(L.LightningModule):
         log_probabilities = logits.log_softmax(-1)
         self.test_metrics.update(logits, batch.labels)
         loss = F.nll_loss(log_probabilities, batch.labels)
-        self.log("test/loss", loss, batch_size=len(batch.labels), sync_dist=True)
+        self._log_mean("test/loss", loss, len(batch.labels))
         self.predictions.append(
             {
                 "index": batch.index.cpu(),

@@ -208,6 +208,8 @@ class Diagnostics(Callback):
         self.gradients, self.steps = [], 0
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
+        if self.data.tested != "test":
+            return
         epochs = trainer.current_epoch // self.data.evaluations
         read = len(self.data.documents["train"]) * max(epochs, 1)
         n = int(np.clip(SHARE * read, *TEST_DOCUMENTS))

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import lightning as L
+import pandas as pd
 import torch
 from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from posfuse.config import Config
+from posfuse.data.corpora import length_split
+from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import OutOfMemory
 from posfuse.process import environment
 from posfuse.process.distributed import gathered, rank
@@ -17,6 +21,7 @@ from posfuse.runs import records
 from posfuse.runs.records import Diagnostic
 from posfuse.training.build import build_classifier, build_data, build_parts, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
+from posfuse.training.classifier import Classifier
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
 from posfuse.training.memory_limit import MemoryLimit
@@ -69,24 +74,30 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
             validation = trainer.validate(classifier, data, verbose=False)[0]
             if not math.isfinite(validation["val/loss"]):
                 raise classifier.divergence(best["global_step"])
-            test = trainer.test(classifier, data, verbose=False)[0]
+            test, predictions = _tested(trainer, classifier, data, "test")
+            latency_ms = classifier.latency_ms
+            by_length = {
+                length: _tested(trainer, classifier, data, length_split(length))
+                for length in cfg.data.test_lengths
+            }
         except (RuntimeError, MemoryError) as error:
             if limit.advice is None:
                 raise
             raise OutOfMemory(limit.advice) from error
         seconds = stopwatch.seconds()
-        predictions = gathered(classifier.predictions)
         seen = classifier.seen_by_all()
     if rank() > 0:
         return {}  # the first process of the run writes
 
-    # In double precision, so that equal gains in documents are ties in a test of ranks.
-    right = torch.cat([batch["predicted"] == batch["label"] for batch in predictions])
-    test = {**test, "test/accuracy": int(right.sum()) / len(right)}
+    lengths = {
+        str(length): {**metrics, "documents": len(frame)}
+        for length, (metrics, frame) in by_length.items()
+    }
     record = {
         **records.identity(cfg, folder),
-        "test": {name.removeprefix("test/"): value for name, value in test.items()},
+        "test": test,
         "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
+        **({"lengths": lengths} if lengths else {}),
         # Counted from 1. Each evaluation ends one of the trainer's epochs; early stopping may leave
         # the last epoch incomplete.
         "best_evaluation": best["epoch"] + 1,
@@ -96,17 +107,33 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
         "parameters": sum(p.numel() for p in classifier.parameters()),
         "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
         **data.facts(),
-        "latency_ms": classifier.latency_ms,
+        "latency_ms": latency_ms,
         "position": diagnostics.worth,
         **environment.facts(seconds, seen),
     }
     records.write_history(folder, history.rows)
     rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
     records.write_diagnostics(folder, rows)
-    tested = data.store.splits["test"]
-    records.write_predictions(folder, predictions, tested.lengths, tested.groups)
+    records.write_predictions(folder, records.PREDICTIONS, predictions)
+    if by_length:
+        found = [frame.assign(test_length=length) for length, (_, frame) in by_length.items()]
+        records.write_predictions(folder, records.BY_LENGTH, pd.concat(found))
     state.check(trainer)  # since its last step
     records.write_result(folder, record)
     for file in (last, folder / records.PROGRESS):  # a finished run needs neither
         file.unlink(missing_ok=True)
     return record
+
+
+def _tested(
+    trainer: L.Trainer, classifier: Classifier, data: TextDataModule, split: str
+) -> tuple[dict[str, float], pd.DataFrame]:
+    """The metrics of the trained model on a test split, and its predictions."""
+    data.tested = split
+    metrics = trainer.test(classifier, data, verbose=False)[0]
+    tested = data.documents[split].split
+    found = records.predictions(gathered(classifier.predictions), tested.lengths, tested.groups)
+    # In double precision, so that equal gains in documents are ties in a test of ranks.
+    right = int((found["predicted"] == found["label"]).sum())
+    metrics = {name.removeprefix("test/"): value for name, value in metrics.items()}
+    return {**metrics, "accuracy": right / len(found)}, found

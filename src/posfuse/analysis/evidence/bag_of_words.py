@@ -1,6 +1,7 @@
 """A classifier without positions: TF-IDF and logistic regression on a run's own tokens.
 
-A corpus that it solves shows little about position.
+A corpus that it solves shows little about position. For tasks there is a second one, which also has
+the pair of the first and the last symbol as a word: it solves what needs the ends alone.
 """
 
 import hashlib
@@ -11,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from posfuse.config import Config
+from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
 from posfuse.runs.records import read_config, write_json
@@ -31,6 +33,7 @@ class BagOfWords:
 
     accuracy: float  # percent
     documents: int  # of a test split
+    with_ends: float | None = None  # percent, with the first and last symbol; of tasks alone
 
 
 Bags = dict[tuple[str, str], BagOfWords]  # by (data, variant): a variant may change the corpus
@@ -60,7 +63,9 @@ def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
         if cfg.data.split_seed != BY_RUN:
             break
     accuracy = float(np.mean([bag.accuracy for bag in bags]))
-    return BagOfWords(accuracy, round(np.mean([bag.documents for bag in bags])))
+    ends = [bag.with_ends for bag in bags if bag.with_ends is not None]
+    with_ends = float(np.mean(ends)) if ends else None
+    return BagOfWords(accuracy, round(np.mean([bag.documents for bag in bags])), with_ends)
 
 
 def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
@@ -76,8 +81,16 @@ def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
     path = Path(cfg.cache_dir) / f"{cfg.data.name}-{key}.bag_of_words.json"
     try:
         cached = json.loads(path.read_text())
-        return BagOfWords(float(cached["accuracy"]), int(cached["documents"]))
-    except (OSError, ValueError, LookupError, TypeError):  # no cache, or a damaged one
+        ends = cached.get("with_ends")
+        with_ends = None if ends is None else float(ends)
+        return BagOfWords(float(cached["accuracy"]), int(cached["documents"]), with_ends)
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):  # no cache, or a damaged one
         found = _fit(cfg)
         write_json(path, asdict(found))
         return found
@@ -85,16 +98,23 @@ def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
 
 def _fit(cfg: Config) -> BagOfWords:
     store = open_store(with_split_seed(cfg), cfg.cache_dir, validation_seed(cfg))
-    counts = {
-        split: _counts(store.splits[split], cfg.data.max_len, store.vocabulary_size)
-        for split in ("train", "test")
-    }
-    weighting = TfidfTransformer().fit(counts["train"])
-    model = LogisticRegression(max_iter=1000)
-    model.fit(weighting.transform(counts["train"]), store.splits["train"].labels)
-    predicted = model.predict(weighting.transform(counts["test"]))
-    correct = predicted == store.splits["test"].labels
-    return BagOfWords(float(100 * correct.mean()), len(correct))
+    train, test = (store.splits[split] for split in ("train", "test"))
+    size, max_len = store.vocabulary_size, cfg.data.max_len
+    counts = [_counts(split, max_len, size) for split in (train, test)]
+    weighting = TfidfTransformer().fit(counts[0])
+    words = [weighting.transform(found) for found in counts]
+    with_ends = None
+    if is_task(cfg.data):
+        ends = [_ends(split, max_len, size) for split in (train, test)]
+        both = [hstack(pair).tocsr() for pair in zip(words, ends, strict=True)]
+        with_ends = _accuracy(both, train.labels, test.labels)
+    return BagOfWords(_accuracy(words, train.labels, test.labels), len(test.labels), with_ends)
+
+
+def _accuracy(features: list[csr_matrix], train: np.ndarray, test: np.ndarray) -> float:
+    """Percent of the test labels that logistic regression on these features finds."""
+    model = LogisticRegression(max_iter=1000).fit(features[0], train)
+    return float(100 * (model.predict(features[1]) == test).mean())
 
 
 def _counts(split: TokenizedSplit, max_len: int, vocabulary_size: int) -> csr_matrix:
@@ -104,3 +124,13 @@ def _counts(split: TokenizedSplit, max_len: int, vocabulary_size: int) -> csr_ma
     read = np.arange(len(split.ids)) - split.offsets[document] < max_len
     places = (document[read], split.ids[read])
     return csr_matrix((np.ones(read.sum()), places), shape=(n_documents, vocabulary_size))
+
+
+def _ends(split: TokenizedSplit, max_len: int, vocabulary_size: int) -> csr_matrix:
+    """The first and the last word of each document, cut at max_len, as one word of pairs,
+    (documents, vocabulary squared)."""
+    starts = split.offsets[:-1]
+    first = split.ids[starts].astype(np.int64)
+    last = split.ids[starts + np.minimum(split.lengths, max_len) - 1]
+    places = (np.arange(len(first)), first * vocabulary_size + last)
+    return csr_matrix((np.ones(len(first)), places), shape=(len(first), vocabulary_size**2))

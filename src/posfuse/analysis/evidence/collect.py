@@ -19,6 +19,7 @@ from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
 METRIC = "test.accuracy"
+BY_LENGTH = re.compile(r"lengths\.[0-9]+\.accuracy")
 # Overrides that set what is the default: a run with them is not a variant.
 DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
@@ -30,7 +31,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     a second record of one run, and all runs of a cell that holds two configurations.
 
     Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
-    `length`, the mean number of tokens of the corpus's training documents. Rows are sorted by
+    `length`, the mean number of tokens of the corpus's training documents. Runs with
+    data.test_lengths have "lengths.80.accuracy" and so on, NaN in others. Rows are sorted by
     length, data, encoding, fusion, variant, seed. Raises InputError if there is no run.
     """
     root = Path(folder)
@@ -68,7 +70,8 @@ def _row(path: Path) -> dict[str, Any]:
     """A record as a row; raises InputError if a key that the report needs is missing or wrong."""
     record = read_result(path)
     row = {"label_names": [], **flatten(record), "folder": str(path.parent)}
-    for key, (kind, is_valid) in EXPECTED.items():
+    by_length = dict.fromkeys(filter(BY_LENGTH.fullmatch, row), EXPECTED[METRIC])
+    for key, (kind, is_valid) in (EXPECTED | by_length).items():
         value = record.get(key) if key == "settings" else row.get(key)
         if not is_valid(value):
             wrong = f"{key} is {reprlib.repr(value)}, not {kind}"

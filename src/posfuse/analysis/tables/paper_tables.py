@@ -9,6 +9,7 @@ from posfuse.analysis.tables.table import Row, Table, by_fusion, count, if_many,
 
 MARK = "†"  # ours and the paper's disagree
 BAG = "bag of words"
+BAGS = {"bag_of_words": BAG, "bag_with_ends": f"{BAG}, first and last symbol"}  # by column
 BY_CELL = (
     "Test accuracy in %: mean ± standard deviation over seeds, number of seeds in brackets. "
     f"{MARK} differs from the published mean (Welch's test, p < 0.05). The spreads in the paper's "
@@ -16,6 +17,7 @@ BY_CELL = (
     f"for the same cells. {BAG}: TF-IDF and logistic regression on the same words and documents, "
     "without position or fusion."
 )
+WITH_ENDS = f" {BAGS['bag_with_ends']}: the pair of the two is one more word."
 
 
 def paper_tables(cells: pd.DataFrame, bags: Bags) -> list[Table]:
@@ -43,8 +45,10 @@ def paper_tables(cells: pd.DataFrame, bags: Bags) -> list[Table]:
 
 def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame:
     """The cells with the columns published_mean, published_std, published_n, disagrees and
-    bag_of_words; NaN if the paper or the bag of words has no number for a cell."""
+    bag_of_words; NaN if the paper or the bag of words has no number for a cell. For tasks there is
+    the column bag_with_ends too."""
     rows = []
+    has_ends = any(bag.with_ends is not None for bag in bags.values())
     for cell in cells.to_dict("records"):
         theirs = None  # a variant has other settings than the paper's
         if not cell["variant"]:
@@ -55,6 +59,9 @@ def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame
             row[f"published_{name}"] = getattr(theirs, name) if theirs else np.nan
         row["disagrees"] = bool(theirs and theirs.disagrees(*_accuracy(cell)))
         row["bag_of_words"] = bag.accuracy if bag else np.nan
+        if has_ends:
+            ends = bag.with_ends if bag else None
+            row["bag_with_ends"] = np.nan if ends is None else ends
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -70,9 +77,8 @@ def _by_fusion(cells: pd.DataFrame, keys: list[str], name: str, title: str) -> T
         rows.append([*labels, "posfuse", *by_fusion(group, fusions, _ours)])
         if group["published_mean"].notna().any():
             rows.append([*labels, "published", *by_fusion(group, fusions, _theirs)])
-        if not np.isnan(first["bag_of_words"]):
-            rows.append([*labels, BAG, *[f"{first['bag_of_words']:.2f}"] * len(fusions)])
-    return Table(name, title, BY_CELL, [*keys, "from", *fusions], rows, cells)
+        rows += [[*labels, bag, *[accuracy] * len(fusions)] for bag, accuracy in _bags(first)]
+    return Table(name, title, _caption(cells), [*keys, "from", *fusions], rows, cells)
 
 
 def _latency(cells: pd.DataFrame, encoding: str) -> Table:
@@ -95,8 +101,7 @@ def _latency(cells: pd.DataFrame, encoding: str) -> Table:
                     count(cell["fusion_parameters"]),
                 ]
             )
-        if not np.isnan(cell["bag_of_words"]):
-            rows.append([*labels, BAG, f"{cell['bag_of_words']:.2f}", *[""] * 5])
+        rows += [[*labels, bag, accuracy, *[""] * 5] for bag, accuracy in _bags(cell)]
     columns = [
         *keys, "fusion", "accuracy", "published", "ms per document", "published latency",
         "parameters", "in fusion",
@@ -104,7 +109,8 @@ def _latency(cells: pd.DataFrame, encoding: str) -> Table:
     return Table(
         "table2",
         f"Table 2. Accuracy and latency by fusion, encoding {encoding}",
-        f"{BY_CELL} Latency: the forward pass over the test split in its batches, in milliseconds "
+        f"{_caption(cells)} "
+        "Latency: the forward pass over the test split in its batches, in milliseconds "
         "per document, mean ± standard deviation over the same runs. Other work of the machine "
         "changes it; docs/performance.md compares the operators under equal conditions. The "
         "published latency is that of the paper's Table 2 and Figure 4, which do not name the unit "
@@ -113,6 +119,16 @@ def _latency(cells: pd.DataFrame, encoding: str) -> Table:
         rows,
         cells,
     )
+
+
+def _bags(cell: Row | pd.Series) -> list[tuple[str, str]]:
+    """The bags of words of a cell's corpus and their accuracies."""
+    found = [(bag, cell.get(column, np.nan)) for column, bag in BAGS.items()]
+    return [(bag, f"{accuracy:.2f}") for bag, accuracy in found if not np.isnan(accuracy)]
+
+
+def _caption(cells: pd.DataFrame) -> str:
+    return BY_CELL + (WITH_ENDS if "bag_with_ends" in cells else "")
 
 
 def _accuracy(cell: Row) -> tuple[float, float, int]:

@@ -1,0 +1,153 @@
+"""Random strings of symbols in splits, with a label that follows from a rule.
+
+Every split has the same number of strings of each class, and of each length, up to rounding. The
+classes also have equal parts of each length. A split `test@n` has strings of n symbols alone.
+
+A string of validation or test is in no other split. Short strings are the exception, because there
+are few of them: if validation and test need more than half of a class's strings of one length, then
+all splits draw these strings independently. Training strings of one length may repeat.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pandas as pd
+
+from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes, length_split
+from posfuse.errors import InputError
+
+FORMAT = 1  # raise it when the same arguments give other strings
+# A generator, the labels (m,) and a length L -> the strings (m, L), ASCII codes in uint8.
+Draw = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the strings of a task are."""
+
+    name: str
+    label_names: list[str]
+    shortest: int  # symbols
+    draw: Draw
+    n_strings: Callable[[int], int]  # of a length: the different strings of each class, at least
+    step: int = 1  # every length is a multiple of it
+    options: tuple[int, ...] = ()  # of the task, on which its strings depend
+
+
+def strings(
+    rule: Rule, split_seed: int, lengths: list[int], test_lengths: list[int], sizes: list[int]
+) -> Corpus:
+    """`sizes` strings of `lengths` = [min, max] symbols in train, validation and test, and as many
+    as in test for each of `test_lengths`.
+
+    Raises InputError for lengths that the rule does not have, and for sizes below the number of
+    classes.
+    """
+    if len(lengths) != 2 or not rule.shortest <= lengths[0] <= lengths[1]:
+        raise InputError(
+            f"data.corpus.lengths: must be [min, max] with {rule.shortest} <= min <= max, since "
+            f"{rule.name} has no string of fewer than {rule.shortest} symbols (got {lengths})"
+        )
+    trained = [n for n in range(lengths[0], lengths[1] + 1) if n % rule.step == 0]
+    multiples = f" and a multiple of {rule.step}" if rule.step > 1 else ""
+    if not trained:
+        raise InputError(
+            f"data.corpus.lengths: must include a multiple of {rule.step}, since {rule.name} has "
+            f"no other strings (got {lengths})"
+        )
+    for n in test_lengths:
+        if n < rule.shortest or n % rule.step:
+            raise InputError(
+                f"data.test_lengths: of {rule.name} must be at least {rule.shortest}{multiples} "
+                f"(got {n})"
+            )
+    check_sizes(sizes, len(rule.label_names))
+    plan = {split: (size, trained) for split, size in zip(SPLITS, sizes, strict=True)}
+    plan |= {length_split(n): (sizes[2], [n]) for n in test_lengths}
+    arguments = (*rule.options, split_seed, lengths, test_lengths, sizes)
+    return Corpus(
+        f"{rule.name} {FORMAT} {arguments}",
+        lambda: _frames(rule, split_seed, plan),
+        rule.label_names,
+    )
+
+
+def _frames(rule: Rule, split_seed: int, plan: dict[str, tuple[int, list[int]]]) -> Frames:
+    """The splits of `plan`, which has the size and the lengths of each."""
+    n_classes = len(rule.label_names)
+    labels, lengths, texts = {}, {}, {}
+    for split, (size, of_split) in plan.items():
+        number = np.arange(size)
+        labels[split] = number % n_classes
+        lengths[split] = np.array(of_split)[number // n_classes % len(of_split)]
+        texts[split] = np.empty(size, dtype=object)
+    held_out = [split for split in plan if split != "train"]
+    for length in sorted(set(chain.from_iterable(of_split for _, of_split in plan.values()))):
+        places = {split: np.flatnonzero(lengths[split] == length) for split in plan}
+        wanted = {split: labels[split][places[split]] for split in plan}
+        of_class = np.bincount(np.concatenate([wanted[split] for split in held_out]))
+        has_room = 2 * of_class.max(initial=0) <= rule.n_strings(length)
+        taken = np.empty(0, dtype=f"S{length}")
+        for split in (*held_out, "train"):
+            draw = _generator(split_seed, split, length)
+            found = rule.draw(draw, wanted[split], length)
+            if has_room:
+                is_held = split != "train"
+                _replace_known(rule, draw, found, wanted[split], taken, is_held)
+                taken = np.concatenate([taken, _whole(found)]) if is_held else taken
+            texts[split][places[split]] = _texts(found)
+    frames = {}
+    for split in plan:
+        order = _generator(split_seed, split, 0).permutation(len(texts[split]))
+        frame = pd.DataFrame({"text": texts[split][order], "label": labels[split][order]})
+        frame.attrs["source"] = f"{rule.name} ({split})"
+        frames[split] = frame
+    return frames
+
+
+def _generator(split_seed: int, split: str, length: int) -> np.random.Generator:
+    """Each split and length has its own, so that a longer test leaves the others as they are."""
+    return np.random.default_rng([split_seed, length, *split.encode()])
+
+
+def _replace_known(
+    rule: Rule,
+    draw: np.random.Generator,
+    found: np.ndarray,
+    labels: np.ndarray,
+    taken: np.ndarray,
+    also_repeated: bool,
+) -> None:
+    """Draw those of the strings `found` again, in place, that are in `taken`, and those that are in
+    `found` twice if `also_repeated`."""
+    while True:
+        own = _whole(found)
+        is_known = np.isin(own, taken)
+        if also_repeated:
+            is_first = np.zeros(len(own), dtype=bool)
+            is_first[np.unique(own, return_index=True)[1]] = True
+            is_known |= ~is_first
+        if not is_known.any():
+            return
+        found[is_known] = rule.draw(draw, labels[is_known], found.shape[1])
+
+
+def _whole(found: np.ndarray) -> np.ndarray:
+    """Each string as one value, (m,)."""
+    return np.ascontiguousarray(found).view(f"S{found.shape[1]}").ravel()
+
+
+def _texts(found: np.ndarray) -> list[str]:
+    """Strings (m, L) as texts with a space between two symbols."""
+    spaced = np.full((len(found), 2 * found.shape[1]), ord(" "), dtype=np.uint8)
+    spaced[:, ::2] = found
+    spaced[:, -1] = ord("\n")
+    return spaced.tobytes().decode("ascii").splitlines()
+
+
+def coded(symbols: str, numbers: np.ndarray) -> np.ndarray:
+    """The ASCII codes of the symbols with these numbers, in the shape of `numbers`."""
+    codes: np.ndarray = np.frombuffer(symbols.encode(), dtype=np.uint8)[numbers]
+    return codes

@@ -1,0 +1,202 @@
+"""Tasks on strings of symbols, for training on short strings and testing on long ones.
+
+Missing duplicate, even pairs, parity and cycle navigation are tasks of Delétang et al. (2023,
+"Neural Networks and the Chomsky Hierarchy") and Ruoss et al. (2023); missing palindrome is in the
+code of the former. Without position, a Transformer sees how often each symbol occurs:
+
+                          the label follows from                these counts
+    missing_duplicate     the symbol half a string away         decide, by which one is odd
+    missing_palindrome    the symbol at the mirrored place      decide, by which one is odd
+    indirect_index        the symbol k places left of x         say nothing
+    even_pairs            the first and the last symbol         say almost nothing
+    parity                the number of b                       decide: order is worth nothing
+    cycle_navigation      the sum of the steps, modulo 5        decide: order is worth nothing
+
+Linear functions of the counts compute no parity and no sum modulo 5.
+"""
+
+from functools import partial
+from math import comb, factorial
+
+import numpy as np
+from scipy.special import betaincinv
+
+from posfuse.data.corpora import Corpus
+from posfuse.data.strings import Rule, coded, strings
+from posfuse.errors import InputError
+
+MARK, MISSING = "x", "?"
+LETTERS = "abcdefghijklmnopqrstuvw"  # up to MARK
+CYCLE = 5  # positions of cycle_navigation
+STEPS = "-0+"
+# By the sum of two steps modulo CYCLE: six pairs of steps, each possible pair equally often.
+LAST_STEPS = np.array(
+    [
+        [(0, 0), (-1, 1), (1, -1)] * 2,
+        [(0, 1), (1, 0)] * 3,
+        [(1, 1)] * 6,
+        [(-1, -1)] * 6,
+        [(0, -1), (-1, 0)] * 3,
+    ]
+)
+
+
+def parity(
+    split_seed: int, lengths: list[int], test_lengths: list[int], sizes: list[int]
+) -> Corpus:
+    """Control, order is worth nothing: is the number of b in a string over {a, b} even or odd?"""
+
+    def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
+        bits = generator.integers(2, size=(len(labels), length), dtype=np.uint8)
+        bits[:, -1] ^= (bits.sum(axis=1) % 2 != labels).astype(np.uint8)
+        return coded("ab", bits)
+
+    rule = Rule("parity", ["even", "odd"], 1, draw, lambda length: 2 ** (length - 1))
+    return strings(rule, split_seed, lengths, test_lengths, sizes)
+
+
+def even_pairs(
+    split_seed: int, lengths: list[int], test_lengths: list[int], sizes: list[int]
+) -> Corpus:
+    """Is the number of pairs ab and ba in a string over {a, b} even? It is if and only if the first
+    and the last symbol are equal. A string of one symbol has no pair, so the shortest has two."""
+
+    def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
+        bits = generator.integers(2, size=(len(labels), length), dtype=np.uint8)
+        bits[:, -1] = bits[:, 0] ^ labels
+        return coded("ab", bits)
+
+    rule = Rule("even_pairs", ["even", "odd"], 2, draw, lambda length: 2 ** (length - 1))
+    return strings(rule, split_seed, lengths, test_lengths, sizes)
+
+
+def missing_duplicate(
+    split_seed: int, lengths: list[int], test_lengths: list[int], sizes: list[int]
+) -> Corpus:
+    """w w with one of its symbols missing, w over {a, b}; the label is the missing symbol.
+
+    It stands half a string away, so its distance depends on the length alone. In a string of two
+    symbols the answer is the only visible one, so the shortest has four.
+    """
+    rule = _with_missing("missing_duplicate", is_mirrored=False)
+    return strings(rule, split_seed, lengths, test_lengths, sizes)
+
+
+def missing_palindrome(
+    split_seed: int, lengths: list[int], test_lengths: list[int], sizes: list[int]
+) -> Corpus:
+    """As `missing_duplicate`, but w is followed by its reverse.
+
+    The missing symbol stands at the mirrored place, so its distance depends on its place.
+    """
+    rule = _with_missing("missing_palindrome", is_mirrored=True)
+    return strings(rule, split_seed, lengths, test_lengths, sizes)
+
+
+def _with_missing(name: str, is_mirrored: bool) -> Rule:
+    """The other symbols of w equal the missing one with the probability `same`.
+
+    With 1/2, the missing symbol would be the more frequent visible one in more than half of the
+    strings with an odd |w|: in 3 of 4 with |w| = 3. `same` makes it half. With n = |w|, the missing
+    symbol is the more frequent one if n // 2 or more of the n - 1 others equal it, and
+    P(Binomial(n - 1, p) >= k) is the regularized incomplete beta function I_p(k, n - k).
+    """
+
+    def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
+        half, every = length // 2, np.arange(len(labels))
+        same = betaincinv(half // 2, half - half // 2, 0.5)
+        word = (generator.random((len(labels), half)) >= same) ^ labels[:, None].astype(bool)
+        place = generator.integers(length, size=len(labels))
+        twin = length - 1 - place if is_mirrored else place - half
+        word[every, np.where(place < half, place, twin)] = labels
+        found = coded("ab", np.hstack([word, word[:, ::-1] if is_mirrored else word]).astype(int))
+        found[every, place] = ord(MISSING)
+        return found
+
+    return Rule(name, ["a", "b"], 4, draw, lambda length: length // 2 * 2 ** (length // 2), step=2)
+
+
+def indirect_index(
+    split_seed: int,
+    symbols: int,
+    farthest: int,
+    lengths: list[int],
+    test_lengths: list[int],
+    sizes: list[int],
+) -> Corpus:
+    """A digit k, then letters with one x among them; the label is the letter k places left of x.
+
+    k is uniform from 1 to `farthest`, x anywhere where k places left of it is a letter. There are
+    `symbols` different letters. Their numbers differ by 1 at most, and which of them occur once
+    more does not depend on the label.
+    """
+    key = "data.corpus"
+    if not 2 <= symbols <= len(LETTERS):
+        raise InputError(
+            f"{key}.symbols: must be between 2 and {len(LETTERS)}, letters before x (got {symbols})"
+        )
+    if not 1 <= farthest <= 9:
+        raise InputError(f"{key}.farthest: must be a digit from 1 to 9 (got {farthest})")
+    rule = Rule(
+        "indirect_index",
+        list(LETTERS[:symbols]),
+        2 + max(symbols, farthest),  # k, x, every letter
+        partial(_indexed, symbols=symbols, farthest=farthest),
+        partial(_n_indexed, symbols=symbols, farthest=farthest),
+        options=(symbols, farthest),
+    )
+    return strings(rule, split_seed, lengths, test_lengths, sizes)
+
+
+def _indexed(
+    generator: np.random.Generator, labels: np.ndarray, length: int, symbols: int, farthest: int
+) -> np.ndarray:
+    n, n_letters, every = len(labels), length - 2, np.arange(len(labels))
+    rounds = -(-n_letters // symbols)  # in the last one not all letters may have a place
+    letters = np.tile(np.arange(symbols, dtype=np.uint8), (n, rounds))
+    letters[:, -symbols:] = generator.permuted(letters[:, -symbols:], axis=1)
+    letters = generator.permuted(letters[:, :n_letters], axis=1)
+    k = generator.integers(1, farthest + 1, size=n)
+    mark = generator.integers(k, n_letters + 1)  # letters left of x
+    # Swap the letter at the target with a random one of those that are the label.
+    keys = np.where(letters == labels[:, None], generator.random(letters.shape), -1.0)
+    one = keys.argmax(axis=1)
+    letters[every, one] = letters[every, mark - k]
+    letters[every, mark - k] = labels
+    found = np.empty((n, length), dtype=np.uint8)
+    found[:, 0] = ord("0") + k
+    found[every, mark + 1] = ord(MARK)
+    is_letter = np.ones(found.shape, dtype=bool)
+    is_letter[:, 0] = is_letter[every, mark + 1] = False
+    found[is_letter] = coded(LETTERS, letters).ravel()
+    return found
+
+
+def _n_indexed(length: int, symbols: int, farthest: int) -> int:
+    n_letters = length - 2
+    each, more = divmod(n_letters, symbols)
+    same: int = factorial(each) ** (symbols - more) * factorial(each + 1) ** more
+    orders = factorial(n_letters) // same
+    places = sum(range(n_letters - farthest + 1, n_letters + 1))  # of x, over all k
+    return places * comb(symbols, more) * orders // symbols
+
+
+def cycle_navigation(
+    split_seed: int, lengths: list[int], test_lengths: list[int], sizes: list[int]
+) -> Corpus:
+    """Control, order is worth nothing: where on a cycle of five positions do the steps -, 0 and +
+    lead from position 0?
+
+    The last two steps are drawn from those that lead to the label, so the shortest string has two.
+    """
+
+    def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
+        steps = generator.integers(-1, 2, size=(len(labels), length), dtype=np.int8)
+        rest = (labels - steps[:, :-2].sum(axis=1)) % CYCLE
+        steps[:, -2:] = LAST_STEPS[rest, generator.integers(6, size=len(labels))]
+        return coded(STEPS, steps + 1)
+
+    names = [str(position) for position in range(CYCLE)]
+    # Whatever the other steps are, one pair of last steps or more leads to the label.
+    rule = Rule("cycle_navigation", names, 2, draw, lambda length: 3 ** (length - 2))
+    return strings(rule, split_seed, lengths, test_lengths, sizes)

@@ -1,0 +1,131 @@
+"""Runs that are tested at further lengths."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.train import train
+from posfuse.training import diagnostics
+from posfuse.training.classifier import Classifier
+from posfuse.training.diagnostics import worth_of_position
+from posfuse.training.trained import load_run
+from small_runs import SMALL, composed, small_config
+
+CUT = ["data.max_len=6", "fusion=concat", "trainer.max_epochs=2"]
+LONGER = [*CUT, "data.test_lengths=[9,12]"]
+
+
+@pytest.fixture(scope="module")
+def longer(corpus, tmp_path_factory):
+    """A run on texts cut at 6 words, and its record; the longer ones are tested at 9 and 12."""
+    folder = tmp_path_factory.mktemp("longer")
+    return folder, train(small_config(corpus, *LONGER), folder)
+
+
+def test_the_model_reads_each_document_up_to_the_length(longer, corpus):
+    """The accuracies and predictions, computed again from the checkpoint one document at a time."""
+    folder, record = longer
+    _, data, classifier = load_run(folder)
+    texts = pd.read_parquet(corpus / "test.parquet")["text"].str.split()
+    found = pd.read_parquet(folder / records.BY_LENGTH)
+    assert found["test_length"].unique().tolist() == [9, 12]
+    part = data.store.splits["test"]
+    for length, frame in found.groupby("test_length"):
+        assert frame["group"].tolist() == texts.index[texts.str.len() > 6].tolist()
+        assert (frame["length"].to_numpy() == texts[frame["group"]].str.len().to_numpy()).all()
+        for row in frame.to_dict("records"):
+            start, end = part.offsets[row["group"]], part.offsets[row["group"] + 1]
+            ids = torch.from_numpy(part.ids[start : min(end, start + length)].astype(np.int64))
+            with torch.no_grad():
+                logits = classifier.model(ids[None], torch.tensor([len(ids)]))
+            log_p = [row[f"log_p_{c}"] for c in range(3)]
+            assert logits.log_softmax(-1)[0].tolist() == pytest.approx(log_p, abs=1e-5)
+            assert row["label"] == part.labels[row["group"]]
+        of_length = record["lengths"][str(length)]
+        assert of_length["accuracy"] == (frame["label"] == frame["predicted"]).mean()
+        loss = -np.mean([row[f"log_p_{row['label']}"] for row in frame.to_dict("records")])
+        assert of_length["loss"] == pytest.approx(loss, abs=1e-6)
+        assert of_length["documents"] == len(frame)
+        assert set(of_length) == {"accuracy", "loss", "macro_f1", "documents"}
+    assert found[found["test_length"] == 9]["log_p_0"].tolist() != (
+        found[found["test_length"] == 12]["log_p_0"].tolist()
+    )
+
+
+def test_nothing_else_changes(longer, corpus, tmp_path):
+    """The sinusoidal table is longer, but its first rows are the same."""
+    folder, record = longer
+    usual = train(small_config(corpus, *CUT), tmp_path)
+    same = ("test", "validation", "position", "documents", "mean_tokens", "truncated_share",
+            "unknown_share", "best_epoch", "epochs", "vocabulary_size")  # fmt: skip
+    assert {k: usual[k] for k in same} == {k: record[k] for k in same}
+    assert record.keys() - usual.keys() == {"lengths"}
+    assert record["settings"].keys() - usual["settings"].keys() == {"data.test_lengths"}
+    for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
+        assert (folder / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert not (tmp_path / records.BY_LENGTH).exists()
+    assert records.BY_LENGTH in (folder / records.SUMS).read_text()
+
+
+def test_each_length_takes_one_pass(corpus, tmp_path, monkeypatch):
+    passes, latencies, measured = [], [], []
+    step, end, worth = Classifier.test_step, Classifier.on_test_epoch_end, worth_of_position
+
+    def counted(self, batch, number):
+        passes.append(len(batch.labels))
+        return step(self, batch, number)
+
+    def ended(self):
+        end(self)
+        latencies.append(self.latency_ms)
+
+    monkeypatch.setattr(Classifier, "test_step", counted)
+    monkeypatch.setattr(Classifier, "on_test_epoch_end", ended)
+    monkeypatch.setattr(
+        diagnostics, "worth_of_position", lambda *a: measured.append(a) or worth(*a)
+    )
+    record = train(small_config(corpus, *LONGER), tmp_path)
+    long = record["lengths"]["9"]["documents"]
+    assert passes == [20, long, long]
+    assert len(measured) == 1  # on the usual test split
+    assert record["position"]["documents"] == 20
+    assert len(set(latencies)) == 3
+    assert record["latency_ms"] == latencies[0]
+
+
+def test_a_run_that_stops_in_a_later_test_resumes_to_the_same_numbers(
+    longer, corpus, tmp_path, monkeypatch, caplog
+):
+    cfg = small_config(corpus, *LONGER)
+
+    def stop(self, batch, number):
+        if self.trainer.datamodule.tested == "test@12":
+            raise RuntimeError("stop here")
+        return step(self, batch, number)
+
+    step = Classifier.test_step
+    with monkeypatch.context() as patched:
+        patched.setattr(Classifier, "test_step", stop)
+        with pytest.raises((RuntimeError, SystemExit)):
+            train(cfg, tmp_path)
+    assert not (tmp_path / records.RESULT).exists()
+    caplog.set_level("INFO")
+    record = train(cfg, tmp_path)
+    assert record["lengths"] == longer[1]["lengths"]
+    accuracies = [f"{record['lengths'][n]['accuracy']:.4f} at length {n}" for n in ("9", "12")]
+    assert f"{record['test']['accuracy']:.4f}, {', '.join(accuracies)}, best epoch" in caplog.text
+    frames = [pd.read_parquet(folder / records.BY_LENGTH) for folder in (longer[0], tmp_path)]
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+
+
+def test_a_task_is_tested_at_its_lengths(tmp_path):
+    task = ["data=even_pairs", "data.corpus.sizes=[300,20,30]", f"cache_dir={tmp_path}"]
+    task += ["data.test_lengths=[40,80]", "trainer.max_epochs=2", "trainer.limit_batches=2"]
+    record = train(checked(composed(*SMALL, *task)), tmp_path / "run")
+    assert {n: m["documents"] for n, m in record["lengths"].items()} == {"40": 30, "80": 30}
+    found = pd.read_parquet(tmp_path / "run" / records.BY_LENGTH)
+    assert (found["length"] == found["test_length"]).all()
+    assert record["settings"]["data.test_lengths"] == [40, 80]

@@ -1,0 +1,395 @@
+"""The tasks on strings: their labels, that nothing else tells the label, and their splits."""
+
+import inspect
+from collections import Counter
+from itertools import pairwise, product
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from posfuse.config import CONF_DIR
+from posfuse.data import tasks
+from posfuse.data.corpora import SPLITS, load
+from posfuse.data.splits import splits
+from posfuse.data.strings import Rule
+from posfuse.data.token_store import open_store
+from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from small_runs import composed
+
+INDEX = {"symbols": 4, "farthest": 4}
+SHORTEST = {"parity": 1, "even_pairs": 2, "missing_duplicate": 4, "missing_palindrome": 4,
+            "indirect_index": 6, "cycle_navigation": 2}  # fmt: skip
+EVEN = ("missing_duplicate", "missing_palindrome")
+
+
+def corpus(name: str, **options):
+    given = {"split_seed": 0, "lengths": [SHORTEST[name], 40], "test_lengths": [],
+             "sizes": [800, 60, 60]}  # fmt: skip
+    given |= INDEX if name == "indirect_index" else {}
+    return getattr(tasks, name)(**given | options)
+
+
+def frames(name: str, **options) -> dict[str, pd.DataFrame]:
+    return corpus(name, **options).read()
+
+
+def documents(name: str, **options) -> pd.DataFrame:
+    return pd.concat(frames(name, **options), names=["split", "row"]).reset_index("split")
+
+
+def rule_of(name: str, **options) -> Rule:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "strings", lambda rule, *_: rule)
+        return corpus(name, **options)
+
+
+# Labels
+
+
+def slow_label(name: str, symbols: list[str]) -> str:
+    """The name of the class by a plain reading of the task, one symbol after another."""
+    if name == "parity":
+        return "odd" if len([s for s in symbols if s == "b"]) % 2 else "even"
+    if name == "even_pairs":
+        changes = sum("".join(pair) in ("ab", "ba") for pair in pairwise(symbols))
+        return "odd" if changes % 2 else "even"
+    if name in EVEN:
+        fitting = []
+        for guess in "ab":
+            whole = "".join(symbols).replace("?", guess)
+            first, second = whole[: len(whole) // 2], whole[len(whole) // 2 :]
+            if second == (first if name == "missing_duplicate" else first[::-1]):
+                fitting.append(guess)
+        (label,) = fitting
+        return label
+    if name == "indirect_index":
+        before = list("".join(symbols).partition("x")[0])
+        for _ in range(int(symbols[0])):
+            label = before.pop()
+        return label
+    position = 0
+    for step in symbols:
+        position += {"-": 4, "0": 0, "+": 1}[step]
+        position -= 5 if position >= 5 else 0
+    return str(position)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "label"),
+    [
+        ("even_pairs", "aabbba", "even"),  # the examples of the authors' code: 0 is a, 1 is b
+        ("even_pairs", "abababb", "odd"),
+        ("even_pairs", "abaabaa", "even"),
+        ("missing_duplicate", "abbaa?ba", "b"),
+        ("missing_palindrome", "?bbb", "b"),
+        ("cycle_navigation", "+-0--", "3"),
+        ("cycle_navigation", "+++-", "2"),
+        ("parity", "abbab", "odd"),
+        ("indirect_index", "2badxc", "a"),
+        ("indirect_index", "1ax", "a"),
+    ],
+)
+def test_the_slow_labels_are_those_worked_by_hand(name: str, text: str, label: str) -> None:
+    assert slow_label(name, list(text)) == label
+
+
+@pytest.mark.parametrize("name", SHORTEST)
+def test_labels_are_right_at_every_length(name: str) -> None:
+    for seed in range(3):
+        made = corpus(name, split_seed=seed, test_lengths=[40, 80, 160])
+        for split, frame in made.read().items():
+            for text, label in zip(frame["text"], frame["label"], strict=True):
+                assert made.label_names[label] == slow_label(name, text.split()), (split, text)
+
+
+@pytest.mark.parametrize("name", SHORTEST)
+def test_strings_of_the_shortest_lengths_have_the_tasks_form(name: str) -> None:
+    shortest = SHORTEST[name]
+    found = documents(name, lengths=[shortest, shortest + 3], sizes=[3000, 60, 60])
+    assert set(found["text"].str.split().str.len()) == set(
+        range(shortest, shortest + 4, 2 if name in EVEN else 1)
+    )
+    letters = {"parity": "ab", "even_pairs": "ab", "cycle_navigation": "-0+"}
+    symbols = Counter(found["text"].str.split().explode())
+    if name in letters:
+        assert set(symbols) == set(letters[name])
+    if name in EVEN:
+        assert symbols["?"] == len(found)
+        assert found["text"].str.count(r"\?").eq(1).all()
+        assert {text.split().index("?") for text in found["text"]} == set(range(shortest + 2))
+    if name == "indirect_index":
+        assert found["text"].str.fullmatch("[1-4]( [a-d])* x( [a-d])*").all()
+        assert {text[0] for text in found["text"]} == set("1234")
+
+
+def every(name: str, length: int) -> dict[str, set[str]]:
+    """All strings of a task with this length, by their label."""
+    alphabet = {"cycle_navigation": "-0+", "indirect_index": "abcdx1234"}.get(name, "ab?")
+    if name in ("parity", "even_pairs"):
+        alphabet = "ab"
+    found: dict[str, set[str]] = {}
+    for symbols in product(alphabet, repeat=length):
+        text = "".join(symbols)
+        if name in EVEN:
+            n = length // 2
+            if text.count("?") != 1:
+                continue
+            second = text[n:] if name == "missing_duplicate" else text[n:][::-1]
+            if any(a != b and "?" not in (a, b) for a, b in zip(text[:n], second, strict=True)):
+                continue
+        if name == "indirect_index":
+            counts = [text.count(letter) for letter in "abcd"]
+            is_form = text[0].isdigit() and not any(s.isdigit() for s in text[1:])
+            if not is_form or text.count("x") != 1 or max(counts) - min(counts) > 1:
+                continue
+            if text.index("x") <= int(text[0]):
+                continue
+        found.setdefault(slow_label(name, list(text)), set()).add(text)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [("parity", 1), ("parity", 5), ("even_pairs", 2), ("even_pairs", 5), ("missing_duplicate", 4),
+     ("missing_duplicate", 8), ("missing_palindrome", 6), ("indirect_index", 6),
+     ("cycle_navigation", 2), ("cycle_navigation", 5)],
+)  # fmt: skip
+def test_every_string_of_a_class_is_drawn_and_their_number_is_known(name, length) -> None:
+    found = documents(name, lengths=[length, length], sizes=[9000, 10, 10])
+    whole = every(name, length)
+    drawn = set(found["text"].str.replace(" ", ""))
+    assert drawn == set().union(*whole.values())
+    counts = [len(texts) for texts in whole.values()]
+    known = rule_of(name).n_strings(length)
+    if name == "cycle_navigation":  # a lower limit
+        assert 0 < known <= min(counts)
+    else:
+        assert set(counts) == {known}
+
+
+def test_the_number_of_strings_with_letters_left_over() -> None:
+    """Five symbols: k, x, and three letters of two kinds."""
+    rule_count = rule_of("indirect_index", symbols=2, farthest=2).n_strings(5)
+    texts = set()
+    for first, *rest in product("12", *["abx"] * 4):
+        text = "".join(rest)
+        ok = text.count("x") == 1 and text.index("x") >= int(first)
+        if ok and abs(text.count("a") - text.count("b")) <= 1:
+            label = slow_label("indirect_index", [first, *text])
+            texts.add((label, first + text))
+    by_label = Counter(label for label, _ in texts)
+    assert by_label == {"a": rule_count, "b": rule_count}
+
+
+# Sizes and balance
+
+
+@pytest.mark.parametrize("name", SHORTEST)
+def test_every_split_has_equal_classes_and_equal_lengths(name: str) -> None:
+    n_classes = len(corpus(name).label_names)
+    step = 2 if name in EVEN else 1
+    legal = range(SHORTEST[name], 41, step)
+    sizes = [4 * n_classes * len(legal), 10 * n_classes, 101]
+    found = frames(name, sizes=sizes, test_lengths=[40, 80])
+    assert list(found) == [*SPLITS, "test@40", "test@80"]
+    assert [len(frame) for frame in found.values()] == [*sizes, 101, 101]
+    for split, frame in found.items():
+        labels = Counter(frame["label"])
+        assert len(labels) == n_classes
+        assert max(labels.values()) - min(labels.values()) <= 1
+        lengths = frame["text"].str.split().str.len()
+        if split == "train":
+            assert (pd.crosstab(lengths, frame["label"]).reindex(legal) == 4).all(axis=None)
+        if "@" in split:
+            assert set(lengths) == {int(split.partition("@")[2])}
+        assert frame["label"].head(len(frame) // 2).nunique() == n_classes  # not sorted
+        assert lengths.is_monotonic_increasing == ("@" in split)
+
+
+@pytest.mark.parametrize("name", SHORTEST)
+def test_no_test_string_is_in_another_split_unless_there_are_few(name: str) -> None:
+    found = documents(name, sizes=[20_000, 400, 400], test_lengths=[12, 40])
+    found["length"] = found["text"].str.split().str.len()
+    held_out = found[found["split"] != "train"]
+    n_classes = len(corpus(name).label_names)
+    shared = held_out[held_out["text"].isin(found.loc[found["split"] == "train", "text"])]
+    twice = held_out[held_out["text"].duplicated(keep=False)]
+    # Each class has about 800 / 40 / n_classes strings of a length to hold out; at 12, 400 more.
+    few = 12 if name in EVEN else 7
+    assert (shared["length"] <= few).all()
+    assert (twice["length"] <= few).all()
+    longer = held_out[held_out["length"] > few]
+    assert len(longer) > 800
+    if SHORTEST[name] < 3:
+        assert (shared["length"] == SHORTEST[name]).sum() >= n_classes  # and there they repeat
+
+
+def test_a_length_with_enough_strings_is_held_out_even_though_train_has_all_others() -> None:
+    """256 strings a class at nine symbols; 100 of them are held out, and train has the rest."""
+    found = frames("parity", lengths=[9, 9], sizes=[20_000, 100, 100])
+    texts = {split: set(frame["text"]) for split, frame in found.items()}
+    assert [len(texts[split]) for split in SPLITS] == [512 - 200, 100, 100]
+    assert not texts["train"] & (texts["validation"] | texts["test"])
+    assert not texts["validation"] & texts["test"]
+    crowded = frames("parity", lengths=[9, 9], sizes=[20_000, 200, 100])
+    assert set(crowded["test"]["text"]) <= set(crowded["train"]["text"])
+
+
+@pytest.mark.parametrize("name", SHORTEST)
+def test_strings_follow_from_the_arguments(name: str) -> None:
+    first, again, other = (documents(name, split_seed=seed) for seed in (3, 3, 4))
+    assert first.equals(again)
+    assert not first.equals(other)
+    changes = [{}, {"split_seed": 1}, {"lengths": [8, 30]}, {"sizes": [800, 60, 61]},
+               {"test_lengths": [80]}]  # fmt: skip
+    changes += [{"symbols": 3}, {"farthest": 3}] if name == "indirect_index" else []
+    assert len({corpus(name, **change).fingerprint for change in changes}) == len(changes)
+    longer = documents(name, split_seed=3, test_lengths=[40, 80])
+    usual = longer[longer["split"].isin(SPLITS)]
+    assert usual.equals(first)
+
+
+def test_tasks_have_fingerprints_of_their_own() -> None:
+    names = {corpus(name, lengths=[8, 20]).fingerprint for name in SHORTEST}
+    assert len(names) == len(SHORTEST)
+
+
+# What counts of symbols tell
+
+
+def linear(name: str, features, **options) -> float:
+    """Test accuracy of logistic regression on features of the symbols."""
+    found = frames(name, sizes=[8000, 60, 4000], **options)
+    x = {split: np.array([features(text.split()) for text in found[split]["text"]])
+         for split in ("train", "test")}  # fmt: skip
+    model = LogisticRegression(max_iter=1000).fit(x["train"], found["train"]["label"])
+    return float(model.score(x["test"], found["test"]["label"]))
+
+
+def counts(symbols: list[str]) -> list[int]:
+    return [symbols.count(s) for s in "ab?cdx1234-0+"]
+
+
+LINEAR = {
+    "missing_duplicate": 0.5, "missing_palindrome": 0.5, "indirect_index": 0.25, "even_pairs": 0.5,
+    "parity": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_linear_function_of_counts_is_at_chance(name: str) -> None:
+    """Three standard errors of 4,000 documents are 0.024."""
+    assert linear(name, counts) == pytest.approx(LINEAR[name], abs=0.03)
+
+
+def test_letters_are_as_frequent_whatever_the_label() -> None:
+    found = documents("indirect_index", sizes=[20_000, 60, 60], lengths=[6, 12])
+    by_letter = np.array([[text.count(s) for s in "abcd"] for text in found["text"]])
+    assert np.ptp(by_letter, axis=1).max() == 1
+    means = pd.DataFrame(by_letter).groupby(found["label"].to_numpy()).mean()
+    assert means.to_numpy() == pytest.approx(by_letter.mean(), abs=0.02)
+    assert "e" not in "".join(found["text"])
+
+
+def leads(name: str, length: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of n drawn strings whose missing symbol is a: its visible number, and whether it leads."""
+    drawn = rule_of(name).draw(np.random.default_rng(length), np.zeros(n, dtype=int), length)
+    n_a, n_b = ((drawn == ord(letter)).sum(axis=1) for letter in "ab")
+    assert (n_a + n_b == length - 1).all()
+    return n_a, n_a > n_b
+
+
+@pytest.mark.parametrize("name", EVEN)
+def test_the_missing_symbol_is_the_more_frequent_one_in_half_of_the_strings(name: str) -> None:
+    """At every length; four standard errors of 10,000 strings are 0.02."""
+    shares = [leads(name, length, 10_000)[1].mean() for length in range(4, 41, 2)]
+    assert shares == pytest.approx([0.5] * 19, abs=0.02)
+
+
+def test_the_probability_that_balances_the_missing_symbol_by_hand() -> None:
+    """|w| = 3: the missing symbol leads unless both others differ, so (1 - p)^2 = 1/2. Its visible
+    number is 2 B + 1, B ~ Bin(2, p)."""
+    n_a, _ = leads("missing_duplicate", 6, 40_000)
+    assert n_a.mean() == pytest.approx(2 * 2 * (1 - np.sqrt(0.5)) + 1, abs=0.03)
+
+
+# Arguments that are refused
+
+BAD = [
+    ("parity", {"lengths": [40, 1]}, "lengths", "[min, max] with 1 <= min <= max, since parity"),
+    ("parity", {"lengths": [0, 9]}, "lengths", "no string of fewer than 1 symbols (got [0, 9])"),
+    ("parity", {"lengths": [9]}, "lengths", "[min, max]"),
+    ("even_pairs", {"lengths": [1, 40]}, "lengths", "2 <= min <= max, since even_pairs has no"),
+    ("missing_duplicate", {"lengths": [2, 40]}, "lengths", "4 <= min <= max"),
+    ("missing_duplicate", {"lengths": [7, 7]}, "lengths", "must include a multiple of 2"),
+    ("missing_palindrome", {"lengths": [2, 40]}, "lengths", "4 <= min <= max"),
+    ("cycle_navigation", {"lengths": [1, 40]}, "lengths", "2 <= min <= max"),
+    ("indirect_index", {"lengths": [5, 40]}, "lengths", "6 <= min <= max"),
+    ("indirect_index", {"farthest": 7}, "lengths", "9 <= min <= max"),
+    ("indirect_index", {"symbols": 9}, "lengths", "11 <= min <= max"),
+    ("indirect_index", {"symbols": 1}, "symbols", "must be between 2 and 23"),
+    ("indirect_index", {"symbols": 24}, "symbols", "must be between 2 and 23"),
+    ("indirect_index", {"farthest": 0}, "farthest", "must be a digit from 1 to 9 (got 0)"),
+    ("indirect_index", {"farthest": 10}, "farthest", "must be a digit from 1 to 9 (got 10)"),
+    ("parity", {"sizes": [9, 1, 9]}, "sizes", "three numbers of at least 2"),
+    ("parity", {"sizes": [9, 9]}, "sizes", "three numbers of at least 2"),
+    ("cycle_navigation", {"sizes": [9, 9, 4]}, "sizes", "three numbers of at least 5"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "key", "expected"), BAD)
+def test_impossible_arguments_are_refused_before_anything_is_drawn(name, options, key, expected):
+    with pytest.raises(InputError) as caught:
+        corpus(name, **options)
+    message = str(caught.value)
+    assert message.startswith(f"data.corpus.{key}: ")
+    assert expected in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "expected"),
+    [
+        ("parity", 0, "of parity must be at least 1 (got 0)"),
+        ("missing_duplicate", 81, "must be at least 4 and a multiple of 2 (got 81)"),
+        ("indirect_index", 5, "must be at least 6 (got 5)"),
+    ],
+)
+def test_impossible_test_lengths_are_refused(name: str, length: int, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        corpus(name, test_lengths=[40, length])
+    assert str(caught.value).startswith("data.test_lengths: ")
+    assert expected in str(caught.value)
+
+
+# The configured corpora
+
+
+def test_every_task_is_tested_here_and_has_its_file() -> None:
+    public = {
+        name
+        for name, f in vars(tasks).items()
+        if inspect.isfunction(f) and f.__module__ == tasks.__name__ and name[0] != "_"
+    }
+    assert public == set(SHORTEST)
+    assert {name for name in public if (CONF_DIR / "data" / f"{name}.yaml").exists()} == public
+
+
+@pytest.mark.parametrize("name", SHORTEST)
+def test_the_configured_task_has_its_symbols_and_nothing_is_cut(name: str, tmp_path) -> None:
+    cfg = checked(composed(f"data={name}")).data
+    assert cfg.corpus["lengths"] == [SHORTEST[name], cfg.max_len]
+    cfg.corpus["sizes"] = [400, 40, 40]
+    found, names = splits(load(cfg), cfg)
+    assert names == load(cfg).label_names
+    store = open_store(cfg, tmp_path)
+    assert store.unknown_share == dict.fromkeys(found, 0.0)
+    symbols = {"parity": 2, "even_pairs": 2, "indirect_index": 4 + 4 + 1}.get(name, 3)
+    assert store.vocabulary_size == 2 + symbols
+    part = store.splits["test"]
+    assert part.lengths.max() <= cfg.max_len
+    first = store.words(part.ids[: part.offsets[1]])
+    assert " ".join(first) == next(found["test"].texts())

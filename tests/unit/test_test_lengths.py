@@ -1,0 +1,188 @@
+"""data.test_lengths: the values that are refused, the further test splits, and what reads them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posfuse.analysis.evidence.collect import collect
+from posfuse.config import LATER_KEYS, longest
+from posfuse.data.token_store import open_store
+from posfuse.errors import InputError
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.tracking.projection import Finished
+from posfuse.training.build import build_data, build_network
+from small_records import write_record
+from small_runs import composed, small_config, write_corpus
+
+TASK = ["data=even_pairs", "data.corpus.sizes=[200,20,30]", "data.corpus.lengths=[2,12]",
+        "data.max_len=12"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Texts of 3 to 12 words."""
+    return write_corpus(tmp_path_factory.mktemp("lengths") / "corpus")
+
+
+def complaint(*overrides: str) -> str:
+    with pytest.raises(InputError) as caught:
+        checked(composed(*overrides))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["data.test_lengths=[0]"], "data.test_lengths: must be between 1 and 1048576 (got [0])"),
+        (["data.test_lengths=[400,300,400]"], "data.test_lengths: has a length twice (got [400, "),
+        (["data.test_lengths=[300,256]"],
+         "data.test_lengths: must be above data.max_len=256, where texts are cut (got 256); use "),
+        (["data=agnews", "data.path=x", "data.test_lengths=[512]"], "above data.max_len=512"),
+        ([*TASK, "data.corpus.test_lengths=[80]"],
+         "data.corpus.test_lengths: must be data.test_lengths=[40, 80, 160] (got [80]); set data."),
+    ],
+)  # fmt: skip
+def test_lengths_that_cannot_be_tested_are_refused(overrides, expected: str) -> None:
+    assert expected in complaint(*overrides)
+
+
+def test_a_task_can_be_tested_at_any_of_its_lengths() -> None:
+    for lengths in ("[]", "[2]", "[12,7,500]"):
+        cfg = checked(composed(*TASK, f"data.test_lengths={lengths}"))
+        assert cfg.data.corpus["test_lengths"] == cfg.data.test_lengths == json.loads(lengths)
+    with pytest.raises(InputError, match=r"data\.test_lengths: of even_pairs must be at least 2"):
+        build_data(checked(composed(*TASK, "data.test_lengths=[1]")))
+
+
+def test_the_model_is_built_for_the_longest_document() -> None:
+    usual = checked(composed("data.max_len=60"))
+    longer = checked(composed("data.max_len=60", "data.test_lengths=[70,200]"))
+    shorter = checked(composed(*TASK, "data.test_lengths=[2,7]"))
+    assert [longest(cfg.data) for cfg in (usual, longer, shorter)] == [60, 200, 12]
+    tables = [build_network(cfg, 20, 2).table() for cfg in (usual, longer)]
+    assert [len(table) for table in tables] == [60, 200]
+    assert (tables[0] == tables[1][:60]).all()
+
+
+def test_runs_without_test_lengths_keep_their_fingerprint() -> None:
+    cfg = checked(composed())
+    assert records.settings(cfg).keys().isdisjoint(LATER_KEYS)
+    longer = checked(composed("data.test_lengths=[300]"))
+    assert records.settings(longer) == records.settings(cfg) | {"data.test_lengths": [300]}
+    assert records.fingerprint(longer) != records.fingerprint(cfg)
+
+
+# Splits
+
+
+def texts_of(store, documents) -> list[str]:
+    found = []
+    for i in range(len(documents)):
+        batch = documents[np.array([i])]
+        found.append(" ".join(store.words(batch.ids[0])))
+    return found
+
+
+KEEP_WORDS = ["data.vocabulary.source=all", "data.vocabulary.min_count=1"]
+
+
+def test_texts_longer_than_max_len_are_cut_at_each_length(corpus) -> None:
+    cfg = small_config(corpus, *KEEP_WORDS, "data.max_len=6", "data.test_lengths=[8,20]")
+    data = build_data(cfg)
+    texts = pd.read_parquet(corpus / "test.parquet")
+    words = texts["text"].str.split()
+    long = texts[words.str.len() > 6]
+    assert 3 < len(long) < len(texts)
+    for length in (8, 20):
+        documents = data.documents[f"test@{length}"]
+        expected = [" ".join(text.split()[:length]) for text in long["text"]]
+        assert texts_of(data.store, documents) == expected
+        assert documents.split.labels.tolist() == long["label"].tolist()
+        assert documents.split.groups.tolist() == long.index.tolist()
+        assert documents.split.lengths.tolist() == words[long.index].str.len().tolist()
+    usual = build_data(small_config(corpus, *KEEP_WORDS, "data.max_len=6"))
+    assert list(usual.documents) == ["train", "validation", "test"]
+    assert usual.store.folder == data.store.folder  # the ids on disk are the same
+    assert usual.facts() == data.facts()
+
+
+def test_without_a_longer_text_there_is_nothing_to_test(corpus) -> None:
+    with pytest.raises(InputError, match=r"^data\.test_lengths: no test document of tiny has more"):
+        build_data(small_config(corpus, "data.max_len=12", "data.test_lengths=[20]"))
+
+
+def test_a_tasks_strings_have_exactly_the_length_and_are_kept_on_disk(tmp_path) -> None:
+    asked = ["data.test_lengths=[12,30]", f"cache_dir={tmp_path}"]
+    data = build_data(checked(composed(*TASK, *asked)))
+    for length in (12, 30):
+        documents = data.documents[f"test@{length}"]
+        assert documents.lengths.tolist() == [length] * 30
+        assert np.bincount(documents.split.labels).tolist() == [15, 15]
+        texts = texts_of(data.store, documents)
+        assert all(
+            (text[0] != text[-1]) == label
+            for text, label in zip(texts, documents.split.labels, strict=True)
+        )
+    assert data.facts()["documents"] == {"train": 200, "validation": 20, "test": 30}
+    assert set(data.facts()["unknown_share"]) == {"train", "validation", "test"}
+    again = open_store(data.cfg, tmp_path)
+    assert list(again.splits) == ["train", "validation", "test", "test@12", "test@30"]
+    limited = replace(data.cfg, limit=10)
+    assert [len(part.labels) for part in open_store(limited, tmp_path).splits.values()] == [10] * 5
+
+
+def test_a_split_needs_a_document_for_each_process(corpus) -> None:
+    more = ["data.max_len=11", "data.test_lengths=[12]", "trainer=ddp", "trainer.devices=16"]
+    with pytest.raises(InputError, match=r"trainer\.devices: test@12 has \d documents for 16"):
+        build_data(small_config(corpus, *more))
+
+
+# Records
+
+
+LENGTHS = {"80": {"accuracy": 0.75, "loss": 0.5, "documents": 40}}
+
+
+def test_the_table_of_runs_has_the_accuracies_by_length(tmp_path) -> None:
+    root = tmp_path / "sweep"
+    write_record(root, 0.9, "add", lengths=LENGTHS)
+    write_record(root, 0.8, "concat")
+    runs, problems = collect(root)
+    assert not problems
+    found = runs.set_index("fusion")
+    assert found.loc["add", "lengths.80.accuracy"] == 0.75
+    assert found.loc["add", "lengths.80.documents"] == 40
+    assert np.isnan(found.loc["concat", "lengths.80.accuracy"])
+    for wrong in ("high", 1.5, None):
+        write_record(root, 0.9, f"mul_{wrong}", lengths={"160": {"accuracy": wrong}})
+    runs, problems = collect(root)
+    assert set(runs["fusion"]) == {"add", "concat"}
+    assert len(problems) == 3
+    assert all("lengths.160.accuracy is " in line for line in problems)
+
+
+def test_wandbs_summary_has_the_metrics_by_length(tmp_path) -> None:
+    record = {"test": {"accuracy": 0.9}, "validation": {}, "position": {}, "best_epoch": 1}
+    for more, expected in (({}, {}), ({"lengths": LENGTHS}, {"length/80/accuracy": 0.75,
+                           "length/80/loss": 0.5, "length/80/documents": 40})):  # fmt: skip
+        summary = Finished(tmp_path, record | more, [{"epoch": 1.0}], []).summary
+        assert {k: v for k, v in summary.items() if k.startswith("length")} == expected
+        assert summary["test/accuracy"] == 0.9
+
+
+def test_a_run_is_finished_only_with_its_predictions_by_length(corpus, tmp_path) -> None:
+    cfg = small_config(corpus, "data.max_len=6", "data.test_lengths=[8]")
+    (tmp_path / "checkpoints").mkdir()
+    names = (records.PREDICTIONS, records.BY_LENGTH, records.HISTORY, records.DIAGNOSTICS)
+    for name in (*names, records.BEST):
+        (tmp_path / name).write_text(name)
+    record = {**records.identity(cfg, tmp_path), "test": {"accuracy": 0.5}, "lengths": LENGTHS}
+    records.write_result(tmp_path, record)
+    assert records.finished(tmp_path, cfg) == record
+    (tmp_path / records.BY_LENGTH).write_text("other")
+    assert records.finished(tmp_path, cfg) is None
