@@ -122,10 +122,14 @@ def test_a_run_that_stops_in_a_later_test_resumes_to_the_same_numbers(
 
 
 def test_a_task_is_tested_at_its_lengths(tmp_path):
-    task = ["data=even_pairs", "data.corpus.sizes=[300,20,30]", f"cache_dir={tmp_path}"]
-    task += ["data.test_lengths=[40,80]", "trainer.max_epochs=2", "trainer.limit_batches=2"]
-    record = train(checked(composed(*SMALL, *task)), tmp_path / "run")
-    assert {n: m["documents"] for n, m in record["lengths"].items()} == {"40": 30, "80": 30}
+    task = ["experiment=positions", "data=even_pairs", "data.corpus.sizes=[640,20,30]"]
+    task += [f"cache_dir={tmp_path}"]
+    record = train(checked(composed(*task, *SMALL, "trainer.max_epochs=1")), tmp_path / "run")
+    lengths = [40, 80, 160]
+    assert {int(n): m["documents"] for n, m in record["lengths"].items()} == (
+        dict.fromkeys(lengths, 30)
+    )
+    assert (record["sweep_id"], record["evaluations"]) == ("positions", 5)
     found = pd.read_parquet(tmp_path / "run" / records.BY_LENGTH)
     assert (found["length"] == found["test_length"]).all()
-    assert record["settings"]["data.test_lengths"] == [40, 80]
+    assert record["settings"]["data.test_lengths"] == lengths

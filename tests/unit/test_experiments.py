@@ -13,7 +13,7 @@ from posfuse.runs.checks import checked
 from small_runs import composed, hydra_composed
 
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
-         "controls": 75, "variance": 120}  # fmt: skip
+         "controls": 75, "variance": 120, "positions": 300}  # fmt: skip
 DATA = [
     *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
     *(("table1", name) for name in ("agnews", "imdb", "arxiv")),
@@ -22,6 +22,10 @@ DATA = [
     ("scale_surface", "bbc_lead_story"),
     ("variance", "bbc_lead_story"),
     *(("controls", name) for name in ("bbc_digest", "bbc_lead_story", "listops")),
+    *(
+        ("positions", name)
+        for name in ("missing_duplicate", "indirect_index", "even_pairs", "parity")
+    ),
 ]
 
 # The authors' settings, from their notebooks.
@@ -74,6 +78,19 @@ QUICKSTART = {
     "trainer.threads": 1,
     "data.limit": None,
 }
+# Tasks: sized by time too, without dropout and at the scale where addition sees positions.
+POSITIONS = {
+    "model.d_model": 64,
+    "model.n_layers": 2,
+    "model.dropout": 0.0,
+    "model.token_scale": 1.0,
+    "trainer.accelerator": "cpu",
+    "trainer.threads": 1,
+    "data.batch_size": 128,
+    "data.max_len": 40,
+    "data.test_lengths": [40, 80, 160],
+    "data.corpus.test_lengths": [40, 80, 160],
+}
 EXPECTED = {
     ("quickstart", "bbc_lead_paragraph"): QUICKSTART,
     ("quickstart", "bbc_article"): QUICKSTART,
@@ -88,6 +105,10 @@ EXPECTED = {
     ("controls", "bbc_digest"): QUICKSTART,
     ("controls", "bbc_lead_story"): QUICKSTART,
     ("controls", "listops"): QUICKSTART,
+    ("positions", "missing_duplicate"): POSITIONS,
+    ("positions", "indirect_index"): POSITIONS,
+    ("positions", "even_pairs"): POSITIONS,
+    ("positions", "parity"): POSITIONS,
 }
 
 
@@ -120,7 +141,7 @@ def test_a_grid_has_its_size_and_names_no_cell_twice(experiment):
 def test_every_seed_has_every_fusion(experiment):
     cells = [values(job) for job in grid(experiment)]
     seeds = {int(cell["seed"]) for cell in cells}
-    expected = {"quickstart": 3, "table2": 3, "variance": 10}.get(experiment, 5)
+    expected = {"quickstart": 3, "table2": 3, "positions": 3, "variance": 10}.get(experiment, 5)
     assert seeds == set(range(expected))
 
 
@@ -142,6 +163,7 @@ def test_grids_hold_the_papers_operators_and_encodings():
         },
         "controls": {"none", "add", "concat", "gate_scalar"},
         "variance": {"add", "concat"},
+        "positions": {"none", "add", "concat", "gate_scalar"},
     }  # fmt: skip
     encodings = {e: {cell["encoding"] for cell in cells[e]} for e in CELLS}
     assert encodings == {
@@ -152,6 +174,7 @@ def test_grids_hold_the_papers_operators_and_encodings():
         "scale_surface": {"sinusoidal"},
         "controls": {"sinusoidal"},
         "variance": {"sinusoidal"},
+        "positions": {"none", "sinusoidal", "rope", "alibi", "t5"},
     }
 
 
@@ -191,6 +214,14 @@ def test_the_scale_surface_takes_another_corpus_small_enough_for_a_cpu():
     assert imdb == quickstart
     assert (imdb["data.corpus.id"], imdb["data.limit"]) == ("stanfordnlp/imdb", 2500)
     assert imdb["data.max_len"] == 256
+
+
+def test_every_string_of_the_positions_experiment_is_read_whole_in_2000_steps():
+    for data in {values(job)["data"] for job in grid("positions")}:
+        cfg = checked(composed("experiment=positions", f"data={data}"))
+        strings, lengths = cfg.data.corpus["sizes"][0], cfg.data.corpus["lengths"]
+        assert cfg.trainer.max_epochs * strings / cfg.data.batch_size == 2000
+        assert lengths[1] == cfg.data.max_len
 
 
 def test_the_variance_experiment_lets_one_source_at_a_time_follow_the_seed():
