@@ -2,58 +2,66 @@
 
     python benchmarks/studies.py multirun/operator_or_scale multirun/length
 
-For each study it writes docs/findings/<study>/: the frozen plan, one row per run, the answers, the
-tables and the figures, all computed from the plan and the rows. It replaces the text between each
-line <!-- <study>/<table> --> of docs/findings.md and the next <!-- end --> by that table.
-tests/unit/test_studies.py computes them again.
+For each study it writes docs/findings/<study>/: the frozen plan, one row per run, the report's page
+and figures, and the texts that docs/findings.md shows, computed from the plan and the rows. It
+replaces the text between each line <!-- <study>/<text> --> of docs/findings.md and the next
+<!-- end --> by that text. tests/unit/test_studies.py computes them again.
 """
 
 import argparse
+import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from findings import DOCUMENT, FOLDER, with_tables
-from posfuse.analysis.figures.svg import save
 from posfuse.analysis.tables import formats
-from posfuse.study import figure, tables
+from posfuse.study import tables
 from posfuse.study.plan import PLAN, Plan, stored
 from posfuse.study.run_table import RUNS, read_results
-from posfuse.study.scores import accuracies
-from posfuse.study.spec import seeds_of
-from posfuse.study.verdicts import deltas, progress
+from posfuse.study.verdicts import progress
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCUMENT, FOLDER = DOCS / "findings.md", DOCS / "findings"
+SHOWN = re.compile(r"<!-- (?P<study>\w+)/(?P<text>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+DEGREE = 4  # of the polynomials that describe accuracy by ratio
 
 
 def keep(study: Path) -> None:
-    """Copy the plan and the rows of a study, and draw its figures from them."""
-    target = FOLDER / study.name
+    """Copy a study's plan, rows, page and figures, and compute its texts from plan and rows."""
+    target, report = FOLDER / study.name, study / "report"
     target.mkdir(parents=True, exist_ok=True)
-    shutil.copy(study / PLAN, target / PLAN)
-    shutil.copy(study / "report" / RUNS, target / RUNS)
+    for path in (study / PLAN, report / RUNS, report / "index.html", *report.glob("figures/*.svg")):
+        shutil.copy(path, target / path.name)
     for name, text in texts(target).items():
         (target / f"{name}.md").write_text(text, encoding="utf-8")
-    plan, _ = stored(target / PLAN)
-    results, runs = read_results(target / RUNS), pd.read_csv(target / RUNS)
-    seeds, accuracy = seeds_of("testing.seeds", plan.study.testing.seeds), accuracies(results)
-    per_seed = {h.name: deltas(h, accuracy, seeds) for h in plan.study.hypotheses}
-    save(figure.hypotheses(progress(plan.study, results).verdicts, per_seed), target, "hypotheses")
-    measured = runs[runs["norm_ratio"] > 0]
-    if len(measured):
-        save(figure.ratios(measured, plan.study.arms), target, "ratios")
 
 
 def texts(folder: Path) -> dict[str, str]:
-    """The answers and the tables of a study by name, computed from its plan and its rows."""
+    """The texts of a study by name, computed from its plan and its rows: answers (of its first
+    family), further (the other families), cost, curve, and the report's tables."""
     plan, _ = stored(folder / PLAN)
-    results = read_results(folder / RUNS)
+    results, runs = read_results(folder / RUNS), pd.read_csv(folder / RUNS)
     state = progress(plan.study, results)
-    found = {"answers": "".join(f"- {tables.sentence(v)}\n" for v in state.verdicts)}
-    found["cost"] = cost(folder.name, plan, pd.read_csv(folder / RUNS))
+    first = plan.study.hypotheses[0].family
+    sentences = {family: [] for family in plan.study.families}
+    for v in state.verdicts:
+        sentences[v.hypothesis.family].append(f"- {tables.sentence(v)}\n")
+    found = {"answers": "".join(sentences[first])}
+    found["further"] = "".join(
+        line for name in sentences if name != first for line in sentences[name]
+    )
+    found["cost"] = cost(folder.name, plan, runs)
     shown = [tables.verdict_table(plan.study, state), tables.arms_table(plan, results)]
     budget = tables.budget_table(plan)
     shown += [budget] if budget else []
-    return found | {table.name: formats.markdown(table) for table in shown}
+    found |= {table.name: formats.markdown(table) for table in shown}
+    measured = runs[(runs["stage"] == "testing") & (runs["norm_ratio"] > 0)]
+    if len(measured):
+        operators = measured["arm"].map(lambda arm: plan.study.arms[arm].get("fusion", "add"))
+        found["curve"] = curve(measured, operators)
+    return found
 
 
 def cost(name: str, plan: Plan, runs: pd.DataFrame) -> str:
@@ -67,12 +75,41 @@ def cost(name: str, plan: Plan, runs: pd.DataFrame) -> str:
     )
 
 
+def curve(runs: pd.DataFrame, operators: pd.Series) -> str:
+    """The share of accuracy's variance that the ratio of token to position explains."""
+    x, y = np.log(runs["norm_ratio"]), runs["test_accuracy"]
+
+    def rest(own: pd.Series) -> float:
+        fit = np.polynomial.Polynomial.fit(x[own], y[own], DEGREE)
+        return float(((y[own] - fit(x[own])) ** 2).sum())
+
+    total = float(((y - y.mean()) ** 2).sum())
+    names = list(dict.fromkeys(operators))
+    one = 100 * (1 - rest(y.notna()) / total)
+    own = 100 * (1 - sum(rest(operators == name) for name in names) / total)
+    return (
+        f"Of the variance of accuracy over {len(runs)} test runs, one polynomial of degree "
+        f"{DEGREE} in the logarithm of the ratio explains {one:.0f} %. One polynomial for each of "
+        f"{', '.join(names)} explains {own:.0f} %.\n"
+    )
+
+
+def with_texts(document: str) -> str:
+    """The document with its marked texts replaced by those of docs/findings."""
+
+    def text(found: re.Match[str]) -> str:
+        path = FOLDER / found["study"] / f"{found['text']}.md"
+        return f"<!-- {found['study']}/{found['text']} -->\n{path.read_text()}<!-- end -->"
+
+    return SHOWN.sub(text, document)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("studies", type=Path, nargs="+", help="as multirun/operator_or_scale")
     for study in parser.parse_args().studies:
         keep(study)
-    DOCUMENT.write_text(with_tables(DOCUMENT.read_text()))
+    DOCUMENT.write_text(with_texts(DOCUMENT.read_text()))
 
 
 if __name__ == "__main__":
