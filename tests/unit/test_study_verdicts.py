@@ -200,3 +200,10 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     assert labels == ["add", "concat fused_norm=layer"]
     hollow = [line.get_markerfacecolor() == "none" for line in axis.lines if len(line.get_xdata())]
     assert hollow == [False, False, True]
+
+
+def test_a_wide_range_of_ratios_has_ticks():
+    rows = [("testing", "a", 0.001, 40), ("testing", "a", 9000.0, 50)]
+    runs = pd.DataFrame(rows, columns=["stage", "arm", "norm_ratio", "test_accuracy"])
+    (axis,) = figure.ratios(runs, {"a": {"fusion": "add"}}).axes
+    assert {0.01, 1, 100} <= {round(tick, 6) for tick in axis.get_xticks()}
