@@ -206,4 +206,4 @@ def test_a_wide_range_of_ratios_has_ticks():
     rows = [("testing", "a", 0.001, 40), ("testing", "a", 9000.0, 50)]
     runs = pd.DataFrame(rows, columns=["stage", "arm", "norm_ratio", "test_accuracy"])
     (axis,) = figure.ratios(runs, {"a": {"fusion": "add"}}).axes
-    assert {0.01, 1, 100} <= {round(tick, 6) for tick in axis.get_xticks()}
+    assert 3 <= sum(0.001 <= tick <= 9000 for tick in axis.get_xticks()) <= 7

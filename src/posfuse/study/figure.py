@@ -72,7 +72,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
         axis.set_xscale("log")
         low, high = axis.get_xlim()
         steps = (1, 2, 5) if high < 1000 * low else (1,)  # a wide range has no place for more
-        axis.xaxis.set_major_locator(ticker.LogLocator(subs=steps, numticks=20))
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=steps, numticks=7))
         axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
         axis.xaxis.set_minor_locator(ticker.NullLocator())
         axis.legend(fontsize=style.SMALL - 1, frameon=False, loc="best")
