@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from posfuse.errors import InputError
-from posfuse.study.plan import PLAN, Choice, choose, freeze, read_plan
+from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, read_plan
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
 
 STUDY = Study(
@@ -71,6 +71,29 @@ def test_the_share_of_runs_that_were_best_at_the_end_is_kept():
     results["add.t00", 100] |= {"evaluations": 6, "best_evaluation": 6}
     found = choose(STUDY, results)
     assert (found["add"].last, found["concat"].last) == (0.5, 0.0)
+
+
+def test_final_seeds_alone_choose_among_the_finalists():
+    """The first trial is best on the tuning seeds, the third on the final ones."""
+    tuning = replace(STUDY.tuning, finalists=2, final_seeds="102-103")
+    study = replace(STUDY, tuning=tuning)
+    results = tuned([[(0.9, 0.9), (0.2, 0.2), (0.8, 0.8)]] * 2)
+    assert finalists(study, results) == {"add": ["t00", "t02"], "concat": ["t00", "t02"]}
+    finals = {("add.t00", 102): 0.4, ("add.t00", 103): 0.5, ("add.t02", 102): 0.6,
+              ("add.t02", 103): 0.5, ("concat.t00", 102): 0.9, ("concat.t00", 103): None,
+              ("concat.t02", 102): 0.3, ("concat.t02", 103): 0.2}  # fmt: skip
+    results |= {key: value and record(value, best=3) for key, value in finals.items()}
+    found = choose(study, results)
+    assert found["add"].values == found["concat"].values == {"optim.lr": 1e-2}
+    assert (found["add"].validation, found["concat"].validation) == pytest.approx((55, 25))
+    assert found["add"].scores == pytest.approx([90, 20, 80])
+    assert found["add"].last == 1.0
+
+
+def test_a_trial_that_diverged_is_no_finalist():
+    study = replace(STUDY, tuning=replace(STUDY.tuning, finalists=2, final_seeds=[102]))
+    scores = [[(0.9, None), (0.5, 0.5), (0.5, 0.5)], [(0.9, None), (None, 0.9), (0.5, 0.5)]]
+    assert finalists(study, tuned(scores)) == {"add": ["t01", "t02"], "concat": ["t02"]}
 
 
 def test_without_tuning_an_arm_is_as_written():

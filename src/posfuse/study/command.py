@@ -15,7 +15,7 @@ from posfuse.study.plan import Plan
 from posfuse.study.reading import read_study
 from posfuse.study.run_table import run_table
 from posfuse.study.scores import Results
-from posfuse.study.spec import Study, seeds_of
+from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT
 from posfuse.study.verdicts import Progress
 
@@ -106,16 +106,21 @@ def _show(state: Progress, console: Console) -> None:
 
 
 def _results(name: str, frozen: Plan) -> Results:
-    seeds = seeds_of("testing.seeds", frozen.study.testing.seeds)
-    return stages.testing_sweep(name, frozen).results(frozen.study.arms, seeds)
+    return stages.testing_sweep(name, frozen).results(frozen.study.arms, frozen.study.test_seeds)
 
 
 def _status(name: str, study: Study, given: str) -> None:
     frozen = stages.frozen_plan(name, study)
     if study.tuning:
-        sweep, seeds = stages.tuning_sweep(name, study), seeds_of("", study.tuning.seeds)
-        done = len(sweep.results(sweep.arms, seeds))
-        _say(f"tuning: {done} of {len(sweep.arms) * len(seeds)} runs are done")
+        sweep, seeds = stages.tuning_sweep(name, study), study.tuning_seeds
+        tuned = sweep.results(sweep.arms, seeds)
+        runs = len(sweep.arms) * len(seeds)
+        _say(f"tuning: {len(tuned)} of {runs} runs are done")
+        if study.final_seeds and len(tuned) == runs:
+            trials = stages.finalist_arms(study, tuned)
+            done = len(sweep.results(trials, study.final_seeds))
+            runs = len(trials) * len(study.final_seeds)
+            _say(f"tuning: {done} of {runs} runs of the finalists are done")
     if frozen is None:
         _say(f"plan: not frozen yet; run it with posfuse-study run {given}")
         return

@@ -6,7 +6,7 @@ from collections import Counter
 
 from posfuse.analysis.statistics.sequential import AHEAD, EQUIVALENT, Margins, chances
 from posfuse.errors import InputError
-from posfuse.study.spec import Study, seeds_of
+from posfuse.study.spec import Study
 from posfuse.study.sweeps import Sweep
 
 FEW, MORE = 5, 20  # batches of an epoch in the short runs; how many more in the long ones
@@ -16,8 +16,8 @@ def numbers_of_runs(study: Study) -> tuple[int, int, int]:
     """The tuning runs, and the fewest and the most test runs."""
     tuning = 0
     if study.tuning:
-        seeds = seeds_of("tuning.seeds", study.tuning.seeds)
-        tuning = len(study.arms) * len(study.trials()) * len(seeds)
+        trials = len(study.trials()) * len(study.tuning_seeds)
+        tuning = len(study.arms) * (trials + study.tuning.finalists * len(study.final_seeds))
     needed = {arm for h in study.hypotheses for arm in h.weights}
     looks = study.looks.seeds
     return tuning, len(needed) * looks[0], len(needed) * looks[-1]
@@ -41,7 +41,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     }
     sweep = Sweep(study, name, "timing", arms)
     shutil.rmtree(sweep.folder, ignore_errors=True)
-    seed = max(seeds_of("testing.seeds", study.testing.seeds)) + 1  # not a test seed
+    seed = max(study.test_seeds) + 1  # not a test seed
     sweep.run(arms, [seed], ["logger=none", *extra])
     results = sweep.results(arms, [seed])
     found: list[float] = []
@@ -68,9 +68,11 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
     tuning, least, most = numbers_of_runs(study)
     lines = []
     if study.tuning:
-        seeds = seeds_of("tuning.seeds", study.tuning.seeds)
-        grid = f"{len(study.arms)} arms x {len(study.trials())} trials x {len(seeds)} seeds"
-        lines.append(f"tuning: {grid} = {tuning} runs{hours(tuning)}")
+        each = f"{len(study.trials())} trials x {len(study.tuning_seeds)} seeds"
+        if study.final_seeds:
+            finals = f"{study.tuning.finalists} finalists x {len(study.final_seeds)} seeds"
+            each = f"({each} + {finals})"
+        lines.append(f"tuning: {len(study.arms)} arms x {each} = {tuning} runs{hours(tuning)}")
     looks, assumed = study.looks, study.assumed
     if least == most:
         lines.append(f"testing: {least} runs{hours(least)}")

@@ -7,7 +7,7 @@ has run, a study or a file of conf/ that was changed is refused.
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +22,7 @@ from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.runs.records import Record
 from posfuse.study.scores import Results, best_was_last, chance
-from posfuse.study.spec import Study, Values, seeds_of
+from posfuse.study.spec import Study, Values
 
 PLAN = "plan.yaml"
 EQUAL = 1e-4  # points; validation accuracies are in single precision
@@ -34,9 +34,9 @@ class Choice:
     """What tuning chose for one arm."""
 
     values: Values  # the chosen value of each tuned key; empty without tuning
-    validation: float | None = None  # the trial's mean accuracy on validation, in percent
+    validation: float | None = None  # mean accuracy, in %, over the seeds that chose it
     edges: list[str] = field(default_factory=list)  # keys whose value is an extreme one
-    scores: list[float] = field(default_factory=list)  # of all trials; chance if it diverged
+    scores: list[float] = field(default_factory=list)  # of all trials on tuning.seeds, in %
     last: float | None = None  # share of the trial's runs whose best evaluation was the last
 
 
@@ -60,30 +60,63 @@ def with_choices(study: Study, choices: Mapping[str, Choice]) -> dict[str, Value
 def choose(study: Study, results: Results) -> dict[str, Choice]:
     """For each arm the trial with the highest mean validation accuracy; the first of equals.
 
+    With finalists it is the finalist with the highest mean over `tuning.final_seeds`.
+
     `results` are the records of the tuning runs by (trial's arm, seed), None for a run that
     diverged; a trial with such a run is not chosen. Raises InputError if no trial of an arm is
     left.
     """
-    trials = study.trials()
     if study.tuning is None:
         return {arm: Choice({}) for arm in study.arms}
-    seeds = seeds_of("tuning.seeds", study.tuning.seeds)
+    trials, seeds = study.trials(), study.final_seeds or study.tuning_seeds
+    candidates = {arm: list(trials) for arm in study.arms}
+    if study.final_seeds:
+        candidates = finalists(study, results)
     found = {}
-    for arm in study.arms:
-        runs = {t: [results[trial_name(arm, t), s] for s in seeds] for t in trials}
-        by_chance = chance(itertools.chain(*runs.values()))
-        scores = {
-            t: float(np.mean([_validation(r, by_chance) for r in own])) for t, own in runs.items()
-        }
-        complete = [t for t in trials if None not in runs[t]]
-        if not complete:
-            raise InputError(f"arms.{arm}: every trial diverged; lower optim.lr in tuning")
-        highest = max(scores[t] for t in complete)
-        best = next(t for t in complete if scores[t] >= highest - EQUAL)
+    for arm, own in candidates.items():
+        (best,) = _best(arm, own, seeds, results, 1)
         edges = [key for key, value in trials[best].items() if is_edge(study, key, value)]
-        last = float(np.mean([best_was_last(r) for r in runs[best] if r]))
-        found[arm] = Choice(trials[best], scores[best], edges, list(scores.values()), last)
+        runs = [results[trial_name(arm, best), seed] for seed in seeds]
+        last = float(np.mean([best_was_last(r) for r in runs if r]))
+        score = _scores(arm, own, seeds, results)[best]
+        scores = list(_scores(arm, trials, study.tuning_seeds, results).values())
+        found[arm] = Choice(trials[best], score, edges, scores, last)
     return found
+
+
+def finalists(study: Study, results: Results) -> dict[str, list[str]]:
+    """The trials of each arm that run again: those with the highest means over `tuning.seeds`.
+
+    Fewer than `tuning.finalists` if too many trials diverged. Raises as `choose` does.
+    """
+    assert study.tuning is not None
+    number, seeds = study.tuning.finalists, study.tuning_seeds
+    return {arm: _best(arm, study.trials(), seeds, results, number) for arm in study.arms}
+
+
+def _best(
+    arm: str, trials: Iterable[str], seeds: list[int], results: Results, number: int
+) -> list[str]:
+    """The best of the trials without a run that diverged, best first; of equals the earlier one."""
+    scores = _scores(arm, trials, seeds, results)
+    left = {t: scores[t] for t in scores if all(results[trial_name(arm, t), s] for s in seeds)}
+    if not left:
+        raise InputError(f"arms.{arm}: every trial diverged; lower optim.lr in tuning")
+    found: list[str] = []
+    while left and len(found) < number:
+        highest = max(left.values())
+        found.append(next(t for t in left if left[t] >= highest - EQUAL))
+        del left[found[-1]]
+    return found
+
+
+def _scores(
+    arm: str, trials: Iterable[str], seeds: list[int], results: Results
+) -> dict[str, float]:
+    """The mean validation accuracy of each trial in percent; chance for a run that diverged."""
+    runs = {t: [results[trial_name(arm, t), s] for s in seeds] for t in trials}
+    by_chance = chance(itertools.chain(*runs.values()))
+    return {t: float(np.mean([_validation(r, by_chance) for r in own])) for t, own in runs.items()}
 
 
 def _validation(record: Record | None, by_chance: float) -> float:

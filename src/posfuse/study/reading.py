@@ -117,7 +117,22 @@ def _check_tuning(study: Study) -> list[int]:
         if both := [key for key in keys if key in own]:
             raise InputError(f"tuning: {both[0]} is also set in {place}; remove one of the two")
     _check_keys("tuning", dict.fromkeys(keys))
-    return seeds_of("tuning.seeds", tune.seeds)
+    seeds = seeds_of("tuning.seeds", tune.seeds)
+    if not tune.finalists and tune.final_seeds is not None:
+        raise InputError("tuning.final_seeds: are for finalists; set tuning.finalists, such as 4")
+    if not tune.finalists:
+        return seeds
+    if not 2 <= tune.finalists < trials:
+        raise InputError(
+            f"tuning.finalists: must be at least 2 and below the {trials} trials "
+            f"(got {tune.finalists})"
+        )
+    if tune.final_seeds is None:
+        raise InputError("tuning.final_seeds: missing; give the finalists' seeds, such as 101-104")
+    finals = seeds_of("tuning.final_seeds", tune.final_seeds)
+    if shared := sorted(set(seeds) & set(finals)):
+        raise InputError(f"tuning.final_seeds: {shared[0]} is in tuning.seeds too; use another")
+    return seeds + finals
 
 
 def _check_test(test: Evaluation, tuning: list[int]) -> None:

@@ -13,7 +13,6 @@ from posfuse.study import figure, tables
 from posfuse.study.plan import PLAN, Plan
 from posfuse.study.run_table import RUNS
 from posfuse.study.scores import Results, accuracies
-from posfuse.study.spec import seeds_of
 from posfuse.study.verdicts import Progress, deltas
 
 
@@ -30,7 +29,7 @@ def write(
     shown = [tables.verdict_table(study, state), tables.arms_table(plan, results)]
     shown += [budget] if budget else []
     formats.write_tables(shown, out / "tables")
-    seeds, accuracy = seeds_of("testing.seeds", study.testing.seeds), accuracies(results)
+    seeds, accuracy = study.test_seeds, accuracies(results)
     per_seed = {h.name: deltas(h, accuracy, seeds) for h in study.hypotheses}
     svg = save(figure.hypotheses(state.verdicts, per_seed), out / "figures", "hypotheses")
     drawings = [Drawing("hypotheses", svg, "Each hypothesis and its difference.")]

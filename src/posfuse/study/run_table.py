@@ -9,7 +9,7 @@ import pandas as pd
 from posfuse.runs.records import DIAGNOSTICS
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results
-from posfuse.study.spec import Values, seeds_of
+from posfuse.study.spec import Values
 from posfuse.study.sweeps import Sweep
 
 RUNS = "runs.csv"
@@ -24,11 +24,11 @@ def run_table(plan: Plan, tuning: Sweep | None, testing: Sweep) -> pd.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     if tuning and plan.study.tuning:
-        seeds = seeds_of("tuning.seeds", plan.study.tuning.seeds)
+        seeds = plan.study.tuning_seeds + plan.study.final_seeds
         trials = plan.study.trials()
         values = {arm: trials[arm.rpartition(".")[2]] for arm in tuning.arms}
         rows += _rows("tuning", tuning, seeds, values)
-    seeds = seeds_of("testing.seeds", plan.study.testing.seeds)
+    seeds = plan.study.test_seeds
     values = {arm: choice.values for arm, choice in plan.choices.items()}
     frame = pd.DataFrame([*rows, *_rows("testing", testing, seeds, values)])
     return frame if "norm_ratio" in frame else frame.assign(norm_ratio=np.nan)

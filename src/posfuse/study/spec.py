@@ -33,6 +33,8 @@ class Tuning:
     random: dict[str, Range] = field(default_factory=dict)  # or: so many random draws
     trials: int = 0  # the number of random draws
     seeds: Any = None  # "100-102" or a list; validation accuracy on them chooses
+    finalists: int = 0  # or: so many of each arm's best trials run again with final_seeds,
+    final_seeds: Any = None  # and validation accuracy on these alone chooses among them
 
 
 @dataclass
@@ -125,6 +127,23 @@ class Study:
         """The hypotheses by family, in the order of the file."""
         names = dict.fromkeys(h.family for h in self.hypotheses)
         return {name: [h for h in self.hypotheses if h.family == name] for name in names}
+
+    @property
+    def tuning_seeds(self) -> list[int]:
+        """The seeds of all trials; empty without tuning."""
+        return seeds_of("tuning.seeds", self.tuning.seeds) if self.tuning else []
+
+    @property
+    def final_seeds(self) -> list[int]:
+        """The seeds of the finalists; empty without finalists."""
+        if self.tuning is None or not self.tuning.finalists:
+            return []
+        return seeds_of("tuning.final_seeds", self.tuning.final_seeds)
+
+    @property
+    def test_seeds(self) -> list[int]:
+        """The seeds of testing, all looks included."""
+        return seeds_of("testing.seeds", self.testing.seeds)
 
     def trials(self) -> dict[str, Values]:
         """The values of each trial by its name, t00 and so on; empty without tuning."""

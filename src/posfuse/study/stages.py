@@ -6,7 +6,8 @@ from posfuse.errors import InputError
 from posfuse.study import plan as plans
 from posfuse.study.configurations import fingerprints
 from posfuse.study.plan import Plan
-from posfuse.study.spec import Study, seeds_of
+from posfuse.study.scores import Results
+from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT, Sweep
 from posfuse.study.verdicts import Progress, progress
 
@@ -21,6 +22,12 @@ def tuning_sweep(name: str, study: Study) -> Sweep:
         for trial, values in study.trials().items()
     }
     return Sweep(study, name, "tune", arms)
+
+
+def finalist_arms(study: Study, results: Results) -> list[str]:
+    """The arms of the tuning sweep that run again with the final seeds."""
+    found = plans.finalists(study, results)
+    return [plans.trial_name(arm, trial) for arm, trials in found.items() for trial in trials]
 
 
 def testing_sweep(name: str, plan: Plan) -> Sweep:
@@ -53,7 +60,7 @@ def check_arms(name: str, study: Study, extra: list[str]) -> None:
 
 def state_of(name: str, plan: Plan) -> Progress:
     """What the test runs that are done say."""
-    sweep, seeds = testing_sweep(name, plan), seeds_of("testing.seeds", plan.study.testing.seeds)
+    sweep, seeds = testing_sweep(name, plan), plan.study.test_seeds
     return progress(plan.study, sweep.results(plan.study.arms, seeds))
 
 
@@ -105,13 +112,7 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
 
 def _tuned(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     """Tune every arm, and write its choice into plan.yaml."""
-    results = {}
-    if study.tuning:
-        sweep, seeds = tuning_sweep(name, study), seeds_of("tuning.seeds", study.tuning.seeds)
-        trials = len(study.trials())
-        say(f"tuning: {len(study.arms)} arms x {trials} trials x {len(seeds)} seeds")
-        sweep.run(sweep.arms, seeds, extra)
-        results = sweep.results(sweep.arms, seeds)
+    results = _tuning_results(name, study, extra, say) if study.tuning else {}
     choices = plans.choose(study, results)
     arms = plans.with_choices(study, choices)
     configs = fingerprints(Sweep(study, name, "test", arms), arms, extra)
@@ -126,3 +127,17 @@ def _tuned(name: str, study: Study, extra: list[str], say: Say) -> Plan:
             say("; ".join([f"  {arm}: {chosen}", *at_end, *last]))
     say(f"plan frozen in {OUTPUT / name / plans.PLAN}, digest {plan.digest[:16]}")
     return plan
+
+
+def _tuning_results(name: str, study: Study, extra: list[str], say: Say) -> Results:
+    """Run all trials, then the finalists with their own seeds."""
+    sweep, seeds = tuning_sweep(name, study), study.tuning_seeds
+    say(f"tuning: {len(study.arms)} arms x {len(study.trials())} trials x {len(seeds)} seeds")
+    sweep.run(sweep.arms, seeds, extra)
+    results = sweep.results(sweep.arms, seeds)
+    if finals := study.final_seeds:
+        trials = finalist_arms(study, results)
+        say(f"tuning: {len(trials)} finalists x {len(finals)} seeds")
+        sweep.run(trials, finals, extra)
+        results |= sweep.results(trials, finals)
+    return results

@@ -12,7 +12,7 @@ from posfuse.analysis.statistics.sequential import (
     judge_family,
 )
 from posfuse.study.scores import Results, accuracies, resolution
-from posfuse.study.spec import Hypothesis, Study, seeds_of
+from posfuse.study.spec import Hypothesis, Study
 
 SUPPORTED, REFUTED = "supported", "refuted"
 # The verdict of each result, by what the hypothesis expects.
@@ -49,7 +49,7 @@ def progress(study: Study, results: Results) -> Progress:
 
     `results` are those of the test sweep by (arm, seed). A run that diverged counts as chance.
     """
-    seeds, planned = seeds_of("testing.seeds", study.testing.seeds), study.looks
+    seeds, planned = study.test_seeds, study.looks
     accuracy = accuracies(results)
     found: dict[str, Decision] = {}
     made = {}
