@@ -20,7 +20,7 @@ GIVEN = ("cache_dir", "logger", "trainer.progress", "data.path")  # on the comma
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """A study on a small corpus: four arms, two trials, looks at 2 and 4 seeds."""
+    """A study on a small corpus: four arms, three trials, two finalists, looks at 2 and 4 seeds."""
     root = tmp_path_factory.mktemp("study")
     given = dict(o.split("=", 1) for o in small_overrides(write_corpus(root / "corpus")))
     settings = {k: yaml.safe_load(v) for k, v in given.items() if k not in GIVEN}
@@ -34,7 +34,10 @@ def study(tmp_path_factory):
             "add_none": {"fusion": "add", "encoding": "none"},
             "concat_none": {"fusion": "concat", "encoding": "none"},
         },
-        "tuning": {"grid": {"model.token_scale": [1, 4]}, "seeds": [100]},
+        "tuning": {
+            "grid": {"model.token_scale": [1, 4, 8]}, "seeds": [100],
+            "finalists": 2, "final_seeds": [101],
+        },
         "testing": {"seeds": "0-3", "looks": [2, 4]},
         "hypotheses": [
             {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
@@ -81,7 +84,7 @@ def test_a_study_ends_with_a_report_that_names_its_plan(undisturbed):
     assert plan["digest"] in page
     assert f"Study mine, plan {plan['digest'][:16]}" in printed
     assert page.index(plan["digest"]) < page.index("Hypotheses")
-    assert len(list((folder / "multirun/mine_tune").rglob(records.RESULT))) == 8
+    assert len(list((folder / "multirun/mine_tune").rglob(records.RESULT))) == 20
     tested = list((folder / "multirun/mine_test").rglob(records.RESULT))
     assert len(tested) in range(8, 17)
 
@@ -90,7 +93,7 @@ def test_its_table_of_runs_gives_the_same_verdicts(study, undisturbed):
     folder, _ = undisturbed
     runs = folder / "multirun/mine/report/runs.csv"
     frame = pd.read_csv(runs)
-    assert (frame["stage"] == "tuning").sum() == 8
+    assert (frame["stage"] == "tuning").sum() == 20
     assert (
         frame["norm_ratio"].between(0.01, 1000).sum() == (~frame["arm"].str.contains("none")).sum()
     )
@@ -115,7 +118,7 @@ def test_killed_twice_it_gives_the_same_verdicts(study, undisturbed):
         wait_for(lambda below=below: not alive(below))
         assert process.returncode == (75 if number == signal.SIGTERM else -number)
     kept = {p: p.stat().st_mtime_ns for p in (folder / "multirun").rglob(records.RESULT)}
-    assert 8 <= len(kept) < 24
+    assert 20 <= len(kept) < 36
     other_name = f"data.path={study.parent}/../{study.parent.name}/corpus"
     done = ended(posfuse_study("run", study, other_name), folder)
     assert done.returncode == 0, done.stderr
@@ -129,11 +132,15 @@ def test_its_state_and_its_forecast_are_shown(study, undisturbed):
     folder, _ = undisturbed
     done = ended(posfuse_study("status", study), folder)
     assert done.returncode == 0, done.stderr
-    assert "tuning: 8 of 8 runs are done" in done.stdout
+    assert "tuning: 12 of 12 runs are done" in done.stdout
+    assert "tuning: 8 of 8 runs of the finalists are done" in done.stdout
     assert "plan: frozen in multirun/mine/plan.yaml, digest" in done.stdout
     planned = ended(posfuse_study("plan", study, "--no-timing"), study.parent / "planned")
     assert planned.returncode == 0, planned.stderr
-    assert "tuning: 4 arms x 2 trials x 1 seeds = 8 runs\n" in planned.stdout
+    assert (
+        "tuning: 4 arms x (3 trials x 1 seeds + 2 finalists x 1 seeds) = 20 runs\n"
+        in planned.stdout
+    )
     assert not (study.parent / "planned" / "multirun").exists()
 
 

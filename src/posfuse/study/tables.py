@@ -9,7 +9,7 @@ import pandas as pd
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.budget import FEWEST, expected_best
 from posfuse.analysis.tables import table
-from posfuse.analysis.tables.table import Table, interval, p_value, table_of
+from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, accuracies, best_was_last
 from posfuse.study.spec import Study
@@ -122,11 +122,21 @@ def arms_table(plan: Plan, results: Results) -> Table:
             }
         )
     most = plan.study.convergence.most_last
+    tuned: list[Column] = []
+    choice_caption = ""
+    if any(choice.values for choice in plan.choices.values()):
+        tuned = [
+            ("chosen", str, "chosen"),
+            ("validation", lambda v: "" if np.isnan(v) else f"{v:.2f}", "validation"),
+        ]
+        choice_caption = (
+            "The choice and its validation accuracy come from the tuning seeds alone. † the value "
+            "is the smallest or the largest that was tried, so a better one may lie beyond. "
+        )
     return table_of(
         pd.DataFrame(rows),
         [
-            ("chosen", str, "chosen"),
-            ("validation", lambda v: "" if np.isnan(v) else f"{v:.2f}", "validation"),
+            *tuned,
             ("test accuracy", table.over_seeds, "mean", "std", "n"),
             ("diverged", table.count, "diverged"),
             ("best was last", partial(_share, most), "last"),
@@ -135,11 +145,9 @@ def arms_table(plan: Plan, results: Results) -> Table:
         name="arms",
         title="Arms",
         caption="Accuracy in %: mean ± standard deviation over test seeds, number of seeds in "
-        "brackets. The choice and its validation accuracy come from the tuning seeds alone. † the "
-        "value is the smallest or the largest that was tried, so a better one may lie beyond. A "
-        "run that diverged counts as chance. Best was last: share of test runs whose best "
-        f"evaluation was their last one; * is above {100 * most:g} %, so the arm may not have "
-        "converged.",
+        f"brackets. {choice_caption}A run that diverged counts as chance. Best was last: share of "
+        f"test runs whose best evaluation was their last one; * is above {100 * most:g} %, so the "
+        "arm may not have converged.",
     )
 
 
