@@ -511,13 +511,16 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path):
         read_claims(tmp_path / "none.yaml")
 
 
-def test_the_claim_of_the_docs_is_valid(tmp_path):
+def test_the_claims_of_the_docs_are_valid(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    (block,) = re.findall(r"```yaml\n(regimes:.*?)```", page, re.DOTALL)
+    one, other = re.findall(r"```yaml\n((?:regimes|claims):.*?)```", page, re.DOTALL)
     path = tmp_path / "mine.yaml"
-    path.write_text(block)
+    path.write_text(one)
     (claim,) = read_claims(path).claims
     assert claim.margin == -0.5
+    path.write_text(other)
+    (claim,) = read_claims(path).claims
+    assert claim.kind == "extrapolates"
 
 
 def test_a_file_in_another_encoding_is_one_line(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import figures
+from posfuse.analysis.figures.length_figure import accuracy_by_length
 from posfuse.analysis.figures.svg import save
 from posfuse.analysis.figures.tuning_figure import budget, learning_rate, scale
 from posfuse.analysis.findings import Findings
@@ -26,6 +27,7 @@ def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]
     """Write NAME.png and NAME.svg of each figure that has data into `folder`."""
     base, comparisons, documents = criteria.baseline, found.comparisons, found.documents
     labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
+    chance = {data: 100 / max(1, len(names)) for data, names in labels.items()}
     # The function, its arguments (the first is its data) and the caption of each figure.
     every: list[tuple[Callable[..., Figure], tuple[Any, ...], str]] = [
         (scale, (found.own_best.along("scale"),), "Accuracy by token scale: does an operator gain "
@@ -37,6 +39,8 @@ def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]
          f"Paired differences to {base}; each mark is one seed."),
         (figures.forest, (comparisons, criteria), "Every comparison with its 95 % t interval; the "
          f"band is ±{criteria.margin:g} points, within which a difference does not matter."),
+        (accuracy_by_length, (found.by_test_length, chance),
+         "Accuracy by test length, inside and beyond the lengths of training."),
         (figures.accuracy_latency, (found.cells,), "Accuracy and latency by fusion."),
         (figures.gain_by_length, (comparisons, documents.bins, base),
          "The gain by document length, across corpora and inside each corpus."),

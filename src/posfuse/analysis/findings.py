@@ -17,6 +17,7 @@ from posfuse.analysis.statistics.comparisons import (
 )
 from posfuse.analysis.statistics.convergence import convergence, unequal
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
+from posfuse.analysis.statistics.lengths import beyond, by_test_length
 from posfuse.analysis.statistics.own_best import OwnBest, keys_of, own_best
 from posfuse.analysis.statistics.placebo import placebos
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
@@ -26,6 +27,7 @@ from posfuse.analysis.tables.description_tables import (
     solved_tables,
     variance_tables,
 )
+from posfuse.analysis.tables.length_tables import length_tables
 from posfuse.analysis.tables.own_best_tables import own_best_tables
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
@@ -43,6 +45,7 @@ class Findings:
     placebos: pd.DataFrame
     documents: DocumentEvidence
     curves: pd.DataFrame
+    by_test_length: pd.DataFrame  # accuracy by run and test length; empty without data.test_lengths
     tables: list[Table]  # the paper's
     tuned: list[Table]  # over token scales and learning rates; empty if the runs do not vary them
     paired: list[Table]
@@ -81,6 +84,9 @@ def analyse(
     documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
+    lengths = by_test_length(runs)
+    longer = beyond(compared if has_baseline else runs.iloc[:0])
+    beyond_compared, _ = compare(longer, criteria)  # its notes are those of the comparisons
     best = own_best(compared, criteria)
     best_without_position = placebos(best.best, criteria)
     if criteria.select and not best.keys:
@@ -100,7 +106,7 @@ def analyse(
     except InputError as error:
         absent = []
         problems.append(str(error))
-    verdicts = judge_claims(claims, comparisons, criteria)
+    verdicts = judge_claims(claims, comparisons, criteria, beyond_compared)
     notes += [*_without_order(summary, bags), *best.notes, *without_bag, *remarks]
     return Findings(
         runs=runs,
@@ -110,6 +116,7 @@ def analyse(
         placebos=without_position,
         documents=documents,
         curves=curves,
+        by_test_length=lengths,
         tables=paper_tables(summary, bags),
         tuned=[
             *placebo_tables(best_without_position, criteria, keys_of(best.best)),
@@ -120,6 +127,7 @@ def analyse(
             *paired_tables(
                 comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
             ),
+            *length_tables(lengths, beyond_compared, criteria),
         ],
         described=described,
         verdicts=[v for v in verdicts if own_claims or v.judged],

@@ -18,6 +18,7 @@ from posfuse.analysis.statistics.comparisons import (
     seeds_for_equivalence,
 )
 
+EXTRAPOLATES = "extrapolates"  # a gain in the area beyond the trained length
 FIT = 0.05  # p of the lack of fit from which a slope over lengths is not interpreted
 
 
@@ -208,4 +209,5 @@ KINDS: dict[str, Callable[[pd.DataFrame, float, pd.DataFrame], Evidence]] = {
     "every_seed_positive": _every_seed_positive,
     "less_stable": _less_stable,
     "grows_with_length": _grows,
+    EXTRAPOLATES: _gain,
 }

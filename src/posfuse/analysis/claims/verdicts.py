@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.claims.kinds import KINDS, Evidence, untested
+from posfuse.analysis.claims.kinds import EXTRAPOLATES, KINDS, Evidence, untested
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.evidence.settings import NO_TABLE
 from posfuse.analysis.statistics import paired as st
@@ -120,10 +120,23 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def judge_claims(claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) -> list[Verdict]:
-    """A verdict for every claim from the rows of `compare`."""
-    added = placebos(comparisons, criteria)
-    evidence = [_evidence(claim, claims, comparisons, added, criteria) for claim in claims.claims]
+def judge_claims(
+    claims: Claims,
+    comparisons: pd.DataFrame,
+    criteria: Criteria,
+    beyond: pd.DataFrame | None = None,
+) -> list[Verdict]:
+    """A verdict for every claim from the rows of `compare`.
+
+    `beyond` are those for the areas beyond the trained length, which claims of kind extrapolates
+    are about.
+    """
+    longer = comparisons.iloc[:0] if beyond is None else beyond
+    frames = [(rows, placebos(rows, criteria)) for rows in (comparisons, longer)]
+    evidence = [
+        _evidence(claim, claims, *frames[claim.kind == EXTRAPOLATES], criteria)
+        for claim in claims.claims
+    ]
     support = st.holm([e.p_support for e in evidence])
     refute = st.holm([e.p_refute for e in evidence])
     level = criteria.alpha / max(len(claims.claims), 1)
@@ -167,7 +180,8 @@ def _evidence(
         rows = rows[rows["table"] != NO_TABLE]
     absent = _absent(claim, wanted, rows)
     if rows.empty:
-        return untested(f"needs runs with {'; '.join(absent)}")
+        tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
+        return untested(f"needs runs{tested} with {'; '.join(absent)}")
     default = criteria.margin if claim.kind == "negligible" else 0.0
     margin = default if claim.margin is None else claim.margin
     others = comparisons[comparisons["fusion"] == claim.than]

@@ -121,8 +121,14 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     )  # fmt: skip
 
 
-def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
-    """The columns of the two tables that fit a terminal."""
+def short_table(
+    comparisons: pd.DataFrame,
+    criteria: Criteria,
+    name: str = "comparison",
+    title: str = "",
+    caption: str = "",
+) -> Table:
+    """The columns of the two tables that fit a terminal; `caption` comes before its own."""
     return table_of(
         comparisons,
         [
@@ -133,9 +139,11 @@ def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             P_EQUIVALENCE,
             ("conclusion", partial(conclusion, criteria=criteria)),
         ],
-        name="comparison",
-        title=f"Paired differences to {criteria.baseline}, points of test accuracy",
-        caption=f"{least_p(comparisons)} {outside_family(comparisons, criteria)}".rstrip(),
+        name=name,
+        title=title or f"Paired differences to {criteria.baseline}, points of test accuracy",
+        caption=" ".join(
+            filter(None, [caption, least_p(comparisons), outside_family(comparisons, criteria)])
+        ),
     )
 
 

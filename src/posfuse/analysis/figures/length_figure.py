@@ -1,0 +1,62 @@
+"""Accuracy against test length."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from posfuse.analysis.figures import parts, style, svg
+from posfuse.analysis.statistics import paired as st
+
+
+@style.styled("no run has data.test_lengths")
+def accuracy_by_length(rows: pd.DataFrame, chance: dict[str, float]) -> Figure:
+    """Accuracy in percent against test length in tokens, a panel for each data x encoding x
+    variant.
+
+    `rows` are those of `by_test_length` in statistics/lengths.py; `chance` has the accuracy of
+    guessing in percent by data.
+    """
+    panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
+    caption = (
+        "test accuracy in % against the length of the test documents in tokens; shaded: the "
+        "lengths of training; line: mean over seeds; band: its 95 % t interval; dotted: chance"
+    )
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
+    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
+        for fusion, runs in part.groupby("fusion", sort=False):
+            one = style.look(str(fusion))
+            table = runs.pivot(index="seed", columns="test_length", values="accuracy")
+            x, mean = table.columns.to_numpy(), table.mean().to_numpy()
+            ends = [st.t_interval(table[n].dropna()) for n in x]
+            low, high = ([max(0.0, min(100.0, end[side])) for end in ends] for side in (0, 1))
+            axis.fill_between(x, low, high, color=one.color, alpha=0.13, linewidth=0)
+            (line,) = axis.plot(
+                x, mean, color=one.color, linestyle=one.dash, marker=one.marker, markersize=3.5
+            )
+            name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
+            texts = ", ".join(f"{n}: {value:.1f} %" for n, value in zip(x, mean, strict=True))
+            svg.mark(line, f"{name}: {texts}, n={runs['seed'].nunique()}")
+            style.LineName(axis, (x[-1], mean[-1]), str(fusion))
+        axis.axhline(
+            chance[str(part["data"].iloc[0])],
+            color=style.QUIET,
+            linewidth=0.8,
+            linestyle=":",
+            zorder=0,
+        )
+        _length_axis(axis, sorted(part["test_length"].unique()), part["trained"].iloc[0])
+    return figure
+
+
+def _length_axis(axis: Axes, lengths: list[int], trained: float) -> None:
+    """A logarithmic axis with a tick at each length, and the trained range shaded."""
+    axis.set_xscale("log", base=2)
+    axis.set_xlim(lengths[0] / 1.25, lengths[-1] * 1.1)
+    axis.axvspan(lengths[0] / 1.25, trained, color="0.92", linewidth=0, zorder=-1)
+    axis.xaxis.set_major_locator(FixedLocator(lengths))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(lambda length, _: f"{length:g}")
+    axis.set_ylim(0, 103)
+    axis.set_xlabel("test length, tokens")
+    axis.set_ylabel("accuracy, %")

@@ -1,0 +1,122 @@
+"""The length axis of the report: the area beyond the trained length, tables, claim and figure."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.figures.length_figure import accuracy_by_length
+from posfuse.analysis.figures.svg import save
+from posfuse.analysis.statistics.comparisons import Criteria, compare
+from posfuse.analysis.statistics.lengths import area, beyond, by_test_length, length_cells
+from posfuse.analysis.tables.length_tables import length_tables
+from small_records import write_record
+
+CRITERIA = Criteria()
+# Accuracies at 16 (trained), 32 and 128, by fusion and seed. The area is the mean of the last two.
+AT = {
+    "add": [(0.9, 0.6, 0.5), (0.8, 0.7, 0.4), (0.7, 0.5, 0.5)],
+    "concat": [(0.9, 0.9, 0.7), (0.8, 0.8, 0.8), (0.6, 0.9, 0.6)],
+}
+
+
+def write(root, fusion, seed, accuracies, **more):
+    lengths = {str(n): {"accuracy": a} for n, a in zip((16, 32, 128), accuracies, strict=True)}
+    given = {"settings": {"data.max_len": 16}, "lengths": lengths} | more
+    return write_record(root, 0.5, fusion, seed, **given)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("lengths") / "sweep"
+    for fusion, rows in AT.items():
+        for seed, accuracies in enumerate(rows):
+            write(root, fusion, seed, accuracies)
+    return collect(root)[0]
+
+
+def test_the_area_is_the_mean_over_the_logarithm_of_the_longer_lengths():
+    accuracies = {10: 90.0, 20: 80.0, 40: 60.0, 160: 30.0}
+    assert area(accuracies, 40) == 30
+    # Over log2: 40 to 160 is twice as wide as 20 to 40. (1 * 70 + 2 * 45) / 3 = 53.33.
+    assert area(accuracies, 10) == pytest.approx(160 / 3)
+    assert np.isnan(area(accuracies, 160))
+    constant = dict.fromkeys((3, 7, 100), 42.0)
+    assert area(constant, 2) == pytest.approx(42)
+
+
+def test_areas_are_compared_seed_by_seed(runs):
+    longer = beyond(runs)
+    assert longer["test.accuracy"].round(9).tolist() == [0.55, 0.55, 0.5, 0.8, 0.8, 0.75]
+    (row,) = compare(longer, CRITERIA)[0].to_dict("records")
+    assert row["deltas"] == pytest.approx([25, 25, 25])
+    assert runs["test.accuracy"].tolist() == [0.5] * 6  # the frame itself is unchanged
+
+
+def test_the_table_has_each_length_and_the_area(runs):
+    rows = by_test_length(runs)
+    assert len(rows) == 18
+    cells = length_cells(rows)
+    assert cells[["16", "32", "128"]].to_numpy() == pytest.approx(
+        np.array([[80, 60, 140 / 3], [230 / 3, 260 / 3, 70]])
+    )
+    tables = length_tables(rows, compare(beyond(runs), CRITERIA)[0], CRITERIA)
+    assert tables[0].columns[3:] == ["16", "32", "128", "beyond"]
+    assert [row[-1] for row in tables[0].rows] == ["53.33 ± 2.89 (3)", "78.33 ± 2.89 (3)"]
+    assert tables[1].name == "beyond"
+    assert "+25.00" in " ".join(tables[1].rows[0])
+
+
+def test_a_run_without_a_test_at_its_trained_length_has_its_ordinary_test_there(tmp_path):
+    lengths = {"32": {"accuracy": 0.75}}
+    write(tmp_path / "s", "add", 0, (0.1, 0.1, 0.1), lengths=lengths)
+    write_record(tmp_path / "s", 0.9, "concat", 0)  # no test lengths at all
+    runs = collect(tmp_path / "s")[0]
+    rows = by_test_length(runs)
+    assert rows[["fusion", "test_length", "accuracy"]].to_numpy().tolist() == [
+        ["add", 16, 50.0], ["add", 32, 75.0],
+    ]  # fmt: skip
+    assert beyond(runs)["fusion"].tolist() == ["add"]
+    assert [t.name for t in length_tables(rows, runs.iloc[:0], CRITERIA)] == ["lengths"]
+
+
+def test_without_test_lengths_there_is_nothing(tmp_path):
+    write_record(tmp_path / "s", 0.9)
+    runs = collect(tmp_path / "s")[0]
+    assert beyond(runs).empty
+    assert by_test_length(runs).empty
+    assert length_tables(by_test_length(runs), runs.iloc[:0], CRITERIA) == []
+
+
+def test_claims_of_kind_extrapolates_are_about_the_area(runs):
+    rng = np.random.default_rng(0)
+    noisy = runs.copy()
+    for name in ("lengths.32.accuracy", "lengths.128.accuracy"):
+        noisy[name] += rng.normal(0, 0.01, len(noisy))
+    plain, longer = (compare(frame, CRITERIA)[0] for frame in (noisy, beyond(noisy)))
+
+    def judged(margin=None, kind="extrapolates", beyond=longer):
+        claim = Claim("c", "t", kind, where={"fusion": "concat"}, margin=margin)
+        return judge_claims(Claims(claims=[claim]), plain, CRITERIA, beyond)[0]
+
+    assert judged().verdict == "supported"
+    assert judged(margin=40).verdict == "refuted"
+    assert judged(kind="gain").verdict == "inconclusive"  # no difference inside
+    untested = judged(beyond=None)
+    assert untested.verdict == "inconclusive"
+    assert untested.settle == "needs runs tested beyond data.max_len with fusion=concat"
+
+
+def test_the_figure_draws_every_mean_and_shades_the_trained_lengths(runs, tmp_path):
+    figure = accuracy_by_length(by_test_length(runs), {"tiny": 50.0})
+    (axis,) = figure.axes
+    lines = {
+        tuple(np.round(line.get_ydata(), 1)) for line in axis.lines if len(line.get_xdata()) == 3
+    }
+    assert lines == {(80.0, 60.0, 46.7), (76.7, 86.7, 70.0)}
+    (shaded,) = [p for p in axis.patches if p.get_width() > 1]
+    assert shaded.get_x() + shaded.get_width() == 16
+    assert "16: 80.0 %, 32: 60.0 %" in save(figure, tmp_path, "f")
+    empty = accuracy_by_length(pd.DataFrame(), {})
+    assert "no run has data.test_lengths" in [text.get_text() for text in empty.texts]
