@@ -108,6 +108,7 @@ MISTAKES = [
     ({"hypotheses__0__than": "mul"}, "hypotheses: gain: no arm 'mul'; use one of add, concat, a"),
     ({"hypotheses__0__than": "concat"}, "hypotheses: gain: compares concat with itself; name"),
     ({"hypotheses__0__margin": 0}, "hypotheses: gain: margin: must be points above 0, at"),
+    ({"hypotheses__0__outcome": "loss"}, "hypotheses: gain: outcome 'loss'; use accuracy or"),
     ({"hypotheses__0__expects": "more"}, "hypotheses: gain: expects 'more'; use one of greater,"),
     ({"hypotheses__0__minus": ["add"]}, "hypotheses: gain: minus: give two arms, whose"),
     ({"hypotheses__0__arm": 3}, "hypotheses: gain: 3 is no arm; give a name or a list of names"),

@@ -1,4 +1,4 @@
-"""Which records a study takes for its arms."""
+"""Which records a study takes for its arms, and which configs it refuses."""
 
 import json
 
@@ -6,8 +6,10 @@ import pytest
 
 from posfuse.errors import InputError
 from posfuse.runs import records
-from posfuse.study import sweeps
-from posfuse.study.spec import Study
+from posfuse.study import stages, sweeps
+from posfuse.study.run_table import read_results
+from posfuse.study.scores import outcomes
+from posfuse.study.spec import Hypothesis, Study
 from posfuse.study.sweeps import Sweep
 from small_records import write_record
 
@@ -46,3 +48,22 @@ def test_an_arm_whose_runs_differ_in_their_settings_is_refused(sweep):
     path.write_text(json.dumps(record))
     with pytest.raises(InputError, match=r"other settings .*\(model.d_model 8 -> 16\); restore"):
         sweep.results("ac", [0, 1])
+
+
+def test_an_outcome_beyond_needs_longer_tests():
+    gain = Hypothesis("gain", "t", "concat", "add", outcome="beyond")
+    arms = {"add": {"fusion": "add"}, "concat": {"fusion": "concat"}}
+    study = Study("q", settings={"data": "parity"}, arms=arms, hypotheses=[gain])
+    stages.check_arms("mine", study, [])
+    study.settings["data.test_lengths"] = [20, 40]
+    wanted = r"study mine: arms.add: data.test_lengths: needs a length above data.max_len=40 .*40\]"
+    with pytest.raises(InputError, match=wanted):
+        stages.check_arms("mine", study, [])
+
+
+def test_a_table_of_runs_keeps_the_test_lengths(tmp_path):
+    rows = "stage,arm,trial,seed,diverged,test_accuracy,best_evaluation,evaluations,classes,"
+    rows += "test_documents,max_len,test_accuracy_at_80\n"
+    rows += "testing,a,,0,False,50.0,1,2,2,100,40,75.0\ntesting,b,,0,False,50.0,1,2,2,100,40,\n"
+    (tmp_path / "runs.csv").write_text(rows)
+    assert outcomes(read_results(tmp_path / "runs.csv"), "beyond") == {("a", 0): 75.0}

@@ -1,12 +1,14 @@
 """From the records of a study's test runs to verdicts and to the runs of the next look."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from posfuse.study import figure, forecast, tables
 from posfuse.study.plan import Choice, Plan
-from posfuse.study.scores import accuracies, resolution
+from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
 from posfuse.study.verdicts import deltas, progress
 
@@ -39,9 +41,37 @@ def records(**accuracy):
 def test_a_placebos_difference_is_subtracted_seed_by_seed():
     """By hand: (70 - 60) - (55 - 50) = 5 and (71 - 60) - (54 - 52) = 9."""
     results = records(add=[60, 60], concat=[70, 71], add_none=[50, 52], concat_none=[55, 54])
-    accuracy = accuracies(results)
+    accuracy = outcomes(results)
     assert deltas(PART, accuracy, [0, 1]) == pytest.approx([5, 9])
     assert deltas(GAIN, accuracy, [0, 1]) == pytest.approx([10, 11])
+
+
+def test_the_outcome_beyond_is_the_mean_beyond_the_trained_length(tmp_path):
+    """add has 50 at 32 and 40 at 64 tokens, so 45; concat 80 and 60. The test split is equal."""
+    results = records(add=[50] * 4, concat=[50] * 4)
+    at = {"add": (0.9, 0.5, 0.4), "concat": (0.9, 0.8, 0.6)}
+    for (arm, seed), record in results.items():
+        values = zip(("16", "32", "64"), (a + seed / 100 for a in at[arm]), strict=True)
+        record["lengths"] = {length: {"accuracy": value} for length, value in values}
+        record["settings"] = {"data.max_len": 16}
+    results["concat", 3] = None  # chance, 20 %
+    longer = replace(GAIN, outcome="beyond")
+    assert deltas(longer, outcomes(results, "beyond"), [0, 1, 2, 3]) == [25, 25, 25, 20 - 48]
+    study = Study(**{**vars(STUDY), "hypotheses": [GAIN, replace(longer, name="beyond")]})
+    state = progress(study, results)
+    assert [v.decision.mean for v in state.verdicts] == pytest.approx([-7.5, 47 / 4])
+    assert "concat - add beyond the trained length: +11.8 points" in tables.numbers(
+        state.verdicts[1]
+    )
+    plan = Plan(study, {arm: Choice({}) for arm in ("add", "concat")}, {}, "d")
+    table = tables.arms_table(plan, results)
+    assert [row[2] for row in table.rows] == ["46.50 ± 1.29 (4)", "58.25 ± 25.51 (4)"]
+    assert tables.arms_table(replace(plan, study=STUDY), results).columns[2] == "diverged"
+
+
+def test_runs_without_longer_tests_have_no_outcome_beyond():
+    results = records(add=[50], concat=[60])
+    assert outcomes(results, "beyond") == {}
 
 
 def test_differences_of_rounding_are_ties():
@@ -51,18 +81,18 @@ def test_differences_of_rounding_are_ties():
     results = {
         k: {**r, "test": {"accuracy": r["test"]["accuracy"] + 0.1}} for k, r in results.items()
     }
-    assert set(deltas(PART, accuracies(results), [0, 1])) == {0.0}
+    assert set(deltas(PART, outcomes(results), [0, 1])) == {0.0}
 
 
 def test_differences_end_before_the_first_seed_that_an_arm_lacks():
     results = records(add=[60, 60, 60], concat=[70, 70, 70])
     del results["concat", 1]
-    assert deltas(GAIN, accuracies(results), [0, 1, 2]) == pytest.approx([10])
+    assert deltas(GAIN, outcomes(results), [0, 1, 2]) == pytest.approx([10])
 
 
 def test_a_run_that_diverged_counts_as_chance():
     results = records(add=[60.0, 60.0], concat=[70.0, None])
-    assert deltas(GAIN, accuracies(results), [0, 1]) == pytest.approx([10, 20 - 60])
+    assert deltas(GAIN, outcomes(results), [0, 1]) == pytest.approx([10, 20 - 60])
 
 
 def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
@@ -71,7 +101,7 @@ def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
         if results["add", seed]:
             results["add", seed] |= {"label_names": ["a", "b"], "documents": {"test": size}}
     results["concat", 0] |= {"documents": {"test": 1000}}
-    found = accuracies(results)
+    found = outcomes(results)
     assert (found["add", 1], found["concat", 1], found["mul", 0]) == (50, 20, 20)
     assert resolution(results, ["add", "concat"]) == 0.25
     assert resolution(results, ["concat"]) == 0.1
@@ -83,7 +113,7 @@ def test_lists_of_arms_are_averaged_seed_by_seed():
     results = records(add=[60, 60], concat=[70, 72], add_none=[40, 42], concat_none=[50, 50])
     h = Hypothesis("h", "t", ["concat", "concat_none"], ["add", "add_none"], expects="greater")
     assert h.difference == "mean(concat, concat_none) - mean(add, add_none)"
-    assert deltas(h, accuracies(results), [0, 1]) == pytest.approx([10, 10])
+    assert deltas(h, outcomes(results), [0, 1]) == pytest.approx([10, 10])
 
 
 def test_the_first_look_needs_all_arms_and_only_its_seeds():

@@ -8,12 +8,20 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import CONF_DIR
+from posfuse.config import CONF_DIR, DataConfig
 from posfuse.errors import InputError
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import fingerprint
 from posfuse.study.sweeps import Sweep
+
+
+def _check_lengths(data: DataConfig) -> None:
+    if not data.test_lengths or max(data.test_lengths) <= data.max_len:
+        raise InputError(
+            f"data.test_lengths: needs a length above data.max_len={data.max_len} for a hypothesis "
+            f"with outcome: beyond (got {data.test_lengths})"
+        )
 
 
 def fingerprints(sweep: Sweep, arms: Iterable[str], extra: list[str]) -> dict[str, str]:
@@ -30,6 +38,8 @@ def fingerprints(sweep: Sweep, arms: Iterable[str], extra: list[str]) -> dict[st
             try:
                 with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
                     config = checked(compose("train", [*common, *sweep.arms[arm]]))
+                if arm in sweep.study.tested_beyond:
+                    _check_lengths(config.data)
                 own = fingerprint(config)
             except (HydraException, OmegaConfBaseException, ValueError, InputError) as error:
                 raise InputError(f"arms.{arm}: {one_line(error)}") from error

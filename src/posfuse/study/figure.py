@@ -7,7 +7,7 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import style, svg
-from posfuse.study.spec import Values
+from posfuse.study.spec import BEYOND, Values
 from posfuse.study.verdicts import Verdict
 
 COLORS = {"supported": "#0072B2", "refuted": "#D55E00", "equivalent": "#009E73"}
@@ -16,10 +16,12 @@ COLORS = {"supported": "#0072B2", "refuted": "#D55E00", "equivalent": "#009E73"}
 @style.styled("no look yet")
 def hypotheses(verdicts: Sequence[Verdict], deltas: Mapping[str, Sequence[float]]) -> Figure:
     """One row per hypothesis: a mark for each seed, the mean with its interval, the margin."""
+    beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
+    longer = ", or of its mean beyond the trained length" if beyond else ""
     caption = (
-        "difference in points of test accuracy; mark: one seed; dot: mean; line: the interval that "
-        "holds at all looks together; grey band: the margin within which a difference does not "
-        "matter"
+        f"difference in points of test accuracy{longer}; mark: one seed; dot: mean; line: the "
+        "interval that holds at all looks together; grey band: the margin within which a "
+        "difference does not matter"
     )
     size = (7.5, 0.8 + 0.42 * len(verdicts))
     figure, ((axis,),) = style.grid([1], [("",)], caption, size)

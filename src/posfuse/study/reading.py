@@ -9,6 +9,8 @@ from posfuse.config import CONF_DIR, check_name, is_neutral
 from posfuse.errors import InputError
 from posfuse.runs.typed_yaml import read_typed
 from posfuse.study.spec import (
+    ACCURACY,
+    BEYOND,
     MOST,
     Assumed,
     Convergence,
@@ -186,5 +188,7 @@ def _check_hypothesis(h: Hypothesis, study: Study) -> None:
         raise InputError(f"{place}: {unused[0]} cancels out of the difference; name another arm")
     if h.expects not in EXPECTED:
         raise InputError(f"{place}: expects {h.expects!r}; use one of {', '.join(EXPECTED)}")
+    if h.outcome not in (ACCURACY, BEYOND):
+        raise InputError(f"{place}: outcome {h.outcome!r}; use {ACCURACY} or {BEYOND}")
     if not 0 < h.margin <= 100:
         raise InputError(f"{place}: margin: must be points above 0, at most 100 (got {h.margin:g})")

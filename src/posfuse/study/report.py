@@ -12,7 +12,7 @@ from posfuse.runs.records import flatten
 from posfuse.study import figure, tables
 from posfuse.study.plan import PLAN, Plan
 from posfuse.study.run_table import RUNS
-from posfuse.study.scores import Results, accuracies
+from posfuse.study.scores import Results, outcomes
 from posfuse.study.verdicts import Progress, deltas
 
 
@@ -29,8 +29,9 @@ def write(
     shown = [tables.verdict_table(study, state), tables.arms_table(plan, results)]
     shown += [budget] if budget else []
     formats.write_tables(shown, out / "tables")
-    seeds, accuracy = study.test_seeds, accuracies(results)
-    per_seed = {h.name: deltas(h, accuracy, seeds) for h in study.hypotheses}
+    per_seed = {
+        h.name: deltas(h, outcomes(results, h.outcome), study.test_seeds) for h in study.hypotheses
+    }
     svg = save(figure.hypotheses(state.verdicts, per_seed), out / "figures", "hypotheses")
     drawings = [Drawing("hypotheses", svg, "Each hypothesis and its difference.")]
     measured = runs[runs["norm_ratio"] > 0]

@@ -13,6 +13,7 @@ from posfuse.study.spec import Values
 from posfuse.study.sweeps import Sweep
 
 RUNS = "runs.csv"
+AT = "test_accuracy_at_"  # a test length follows
 
 
 def run_table(plan: Plan, tuning: Sweep | None, testing: Sweep) -> pd.DataFrame:
@@ -49,6 +50,11 @@ def _rows(
                 "validation_accuracy": 100 * record["validation"]["accuracy"],
                 "best_evaluation": record["best_evaluation"],
                 "evaluations": record["evaluations"],
+                **{
+                    f"{AT}{length}": 100 * metrics["accuracy"]
+                    for length, metrics in record.get("lengths", {}).items()
+                },
+                "max_len": record["settings"]["data.max_len"],
                 "classes": len(record["label_names"]),
                 "test_documents": record["documents"]["test"],
                 "norm_ratio": _norm_ratio(folders[arm, seed]),
@@ -71,7 +77,14 @@ def read_results(path: Path) -> Results:
     frame = pd.read_csv(path)
     found: dict[tuple[str, int], Any] = {}
     for row in frame[frame["stage"] == "testing"].to_dict("records"):
+        lengths = {
+            key.removeprefix(AT): {"accuracy": row[key] / 100}
+            for key in map(str, row)
+            if key.startswith(AT) and not np.isnan(row[key])
+        }
         found[row["arm"], row["seed"]] = None if row["diverged"] else {
+            "lengths": lengths,
+            "settings": {"data.max_len": row.get("max_len")},
             "test": {"accuracy": row["test_accuracy"] / 100},
             "label_names": list(range(int(row["classes"]))),
             "documents": {"test": int(row["test_documents"])},

@@ -4,22 +4,36 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from posfuse.analysis.statistics.lengths import area
 from posfuse.runs.records import Record
+from posfuse.study.spec import ACCURACY
 
 Results = Mapping[tuple[str, int], Record | None]  # by (arm, seed); None for a run that diverged
 
 
-def accuracies(results: Results) -> dict[tuple[str, int], float]:
-    """Test accuracy in percent by (arm, seed); chance for a run that diverged."""
+def outcomes(results: Results, outcome: str = ACCURACY) -> dict[tuple[str, int], float]:
+    """Test accuracy in percent by (arm, seed), or its mean beyond the trained length; chance for a
+    run that diverged.
+
+    Runs without a test beyond their trained length have no such mean, and are left out.
+    """
     by_arm: dict[str, list[Record | None]] = {}
     for (arm, _), record in results.items():
         by_arm.setdefault(arm, []).append(record)
     of_all = chance(results.values())
     of_arm = {arm: chance(records, of_all) for arm, records in by_arm.items()}
-    return {
-        key: of_arm[key[0]] if record is None else 100 * record["test"]["accuracy"]
+    found = {
+        key: of_arm[key[0]] if record is None else _value(record, outcome)
         for key, record in results.items()
     }
+    return {key: value for key, value in found.items() if not np.isnan(value)}
+
+
+def _value(record: Record, outcome: str) -> float:
+    if outcome == ACCURACY:
+        return 100 * float(record["test"]["accuracy"])
+    by_length = {int(n): 100 * m["accuracy"] for n, m in record.get("lengths", {}).items()}
+    return area(by_length, record["settings"]["data.max_len"]) if by_length else np.nan
 
 
 def chance(records: Iterable[Record | None], otherwise: float = 0.0) -> float:

@@ -14,6 +14,7 @@ from posfuse.config import LARGEST_SEED
 from posfuse.errors import InputError
 
 MOST = 10_000  # seeds or trials
+ACCURACY, BEYOND = "accuracy", "beyond"  # the outcomes of a hypothesis
 Values = dict[str, Any]  # overrides by key
 
 
@@ -49,9 +50,9 @@ class Evaluation:
 
 @dataclass
 class Hypothesis:
-    """A statement about the paired difference arm - than, in points of test accuracy.
+    """A statement about the paired difference arm - than, in points of its outcome.
 
-    Each of them is an arm, or a list of arms whose accuracies are averaged seed by seed.
+    Each of them is an arm, or a list of arms whose outcomes are averaged seed by seed.
     """
 
     name: str = "???"
@@ -62,6 +63,7 @@ class Hypothesis:
     expects: str = "???"  # greater, less or equivalent
     margin: float = 1.0  # a difference within +-margin does not matter
     family: str = "primary"
+    outcome: str = "accuracy"  # test accuracy, or beyond: its mean beyond the trained length
 
     @property
     def sides(self) -> list[list[str]]:
@@ -70,7 +72,7 @@ class Hypothesis:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each arm's accuracy in the difference."""
+        """The weight of each arm's outcome in the difference."""
         found: dict[str, float] = {}
         for sign, arms in zip((1, -1, -1, 1), self.sides, strict=False):
             for arm in arms:
@@ -80,9 +82,10 @@ class Hypothesis:
     @property
     def difference(self) -> str:
         """The difference in words, such as (a - b) - (c - d)."""
+        where = " beyond the trained length" if self.outcome == BEYOND else ""
         names = [a[0] if len(a) == 1 else f"mean({', '.join(a)})" for a in self.sides]
         shown = f"{names[0]} - {names[1]}"
-        return f"({shown}) - ({names[2]} - {names[3]})" if self.minus else shown
+        return (f"({shown}) - ({names[2]} - {names[3]})" if self.minus else shown) + where
 
     @property
     def margins(self) -> Margins:
@@ -121,6 +124,11 @@ class Study:
     def looks(self) -> Looks:
         shares = tuple(spent / self.testing.alpha for spent in self.testing.spent)
         return Looks(tuple(self.testing.looks), self.testing.alpha, shares)
+
+    @property
+    def tested_beyond(self) -> set[str]:
+        """The arms that need a test beyond their trained length."""
+        return {arm for h in self.hypotheses if h.outcome == BEYOND for arm in h.weights}
 
     @property
     def families(self) -> dict[str, list[Hypothesis]]:

@@ -11,8 +11,8 @@ from posfuse.analysis.statistics.budget import FEWEST, expected_best
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
 from posfuse.study.plan import Plan
-from posfuse.study.scores import Results, accuracies, best_was_last
-from posfuse.study.spec import Study
+from posfuse.study.scores import Results, best_was_last, outcomes
+from posfuse.study.spec import ACCURACY, BEYOND, Study
 from posfuse.study.verdicts import Progress, Verdict
 
 KINDS = ("supported", "refuted", "equivalent", "undecided")
@@ -103,10 +103,14 @@ NUMBERS = ("n", "mean", "low", "high", "p_difference", "level", "p_equivalence")
 
 def arms_table(plan: Plan, results: Results) -> Table:
     """What tuning chose for each arm, and its test runs."""
-    accuracy, rows = accuracies(results), []
+    rows = []
+    by_outcome = {name: outcomes(results, name) for name in (ACCURACY, BEYOND)}
     for arm, choice in plan.choices.items():
         runs = [record for (name, _), record in results.items() if name == arm]
-        values = [value for (name, _), value in accuracy.items() if name == arm]
+        values, beyond = (
+            [value for (name, _), value in found.items() if name == arm]
+            for found in by_outcome.values()
+        )
         last = [best_was_last(record) for record in runs if record is not None]
         chosen = [f"{k}={v}{'†' if k in choice.edges else ''}" for k, v in choice.values.items()]
         rows.append(
@@ -117,6 +121,9 @@ def arms_table(plan: Plan, results: Results) -> Table:
                 "n": len(values),
                 "mean": np.mean(values) if values else np.nan,
                 "std": st.spread(values) if values else np.nan,
+                "beyond_n": len(beyond),
+                "beyond_mean": np.mean(beyond) if beyond else np.nan,
+                "beyond_std": st.spread(beyond) if beyond else np.nan,
                 "diverged": sum(record is None for record in runs),
                 "last": np.mean(last) if last else np.nan,
             }
@@ -133,11 +140,16 @@ def arms_table(plan: Plan, results: Results) -> Table:
             "The choice and its validation accuracy come from the tuning seeds alone. † the value "
             "is the smallest or the largest that was tried, so a better one may lie beyond. "
         )
+    longer: list[Column] = []
+    if any(h.outcome == BEYOND for h in plan.study.hypotheses):
+        longer = [("beyond", table.over_seeds, "beyond_mean", "beyond_std", "beyond_n")]
+        choice_caption += "Beyond: mean accuracy beyond the trained length. "
     return table_of(
         pd.DataFrame(rows),
         [
             *tuned,
             ("test accuracy", table.over_seeds, "mean", "std", "n"),
+            *longer,
             ("diverged", table.count, "diverged"),
             ("best was last", partial(_share, most), "last"),
         ],

@@ -11,7 +11,7 @@ from posfuse.analysis.statistics.sequential import (
     Decision,
     judge_family,
 )
-from posfuse.study.scores import Results, accuracies, resolution
+from posfuse.study.scores import Results, outcomes, resolution
 from posfuse.study.spec import Hypothesis, Study
 
 SUPPORTED, REFUTED = "supported", "refuted"
@@ -50,12 +50,12 @@ def progress(study: Study, results: Results) -> Progress:
     `results` are those of the test sweep by (arm, seed). A run that diverged counts as chance.
     """
     seeds, planned = study.test_seeds, study.looks
-    accuracy = accuracies(results)
+    by_outcome = {h.outcome: outcomes(results, h.outcome) for h in study.hypotheses}
     found: dict[str, Decision] = {}
     made = {}
     open_: list[Hypothesis] = []
     for family, hypotheses in study.families.items():
-        samples = {h.name: deltas(h, accuracy, seeds) for h in hypotheses}
+        samples = {h.name: deltas(h, by_outcome[h.outcome], seeds) for h in hypotheses}
         margins = {
             h.name: replace(h.margins, resolution=resolution(results, h.weights))
             for h in hypotheses
@@ -80,14 +80,12 @@ def _verdict(h: Hypothesis, found: Mapping[str, Decision]) -> str:
     return VERDICTS[h.expects].get(result, UNDECIDED)
 
 
-def deltas(
-    h: Hypothesis, accuracy: Mapping[tuple[str, int], float], seeds: list[int]
-) -> list[float]:
+def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[int]) -> list[float]:
     """The hypothesis's paired differences in points, up to the first seed that an arm lacks."""
     found = []
     for seed in seeds:
-        if any((arm, seed) not in accuracy for arm in h.weights):
+        if any((arm, seed) not in values for arm in h.weights):
             break
-        value = sum(weight * accuracy[arm, seed] for arm, weight in h.weights.items())
+        value = sum(weight * values[arm, seed] for arm, weight in h.weights.items())
         found.append(round(value, 9))  # differences of rounding are ties
     return found
