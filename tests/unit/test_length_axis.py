@@ -118,5 +118,14 @@ def test_the_figure_draws_every_mean_and_shades_the_trained_lengths(runs, tmp_pa
     (shaded,) = [p for p in axis.patches if p.get_width() > 1]
     assert shaded.get_x() + shaded.get_width() == 16
     assert "16: 80.0 %, 32: 60.0 %" in save(figure, tmp_path, "f")
+    (band, _) = axis.collections
+    assert band.get_paths()[0].vertices[:, 1].max() <= 100
+    equal = accuracy_by_length(
+        by_test_length(runs.assign(**{"lengths.32.accuracy": 0.5})), {"tiny": 50}
+    )
+    bands = [path.vertices for part in equal.axes[0].collections for path in part.get_paths()]
+    assert not any(
+        (vertices[:, 0] == 32).any() for vertices in bands
+    )  # no band where all are equal
     empty = accuracy_by_length(pd.DataFrame(), {})
     assert "no run has data.test_lengths" in [text.get_text() for text in empty.texts]

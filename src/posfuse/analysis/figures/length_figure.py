@@ -1,5 +1,6 @@
 """Accuracy against test length."""
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,8 +29,8 @@ def accuracy_by_length(rows: pd.DataFrame, chance: dict[str, float]) -> Figure:
             one = style.look(str(fusion))
             table = runs.pivot(index="seed", columns="test_length", values="accuracy")
             x, mean = table.columns.to_numpy(), table.mean().to_numpy()
-            ends = [st.t_interval(table[n].dropna()) for n in x]
-            low, high = ([max(0.0, min(100.0, end[side])) for end in ends] for side in (0, 1))
+            # Equal accuracies and one seed have no interval, so no band.
+            low, high = np.clip([st.t_interval(table[n].dropna()) for n in x], 0, 100).T
             axis.fill_between(x, low, high, color=one.color, alpha=0.13, linewidth=0)
             (line,) = axis.plot(
                 x, mean, color=one.color, linestyle=one.dash, marker=one.marker, markersize=3.5
