@@ -13,14 +13,13 @@ from posfuse.analysis.statistics.comparisons import (
     Criteria,
     cells,
     compare,
-    interactions,
     judge,
     seeds_for_difference,
     seeds_for_equivalence,
     seeds_needed,
     strictest_level,
-    trends,
 )
+from posfuse.analysis.statistics.slopes import interactions, trends
 from posfuse.analysis.tables.paired_tables import interactions_table
 from posfuse.errors import InputError
 from posfuse.runs.records import SCHEMA

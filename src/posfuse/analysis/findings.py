@@ -12,14 +12,13 @@ from posfuse.analysis.statistics.comparisons import (
     Criteria,
     cells,
     compare,
-    interactions,
-    trends,
 )
 from posfuse.analysis.statistics.convergence import convergence, unequal
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.statistics.lengths import beyond, by_test_length
 from posfuse.analysis.statistics.own_best import OwnBest, keys_of, own_best
 from posfuse.analysis.statistics.placebo import placebos
+from posfuse.analysis.statistics.slopes import interactions, trends
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
 from posfuse.analysis.statistics.variance import is_held, variance
 from posfuse.analysis.tables.description_tables import (

@@ -13,10 +13,10 @@ import pandas as pd
 from posfuse.analysis.evidence.collect import CELL, SHARED
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
-    interactions,
     seeds_for_difference,
     seeds_for_equivalence,
 )
+from posfuse.analysis.statistics.slopes import interactions
 
 EXTRAPOLATES = "extrapolates"  # a gain in the area beyond the trained length
 FIT = 0.05  # p of the lack of fit from which a slope over lengths is not interpreted
