@@ -1,5 +1,6 @@
 """A sweep that is killed at random moments gives the results of an undisturbed one."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -51,7 +52,8 @@ def kill(process, name, alone):
     all of them end; returns the process's stderr."""
     pids = [process.pid, *descendants(process.pid)]
     for pid in pids if name == "SIGKILL" and not alone else pids[:1]:
-        os.kill(pid, signal.Signals[name])
+        with contextlib.suppress(ProcessLookupError):  # a descendant that has just ended
+            os.kill(pid, signal.Signals[name])
     try:
         _, err = process.communicate(timeout=HANG)
         wait_for(lambda: not alive(pids))
