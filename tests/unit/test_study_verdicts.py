@@ -237,3 +237,31 @@ def test_a_wide_range_of_ratios_has_ticks():
     runs = pd.DataFrame(rows, columns=["stage", "arm", "norm_ratio", "test_accuracy"])
     (axis,) = figure.ratios(runs, {"a": {"fusion": "add"}}).axes
     assert 3 <= sum(0.001 <= tick <= 9000 for tick in axis.get_xticks()) <= 7
+
+
+def test_accuracy_by_test_length_as_a_table_and_as_lines():
+    by_length = {("add", 0): (80, 60), ("add", 1): (90, 50), ("tupe", 0): (70, 40)}
+    results = {
+        key: {"lengths": {"20": {"accuracy": a / 100}, "40": {"accuracy": b / 100}}}
+        for key, (a, b) in by_length.items()
+    }
+    table = tables.lengths_table({**results, ("tupe", 1): None})
+    assert table.columns == ["arm", "20", "40"]
+    assert table.rows[0] == ["add", "85.00 ± 7.07 (2)", "55.00 ± 7.07 (2)"]
+    assert table.rows[1][0] == "tupe"
+    assert table.rows[1][2].startswith("40.00")
+    assert tables.lengths_table({("add", 0): {}, ("add", 1): None}) is None
+
+    rows = [(arm, seed, 20, 4, *values) for (arm, seed), values in by_length.items()]
+    at = ["test_accuracy_at_20", "test_accuracy_at_40"]
+    runs = pd.DataFrame(rows, columns=["arm", "seed", "max_len", "classes", *at])
+    arms = {"add": {"fusion": "add"}, "tupe": {"fusion": "none", "encoding": "tupe"}}
+    study = replace(STUDY, arms=arms, settings={"data": "parity"})
+    (axis,) = figure.by_length(runs, study).axes
+    lines = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
+    assert [[20, 85], [40, 55]] in lines
+    assert [[20, 70], [40, 40]] in lines
+    assert {text.get_text() for text in axis.texts} == {"add", "none encoding=tupe"}
+    study = replace(study, arms={"add": {"optim.lr": 1}, "tupe": {"optim.lr": 2}})
+    (axis,) = figure.by_length(runs, study).axes
+    assert {text.get_text() for text in axis.texts} == {"add", "tupe"}

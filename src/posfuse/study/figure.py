@@ -1,4 +1,5 @@
-"""The figures of a study: its hypotheses, and accuracy against the ratio of token to position."""
+"""The figures of a study: its hypotheses, and accuracy against the ratio of token to position and
+against the test length."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +8,9 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import style, svg
-from posfuse.study.spec import BEYOND, Values
+from posfuse.analysis.figures.length_figure import accuracy_by_length
+from posfuse.study.run_table import AT
+from posfuse.study.spec import BEYOND, Study, Values
 from posfuse.study.verdicts import Verdict
 
 COLORS = {"supported": "#0072B2", "refuted": "#D55E00", "equivalent": "#009E73"}
@@ -79,6 +82,34 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
         axis.xaxis.set_minor_locator(ticker.NullLocator())
         axis.legend(fontsize=style.SMALL - 1, frameon=False, loc="best")
     return figure
+
+
+def by_length(runs: pd.DataFrame, study: Study) -> Figure:
+    """Accuracy against test length, in a panel per corpus; one line per arm, with its band.
+
+    `runs` are test runs of `run_table` with columns AT. If two arms of a corpus differ in numbers
+    alone, each line has its arm's name, otherwise its operator's.
+    """
+    corpus = {arm: _corpus(study, values) for arm, values in study.arms.items()}
+    names = {arm: " ".join(_kind(values)).rstrip() for arm, values in study.arms.items()}
+    if len({(corpus[arm], name) for arm, name in names.items()}) < len(names):
+        names = {arm: arm for arm in names}
+    rows = runs.melt(
+        ["arm", "seed", "max_len", "classes"],
+        [column for column in runs if str(column).startswith(AT)],
+        "test_length",
+        "accuracy",
+    ).dropna(subset="accuracy")
+    rows = rows.assign(
+        data=rows["arm"].map(corpus), encoding="", variant="", fusion=rows["arm"].map(names),
+        test_length=rows["test_length"].str.removeprefix(AT).astype(int), trained=rows["max_len"],
+    ).sort_values("test_length")  # fmt: skip
+    classes = rows.groupby("data")["classes"].max()
+    return accuracy_by_length(rows, {str(name): 100 / n for name, n in classes.items()})
+
+
+def _corpus(study: Study, values: Values) -> str:
+    return str(values.get("data", study.settings.get("data", "")))
 
 
 def _kind(settings: Values) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from posfuse.analysis.tables import formats
 from posfuse.runs.records import flatten
 from posfuse.study import figure, tables
 from posfuse.study.plan import PLAN, Plan
-from posfuse.study.run_table import RUNS
+from posfuse.study.run_table import AT, RUNS
 from posfuse.study.scores import Results, outcomes
 from posfuse.study.verdicts import Progress, deltas
 
@@ -25,9 +25,9 @@ def write(
     `runs` has one row per run; `command` runs the study.
     """
     study, out = plan.study, folder / "report"
-    budget = tables.budget_table(plan)
+    further = [tables.lengths_table(results), tables.budget_table(plan)]
     shown = [tables.verdict_table(study, state), tables.arms_table(plan, results)]
-    shown += [budget] if budget else []
+    shown += [table for table in further if table]
     formats.write_tables(shown, out / "tables")
     per_seed = {
         h.name: deltas(h, outcomes(results, h.outcome), study.test_seeds) for h in study.hypotheses
@@ -38,6 +38,10 @@ def write(
     if len(measured):
         svg = save(figure.ratios(measured, study.arms), out / "figures", "ratios")
         drawings.append(Drawing("ratios", svg, "Accuracy and the ratio of token to position."))
+    tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
+    if any(str(column).startswith(AT) for column in tested):
+        svg = save(figure.by_length(tested, study), out / "figures", "lengths")
+        drawings.append(Drawing("lengths", svg, "Accuracy by test length."))
     headline = tables.headline(study, state)
     records = pd.DataFrame([flatten(record) for record in results.values() if record])
     runs.to_csv(out / RUNS, index=False)

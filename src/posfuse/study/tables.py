@@ -163,6 +163,38 @@ def arms_table(plan: Plan, results: Results) -> Table:
     )
 
 
+def lengths_table(results: Results) -> Table | None:
+    """Accuracy by test length of each arm; None without data.test_lengths."""
+    cells = [
+        {"arm": arm, "length": int(length), "accuracy": 100 * metrics["accuracy"]}
+        for (arm, _), record in results.items()
+        if record
+        for length, metrics in record.get("lengths", {}).items()
+    ]
+    if not cells:
+        return None
+    frame = pd.DataFrame(cells)
+    lengths = sorted(frame["length"].unique())
+    rows = []
+    for arm, own in frame.groupby("arm", sort=False):
+        row: dict[str, object] = {"arm": arm}
+        for length in lengths:
+            values = own.loc[own["length"] == length, "accuracy"]
+            row[f"{length} n"] = len(values)
+            row[f"{length} mean"] = values.mean()
+            row[f"{length} std"] = st.spread(values) if len(values) else np.nan
+        rows.append(row)
+    return table_of(
+        pd.DataFrame(rows),
+        [(str(n), table.over_seeds, f"{n} mean", f"{n} std", f"{n} n") for n in lengths],
+        keys=["arm"],
+        name="lengths",
+        title="Accuracy by test length",
+        caption="Accuracy in % by the length of the test documents in tokens: mean ± standard "
+        "deviation over test seeds, number of seeds in brackets. Runs that diverged are left out.",
+    )
+
+
 def budget_table(plan: Plan) -> Table | None:
     """Expected validation accuracy by the number of trials; None with fewer than FEWEST."""
     rows = [
