@@ -54,7 +54,8 @@ def texts(folder: Path) -> dict[str, str]:
     )
     found["cost"] = cost(folder.name, plan, runs)
     shown = [tables.verdict_table(plan.study, state), tables.arms_table(plan, results)]
-    further = [tables.lengths_table(results), tables.budget_table(plan)]
+    further = [tables.lengths_table(results), tables.bags_table(plan.study, runs)]
+    further.append(tables.budget_table(plan))
     shown += [table for table in further if table]
     found |= {table.name: formats.markdown(table) for table in shown}
     measured = runs[(runs["stage"] == "testing") & (runs["norm_ratio"] > 0)]

@@ -252,6 +252,14 @@ def test_accuracy_by_test_length_as_a_table_and_as_lines():
     assert table.rows[1][2].startswith("40.00")
     assert tables.lengths_table({("add", 0): {}, ("add", 1): None}) is None
 
+    bags = pd.DataFrame(
+        {"arm": ["a", "b", "b"], "seed": [0, 0, 1], "bag_of_words": [50, 50, 40]}
+    ).assign(bag_with_ends=[70, 70, 60])
+    study = replace(STUDY, arms={"a": {"data": "parity"}, "b": {"data": "parity"}})
+    table = tables.bags_table(study, bags)
+    assert table.rows == [["parity", "45.00", "65.00"]]
+    assert tables.bags_table(study, bags.drop(columns="bag_of_words")) is None
+
     rows = [(arm, seed, 20, 4, *values) for (arm, seed), values in by_length.items()]
     at = ["test_accuracy_at_20", "test_accuracy_at_40"]
     runs = pd.DataFrame(rows, columns=["arm", "seed", "max_len", "classes", *at])

@@ -90,7 +90,7 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     `runs` are test runs of `run_table` with columns AT. If two arms of a corpus differ in numbers
     alone, each line has its arm's name, otherwise its operator's.
     """
-    corpus = {arm: _corpus(study, values) for arm, values in study.arms.items()}
+    corpus = {arm: study.corpus(arm) for arm in study.arms}
     names = {arm: " ".join(_kind(values)).rstrip() for arm, values in study.arms.items()}
     if len({(corpus[arm], name) for arm, name in names.items()}) < len(names):
         names = {arm: arm for arm in names}
@@ -106,10 +106,6 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     ).sort_values("test_length")  # fmt: skip
     classes = rows.groupby("data")["classes"].max()
     return accuracy_by_length(rows, {str(name): 100 / n for name, n in classes.items()})
-
-
-def _corpus(study: Study, values: Values) -> str:
-    return str(values.get("data", study.settings.get("data", "")))
 
 
 def _kind(settings: Values) -> tuple[str, str]:

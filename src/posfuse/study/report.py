@@ -25,7 +25,8 @@ def write(
     `runs` has one row per run; `command` runs the study.
     """
     study, out = plan.study, folder / "report"
-    further = [tables.lengths_table(results), tables.budget_table(plan)]
+    further = [tables.lengths_table(results), tables.bags_table(study, runs)]
+    further.append(tables.budget_table(plan))
     shown = [tables.verdict_table(study, state), tables.arms_table(plan, results)]
     shown += [table for table in further if table]
     formats.write_tables(shown, out / "tables")

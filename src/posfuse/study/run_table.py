@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.evidence.bag_of_words import task_bags
 from posfuse.runs.records import DIAGNOSTICS
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results
@@ -21,7 +22,7 @@ def run_table(plan: Plan, tuning: Sweep | None, testing: Sweep) -> pd.DataFrame:
 
     Accuracies are in percent. `norm_ratio` is the mean norm of the token's part of the fused vector
     divided by that of the position's part, at the end of the last whole epoch; it is missing where
-    the operator has no such parts.
+    the operator has no such parts. A test run on a task has the accuracy of both bags of words.
     """
     rows: list[dict[str, Any]] = []
     if tuning and plan.study.tuning:
@@ -45,6 +46,8 @@ def _rows(
         row = {"stage": stage, "arm": name, "trial": trial, "seed": seed, **values[arm]}
         row["diverged"] = record is None
         if record is not None:
+            if stage == "testing":
+                row |= task_bags(folders[arm, seed], record)
             row |= {
                 "test_accuracy": 100 * record["test"]["accuracy"],
                 "validation_accuracy": 100 * record["validation"]["accuracy"],

@@ -120,6 +120,10 @@ class Study:
     convergence: Convergence = field(default_factory=Convergence)
     assumed: Assumed = field(default_factory=Assumed)
 
+    def corpus(self, arm: str) -> str:
+        """The `data` of an arm; empty for the default one."""
+        return str(self.arms[arm].get("data", self.settings.get("data", "")))
+
     @property
     def looks(self) -> Looks:
         shares = tuple(spent / self.testing.alpha for spent in self.testing.spent)

@@ -195,6 +195,28 @@ def lengths_table(results: Results) -> Table | None:
     )
 
 
+def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
+    """The accuracies of the bags of words by task; None if no run has them. `runs` are rows of
+    `run_table`."""
+    if "bag_of_words" not in runs:
+        return None
+    tested = runs[runs["bag_of_words"].notna()]
+    tested = tested.assign(task=tested["arm"].map(study.corpus))
+    rows = tested.drop_duplicates(["task", "seed"]).groupby("task", sort=False)
+    return table_of(
+        rows[["bag_of_words", "bag_with_ends"]].mean().reset_index(),
+        [
+            ("bag of words", "{:.2f}".format, "bag_of_words"),
+            ("with first and last symbol", "{:.2f}".format, "bag_with_ends"),
+        ],
+        keys=["task"],
+        name="bags",
+        title="Bags of words",
+        caption="Test accuracy in %, mean over the test seeds' strings, of logistic regression on "
+        "TF-IDF: without position, and with the pair of the first and the last symbol as a word.",
+    )
+
+
 def budget_table(plan: Plan) -> Table | None:
     """Expected validation accuracy by the number of trials; None with fewer than FEWEST."""
     rows = [

@@ -20,7 +20,7 @@ from posfuse.config import Config
 from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
-from posfuse.runs.records import read_config, write_json
+from posfuse.runs.records import Record, read_config, write_json
 from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
 
 FORMAT = 1  # raise this when the same corpus gives different numbers
@@ -94,6 +94,17 @@ def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
         found = _fit(cfg)
         write_json(path, asdict(found))
         return found
+
+
+def task_bags(folder: Path, record: Record) -> dict[str, float]:
+    """`bag_of_words` and `bag_with_ends`, accuracies in percent, of a finished run on a task. Empty
+    for a run on texts, which may not be here any more."""
+    cfg = read_config(folder)
+    if not is_task(cfg.data):
+        return {}
+    bag = bag_of_words(cfg, record["settings"])
+    assert bag.with_ends is not None  # of every task
+    return {"bag_of_words": bag.accuracy, "bag_with_ends": bag.with_ends}
 
 
 def _fit(cfg: Config) -> BagOfWords:
