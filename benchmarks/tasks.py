@@ -1,15 +1,19 @@
-"""How fast the strings of the generated tasks are made, on one core.
+"""How fast the strings of the generated tasks are made, and how long a training run on them takes.
 
     python benchmarks/tasks.py --out benchmarks/results/tasks.json
 
-Every task of conf/data is made with its own sizes and with test strings of 40, 80 and 160 symbols.
-Prints one line per task.
+On one core. Every task of conf/data is made with its own sizes and with test strings of 40, 80 and
+160 symbols. The runs are some of experiment=positions: d = 64, two layers, strings of up to 40
+symbols, 2,000 steps of 128 strings. Prints one line per task and per run.
 """
 
 import argparse
 import json
 import pkgutil
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,8 +22,15 @@ import yaml
 import results
 from posfuse.config import CONF_DIR
 from posfuse.data.corpora import Corpus
+from posfuse.runs import records
 
 TEST_LENGTHS = [40, 80, 160]
+STEPS = 2000  # of a run
+RUNS = [
+    ("missing_duplicate", "sinusoidal", "add"),
+    ("missing_duplicate", "rope", "none"),
+    ("indirect_index", "t5", "concat"),
+]
 
 
 def corpora() -> dict[str, Corpus]:
@@ -44,24 +55,55 @@ def measure(corpus: Corpus, repeats: int) -> dict[str, float]:
     return {"strings": n, "per_second": round(statistics.median(rates))}
 
 
+def run_seconds(task: str, encoding: str, fusion: str) -> dict[str, float]:
+    """The seconds of a run of experiment=positions in a process of its own, by part."""
+    argv = [sys.executable, "-m", "posfuse.train", "-m", "experiment=positions", "seed=0"]
+    argv += [f"data={task}", f"encoding={encoding}", f"fusion={fusion}"]
+    argv += ["logger=none", "hydra/launcher=basic"]
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        subprocess.run(argv, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        seconds = time.perf_counter() - start
+        (result,) = Path(folder).rglob(records.RESULT)
+        return {"process": seconds, **records.read_result(result)["seconds"]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=5, help="of making strings")
+    parser.add_argument("--runs", type=int, default=3, help="repeats of each run")
     parser.add_argument("--out", type=Path, help="also write a results file")
     arguments = parser.parse_args()
-    measured = {}
-    for name, corpus in corpora().items():
-        measured[name] = measure(corpus, arguments.repeats)
-        print(json.dumps({"task": name, **measured[name]}), flush=True)
+    made = {name: measure(corpus, arguments.repeats) for name, corpus in corpora().items()}
+    for name, found in made.items():
+        print(json.dumps({"task": name, **found}), flush=True)
+    raw: dict[str, list[dict[str, float]]] = {}
+    for _ in range(arguments.runs):
+        for case in RUNS:
+            raw.setdefault(" ".join(case), []).append(run_seconds(*case))
+            print(json.dumps({"run": case, **raw[" ".join(case)][-1]}), flush=True)
     if arguments.out:
-        table = results.table(
+        strings = results.table(
             "Generated tasks",
             ["task", "strings", "strings/s"],
-            [[name, found["strings"], found["per_second"]] for name, found in measured.items()],
+            [[name, found["strings"], found["per_second"]] for name, found in made.items()],
             "Texts and labels of all splits, with test strings of 40, 80 and 160 symbols; CPU time "
             "of one core, median over the repeats. Token ids are not included.",
         )
-        results.write(arguments.out, [table], {"tasks": measured})
+        runs = results.table(
+            "Runs on generated tasks",
+            ["task", "encoding", "operator", "seconds", "training", "ms per step"],
+            [_row(case, parts) for case, parts in raw.items()],
+            "A run of experiment=positions on one core: 2,000 steps of 128 strings of up to 40 "
+            "symbols, d = 64, two layers. Seconds of the whole process, with imports, data, "
+            "validation and tests at 40, 80 and 160 symbols, and of its training alone. Medians.",
+        )
+        results.write(arguments.out, [strings, runs], {"tasks": made, "runs": raw})
+
+
+def _row(case: str, parts: list[dict[str, float]]) -> list[str | float]:
+    whole, fit = (statistics.median(part[name] for part in parts) for name in ("process", "fit"))
+    return [*case.split(), round(whole, 1), round(fit, 1), round(1000 * fit / STEPS, 1)]
 
 
 if __name__ == "__main__":
