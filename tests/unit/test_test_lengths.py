@@ -39,12 +39,18 @@ def complaint(*overrides: str) -> str:
     ("overrides", "expected"),
     [
         (["data.test_lengths=[0]"], "data.test_lengths: must be between 1 and 1048576 (got [0])"),
-        (["data.test_lengths=[400,300,400]"], "data.test_lengths: has a length twice (got [400, "),
-        (["data.test_lengths=[300,256]"],
+        (["data.test_lengths=[300,400,400]"],
+         "data.test_lengths: must ascend, each length once (got [300, 400, 400]); use [300, 400]"),
+        ([*TASK, "data.test_lengths=[80,40]"], "must ascend, each length once (got [80, 40]); "),
+        (["data.test_lengths=[256,300]"],
          "data.test_lengths: must be above data.max_len=256, where texts are cut (got 256); use "),
         (["data=agnews", "data.path=x", "data.test_lengths=[512]"], "above data.max_len=512"),
         ([*TASK, "data.corpus.test_lengths=[80]"],
          "data.corpus.test_lengths: must be data.test_lengths=[40, 80, 160] (got [80]); set data."),
+        ([*TASK, "data.max_len=8"],
+         "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because a cut string "),
+        ([*TASK, "data.max_len=40"], "corpus.lengths: must end at data.max_len=40 (got [2, 12])"),
+        ([*TASK, "data.vocabulary.unit=bytes"], "data.vocabulary.unit: must be words for a task"),
     ],
 )  # fmt: skip
 def test_lengths_that_cannot_be_tested_are_refused(overrides, expected: str) -> None:
@@ -52,7 +58,7 @@ def test_lengths_that_cannot_be_tested_are_refused(overrides, expected: str) -> 
 
 
 def test_a_task_can_be_tested_at_any_of_its_lengths() -> None:
-    for lengths in ("[]", "[2]", "[12,7,500]"):
+    for lengths in ("[]", "[2]", "[7,12,500]"):
         cfg = checked(composed(*TASK, f"data.test_lengths={lengths}"))
         assert cfg.data.corpus["test_lengths"] == cfg.data.test_lengths == json.loads(lengths)
     with pytest.raises(InputError, match=r"data\.test_lengths: of even_pairs must be at least 2"):

@@ -79,19 +79,38 @@ def _check_corpus(cfg: Config) -> None:
 
 def _check_test_lengths(data: DataConfig) -> None:
     lengths = data.test_lengths
-    if len(set(lengths)) < len(lengths):
-        raise InputError(f"data.test_lengths: has a length twice (got {lengths}); give it once")
+    if lengths != sorted(set(lengths)):
+        raise InputError(
+            f"data.test_lengths: must ascend, each length once (got {lengths}); use "
+            f"{sorted(set(lengths))}"
+        )
     if is_task(data):
-        own = (data.corpus or {})["test_lengths"]
-        if own != lengths:
-            raise InputError(
-                f"data.corpus.test_lengths: must be data.test_lengths={lengths} (got {own}); set "
-                "data.test_lengths alone"
-            )
+        _check_task(data)
     elif lengths and min(lengths) <= data.max_len:
         raise InputError(
             f"data.test_lengths: must be above data.max_len={data.max_len}, where texts are cut "
             f"(got {min(lengths)}); use larger lengths, or lower data.max_len"
+        )
+
+
+def _check_task(data: DataConfig) -> None:
+    """A model reads whole strings, and trains up to data.max_len."""
+    corpus = data.corpus or {}
+    if corpus["test_lengths"] != data.test_lengths:
+        raise InputError(
+            f"data.corpus.test_lengths: must be data.test_lengths={data.test_lengths} (got "
+            f"{corpus['test_lengths']}); set data.test_lengths alone"
+        )
+    trained = corpus.get("lengths")
+    if trained and max(trained) != data.max_len:
+        raise InputError(
+            f"data.corpus.lengths: must end at data.max_len={data.max_len} (got {trained}), "
+            "because a cut string has lost its label; set both keys"
+        )
+    if data.vocabulary.unit != "words":
+        raise InputError(
+            "data.vocabulary.unit: must be words for a task, whose tokens are its symbols (got "
+            f"{data.vocabulary.unit})"
         )
 
 
