@@ -294,26 +294,39 @@ def test_letters_are_as_frequent_whatever_the_label() -> None:
     assert "e" not in "".join(found["text"])
 
 
-def leads(name: str, length: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of n drawn strings whose missing symbol is a: its visible number, and whether it leads."""
-    drawn = rule_of(name).draw(np.random.default_rng(length), np.zeros(n, dtype=int), length)
-    n_a, n_b = ((drawn == ord(letter)).sum(axis=1) for letter in "ab")
-    assert (n_a + n_b == length - 1).all()
-    return n_a, n_a > n_b
+def drawn(name: str, length: int, label: int) -> np.ndarray:
+    """10,000 strings of a class, (10000, length)."""
+    labels = np.full(10_000, label)
+    return rule_of(name).draw(np.random.default_rng(length), labels, length)
 
 
 @pytest.mark.parametrize("name", EVEN)
-def test_the_missing_symbol_is_the_more_frequent_one_in_half_of_the_strings(name: str) -> None:
+def test_every_visible_place_shows_the_missing_symbol_in_half_of_the_strings(name: str) -> None:
     """At every length; four standard errors of 10,000 strings are 0.02."""
-    shares = [leads(name, length, 10_000)[1].mean() for length in range(4, 41, 2)]
-    assert shares == pytest.approx([0.5] * 19, abs=0.02)
+    for length in (4, 6, 10, 38, 40, 80):
+        for label, letter in enumerate("ab"):
+            found = drawn(name, length, label)
+            visible = (found != ord("?")).sum(axis=0)
+            shares = (found == ord(letter)).sum(axis=0) / visible
+            assert shares == pytest.approx([0.5] * length, abs=0.025)
 
 
 def test_the_probability_that_balances_the_missing_symbol_by_hand() -> None:
-    """|w| = 3: the missing symbol leads unless both others differ, so (1 - p)^2 = 1/2. Its visible
-    number is 2 B + 1, B ~ Bin(2, p)."""
-    n_a, _ = leads("missing_duplicate", 6, 40_000)
-    assert n_a.mean() == pytest.approx(2 * 2 * (1 - np.sqrt(0.5)) + 1, abs=0.03)
+    """|w| = 3: the two other symbols equal the missing one with probability 3/8. Its visible number
+    is 2 B + 1, B ~ Bin(2, 3/8)."""
+    n_a = (drawn("missing_duplicate", 6, 0) == ord("a")).sum(axis=1)
+    shares = [(n_a == n).mean() for n in (1, 3, 5)]
+    assert shares == pytest.approx([25 / 64, 30 / 64, 9 / 64], abs=0.02)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(6, 0.625), (40, 0.547)])
+def test_the_best_limit_of_a_count_says_little(length: int, expected: float) -> None:
+    """The largest accuracy of "a if n_a >= limit" or of its opposite, by the binomial distribution.
+    With w drawn uniformly it would be 0.75 and 0.588."""
+    n_a, n_b = ((drawn("missing_duplicate", length, label) == ord("a")).sum(axis=1)
+                for label in (0, 1))  # fmt: skip
+    right = [((n_a >= limit).mean() + (n_b < limit).mean()) / 2 for limit in range(length)]
+    assert max(max(right), 1 - min(right)) == pytest.approx(expected, abs=0.015)
 
 
 # Arguments that are refused

@@ -18,7 +18,7 @@ import pandas as pd
 from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes, length_split
 from posfuse.errors import InputError
 
-FORMAT = 1  # raise it when the same arguments give other strings
+FORMAT = 2  # raise it when the same arguments give other strings
 # A generator, the labels (m,) and a length L -> the strings (m, L), ASCII codes in uint8.
 Draw = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
 

@@ -2,7 +2,8 @@
 
 Missing duplicate, even pairs, parity and cycle navigation are tasks of Delétang et al. (2023,
 "Neural Networks and the Chomsky Hierarchy") and Ruoss et al. (2023); missing palindrome is in the
-code of the former. Without position, a Transformer sees how often each symbol occurs:
+first version of the former's code. Without position, a Transformer sees how often each symbol
+occurs:
 
                           the label follows from                these counts
     missing_duplicate     the symbol half a string away         decide, by which one is odd
@@ -19,7 +20,6 @@ from functools import partial
 from math import comb, factorial
 
 import numpy as np
-from scipy.special import betaincinv
 
 from posfuse.data.corpora import Corpus
 from posfuse.data.strings import Rule, coded, strings
@@ -96,15 +96,15 @@ def missing_palindrome(
 def _with_missing(name: str, is_mirrored: bool) -> Rule:
     """The other symbols of w equal the missing one with the probability `same`.
 
-    With 1/2, the missing symbol would be the more frequent visible one in more than half of the
-    strings with an odd |w|: in 3 of 4 with |w| = 3. `same` makes it half. With n = |w|, the missing
-    symbol is the more frequent one if n // 2 or more of the n - 1 others equal it, and
-    P(Binomial(n - 1, p) >= k) is the regularized incomplete beta function I_p(k, n - k).
+    With 1/2, as in Delétang et al., the twin of the missing symbol would make this symbol the more
+    frequent visible one on average, at every length. With n = |w|, a visible place shows the
+    missing symbol with the probability (1 + 2 (n - 1) same) / (2n - 1). `same` makes it 1/2, so
+    that no place and no mean of the counts depends on the label.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
         half, every = length // 2, np.arange(len(labels))
-        same = betaincinv(half // 2, half - half // 2, 0.5)
+        same = (2 * half - 3) / (4 * (half - 1))
         word = (generator.random((len(labels), half)) >= same) ^ labels[:, None].astype(bool)
         place = generator.integers(length, size=len(labels))
         twin = length - 1 - place if is_mirrored else place - half

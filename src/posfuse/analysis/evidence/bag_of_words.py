@@ -23,7 +23,7 @@ from posfuse.errors import InputError
 from posfuse.runs.records import Record, read_config, write_json
 from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
 
-FORMAT = 1  # raise this when the same corpus gives different numbers
+FORMAT = 2  # raise this when the same corpus gives different numbers
 
 
 @dataclass(frozen=True)
