@@ -9,6 +9,9 @@ import yaml
 from scipy import stats
 
 import posfuse
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_parts
+from small_runs import composed
 from variants import ENCODINGS, OPERATORS
 
 TOP = Path(__file__).parents[2]
@@ -73,6 +76,19 @@ def test_the_config_files_of_the_docs_name_classes_of_the_docs():
         parts = [yaml.safe_load(block) for block in blocks(page, "yaml")]
         targets = [part.get("table", part)["_target_"].split(".")[-1] for part in parts]
         assert targets == classes
+
+
+def test_the_options_of_the_encodings_can_be_given_as_the_docs_write_them():
+    text = (TOP / "docs/operators.md").read_text()
+    given = []
+    for item in re.findall(r"^- (`.*?)(?=^- |^\n)", text, re.DOTALL | re.MULTILINE):
+        name = item.split("`")[1]
+        for key, values in re.findall(r"`(\+?encoding\.\w+\.\w+=)([\w.|]+)`", item):
+            for value in values.split("|"):
+                build_parts(checked(composed(f"encoding={name}", f"{key}{value}")))
+                given.append(f"{name} {key}{value}")
+    assert "fire +encoding.attention.shared=true" in given
+    assert len(given) == 9
 
 
 def test_the_readme_is_short():
