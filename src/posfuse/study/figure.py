@@ -62,7 +62,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
         "that of the position's part, in the last whole epoch; mark: one run; pale: tuning; "
         "hollow: the operator with the named setting"
     )
-    figure, grid = style.grid([len(panels)], [[name] for name in panels], caption, (3.2, 3.0))
+    figure, grid = style.grid([len(panels)], [[name] for name in panels], caption, (5.0, 3.0))
     for name, (axis,) in zip(panels, grid, strict=True):
         for (operator, choices), own in runs[corpus == name].groupby(kind, sort=False):
             looks, label = style.look(operator), f"{operator} {choices}".rstrip()
@@ -80,7 +80,8 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
         axis.xaxis.set_major_locator(ticker.LogLocator(subs=steps, numticks=7))
         axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
         axis.xaxis.set_minor_locator(ticker.NullLocator())
-        axis.legend(fontsize=style.SMALL - 1, frameon=False, loc="best")
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        axis.legend(fontsize=style.SMALL - 1, frameon=False, **beside)
     return figure
 
 
