@@ -80,8 +80,9 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
         axis.xaxis.set_major_locator(ticker.LogLocator(subs=steps, numticks=7))
         axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
         axis.xaxis.set_minor_locator(ticker.NullLocator())
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        axis.legend(fontsize=style.SMALL - 1, frameon=False, **beside)
+        axis.legend(
+            fontsize=style.SMALL - 1, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
+        )
     return figure
 
 
