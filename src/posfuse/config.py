@@ -26,7 +26,7 @@ CONF_DIR = next(p for p in (_PACKAGE / "conf", _PACKAGE.parents[1] / "conf") if 
 # of data, encoding and fusion are labels; the other keys define what is run.
 NEUTRAL_KEYS = (
     "sweep_id", "output_dir", "cache_dir", "logger", "trainer.progress", "experiment",
-    "trainer.checkpoint_minutes", "fidelity.notebook_parts_only", "sweep",
+    "trainer.checkpoint_minutes", "trainer.mechanism", "fidelity.notebook_parts_only", "sweep",
 )  # fmt: skip
 
 # Keys that came later, with the value that changes nothing: earlier records lack them.
@@ -167,6 +167,9 @@ class TrainerConfig:
     compile: bool = option(False, "torch.compile: a slow start, faster steps; needs a C++ compiler")
     limit_batches: int | None = option(None, "batches per split, for a trial; null: all", least=1)
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
+    mechanism: bool = option(
+        True, "after training, measure attention by distance, a probe of position, and patching"
+    )
     progress: str = option(
         "auto", "auto: bar in a terminal, else lines", choices=("auto", "bar", "lines", "none")
     )

@@ -52,6 +52,7 @@ def test_a_run_writes_config_result_predictions_and_best_weights(reference):
         "config.yaml",
         "result.json",
         "predictions.parquet",
+        "mechanism.parquet",
         "history.csv",
         "checkpoints/best.ckpt",
         "diagnostics.parquet",

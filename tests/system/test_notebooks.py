@@ -37,6 +37,7 @@ def execute(name: str, folder: Path, monkeypatch, sweep: Path, run: Path) -> set
     """Run a notebook in an empty folder, where it must leave no file; returns the output kinds."""
     monkeypatch.setenv("POSFUSE_SWEEP", str(sweep))
     monkeypatch.setenv("POSFUSE_RUN", str(run))
+    monkeypatch.setenv("POSFUSE_RUNS", f"{run}:{run.parents[1] / 'add' / run.name}")
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     folder.mkdir()
     NotebookClient(notebook, timeout=HANG, resources={"metadata": {"path": str(folder)}}).execute()

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from posfuse.analysis.figures import figures
+from posfuse.analysis.figures import figures, mechanism_figures
 from posfuse.analysis.figures.length_figure import accuracy_by_length
 from posfuse.analysis.figures.svg import save
 from posfuse.analysis.figures.tuning_figure import budget, learning_rate, scale
@@ -41,6 +41,12 @@ def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]
          f"band is ±{criteria.margin:g} points, within which a difference does not matter."),
         (accuracy_by_length, (found.by_test_length, chance),
          "Accuracy by test length, inside and beyond the lengths of training."),
+        (mechanism_figures.patching, (found.mechanism,),
+         "Which order predictions follow: that of the fused input, or that inside attention."),
+        (mechanism_figures.probe_by_layer, (found.mechanism,),
+         "How well a linear probe reads a token's place off each layer."),
+        (mechanism_figures.attention_by_distance, (found.mechanism,),
+         "Where attention looks: its weight by distance, against uniform attention."),
         (figures.accuracy_latency, (found.cells,), "Accuracy and latency by fusion."),
         (figures.gain_by_length, (comparisons, documents.bins, base),
          "The gain by document length, across corpora and inside each corpus."),

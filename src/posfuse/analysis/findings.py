@@ -7,6 +7,7 @@ import pandas as pd
 from posfuse.analysis.claims.verdicts import Claims, Verdict, judge_claims
 from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.analysis.evidence.collect import failures, learning_curves, missing, standing
+from posfuse.analysis.evidence.mechanism import mechanism
 from posfuse.analysis.headline import headline
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
@@ -45,6 +46,7 @@ class Findings:
     documents: DocumentEvidence
     curves: pd.DataFrame
     by_test_length: pd.DataFrame  # accuracy by run and test length; empty without data.test_lengths
+    mechanism: pd.DataFrame  # how models use position; empty for records without it
     tables: list[Table]  # the paper's
     tuned: list[Table]  # over token scales and learning rates; empty if the runs do not vary them
     paired: list[Table]
@@ -83,6 +85,7 @@ def analyse(
     documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
     bags, without_bag = bags_of_words(runs)
     curves, without_curve = learning_curves(runs)
+    measured, unreadable = mechanism(runs)
     lengths = by_test_length(runs)
     longer = beyond(compared if has_baseline else runs.iloc[:0])
     beyond_compared, _ = compare(longer, criteria)  # its notes are those of the comparisons
@@ -116,6 +119,7 @@ def analyse(
         documents=documents,
         curves=curves,
         by_test_length=lengths,
+        mechanism=measured,
         tables=paper_tables(summary, bags),
         tuned=[
             *placebo_tables(best_without_position, criteria, keys_of(best.best)),
@@ -144,7 +148,7 @@ def analyse(
         ],
         missing=absent,
         failures=failures(folder, runs),
-        problems=[*problems, *mismatched, *without_curve],
+        problems=[*problems, *mismatched, *without_curve, *unreadable],
         notes=list(dict.fromkeys(notes)),  # variants of one corpus may repeat a note
     )
 

@@ -92,9 +92,14 @@ class PositionClassifier(nn.Module):
         positions (L,): those of the tokens, ascending, int64. A number o: those that the tokens
         would have after o others; o, o + 1 and so on, unless positions are random.
         """
-        lengths = lengths.clamp(min=1)
         positions = self.sampler.given(positions, ids)
-        pooled = mean_pool(self.encoder(self.fuse(ids, positions), lengths, positions), lengths)
+        return self.classify(self.fuse(ids, positions), lengths, positions)
+
+    def classify(self, fused: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """The encoder's input (B, L, d), lengths (B,) -> logits (B, C). Positions inside attention
+        are `positions`, (L,) or the first of contiguous ones."""
+        lengths = lengths.clamp(min=1)
+        pooled = mean_pool(self.encoder(fused, lengths, positions), lengths)
         logits: Tensor = self.head(self.dropout(pooled))
         return logits
 

@@ -30,6 +30,7 @@ NUMERICS = 11  # raise it when the same config and seed no longer give the same 
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
+MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
 INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 SUMS = "SHA256SUMS"
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
@@ -267,6 +268,7 @@ def write_result(folder: Path, record: Record) -> None:
         write_json(part, record)
         others = [PREDICTIONS, HISTORY, DIAGNOSTICS, BEST]
         others += [BY_LENGTH] if "lengths" in record else []
+        others += [MECHANISM] if "mechanism" in record else []
         found = {RESULT: _digest(part)} | {name: _digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
@@ -288,7 +290,8 @@ def is_complete(folder: Path) -> bool:
     if not (folder / SUMS).exists():
         return is_whole(folder / PREDICTIONS)
     names = [PREDICTIONS, HISTORY, DIAGNOSTICS]
-    names += [BY_LENGTH] if BY_LENGTH in (folder / SUMS).read_text(errors="replace") else []
+    sums = (folder / SUMS).read_text(errors="replace")
+    names += [name for name in (BY_LENGTH, MECHANISM) if name in sums]
     return all(is_whole(folder / name) for name in names)
 
 

@@ -8,7 +8,7 @@ rewrites one, so only rows with a larger `_step` than its last one are logged.
 import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import pandas as pd
 
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import measurements, records
 from posfuse.runs.records import Diagnostic
 
 if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=none do not need it
@@ -111,6 +111,16 @@ def rows(
     return found
 
 
+def mechanism(folder: Path) -> dict[str, float]:
+    """The measurements of a finished run, without those by distance, by name and layer."""
+    found = {}
+    for row in measurements.read(folder).to_dict("records"):
+        if row["name"] not in measurements.BY_DISTANCE:
+            layer = "" if row["layer"] == measurements.WHOLE else f"_layer_{row['layer']}"
+            found[f"{row['name']}{layer}"] = row["value"]
+    return found
+
+
 def log_rows(run: "wandb.Run", found: Iterable[dict[str, float]], next_step: int) -> int:
     """Log the rows from `next_step` on; returns the first step that may be logged after them."""
     for row in found:
@@ -128,6 +138,7 @@ class Finished:
     record: records.Record
     rows: list[dict[str, float]]
     diagnostics: list[Diagnostic]
+    mechanism: dict[str, float] = field(default_factory=dict)  # without those by distance
 
     @classmethod
     def read(cls, folder: Path) -> "Finished":
@@ -142,7 +153,7 @@ class Finished:
         # Those of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
         found = rows(history.to_dict("records"), inside)  # type: ignore[arg-type]
-        return cls(folder, record, found, diagnostics)
+        return cls(folder, record, found, diagnostics, mechanism(folder))
 
     @property
     def last_step(self) -> int:
@@ -159,6 +170,7 @@ class Finished:
             **self.rows[-1],
             **{f"{at}/{k}": v for at, part in parts.items() for k, v in self.record[part].items()},
             **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
+            **{f"mechanism/{name}": value for name, value in self.mechanism.items()},
             **{k: self.record[k] for k in own if k in self.record},  # older ones lack two
         }
 

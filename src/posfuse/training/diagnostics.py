@@ -101,12 +101,17 @@ def fusion_rows(
                 yield Diagnostic(epoch, name, kind, int(low), high, int(chosen.sum()), value)
 
 
+def places(batch: Batch) -> Tensor:
+    """The indices of at most QUERIES tokens of each document, at equal distances: (queries,)."""
+    length = batch.ids.shape[1]
+    every = torch.linspace(0, length - 1, min(length, QUERIES), device=batch.ids.device)
+    return every.round().long()
+
+
 def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
     """For each layer the entropy of the attention weights in bits, mean over heads: (queries,)."""
     found: list[Tensor] = []
-    length = batch.ids.shape[1]
-    every = torch.linspace(0, length - 1, min(length, QUERIES), device=batch.ids.device)
-    queries = every.round().long()
+    queries = places(batch)
     valid = queries < batch.lengths[:, None]
 
     def look(module: Any, arguments: tuple[Any, ...]) -> None:
@@ -120,11 +125,16 @@ def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
     return found
 
 
-def shuffled(batch: Batch, generator: torch.Generator) -> Batch:
-    """The batch with each document's own tokens in random order."""
+def random_order(batch: Batch, generator: torch.Generator) -> Tensor:
+    """A random order of each document's own tokens: the tokens' indices, (B, L)."""
     draws = torch.rand(batch.ids.shape, generator=generator).to(batch.ids.device)
     draws[~valid_positions(batch.lengths, batch.ids.shape[1])] = 2.0  # padding stays at the end
-    return replace(batch, ids=batch.ids.gather(1, draws.argsort(1)))
+    return draws.argsort(1)
+
+
+def shuffled(batch: Batch, generator: torch.Generator) -> Batch:
+    """The batch with each document's own tokens in random order."""
+    return replace(batch, ids=batch.ids.gather(1, random_order(batch, generator)))
 
 
 def worth_of_position(
@@ -155,6 +165,16 @@ def mean_of(values: Tensor, epoch: int, name: str, by: str = "", at: int = 0) ->
     return Diagnostic(epoch, name, by, at, at, values.numel(), values.mean().item())
 
 
+def sample(
+    data: TextDataModule, split: str, n: int, device: torch.device | str = "cpu"
+) -> Iterator[Batch]:
+    """Batches of n documents of a split, at equal distances; of all if there are fewer."""
+    documents = data.documents[split]
+    chosen = np.linspace(0, len(documents) - 1, min(n, len(documents))).astype(int)
+    for members in SortedBatches(documents.lengths[chosen], BATCH):
+        yield documents[chosen[members]].to(device)
+
+
 class Diagnostics(Callback):
     """Collects `rows` after each whole epoch, which checkpoints save, and `worth` in the test.
 
@@ -168,13 +188,6 @@ class Diagnostics(Callback):
         self.gradients: list[Tensor] = []  # of steps of this epoch, before any clipping
         self.steps = 0  # of this epoch
         self.counts = data.documents["train"].counts(data.store.vocabulary_size)  # (V,)
-
-    def batches(self, split: str, n: int, device: torch.device) -> Iterator[Batch]:
-        """Batches of n documents of a split, at equal distances."""
-        documents = self.data.documents[split]
-        chosen = np.linspace(0, len(documents) - 1, min(n, len(documents))).astype(int)
-        for members in SortedBatches(documents.lengths[chosen], BATCH):
-            yield documents[chosen[members]].to(device)
 
     def on_before_optimizer_step(self, trainer: L.Trainer, module: Any, optimizer: Any) -> None:
         if self.steps % GRADIENT_STEPS == 0:
@@ -191,7 +204,7 @@ class Diagnostics(Callback):
         n = int(np.clip(SHARE * len(self.data.documents["train"]), *EPOCH_DOCUMENTS))
         tokens, entropies = [], []
         with evaluating(trainer, model):
-            for batch in self.batches("validation", n, module.device):
+            for batch in sample(self.data, "validation", n, module.device):
                 found = fusion_of_tokens(model, batch)
                 tokens.append({name: x.double().cpu().numpy() for name, x in found.items()})
                 entropies.append(attention_entropy(model, batch))
@@ -216,7 +229,7 @@ class Diagnostics(Callback):
         n = min(n, len(self.data.documents["test"]))
         max_len = self.data.cfg.max_len
         offset = min(max(max_len // 8, 1), max_len - 1)
-        batches = self.batches("test", n, module.device)
+        batches = sample(self.data, "test", n, module.device)
         with evaluating(trainer, module.model):
             found = worth_of_position(module.model, batches, max_len - offset, offset)
         self.worth = {"documents": n, "offset": offset, **found}

@@ -17,13 +17,14 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import OutOfMemory
 from posfuse.process import environment
 from posfuse.process.distributed import gathered, rank
-from posfuse.runs import records
+from posfuse.runs import measurements, records
 from posfuse.runs.records import Diagnostic
 from posfuse.training.build import build_classifier, build_data, build_parts, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.classifier import Classifier
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
+from posfuse.training.mechanism import Mechanism
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
@@ -55,9 +56,11 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     history, diagnostics = History(per_epoch), Diagnostics(data)
     last = folder / records.LAST
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
-    limit = MemoryLimit(cfg.data)
+    limit, mechanism = MemoryLimit(cfg.data), Mechanism(data)
     with replicas(cfg, folder):
         observers: list[Callback] = [history, diagnostics, state, limit, stopwatch]
+        if cfg.trainer.mechanism:
+            observers.append(mechanism)
         if log_rows:
             epoch_log = LambdaCallback(
                 on_train_epoch_end=lambda *_: log_rows(history.rows, diagnostics.rows)
@@ -109,11 +112,14 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
         **data.facts(),
         "latency_ms": latency_ms,
         "position": diagnostics.worth,
+        **({"mechanism": {"documents": mechanism.documents}} if mechanism.rows else {}),
         **environment.facts(seconds, seen),
     }
     records.write_history(folder, history.rows)
     rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
     records.write_diagnostics(folder, rows)
+    if mechanism.rows:
+        measurements.write(folder, mechanism.rows)
     records.write_predictions(folder, records.PREDICTIONS, predictions)
     if by_length:
         found = [frame.assign(test_length=length) for length, (_, frame) in by_length.items()]

@@ -1,0 +1,62 @@
+"""mechanism.parquet: how a trained model uses position. training/mechanism.py measures it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pandas as pd
+
+from posfuse.errors import InputError
+from posfuse.runs.records import MECHANISM, RESULT, is_whole, replacing
+
+WHOLE = -1  # the layer of a measurement that belongs to no layer
+BY_DISTANCE = ("attention_mean", "attention_ratio")  # the names of those with a row per distance
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A row of mechanism.parquet: the mean of `name` over `n` pairs, tokens or documents.
+
+    Layer 0 is the fused input, layers from 1 are the encoder's blocks, WHOLE is the model. A
+    distance in tokens lies between low and high, inclusive; both are 0 where there is none.
+    """
+
+    name: str
+    layer: int
+    n: int
+    value: float
+    low: int = 0
+    high: int = 0
+
+
+def write(folder: Path, rows: Sequence[Measurement]) -> None:
+    """mechanism.parquet: the columns of `Measurement`."""
+    with replacing(folder / MECHANISM) as part:
+        frame(rows).to_parquet(part, index=False)
+
+
+def frame(rows: Sequence[Measurement]) -> pd.DataFrame:
+    """The rows as a frame with the columns of `Measurement`."""
+    return pd.DataFrame(rows, columns=[f.name for f in fields(Measurement)])
+
+
+def read(folder: Path) -> pd.DataFrame:
+    """The columns of `Measurement`; no rows for a run without the file, which older versions and
+    trainer.mechanism=false leave out.
+
+    Raises InputError if the file is damaged.
+    """
+    path = folder / MECHANISM
+    if not path.exists():
+        return frame([])
+    try:
+        if not is_whole(path):
+            raise ValueError("differs from its digest")
+        found = pd.read_parquet(path)
+        missing = [f.name for f in fields(Measurement) if f.name not in found]
+        if missing:
+            raise ValueError(f"has no {', '.join(missing)}")
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not readable ({reason}); remove {RESULT} to run again") from None
+    return found
