@@ -114,8 +114,9 @@ def test_bfloat16_blocks_do_not_round_scores(factor):
 
 def test_blocks_run_with_dropout_and_where_they_are_faster(monkeypatch):
     called = []
-    monkeypatch.setattr(attention, "block_attention", lambda *a: called.append("blocks"))
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a: called.append("torch"))
+    monkeypatch.setattr(attention, "block_attention", lambda *_, **__: called.append("blocks"))
+    sdpa = "scaled_dot_product_attention"
+    monkeypatch.setattr(F, sdpa, lambda *_, **__: called.append("torch"))
     short = attention.SHORT
     for length, p, dtype, trains, expected in (
         (9, 0.0, torch.float32, True, "torch"),

@@ -13,12 +13,19 @@ SHORT = 200  # tokens; in bfloat16 on a CPU the blocks' backward pass is faster 
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    p: float,
+    causal: bool = False,
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) + bias) v with dropout p of the weights.
 
     q, k (B, H, L, D); v (B, H, L, E); mask (B, 1, 1, L), True at the keys of valid tokens; bias
-    (H, L, L), which gets no gradient -> (B, H, L, E).
+    (H, L, L), which gets no gradient -> (B, H, L, E). Causal attention takes no mask; its bias is
+    -inf at keys after the query.
     """
     missing = q.shape[-1] - v.shape[-1]
     half = q.dtype in (torch.bfloat16, torch.float16)
@@ -28,11 +35,11 @@ def attention(
         def added(_: Tensor, queries: slice) -> Tensor | None:
             return None if bias is None else bias[:, queries]
 
-        return block_attention(q, k, v, mask, p, added)
+        return block_attention(q, k, v, mask, p, added, causal=causal)
     if missing:  # torch's fused kernels have one width; its plain one needs (B, H, L, L) numbers
-        return attention(q, k, F.pad(v, (0, missing)), mask, bias, p)[..., : v.shape[-1]]
+        return attention(q, k, F.pad(v, (0, missing)), mask, bias, p, causal)[..., : v.shape[-1]]
     if bias is None:
-        return F.scaled_dot_product_attention(q, k, v, mask, p)
+        return F.scaled_dot_product_attention(q, k, v, mask, p, is_causal=causal)
     bias = bias.to(q.dtype)[None]
     if mask is None:
         return F.scaled_dot_product_attention(q, k, v, bias, p)

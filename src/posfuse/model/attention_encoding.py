@@ -60,36 +60,42 @@ class AttentionEncoding(nn.Module):
         positions: Tensor,
         bias: Tensor | None,
         p: float,
+        causal: bool = False,
     ) -> Tensor:
         """q, k, v (B, H, L, D); mask (B, 1, 1, L), True at the keys of valid tokens; positions
-        (L,) of the tokens, and their bias; p the dropout of the weights -> (B, H, L, D)."""
+        (L,) of the tokens, and their bias; p the dropout of the weights -> (B, H, L, D). Causal
+        attention takes no mask; its bias is -inf at keys after the query."""
         q, k = self.turn(q, positions, "query"), self.turn(k, positions, "key")
         if q.shape[-1] != self.d_head:  # the kernels divide by the root of the width
             q = q * (q.shape[-1] / self.d_head) ** 0.5
         if not self.learned:
-            return attention(q, k, v, mask, bias, p)
+            return attention(q, k, v, mask, bias, p, causal)
         # torch's fused kernels have no gradient for a term added to the scores.
 
         def added(some: Tensor, queries: slice) -> Tensor | None:
             return self.extra(some, positions[queries], positions)
 
         trained = [x for x in self.parameters() if x.requires_grad]
-        return block_attention(q, k, v, mask, p, added, trained)
+        return block_attention(q, k, v, mask, p, added, trained, causal)
 
     def weights(
         self, q: Tensor, k: Tensor, mask: Tensor | None, positions: Tensor, queries: Tensor
     ) -> Tensor:
         """The weights (B, H, Q, L) of the queries with these indices (Q,); other arguments as in
         `forward`. The plain form of the kernels."""
-        q = self.turn(q, positions, "query")[:, :, queries] * self.d_head**-0.5
-        k = self.turn(k, positions, "key")
-        scores: Tensor = q @ k.transpose(-2, -1)
-        extra = self.extra(q, positions[queries], positions)
-        if extra is not None:
-            scores = scores + extra
+        q = self.turn(q, positions, "query")[:, :, queries]
+        scores = self.scores(q, self.turn(k, positions, "key"), positions[queries], positions)
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
         return scores.softmax(-1)
+
+    def scores(self, q: Tensor, k: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """The scores (B, H, Q, L) of queries at positions i (Q,) and keys at positions j (L,), both
+        from `turn`."""
+        q = q * self.d_head**-0.5
+        scores: Tensor = q @ k.transpose(-2, -1)
+        extra = self.extra(q, i, j)
+        return scores if extra is None else scores + extra
 
 
 class Rotary(AttentionEncoding):

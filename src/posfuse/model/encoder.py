@@ -22,12 +22,12 @@ Position = tuple[AttentionEncoding, Tensor, Tensor | None]
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention over the valid tokens of each document. The encoding decides how
-    position enters."""
+    """Multi-head self-attention over the valid tokens of each document; if causal, each token sees
+    itself and those before it. The encoding decides how position enters."""
 
-    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+    def __init__(self, d_model: int, n_heads: int, dropout: float, causal: bool = False) -> None:
         super().__init__()
-        self.n_heads, self.dropout = n_heads, dropout
+        self.n_heads, self.dropout, self.causal = n_heads, dropout, causal
         self.qkv_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.qkv_bias = nn.Parameter(torch.zeros(3 * d_model))
         self.out_weight = nn.Parameter(torch.empty(d_model, d_model))
@@ -53,7 +53,10 @@ class Attention(nn.Module):
         q, k, v = self.heads(x)
         dropout = self.dropout if self.training else 0.0
         encoding, positions, bias = position
-        y = encoding(q, k, v, mask, positions, bias, dropout)
+        return self.joined(encoding(q, k, v, mask, positions, bias, dropout, self.causal))
+
+    def joined(self, y: Tensor) -> Tensor:
+        """The heads' outputs (B, H, L, D) -> (B, L, d)."""
         return linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
 
     def weights(
@@ -62,6 +65,8 @@ class Attention(nn.Module):
         """The attention weights (B, H, Q, L) of the queries with these indices (Q,)."""
         q, k, _ = self.heads(x)
         encoding, positions, _ = position
+        if self.causal:
+            mask = visible(queries, torch.arange(x.shape[1], device=x.device))
         return encoding.weights(q, k, mask, positions, queries)
 
 
@@ -78,10 +83,11 @@ class Block(nn.Module):
         activation: str,
         norm_first: bool,
         attention_dropout: float,
+        causal: bool = False,
     ) -> None:
         super().__init__()
         self.norm_first = norm_first
-        self.attention = Attention(d_model, n_heads, attention_dropout)
+        self.attention = Attention(d_model, n_heads, attention_dropout, causal)
         self.norm1 = nn.LayerNorm(d_model)
         self.linear1 = nn.Linear(d_model, d_ff)
         self.linear2 = nn.Linear(d_ff, d_model)
@@ -97,16 +103,21 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
         """x (B, L, d), mask (B, 1, 1, L) or None -> (B, L, d)."""
+        return self.around(lambda y: self.attention(y, mask, position), x)
+
+    def around(self, attend: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The block with this function as its attention: x (B, L, d) -> (B, L, d)."""
         if self.norm_first:
-            x = x + self.dropout(self.attention(self.norm1(x), mask, position))
+            x = x + self.dropout(attend(self.norm1(x)))
             return x + self.feed_forward(self.norm2(x))
-        x = self.norm1(x + self.dropout(self.attention(x, mask, position)))
+        x = self.norm1(x + self.dropout(attend(x)))
         normed: Tensor = self.norm2(x + self.feed_forward(x))
         return normed
 
 
 class Encoder(nn.Module):
-    """A stack of blocks; with `norm_first` a LayerNorm follows the last one."""
+    """A stack of blocks; with `norm_first` a LayerNorm follows the last one. With causal attention
+    it is the decoder of a language model."""
 
     def __init__(
         self,
@@ -119,11 +130,13 @@ class Encoder(nn.Module):
         norm_first: bool = False,
         attention_dropout: float | None = None,  # None: the same as dropout
         position: AttentionEncoding | None = None,  # None: no position inside attention
+        causal: bool = False,
     ) -> None:
         super().__init__()
+        self.causal = causal
         inside = dropout if attention_dropout is None else attention_dropout
         self.blocks = nn.ModuleList(
-            Block(d_model, n_heads, d_ff, dropout, activation, norm_first, inside)
+            Block(d_model, n_heads, d_ff, dropout, activation, norm_first, inside, causal)
             for _ in range(n_layers)
         )
         self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
@@ -137,26 +150,44 @@ class Encoder(nn.Module):
 
         Raises ValueError if an encoding has no rows for so many positions.
         """
-        valid = valid_positions(lengths, x.shape[1])
-        # Without padding attention needs no mask and is faster. On a GPU the check would wait for
-        # the queued work.
-        full = x.device.type == "cpu" and bool(valid.all())
-        mask = None if full else valid[:, None, None, :]
-        encodings = cast(list[AttentionEncoding], list(self.positions))
+        mask = None
+        if not self.causal:  # otherwise no token sees the padding, which comes after it
+            valid = valid_positions(lengths, x.shape[1])
+            # Without padding attention needs no mask and is faster. On a GPU the check would wait
+            # for the queued work.
+            full = x.device.type == "cpu" and bool(valid.all())
+            mask = None if full else valid[:, None, None, :]
+        at = self.checked(positions, x)
+        inside = [(encoding, at, self.bias(encoding, at)) for encoding in self.encodings()]
+        for i, block in enumerate(self.blocks):
+            x = block(x, mask, inside[i % len(inside)])  # one per block, or one for all
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def encodings(self) -> list[AttentionEncoding]:
+        """The encoding inside attention: one for each block, or one for all."""
+        return cast(list[AttentionEncoding], list(self.positions))
+
+    def bias(self, encoding: AttentionEncoding, positions: Tensor) -> Tensor | None:
+        """The encoding's bias (H, L, L), or None; in causal attention -inf at keys after the
+        query."""
+        bias = encoding.bias(positions)
+        if bias is None or not self.causal:
+            return bias
+        order = torch.arange(len(positions), device=positions.device)
+        return bias.masked_fill(~visible(order, order), -torch.inf)
+
+    def checked(self, positions: Tensor | int, x: Tensor) -> Tensor:
+        """The positions (L,) of x (B, L, d), as in `forward`."""
         # The values of a tensor stay unread: on a GPU that would wait for the queued work.
         end = x.shape[1] + (positions if isinstance(positions, int) else 0)
-        rows = encodings[0].rows
+        rows = self.encodings()[0].rows
         if rows is not None and end > rows:
             raise ValueError(
                 f"got {end} tokens, but the encoding inside attention ends at {rows}; cut the "
                 f"documents or train with data.max_len={end}"
             )
-        at = as_tensor(positions, x)
-        inside = [(encoding, at, encoding.bias(at)) for encoding in encodings]
-        for i, block in enumerate(self.blocks):
-            x = block(x, mask, inside[i % len(inside)])  # one per block, or one for all
-        normed: Tensor = self.norm(x)
-        return normed
+        return as_tensor(positions, x)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -169,6 +200,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def valid_positions(lengths: Tensor, length: int) -> Tensor:
     """lengths (B,) -> (B, L), True at a document's tokens, False at its padding."""
     return torch.arange(length, device=lengths.device) < lengths[:, None]
+
+
+def visible(i: Tensor, j: Tensor) -> Tensor:
+    """Whether the token with index i (Q,) sees that with index j (L,) in causal attention:
+    (Q, L)."""
+    return j <= i[:, None]
 
 
 def mean_pool(x: Tensor, lengths: Tensor) -> Tensor:

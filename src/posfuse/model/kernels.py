@@ -49,16 +49,18 @@ def block_attention(
     p: float,
     added: Added,
     learned: Sequence[Tensor] = (),
+    causal: bool = False,
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) + added) v with dropout p of the weights, by blocks of scores.
 
     q, k (B, H, L, D); v (B, H, L, E); mask (B, 1, 1, L), True at the keys of valid tokens ->
-    (B, H, L, E). `added` may depend on q and on the `learned` parameters; both get gradients. The
-    plain form is AttentionEncoding.weights, times the dropout mask, times v.
+    (B, H, L, E). `added` may depend on q and on the `learned` parameters; both get gradients.
+    Causal: keys after the query have no weight. The plain form is AttentionEncoding.weights, times
+    the dropout mask, times v.
     """
     # Not compiled: the number of blocks depends on L.
     apply = torch.compiler.disable(_BlockAttention.apply)  # type: ignore[no-untyped-call]
-    out: Tensor = apply(q, k, v, mask, p, added, *learned)
+    out: Tensor = apply(q, k, v, mask, p, added, causal, *learned)
     return out
 
 
@@ -81,6 +83,7 @@ class _BlockAttention(torch.autograd.Function):
         mask: Tensor | None,
         p: float,
         added: Added,
+        causal: bool,
         *learned: Tensor,
     ) -> Tensor:
         """As `block_attention`."""
@@ -98,13 +101,16 @@ class _BlockAttention(torch.autograd.Function):
         device = q.device.type if torch.amp.is_autocast_available(q.device.type) else "cpu"
         with torch.autocast(device, enabled=False):
             for documents, queries in _blocks(q.shape, q.device):
+                keys = slice(queries.stop if causal else None)
                 some = _scaled(q[documents, :, queries].to(wide_k.dtype), d_head**-0.5)
-                bias = added(some, queries)
-                weights = _scores(some, wide_k, documents, padding, bias).softmax(-1)
+                bias = _of_keys(added(some, queries), keys)
+                seen = wide_k[documents, :, keys]
+                scores = _scores(some, seen, _of_keys(padding, keys, documents), bias)
+                weights = (_hide_future(scores, queries) if causal else scores).softmax(-1)
                 zero_(weights, draws.next(weights))
-                y[documents, :, queries] = weights.to(v.dtype) @ v[documents]
+                y[documents, :, queries] = weights.to(v.dtype) @ v[documents, :, keys]
         ctx.save_for_backward(q, k, v, y, padding, *learned)
-        ctx.p, ctx.added, ctx.seed = p, added, seed
+        ctx.p, ctx.added, ctx.seed, ctx.causal = p, added, seed, causal
         return y
 
     @staticmethod
@@ -122,14 +128,18 @@ class _BlockAttention(torch.autograd.Function):
         dots = None if learned or q.dtype != wide else (dy * y).sum(-1, keepdim=True)
         draws = Draws(ctx.p, ctx.seed, q.device)
         for documents, queries in _blocks(q.shape, q.device):
+            keys = slice(queries.stop if ctx.causal else None)
             some = _scaled(q[documents, :, queries].to(wide), scale).requires_grad_()
             with torch.enable_grad():
-                added = ctx.added(some, queries)
-            scores = _scores(some.detach(), wide_k, documents, padding, added)
+                added = _of_keys(ctx.added(some, queries), keys)
+            seen = wide_k[documents, :, keys]
+            scores = _scores(some.detach(), seen, _of_keys(padding, keys, documents), added)
+            if ctx.causal:
+                _hide_future(scores, queries)
             with torch.enable_grad():
                 weights = scores.requires_grad_(dots is None).softmax(-1)
             g = dy[documents, :, queries]
-            d_weights = (g @ v[documents].transpose(-2, -1)).to(wide)
+            d_weights = (g @ v[documents, :, keys].transpose(-2, -1)).to(wide)
             dropped = draws.next(weights)
             zero_(d_weights, dropped)
             if dots is None:
@@ -140,10 +150,10 @@ class _BlockAttention(torch.autograd.Function):
             else:
                 d_scores = d_weights.sub_(dots[documents, :, queries]).mul_(weights)
             zero_(weights, dropped)
-            dv[documents] += weights.to(g.dtype).transpose(-2, -1) @ g
+            dv[documents, :, keys] += weights.to(g.dtype).transpose(-2, -1) @ g
             rounded = d_scores.to(k.dtype)
-            dq[documents, :, queries] = rounded @ k[documents]
-            dk[documents] += rounded.transpose(-2, -1) @ some.detach().to(k.dtype)
+            dq[documents, :, queries] = rounded @ k[documents, :, keys]
+            dk[documents, :, keys] += rounded.transpose(-2, -1) @ some.detach().to(k.dtype)
             if added is not None and added.requires_grad:
                 of_q, *parts = torch.autograd.grad(
                     added, (some, *learned), d_scores.sum_to_size(added.shape), allow_unused=True
@@ -155,7 +165,7 @@ class _BlockAttention(torch.autograd.Function):
         dq *= scale
         dv *= 1 / (1 - ctx.p)
         of_learned = (total.to(x.dtype) for total, x in zip(d_learned, learned, strict=True))
-        return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None, *of_learned
+        return dq, dk.to(k.dtype), dv.to(v.dtype), None, None, None, None, *of_learned
 
 
 def _blocks(shape: torch.Size, device: torch.device) -> Iterator[tuple[slice, slice]]:
@@ -174,14 +184,26 @@ def _scaled(x: Tensor, factor: float) -> Tensor:
     return torch.mul(x, factor, out=x.new_empty(x.shape))
 
 
-def _scores(
-    q: Tensor, k: Tensor, documents: slice, padding: Tensor | None, added: Tensor | None
-) -> Tensor:
-    """The scores (b, H, Q, L) of queries (b, H, Q, D) of these documents, already divided by
-    sqrt(D), and all keys (B, H, L, D); padding (B, 1, 1, L) is -inf at padding, else 0."""
-    scores = q @ k[documents].transpose(-2, -1)
+def _of_keys(x: Tensor | None, keys: slice, documents: slice = slice(None)) -> Tensor | None:
+    """The part of x (B, ..., L) that belongs to these documents and keys."""
+    return None if x is None else x[documents, ..., keys]
+
+
+def _scores(q: Tensor, k: Tensor, padding: Tensor | None, added: Tensor | None) -> Tensor:
+    """The scores (b, H, Q, K) of queries (b, H, Q, D), already divided by sqrt(D), and keys
+    (b, H, K, D); padding (b, 1, 1, K) is -inf at padding, else 0."""
+    scores = q @ k.transpose(-2, -1)
     if added is not None:
         scores += added
     if padding is not None:
-        scores += padding[documents]
+        scores += padding
+    return scores
+
+
+def _hide_future(scores: Tensor, queries: slice) -> Tensor:
+    """Set the scores (b, H, Q, K) of keys after their query to -inf, in place; the last query is at
+    the last key."""
+    n = scores.shape[-2]
+    future = scores.new_full((n, n), -torch.inf).triu_(1)
+    scores[..., queries.start :] += future
     return scores

@@ -1,4 +1,5 @@
-"""The classifier network: embed, scale, fuse, encode, pool, classify.
+"""The network up to the encoder's output, and the classifier: embed, scale, fuse, encode, pool,
+classify.
 
 Shapes: B documents, L tokens, d = d_model, V words, C classes.
 """
@@ -44,8 +45,8 @@ class TokenScale(nn.Module):
         return tokens * self.value()
 
 
-class PositionClassifier(nn.Module):
-    """A Transformer encoder classifier with one fusion operator and one position table.
+class FusionTransformer(nn.Module):
+    """A Transformer encoder with one fusion operator and one position table.
 
     With fused_norm="layer" a LayerNorm follows the operator, as in BERT (Devlin et al. 2019). Then
     the operator decides the ratio of token to position and not the magnitude of their sum.
@@ -57,9 +58,7 @@ class PositionClassifier(nn.Module):
         table: Table | None,  # None if the fusion uses none
         encoder: Encoder,
         vocabulary_size: int,
-        n_classes: int,
         token_scale: float | str = "sqrt_d",
-        dropout: float = 0.1,
         fused_norm: str = "none",  # or "layer"
         sampler: PositionSampler | None = None,  # None: contiguous positions
     ) -> None:
@@ -73,8 +72,6 @@ class PositionClassifier(nn.Module):
         self.fused_norm = nn.LayerNorm(d_model) if fused_norm == "layer" else nn.Identity()
         self.encoder = encoder
         self.sampler = sampler or PositionSampler()
-        self.dropout = Dropout(dropout)
-        self.head = nn.Linear(d_model, n_classes)
 
     def tokens(self, ids: Tensor) -> Tensor:
         """ids (..., L) -> scaled embeddings (..., L, d), the input of the fusion."""
@@ -86,12 +83,39 @@ class PositionClassifier(nn.Module):
         fused: Tensor = self.fused_norm(self.fusion(self.tokens(ids), self.table(), positions))
         return fused
 
-    def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
-        """ids (B, L), lengths (B,) -> logits (B, C). An empty document counts as one `<pad>`.
+    def encode(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """ids (B, L), lengths (B,) of at least 1 -> the encoder's output (B, L, d).
 
         positions (L,): those of the tokens, ascending, int64. A number o: those that the tokens
         would have after o others; o, o + 1 and so on, unless positions are random.
         """
+        positions = self.sampler.given(positions, ids)
+        encoded: Tensor = self.encoder(self.fuse(ids, positions), lengths, positions)
+        return encoded
+
+
+class PositionClassifier(FusionTransformer):
+    """Classifies documents by the mean of the encoder's output."""
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        table: Table | None,
+        encoder: Encoder,
+        vocabulary_size: int,
+        n_classes: int,
+        token_scale: float | str = "sqrt_d",
+        dropout: float = 0.1,
+        fused_norm: str = "none",
+        sampler: PositionSampler | None = None,
+    ) -> None:
+        super().__init__(fusion, table, encoder, vocabulary_size, token_scale, fused_norm, sampler)
+        self.dropout = Dropout(dropout)
+        self.head = nn.Linear(fusion.d_model, n_classes)
+
+    def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """ids (B, L), lengths (B,), positions as in `encode` -> logits (B, C). An empty document
+        counts as one `<pad>`."""
         positions = self.sampler.given(positions, ids)
         return self.classify(self.fuse(ids, positions), lengths, positions)
 

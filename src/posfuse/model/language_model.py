@@ -1,0 +1,116 @@
+"""The language model: embed, scale, fuse, decode, and score each next token.
+
+Shapes: B windows, L tokens, d = d_model, V tokens of the vocabulary, H heads, D = d / H.
+"""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posfuse.model.attention_encoding import AttentionEncoding
+from posfuse.model.dropout import Dropout
+from posfuse.model.encoder import Attention, Block, Encoder, visible
+from posfuse.model.encoding import Table
+from posfuse.model.fusion import Fusion
+from posfuse.model.network import FusionTransformer
+from posfuse.model.positions import PositionSampler
+
+
+class LanguageModel(FusionTransformer):
+    """Predicts each next token with a causal encoder.
+
+    The output layer is a matrix of its own without a bias, or, if `tied`, the embeddings divided by
+    sqrt(d) (Raffel et al. 2020): they start from N(0, 1), so the logits start with a variance of 1.
+    """
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        table: Table | None,  # None if the fusion uses none
+        encoder: Encoder,
+        vocabulary_size: int,
+        token_scale: float | str = "sqrt_d",
+        dropout: float = 0.1,
+        fused_norm: str = "none",
+        sampler: PositionSampler | None = None,
+        tied: bool = False,
+    ) -> None:
+        """Raises ValueError for an encoder that is not causal."""
+        super().__init__(fusion, table, encoder, vocabulary_size, token_scale, fused_norm, sampler)
+        if not encoder.causal:
+            raise ValueError("a language model needs an encoder with causal=True")
+        self.dropout = Dropout(dropout)
+        self.head = None if tied else nn.Linear(fusion.d_model, vocabulary_size, bias=False)
+
+    def forward(self, ids: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """ids (B, L), positions as in `encode` -> the logits of each token's successor, (B, L, V).
+        Shorter rows are padded at their end, which changes nothing before it."""
+        lengths = torch.full((len(ids),), ids.shape[1], device=ids.device)
+        return self.logits(self.encode(ids, lengths, positions))
+
+    def logits(self, encoded: Tensor) -> Tensor:
+        """The encoder's output (..., d) -> (..., V)."""
+        dropped = self.dropout(encoded)
+        if self.head is not None:
+            logits: Tensor = self.head(dropped)
+        else:
+            logits = F.linear(dropped, self.embedding.weight) * self.fusion.d_model**-0.5
+        return logits
+
+    @torch.no_grad()
+    def step(self, ids: Tensor, positions: Tensor, cache: "Cache") -> Tensor:
+        """The logits (B, V) of the token after the last one of ids (B, Q), which follow the tokens
+        of the cache and are added to it; positions (Q,) are theirs. Without dropout."""
+        x = self.fuse(ids, positions)
+        encodings = self.encoder.encodings()
+        cache.positions = torch.cat((cache.positions, positions))
+        for i, block in enumerate(self.encoder.blocks):
+            assert isinstance(block, Block)
+            attend = partial(cache.attend, i, block.attention, encodings[i % len(encodings)])
+            x = block.around(attend, x)
+        return self.logits(self.encoder.norm(x)[:, -1])
+
+    @torch.no_grad()
+    def generate(self, ids: Tensor, n: int) -> Tensor:
+        """The n most probable successors of ids (B, L), one after another: (B, n). In evaluation
+        mode; positions are those of L + n tokens."""
+        total = ids.shape[1] + n
+        positions = self.sampler.given(0, ids.new_zeros(1, total))
+        if isinstance(positions, int):
+            positions = torch.arange(total, device=ids.device)
+        cache = Cache(positions[:0])
+        found: list[Tensor] = []
+        new, start = ids, 0
+        for _ in range(n):
+            at = positions[start : start + new.shape[1]]
+            start += new.shape[1]
+            new = self.step(new, at, cache).argmax(-1, keepdim=True)
+            found.append(new)
+        return torch.cat(found, 1)
+
+
+class Cache:
+    """The positions (L,) of the tokens so far, and their keys and values (B, H, L, D) by block."""
+
+    def __init__(self, positions: Tensor) -> None:
+        self.positions = positions
+        self.keys: dict[int, Tensor] = {}
+        self.values: dict[int, Tensor] = {}
+
+    def attend(
+        self, block: int, attention: Attention, encoding: AttentionEncoding, x: Tensor
+    ) -> Tensor:
+        """A block's attention for its last tokens, x (B, Q, d) -> (B, Q, d); their positions are
+        here already, and their keys and values are added."""
+        q, k, v = attention.heads(x)
+        at = self.positions[-x.shape[1] :]
+        q, k = encoding.turn(q, at, "query"), encoding.turn(k, at, "key")
+        if block in self.keys:
+            k, v = torch.cat((self.keys[block], k), 2), torch.cat((self.values[block], v), 2)
+        self.keys[block], self.values[block] = k, v
+        scores = encoding.scores(q, k, at, self.positions)
+        order = torch.arange(k.shape[2], device=x.device)
+        hidden = ~visible(order[-x.shape[1] :], order)
+        return attention.joined(scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v)

@@ -1,0 +1,183 @@
+"""The causal encoder and the language model: causality, other implementations, decoding."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from posfuse.model import attention, kernels
+from posfuse.model.encoder import Encoder
+from posfuse.model.kernels import block_attention
+from posfuse.model.language_model import Cache, LanguageModel
+from posfuse.model.network import initialize
+from posfuse.model.positions import PositionSampler
+from variants import (
+    ENCODINGS,
+    OPERATORS,
+    make_attention,
+    make_fusion,
+    make_table,
+    random_tensor,
+)
+
+IDS = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9], [9, 9, 3, 2, 5, 5, 4, 3]])
+
+
+def language_model(fusion="add", encoding="sinusoidal", **options):
+    """In double precision, with positions inside attention that matter."""
+    options = {"norm_first": False, "sampler": None, "tied": False, "dropout": 0.0, **options}
+    encoder = Encoder(
+        8, 2, 2, 16, options["dropout"], norm_first=options.pop("norm_first"),
+        position=make_attention(encoding), causal=True,
+    )  # fmt: skip
+    fusion, table = make_fusion(fusion, 8), make_table(encoding, 8, 12)
+    model = LanguageModel(fusion, table, encoder, 20, **options)
+    initialize(model, 0)
+    for i, parameter in enumerate(model.encoder.positions.parameters()):
+        parameter.data = random_tensor(*parameter.shape, seed=i)
+    return model.double()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@torch.no_grad()
+def test_a_later_token_changes_no_earlier_logit(encoding):
+    """Exactly: a future score of -inf has the weight 0."""
+    changed = IDS.clone()
+    changed[:, 5:] = torch.tensor([[11, 12, 13], [14, 15, 16]])
+    for fusion in OPERATORS:
+        model = language_model(fusion, encoding).eval()
+        before, after = model(IDS), model(changed)
+        assert torch.equal(before[:, :5], after[:, :5]), fusion
+        if (fusion, encoding) != ("mul", "none"):  # a product with zeros
+            assert not torch.allclose(before[:, 5:], after[:, 5:]), fusion
+        assert torch.allclose(model(IDS[:, :5]), before[:, :5], rtol=0, atol=1e-12), fusion
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_in_training_too(encoding):
+    """The kernels of training differ from those of evaluation."""
+    for p in (0.0, 0.5):
+        model = language_model("add", encoding, dropout=p).train()
+        torch.manual_seed(0)
+        model.embedding.weight.grad = None
+        model(IDS)[:, 4].sum().backward()
+        touched = model.embedding.weight.grad.abs().sum(1).nonzero().flatten().tolist()
+        assert set(touched) <= {2, 3, 4, 5, 6, 9}, encoding  # tokens 0 to 4 of both rows
+        assert 6 in touched or p
+
+
+@torch.no_grad()
+def test_it_is_the_causal_encoder_of_torch():
+    for norm_first in (False, True):
+        ours = Encoder(8, 2, 2, 16, 0.0, "relu", norm_first, causal=True).double()
+        layer = nn.TransformerEncoderLayer(
+            8, 2, 16, 0.0, "relu", batch_first=True, norm_first=norm_first, dtype=torch.float64
+        )
+        norm = nn.LayerNorm(8, dtype=torch.float64) if norm_first else None
+        theirs = nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False)
+        for mine, other in zip(ours.blocks, theirs.layers, strict=True):
+            for parameter in mine.parameters():
+                parameter.data = random_tensor(*parameter.shape, seed=parameter.numel())
+            mine.attention.qkv_weight.data *= 0.3
+            other.self_attn.in_proj_weight.copy_(mine.attention.qkv_weight)
+            other.self_attn.in_proj_bias.copy_(mine.attention.qkv_bias)
+            other.self_attn.out_proj.weight.copy_(mine.attention.out_weight)
+            other.self_attn.out_proj.bias.copy_(mine.attention.out_bias)
+            for name in ("linear1", "linear2", "norm1", "norm2"):
+                getattr(other, name).load_state_dict(getattr(mine, name).state_dict())
+        x = random_tensor(2, 6, 8)
+        mask = nn.Transformer.generate_square_subsequent_mask(6, dtype=torch.float64)
+        expected = theirs(x, mask, is_causal=True)
+        found = ours(x, torch.tensor([6, 6]))
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+@pytest.mark.parametrize("scores", [2**20, 40, 8])
+def test_causal_block_attention_is_the_plain_one(p, scores, monkeypatch):
+    """With blocks of all, of some and of one query; values, and gradients of q, k, v and a bias."""
+    monkeypatch.setitem(kernels.SCORES, "cpu", scores)
+    b, h, length, d = 2, 2, 7, 4
+    q, k, v = (random_tensor(b, h, length, d, seed=i).requires_grad_() for i in range(3))
+    bias = random_tensor(h, length, length, seed=3).requires_grad_()
+    torch.manual_seed(0)
+    y = block_attention(q, k, v, None, p, lambda _, queries: bias[:, queries], [bias], causal=True)
+    dy = random_tensor(*y.shape, seed=4)
+    found = torch.autograd.grad(y, (q, k, v, bias), dy)
+    torch.manual_seed(0)
+    masks = causal_masks(q.shape, p)
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    plain = (q @ k.transpose(-2, -1) * d**-0.5 + bias).masked_fill(future, -torch.inf)
+    expected = (plain.softmax(-1) * masks) @ v
+    torch.testing.assert_close(y, expected)
+    for one, other in zip(found, torch.autograd.grad(expected, (q, k, v, bias), dy), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def causal_masks(shape, p):
+    """As `drawn_masks`, for causal attention: a block draws for the keys up to its last query."""
+    masks = torch.ones(*shape[:3], shape[2], dtype=torch.float64)
+    if p:
+        draws = kernels.Draws(p, kernels.new_seed(), masks.device)
+        for documents, queries in kernels._blocks(shape, masks.device):
+            block = masks[documents, :, queries, : queries.stop]
+            block[...] = kernels.zero_(torch.ones(block.shape).double(), draws.next(block)) / (
+                1 - p
+            )
+    return masks
+
+
+def test_without_dropout_the_librarys_causal_kernel_is_used(monkeypatch):
+    called = []
+    kernel = F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        attention.F,
+        "scaled_dot_product_attention",
+        lambda *a, **options: called.append(options) or kernel(*a, **options),
+    )
+    language_model("add", "rope")(IDS)
+    assert called == [{"is_causal": True}] * 2
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@torch.no_grad()
+def test_decoding_with_a_cache_equals_the_model(encoding, norm_first):
+    for sampler in (None, PositionSampler(12, seed=1)):
+        model = language_model("concat", encoding, norm_first=norm_first, sampler=sampler).eval()
+        positions = model.sampler.given(0, IDS)
+        positions = torch.arange(8) if isinstance(positions, int) else positions
+        expected = model(IDS, positions)
+        cache = Cache(positions[:0])
+        found, start = [], 0
+        for n in (3, 1, 2, 1, 1):
+            end = start + n
+            found.append(model.step(IDS[:, start:end], positions[start:end], cache))
+            start = end
+        ends = torch.tensor([2, 3, 5, 6, 7])
+        torch.testing.assert_close(torch.stack(found, 1), expected[:, ends])
+        prompt = IDS[:, :3]
+        generated = model.generate(prompt, 4)
+        plain = prompt
+        at = model.sampler.given(0, IDS[:, :7])
+        for n in range(3, 7):
+            some = at if isinstance(at, int) else at[:n]
+            plain = torch.cat((plain, model(plain, some)[:, -1:].argmax(-1)), 1)
+        assert torch.equal(generated, plain[:, 3:])
+
+
+@torch.no_grad()
+def test_tied_logits_by_hand():
+    model = language_model(tied=True).eval()
+    assert model.head is None
+    x = random_tensor(3, 8)
+    by_hand = torch.stack([(x * row).sum(-1) / 8**0.5 for row in model.embedding.weight], -1)
+    torch.testing.assert_close(model.logits(x), by_hand)
+    names = {name for name, _ in model.named_parameters()}
+    assert names == {n for n, _ in language_model().named_parameters()} - {"head.weight"}
+
+
+def test_an_encoder_that_sees_the_future_is_refused():
+    encoder = Encoder(8, 2, 1, 16)
+    with pytest.raises(ValueError, match="causal=True"):
+        LanguageModel(make_fusion("none", 8), None, encoder, 20)
