@@ -337,7 +337,7 @@ BAD = [
     ("parity", {"lengths": [9]}, "lengths", "[min, max]"),
     ("even_pairs", {"lengths": [1, 40]}, "lengths", "2 <= min <= max, since even_pairs has no"),
     ("missing_duplicate", {"lengths": [2, 40]}, "lengths", "4 <= min <= max"),
-    ("missing_duplicate", {"lengths": [7, 7]}, "lengths", "must include a multiple of 2"),
+    ("missing_duplicate", {"lengths": [7, 7]}, "lengths", "which are 4, 6, 8"),
     ("missing_palindrome", {"lengths": [2, 40]}, "lengths", "4 <= min <= max"),
     ("cycle_navigation", {"lengths": [1, 40]}, "lengths", "2 <= min <= max"),
     ("indirect_index", {"lengths": [5, 40]}, "lengths", "6 <= min <= max"),
@@ -366,9 +366,9 @@ def test_impossible_arguments_are_refused_before_anything_is_drawn(name, options
 @pytest.mark.parametrize(
     ("name", "length", "expected"),
     [
-        ("parity", 0, "of parity must be at least 1 (got 0)"),
-        ("missing_duplicate", 81, "must be at least 4 and a multiple of 2 (got 81)"),
-        ("indirect_index", 5, "must be at least 6 (got 5)"),
+        ("parity", 0, "of parity have 1, 2, 3, ... symbols (got 0)"),
+        ("missing_duplicate", 81, "have 4, 6, 8, ... symbols (got 81)"),
+        ("indirect_index", 5, "have 6, 7, 8, ... symbols (got 5)"),
     ],
 )
 def test_impossible_test_lengths_are_refused(name: str, length: int, expected: str) -> None:

@@ -61,7 +61,9 @@ def test_a_task_can_be_tested_at_any_of_its_lengths() -> None:
     for lengths in ("[]", "[2]", "[7,12,500]"):
         cfg = checked(composed(*TASK, f"data.test_lengths={lengths}"))
         assert cfg.data.corpus["test_lengths"] == cfg.data.test_lengths == json.loads(lengths)
-    with pytest.raises(InputError, match=r"data\.test_lengths: of even_pairs must be at least 2"):
+    with pytest.raises(
+        InputError, match=r"data\.test_lengths: the strings of even_pairs have 2, 3"
+    ):
         build_data(checked(composed(*TASK, "data.test_lengths=[1]")))
 
 

@@ -22,7 +22,7 @@ class Batch:
     """Documents padded to the longest of them."""
 
     ids: Tensor  # (B, L) int64; padding is 0
-    labels: Tensor  # (B,) int64
+    labels: Tensor  # (B,) int64; of a language model the targets, (B, L) (windows.py)
     lengths: Tensor  # (B,) int64, tokens of each document, at least 1
     index: Tensor  # (B,) int64, each document's number in its split
     n_tokens: int  # without padding

@@ -32,8 +32,18 @@ class Rule:
     shortest: int  # symbols
     draw: Draw
     n_strings: Callable[[int], int]  # of a length: the different strings of each class, at least
-    step: int = 1  # every length is a multiple of it
+    step: int = 1  # the lengths are shortest, shortest + step, shortest + 2 step and so on
     options: tuple[int, ...] = ()  # of the task, on which its strings depend
+
+    def has(self, length: int) -> bool:
+        """Whether it has strings of this length."""
+        return length >= self.shortest and (length - self.shortest) % self.step == 0
+
+    @property
+    def lengths(self) -> str:
+        """The first lengths of its strings."""
+        first = range(self.shortest, self.shortest + 3 * self.step, self.step)
+        return f"{', '.join(map(str, first))}, ..."
 
 
 def strings(
@@ -50,17 +60,16 @@ def strings(
             f"data.corpus.lengths: must be [min, max] with {rule.shortest} <= min <= max, since "
             f"{rule.name} has no string of fewer than {rule.shortest} symbols (got {lengths})"
         )
-    trained = [n for n in range(lengths[0], lengths[1] + 1) if n % rule.step == 0]
-    multiples = f" and a multiple of {rule.step}" if rule.step > 1 else ""
+    trained = [n for n in range(lengths[0], lengths[1] + 1) if rule.has(n)]
     if not trained:
         raise InputError(
-            f"data.corpus.lengths: must include a multiple of {rule.step}, since {rule.name} has "
-            f"no other strings (got {lengths})"
+            f"data.corpus.lengths: must include a length of {rule.name}, which are {rule.lengths} "
+            f"(got {lengths})"
         )
     for n in test_lengths:
-        if n < rule.shortest or n % rule.step:
+        if not rule.has(n):
             raise InputError(
-                f"data.test_lengths: of {rule.name} must be at least {rule.shortest}{multiples} "
+                f"data.test_lengths: the strings of {rule.name} have {rule.lengths} symbols "
                 f"(got {n})"
             )
     check_sizes(sizes, len(rule.label_names))

@@ -1,0 +1,64 @@
+"""What a language model reads: windows of a running text, or questions with their answers.
+
+Shapes: B windows, L tokens. Targets are the next tokens; IGNORED targets do not count.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posfuse.data.batching import Batch, Documents
+from posfuse.data.token_store import TokenizedSplit
+from posfuse.data.vocabulary import PAD
+
+IGNORED = -100  # the default of F.cross_entropy
+
+
+class Windows(Documents):
+    """All documents of a split in a row, cut into windows of `length` tokens and their successors.
+
+    Consecutive windows begin `stride` tokens apart (None: `length`, so every token but the first is
+    a target once). With a smaller stride they overlap, and only the last `stride` targets of each
+    count, except in the first window, where all do: so each target sees at least length - stride
+    tokens. The tokens that do not fill a window at the end are left out.
+    """
+
+    def __init__(self, split: TokenizedSplit, length: int, stride: int | None = None) -> None:
+        """Raises ValueError if the text is shorter than one window and its last target."""
+        self.split, self.max_len, self.stride = split, length, stride or length
+        n = (len(split.ids) - 1 - length) // self.stride + 1
+        if n < 1:
+            raise ValueError(f"{len(split.ids)} tokens, but a window and its last target need more")
+        self.starts = np.arange(n) * self.stride
+        self.lengths = np.full(n, length)  # (windows,)
+
+    def __getitem__(self, members: np.ndarray) -> Batch:
+        places = self.starts[members][:, None] + np.arange(self.max_len + 1)
+        found = torch.from_numpy(self.split.ids[places].astype(np.int64))
+        targets = found[:, 1:].clone()
+        again = self.max_len - self.stride  # targets of the window before
+        targets[torch.from_numpy(members > 0), :again] = IGNORED
+        return _batch(found[:, :-1].contiguous(), targets, self.lengths[members], members)
+
+
+class Answers(Documents):
+    """Strings with a question, the token `bar` and an answer; the targets are the answer's tokens,
+    or with `every` = 2 its second, fourth and so on, as in | a 3 b 0."""
+
+    def __init__(self, split: TokenizedSplit, max_len: int, bar: int, every: int = 1) -> None:
+        super().__init__(split, max_len)
+        self.bar, self.every = bar, every
+
+    def __getitem__(self, members: np.ndarray) -> Batch:
+        whole = super().__getitem__(members)
+        ids = whole.ids.numpy()
+        after = (ids == self.bar).cumsum(1).astype(bool)[:, :-1]  # the target follows the bar
+        number = np.where(after, after.cumsum(1), 0)  # of the target in the answer, from 1
+        counts = (number > 0) & (number % self.every == 0) & (ids[:, 1:] != PAD)
+        targets = torch.from_numpy(np.where(counts, ids[:, 1:], IGNORED))
+        return _batch(whole.ids[:, :-1].contiguous(), targets, self.lengths[members] - 1, members)
+
+
+def _batch(ids: Tensor, targets: Tensor, lengths: np.ndarray, members: np.ndarray) -> Batch:
+    index = torch.from_numpy(members)
+    return Batch(ids, targets, torch.from_numpy(lengths), index, int(lengths.sum()))

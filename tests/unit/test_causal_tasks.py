@@ -1,0 +1,119 @@
+"""The tasks of the language model, and what it reads: strings, windows and their targets."""
+
+import numpy as np
+import pytest
+import torch
+
+from posfuse.data import causal_tasks
+from posfuse.data.token_store import TokenizedSplit
+from posfuse.data.windows import IGNORED, Answers, Windows
+from posfuse.errors import InputError
+
+SIZES = [60, 20, 20]
+
+
+def frames(task, symbols=3, lengths=(3, 13), test_lengths=(25,)):
+    lengths = [max(lengths[0], 5), lengths[1]] if task == "associative_recall" else [*lengths]
+    make = getattr(causal_tasks, task)
+    return make(0, symbols, lengths, [*test_lengths], SIZES).read()
+
+
+def split_of(*documents):
+    offsets = np.cumsum([0, *map(len, documents)])
+    ids = np.array([i for document in documents for i in document], dtype=np.uint16)
+    numbers = np.arange(len(documents))
+    return TokenizedSplit(ids, offsets, numbers % 2, numbers)
+
+
+@pytest.mark.parametrize("task", ["copy", "reverse"])
+def test_an_answer_repeats_its_question(task):
+    found = frames(task)
+    for split, lengths in {"train": {3, 5, 7, 9, 11, 13}, "test@25": {25}}.items():
+        seen = set()
+        for text, label in zip(found[split]["text"], found[split]["label"], strict=True):
+            question, answer = text.split(" | ")
+            letters = question.split()
+            assert answer.split() == (letters[::-1] if task == "reverse" else letters)
+            assert "abc"[label] == answer[0]
+            assert set(letters) <= set("abc")
+            seen.add(len(text.split()))
+        assert seen == lengths
+    letters = "".join(found["test@25"]["text"]).replace(" ", "").replace("|", "")
+    shares = [letters.count(letter) / len(letters) for letter in "abc"]
+    assert min(shares) > 0.25
+
+
+def test_an_answer_recalls_the_digit_of_each_letter():
+    found = frames("associative_recall")
+    for split in ("train", "validation", "test@25"):
+        orders = []
+        for text, label in zip(found[split]["text"], found[split]["label"], strict=True):
+            question, answer = (part.split() for part in text.split(" | "))
+            digits = dict(zip(question[::2], question[1::2], strict=True))
+            assert len(digits) == len(question) // 2  # every letter once
+            assert dict(zip(answer[::2], answer[1::2], strict=True)) == digits
+            assert answer[1] == "012"[label]
+            orders.append(question[::2] == answer[::2])
+        assert not all(orders)
+
+
+@pytest.mark.parametrize("task", ["copy", "reverse", "associative_recall"])
+def test_held_out_strings_of_a_length_are_in_no_other_split(task):
+    found = frames(task, symbols=5)
+    for split in ("validation", "test", "test@25"):
+        held = {text for text in found[split]["text"] if len(text.split()) >= 9}
+        assert held
+        assert not held & set(found["train"]["text"])
+
+
+def test_bad_arguments_are_one_line():
+    for task, options, message in (
+        ("copy", {"symbols": 27}, r"data\.corpus\.symbols: must be between 2 and 26.*a to z"),
+        ("associative_recall", {"symbols": 11}, "between 2 and 10, the symbols from 0 to 9"),
+        ("copy", {"test_lengths": (24,)}, r"copy have 3, 5, 7, \.\.\. symbols \(got 24\)"),
+        ("associative_recall", {"test_lengths": (27,)}, r"have 5, 9, 13, \.\.\. symbols"),
+        ("associative_recall", {"test_lengths": (109,)}, "26 letters, so at most 105 symbols"),
+    ):
+        with pytest.raises(InputError, match=message):
+            frames(task, **options)
+
+
+def test_windows_by_hand():
+    split = split_of([2, 3, 4], [5, 6, 7, 8, 9, 10, 11])  # documents follow each other
+    windows = Windows(split, 3)
+    assert len(windows) == 3
+    batch = windows[np.array([0, 2])]
+    assert batch.ids.tolist() == [[2, 3, 4], [8, 9, 10]]
+    assert batch.labels.tolist() == [[3, 4, 5], [9, 10, 11]]
+    assert batch.lengths.tolist() == [3, 3]
+    assert batch.n_tokens == 6
+
+
+def test_each_target_of_overlapping_windows_counts_once_and_sees_enough():
+    split = split_of(list(range(2, 20)))
+    windows = Windows(split, 6, stride=2)
+    batch = windows[np.arange(len(windows))]
+    counted = batch.labels[batch.labels != IGNORED].tolist()
+    assert counted == list(range(3, 3 + len(counted)))
+    assert len(counted) == 6 + 2 * (len(windows) - 1) == 16
+    assert batch.labels[1].tolist() == [IGNORED] * 4 + [9, 10]
+    assert batch.ids[1].tolist() == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_text_shorter_than_a_window_is_refused():
+    assert len(Windows(split_of([2, 3, 4, 5]), 3)) == 1
+    with pytest.raises(ValueError, match="4 tokens"):
+        Windows(split_of([2, 3, 4, 5]), 4)
+
+
+def test_targets_after_the_bar_by_hand():
+    bar, n = 9, IGNORED
+    answers = Answers(split_of([2, 3, bar, 2, 3], [4, bar, 4]), 5, bar)
+    batch = answers[np.array([0, 1])]
+    assert batch.ids.tolist() == [[2, 3, bar, 2], [4, bar, 4, 0]]
+    assert batch.labels.tolist() == [[n, n, 2, 3], [n, 4, n, n]]
+    assert batch.lengths.tolist() == [4, 2]
+    pairs = Answers(split_of([2, 3, 4, 5, bar, 4, 5, 2, 3]), 9, bar, every=2)
+    batch = pairs[np.array([0])]
+    assert batch.labels.tolist() == [[n, n, n, n, n, 5, n, 3]]
+    assert batch.labels.dtype == torch.int64
