@@ -30,7 +30,7 @@ from posfuse.config import CONF_DIR, Config
 from posfuse.model.network import PositionClassifier
 from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.runs.checks import checked
-from posfuse.training.build import build_classifier
+from posfuse.training.build import build_module
 from posfuse.training.classifier import Classifier
 from results import DEVICE
 
@@ -67,7 +67,7 @@ def config(protocol: str, fusion: str) -> Config:
 def network(cfg: Config) -> Classifier:
     store = SimpleNamespace(label_names=range(CLASSES), vocabulary_size=WORDS)
     data: Any = SimpleNamespace(store=store)  # the only parts of the data that the network uses
-    return build_classifier(cfg, data).to(DEVICE)
+    return build_module(cfg, data).to(DEVICE)
 
 
 def documents(n: int, length: int) -> tuple[Tensor, Tensor]:

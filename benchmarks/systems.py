@@ -21,7 +21,7 @@ from posfuse.config import Config, ModelConfig
 from posfuse.data.batching import Documents, LengthBatches, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.process.environment import denormals_flushed, keep_memory
-from posfuse.training.build import build_classifier, build_data, build_trainer
+from posfuse.training.build import build_data, build_module, build_trainer
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
 from results import DEVICE
@@ -97,7 +97,7 @@ class Posfuse:
             for split, chosen in self.members.items()
         )
         self.data.documents = {"train": train, "validation": test, "test": test}
-        self.classifier = build_classifier(cfg, self.data)
+        self.classifier = build_module(cfg, self.data)
 
     @denormals_flushed()  # as a run is
     def epoch(self, batches: int | None = None) -> Rates:

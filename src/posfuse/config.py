@@ -34,6 +34,10 @@ LATER_KEYS: dict[str, Any] = {
     "data.test_lengths": [],
     "encoding.positions": "contiguous",
     "encoding.range": 2048,
+    "data.targets": "all",
+    "data.vocabulary.ending": "",
+    "task.name": "classification",
+    "task.output": "untied",
 }
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
@@ -67,7 +71,10 @@ class VocabularyConfig:
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
     min_count: int = option(2, "occurrences that a word needs", least=1)
     source: str = option("train", "the splits that are counted", choices=("train", "all"))
-    unit: str = option("words", "tokens; bytes ignores the other keys", choices=("words", "bytes"))
+    unit: str = option(
+        "words", "tokens; bytes ignores max_size, min_count, source", choices=("words", "bytes")
+    )
+    ending: str = option("", "bytes after each document, for a language model")
 
 
 @dataclass
@@ -93,9 +100,24 @@ class DataConfig:
         list, "tokens; each is a further test split, of strings of this length or of texts longer "
         "than max_len, cut there", least=1, most=MOST_TOKENS,
     )  # fmt: skip
+    targets: str = option(
+        "all", "of a language model: all tokens, those after |, or every second one after |",
+        choices=("all", "answers", "values"),
+    )  # fmt: skip
     batch_size: int = option(64, "documents per training batch", least=1)
     eval_batch_size: int = option(256, "documents per evaluation batch", least=1)
     pool_batches: int = option(50, "batches per shuffled pool, sorted by length inside", least=1)
+
+
+@dataclass
+class TaskConfig:
+    name: str = option(
+        "classification", "what a run learns", choices=("classification", "language_model")
+    )
+    output: str = option(
+        "untied", "last layer of a language model: its own matrix, or the embeddings",
+        choices=("untied", "tied"),
+    )  # fmt: skip
 
 
 @dataclass
@@ -235,6 +257,7 @@ class Config:
     output_dir: str = option("multirun", "folder of all sweeps", check=check_folder)
     cache_dir: str = option("multirun/.cache", "folder of token ids", check=check_folder)
     seeds: SeedsConfig = field(default_factory=SeedsConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
     data: DataConfig = field(default_factory=DataConfig)
     encoding: EncodingConfig = field(default_factory=EncodingConfig)
     fusion: dict[str, Any] = option(dict, "name, `_target_` and arguments of the operator")
@@ -250,6 +273,11 @@ def seed_of(cfg: Config, source: str) -> int:
     """The seed of a source of randomness, a field of `SeedsConfig`."""
     own: int | None = getattr(cfg.seeds, source)
     return cfg.seed if own is None else own
+
+
+def models_language(cfg: Config) -> bool:
+    """Whether the run trains a language model rather than a classifier."""
+    return cfg.task.name == "language_model"
 
 
 def longest(data: DataConfig) -> int:

@@ -24,7 +24,7 @@ import training
 from posfuse.config import ModelConfig
 from posfuse.data.corpora import load
 from posfuse.data.splits import splits
-from posfuse.training.build import build_classifier, build_data
+from posfuse.training.build import build_data, build_module
 from small_runs import small_config, write_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def twins(corpus, *overrides):
     """posfuse's classifier, and the baseline with its weights, for the same documents."""
     cfg = small_config(corpus, "model.n_layers=2", "data.max_len=16", *overrides)
     data = build_data(cfg)
-    ours = build_classifier(cfg, data)
+    ours = build_module(cfg, data)
     texts = pd.read_parquet(corpus / "train.parquet")["text"]
     words = plain.vocabulary(texts, 50_000, 2)
     n_classes = len(data.store.label_names)

@@ -16,7 +16,7 @@ from posfuse.model.encoding import Learned, RelativeTable, RopeFeatures, Sinusoi
 from posfuse.model.fusion import MLP, Add, Concat, Gated, GateFeature, GateMLP, GateScalar, Multiply
 from posfuse.runs import records
 from posfuse.runs.checks import checked
-from posfuse.training.build import build_classifier, build_data, build_network, build_parts
+from posfuse.training.build import build_data, build_module, build_network, build_parts
 from small_runs import SMALL, composed, hydra_composed, write_corpus
 
 PAPER = asdict(FidelityConfig())
@@ -57,7 +57,7 @@ def config(corpus, *overrides, data="agnews"):
 
 def network(corpus, *overrides):
     cfg = config(corpus, *overrides)
-    return build_classifier(cfg, build_data(cfg)).model
+    return build_module(cfg, build_data(cfg)).model
 
 
 # The group

@@ -21,6 +21,7 @@ from variants import (
 )
 
 IDS = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9], [9, 9, 3, 2, 5, 5, 4, 3]])
+LENGTHS = torch.tensor([8, 8])
 
 
 def language_model(fusion="add", encoding="sinusoidal", **options):
@@ -46,11 +47,13 @@ def test_a_later_token_changes_no_earlier_logit(encoding):
     changed[:, 5:] = torch.tensor([[11, 12, 13], [14, 15, 16]])
     for fusion in OPERATORS:
         model = language_model(fusion, encoding).eval()
-        before, after = model(IDS), model(changed)
+        before, after = model(IDS, LENGTHS), model(changed, LENGTHS)
         assert torch.equal(before[:, :5], after[:, :5]), fusion
         if (fusion, encoding) != ("mul", "none"):  # a product with zeros
             assert not torch.allclose(before[:, 5:], after[:, 5:]), fusion
-        assert torch.allclose(model(IDS[:, :5]), before[:, :5], rtol=0, atol=1e-12), fusion
+        assert torch.allclose(
+            model(IDS[:, :5], LENGTHS.clamp(max=5)), before[:, :5], rtol=0, atol=1e-12
+        ), fusion
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -60,7 +63,7 @@ def test_in_training_too(encoding):
         model = language_model("add", encoding, dropout=p).train()
         torch.manual_seed(0)
         model.embedding.weight.grad = None
-        model(IDS)[:, 4].sum().backward()
+        model(IDS, LENGTHS)[:, 4].sum().backward()
         touched = model.embedding.weight.grad.abs().sum(1).nonzero().flatten().tolist()
         assert set(touched) <= {2, 3, 4, 5, 6, 9}, encoding  # tokens 0 to 4 of both rows
         assert 6 in touched or p
@@ -135,7 +138,7 @@ def test_without_dropout_the_librarys_causal_kernel_is_used(monkeypatch):
         "scaled_dot_product_attention",
         lambda *a, **options: called.append(options) or kernel(*a, **options),
     )
-    language_model("add", "rope")(IDS)
+    language_model("add", "rope")(IDS, LENGTHS)
     assert called == [{"is_causal": True}] * 2
 
 
@@ -147,7 +150,7 @@ def test_decoding_with_a_cache_equals_the_model(encoding, norm_first):
         model = language_model("concat", encoding, norm_first=norm_first, sampler=sampler).eval()
         positions = model.sampler.given(0, IDS)
         positions = torch.arange(8) if isinstance(positions, int) else positions
-        expected = model(IDS, positions)
+        expected = model(IDS, LENGTHS, positions)
         cache = Cache(positions[:0])
         found, start = [], 0
         for n in (3, 1, 2, 1, 1):
@@ -162,7 +165,7 @@ def test_decoding_with_a_cache_equals_the_model(encoding, norm_first):
         at = model.sampler.given(0, IDS[:, :7])
         for n in range(3, 7):
             some = at if isinstance(at, int) else at[:n]
-            plain = torch.cat((plain, model(plain, some)[:, -1:].argmax(-1)), 1)
+            plain = torch.cat((plain, model(plain, LENGTHS, some)[:, -1:].argmax(-1)), 1)
         assert torch.equal(generated, plain[:, 3:])
 
 

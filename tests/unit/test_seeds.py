@@ -6,7 +6,7 @@ import torch
 from posfuse.config import seed_of
 from posfuse.errors import InputError
 from posfuse.model.network import seed_from
-from posfuse.training.build import build_classifier, build_data
+from posfuse.training.build import build_data, build_module
 from small_runs import small_config, write_corpus
 
 
@@ -19,7 +19,7 @@ def drawn(corpus, *overrides):
     """What a run draws: initial values, order of batches, dropout masks."""
     cfg = small_config(corpus, *overrides)
     data = build_data(cfg)
-    classifier = build_classifier(cfg, data)
+    classifier = build_module(cfg, data)
     values = torch.cat([p.detach().flatten() for p in classifier.model.parameters()])
     order = [batch.tolist() for batch in data.train_dataloader().sampler]
     return {"init": values.tolist(), "order": order, "dropout": classifier.seed}

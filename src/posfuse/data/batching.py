@@ -43,6 +43,16 @@ class Documents(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def whole_lengths(self) -> np.ndarray:
+        """Tokens before the cut, (documents,)."""
+        return self.split.lengths
+
+    @property
+    def groups(self) -> np.ndarray:
+        """Equal for documents with a part in common, (documents,)."""
+        return self.split.groups
+
     def counts(self, vocabulary_size: int) -> np.ndarray:
         """How often each word occurs in the documents after the cut to max_len, (V,)."""
         found = np.zeros(vocabulary_size, dtype=np.int64)

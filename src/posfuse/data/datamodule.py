@@ -1,5 +1,7 @@
 """The LightningDataModule that serves every corpus and length regime."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import lightning as L
@@ -9,8 +11,10 @@ from torch.utils.data import DataLoader
 
 from posfuse.config import DataConfig
 from posfuse.data.batching import Batch, Documents, LengthBatches, ResidentDocuments, SortedBatches
-from posfuse.data.corpora import SPLITS, length_split
-from posfuse.data.token_store import Poll, TokenStore, open_store
+from posfuse.data.causal_tasks import BAR
+from posfuse.data.corpora import SPLITS, is_task, length_split
+from posfuse.data.token_store import Poll, TokenizedSplit, TokenStore, open_store
+from posfuse.data.windows import Answers, Windows
 from posfuse.errors import InputError
 
 
@@ -31,12 +35,24 @@ class TextDataModule(L.LightningDataModule):
         poll: Poll = lambda: None,
         evaluations: int = 1,
         limit: int | None = None,
+        models_language: bool = False,
     ) -> None:
         super().__init__()
+        self.models_language = models_language
         self.cfg, self.seed, self.evaluations, self.limit = cfg, seed, evaluations, limit
         self.store = open_store(cfg, cache_dir, validation_seed, poll)
-        self.documents = {s: Documents(self.store.splits[s], cfg.max_len) for s in SPLITS}
-        self.documents |= _by_length(self.store, cfg)
+        read: Callable[..., Documents] = Documents
+        if models_language:
+            read = partial(_windows, self.store, cfg)
+        self.documents = {s: read(self.store.splits[s], cfg.max_len) for s in SPLITS}
+        if models_language and not is_task(cfg):
+            test = self.store.splits["test"]
+            for length in (cfg.max_len, *cfg.test_lengths):
+                if length > cfg.max_len:
+                    self.documents[length_split(length)] = read(test, length)
+                self.documents[sliding_split(length)] = read(test, length, length // 2)
+        else:
+            self.documents |= _by_length(self.store, cfg, read)
         self.tested = "test"  # the split of test_dataloader; `length_split` names the others
         self.start = 0  # batches of the next turn to skip: a resumed run has trained on them
         self.resident: dict[str, ResidentDocuments] = {}
@@ -48,13 +64,18 @@ class TextDataModule(L.LightningDataModule):
             "documents": {split: len(self.documents[split]) for split in SPLITS},
             "mean_tokens": {s: float(self.documents[s].lengths.mean()) for s in SPLITS},
             "truncated_share": {
-                split: float((self.store.splits[split].lengths > self.cfg.max_len).mean())
+                split: float((self.documents[split].whole_lengths > self.cfg.max_len).mean())
                 for split in SPLITS
             },
             "unknown_share": {split: self.store.unknown_share[split] for split in SPLITS},
             "vocabulary_size": self.store.vocabulary_size,
-            "label_names": self.store.label_names,
+            "label_names": [] if self.is_text_model else self.store.label_names,
         }
+
+    @property
+    def is_text_model(self) -> bool:
+        """Whether the documents are windows of a running text, which have no classes."""
+        return self.models_language and not is_task(self.cfg)
 
     def train_dataloader(self) -> DataLoader[Batch]:
         cfg, lengths = self.cfg, self.documents["train"].lengths
@@ -93,7 +114,7 @@ class TextDataModule(L.LightningDataModule):
     def _loader(self, split: str, sampler: LengthBatches | SortedBatches) -> DataLoader[Batch]:
         documents = self.documents[split]
         device = self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
-        if device.type != "cpu":
+        if device.type != "cpu" and type(documents) is Documents:
             if split not in self.resident:  # copied once, though loaders are made again
                 self.resident[split] = ResidentDocuments(documents, documents.max_len, device)
             documents = self.resident[split]
@@ -104,14 +125,40 @@ class TextDataModule(L.LightningDataModule):
         )
 
 
-def _by_length(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
+def sliding_split(length: int) -> str:
+    """The name of the test split of overlapping windows of this length."""
+    return f"sliding@{length}"
+
+
+def _windows(
+    store: TokenStore,
+    cfg: DataConfig,
+    split: TokenizedSplit,
+    length: int,
+    stride: int | None = None,
+) -> Documents:
+    """What a language model reads of a split."""
+    if is_task(cfg):
+        return Answers(split, length, store.id_of(BAR), {"answers": 1, "values": 2}[cfg.targets])
+    try:
+        return Windows(split, length, stride)
+    except ValueError as error:
+        key = "data.max_len" if length == cfg.max_len else "data.test_lengths"
+        raise InputError(
+            f"{key}: a split of {cfg.name} has {error}; use shorter windows"
+        ) from error
+
+
+def _by_length(
+    store: TokenStore, cfg: DataConfig, read: Callable[[TokenizedSplit, int], Documents]
+) -> dict[str, Documents]:
     """The further test splits: the store's own, or the test documents that are longer than max_len.
 
     Raises InputError if there is no such document.
     """
     lengths = {length_split(length): length for length in cfg.test_lengths}
     if lengths.keys() <= store.splits.keys():
-        return {split: Documents(store.splits[split], n) for split, n in lengths.items()}
+        return {split: read(store.splits[split], n) for split, n in lengths.items()}
     test = store.splits["test"]
     long = np.flatnonzero(test.lengths > cfg.max_len)
     if not len(long):

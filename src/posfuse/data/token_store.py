@@ -14,7 +14,7 @@ import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
@@ -83,6 +83,10 @@ class TokenStore:
         """The words, or bytes, with these ids."""
         return [self._vocabulary[int(i)] for i in ids]
 
+    def id_of(self, word: str) -> int:
+        """The id of a word, or byte, of the vocabulary; raises ValueError for another one."""
+        return self._vocabulary.index(word)
+
     @cached_property
     def _vocabulary(self) -> list[str]:
         tokenizer = json.loads((self.folder / VOCABULARY).read_text(encoding="utf-8"))
@@ -144,7 +148,11 @@ def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int, 
     parts, label_names = splits(corpus, cfg, validation_seed)
     encoder: Encoder
     if cfg.vocabulary.unit == "bytes":
-        tokenizer, encoder = byte_vocabulary(), encode_bytes
+        tokenizer, ending = byte_vocabulary(), cfg.vocabulary.ending
+
+        def encoder(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+            return encode_bytes([text + ending for text in texts])
+
     else:
         counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
         texts = chain.from_iterable(parts[split].texts() for split in counted)

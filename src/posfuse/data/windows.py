@@ -32,6 +32,17 @@ class Windows(Documents):
         self.starts = np.arange(n) * self.stride
         self.lengths = np.full(n, length)  # (windows,)
 
+    @property
+    def whole_lengths(self) -> np.ndarray:
+        """Nothing is cut."""
+        lengths: np.ndarray = self.lengths
+        return lengths
+
+    @property
+    def groups(self) -> np.ndarray:
+        """Each window is its own group."""
+        return np.arange(len(self))
+
     def __getitem__(self, members: np.ndarray) -> Batch:
         places = self.starts[members][:, None] + np.arange(self.max_len + 1)
         found = torch.from_numpy(self.split.ids[places].astype(np.int64))

@@ -44,10 +44,9 @@ class LanguageModel(FusionTransformer):
         self.dropout = Dropout(dropout)
         self.head = None if tied else nn.Linear(fusion.d_model, vocabulary_size, bias=False)
 
-    def forward(self, ids: Tensor, positions: Tensor | int = 0) -> Tensor:
-        """ids (B, L), positions as in `encode` -> the logits of each token's successor, (B, L, V).
-        Shorter rows are padded at their end, which changes nothing before it."""
-        lengths = torch.full((len(ids),), ids.shape[1], device=ids.device)
+    def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """ids (B, L), lengths (B,), positions as in `encode` -> the logits of each token's
+        successor, (B, L, V). Padding comes after the tokens, so it changes nothing."""
         return self.logits(self.encode(ids, lengths, positions))
 
     def logits(self, encoded: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import Config, DataConfig, check_name
+from posfuse.config import Config, DataConfig, check_name, models_language
 from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits
@@ -45,6 +45,7 @@ def checked(config: DictConfig) -> Config:
         )
     apply_fidelity(cfg)
     _check_corpus(cfg)
+    _check_targets(cfg)
     _check_test_lengths(cfg.data)
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
     if cfg.encoding.attention:
@@ -75,6 +76,25 @@ def _check_corpus(cfg: Config) -> None:
             "texts use data=folder data.name=NAME"
         )
     _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
+
+
+def _check_targets(cfg: Config) -> None:
+    """A language model reads texts as bytes, or answers after a bar; a classifier reads neither."""
+    data, task = cfg.data, "task=language_model"
+    if not models_language(cfg):
+        if data.targets != "all" or data.vocabulary.ending:
+            key = "data.targets" if data.targets != "all" else "data.vocabulary.ending"
+            raise InputError(f"{key}: is for language models; set {task}, or take other data")
+    elif is_task(data) and data.targets == "all":
+        raise InputError(
+            f"data.targets: {data.name} has classes and no answer to predict; use data=copy, "
+            "reverse or associative_recall, or task=classification"
+        )
+    elif not is_task(data) and (data.vocabulary.unit != "bytes" or data.targets != "all"):
+        raise InputError(
+            "data.vocabulary.unit: a language model reads texts as bytes; use data=bbc_bytes, or "
+            "data.vocabulary.unit=bytes and data.targets=all"
+        )
 
 
 def _check_test_lengths(data: DataConfig) -> None:

@@ -168,7 +168,11 @@ class Finished:
         by_length = self.record.get("lengths", {}).items()
         return {
             **self.rows[-1],
-            **{f"{at}/{k}": v for at, part in parts.items() for k, v in self.record[part].items()},
+            **{
+                f"{at}/{k}": v
+                for at, part in parts.items()
+                for k, v in self.record.get(part, {}).items()
+            },
             **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
             **{f"mechanism/{name}": value for name, value in self.mechanism.items()},
             **{k: self.record[k] for k in own if k in self.record},  # older ones lack two
@@ -188,13 +192,15 @@ def complete(run: "wandb.Run", finished: Finished, next_step: int) -> None:
     record = finished.record
     next_step = log_rows(run, finished.rows, next_step)
     if next_step <= finished.last_step:
+        charts: dict[str, Any] = {}
         predictions = pd.read_parquet(finished.folder / records.PREDICTIONS)
-        labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
-        matrix = wandb.plot.confusion_matrix(
-            None, labels, predicted, record["label_names"], "Test documents"
-        )
-        image = gate_plot(finished.diagnostics, record["best_epoch"])
-        charts = {"confusion_matrix": matrix, **({"gate": wandb.Image(image)} if image else {})}
+        if "predicted" in predictions:  # of a classifier
+            labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
+            charts["confusion_matrix"] = wandb.plot.confusion_matrix(
+                None, labels, predicted, record["label_names"], "Test documents"
+            )
+        if image := gate_plot(finished.diagnostics, record["best_epoch"]):
+            charts["gate"] = wandb.Image(image)
         last = finished.rows[-1][STEP]
         run.log({STEP: last, **charts}, step=finished.last_step, commit=True)
     run.config["commit"] = record["commit"]

@@ -15,10 +15,11 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
-from posfuse.config import Config, longest, seed_of
+from posfuse.config import Config, longest, models_language, seed_of
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
+from posfuse.model.language_model import LanguageModel
 from posfuse.model.network import (
     PositionClassifier,
     copy_first_block,
@@ -32,6 +33,7 @@ from posfuse.runs.records import BEST, LAST
 from posfuse.runs.split_seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import WholeFiles
 from posfuse.training.classifier import Classifier
+from posfuse.training.language_model import NextToken
 from posfuse.training.progress import progress_callbacks
 
 WAIT = timedelta(minutes=10)  # for the other processes of a run
@@ -66,6 +68,7 @@ def build_data(cfg: Config) -> TextDataModule:
         signals.check,
         cfg.trainer.evaluations,
         cfg.trainer.limit_batches,
+        models_language(cfg),
     )
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
@@ -142,34 +145,56 @@ def _built(node: dict[str, Any], **sizes: int) -> Any:
 
 
 def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> PositionClassifier:
-    """The network of `cfg`, without its initial values."""
+    """The classifier of `cfg`, without its initial values."""
+    fusion, table, encoder, before_head, sampler = _network_parts(cfg)
+    return PositionClassifier(
+        fusion, table, encoder, vocabulary_size, n_classes, cfg.model.token_scale, before_head,
+        cfg.model.fused_norm, sampler,
+    )  # fmt: skip
+
+
+def build_language_model(cfg: Config, vocabulary_size: int) -> LanguageModel:
+    """The language model of `cfg`, without its initial values."""
+    fusion, table, encoder, before_head, sampler = _network_parts(cfg)
+    return LanguageModel(
+        fusion, table, encoder, vocabulary_size, cfg.model.token_scale, before_head,
+        cfg.model.fused_norm, sampler, cfg.task.output == "tied",
+    )  # fmt: skip
+
+
+def _network_parts(cfg: Config) -> tuple[Any, Any, Encoder, float, PositionSampler]:
+    """Fusion, table, encoder, dropout before the last layer, and the sampler of positions."""
     fusion, table, position = build_parts(cfg)
     model = cfg.model
     encoder = Encoder(
         model.d_model, model.n_heads, model.n_layers, model.d_ff, model.dropout, model.activation,
-        model.norm_first, model.attention_dropout, position,
+        model.norm_first, model.attention_dropout, position, models_language(cfg),
     )  # fmt: skip
     before_head = model.dropout if model.head_dropout is None else model.head_dropout
     random = cfg.encoding.positions == "randomized"
     seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of those outside training
     sampler = PositionSampler(cfg.encoding.range if random else None, seed)
-    return PositionClassifier(
-        fusion, table, encoder, vocabulary_size, n_classes, model.token_scale, before_head,
-        model.fused_norm, sampler,
-    )  # fmt: skip
+    return fusion, table, encoder, before_head, sampler
 
 
-def build_classifier(cfg: Config, data: TextDataModule) -> Classifier:
-    """The network for this corpus with its initial values."""
-    n_classes = len(data.store.label_names)
-    network = build_network(cfg, data.store.vocabulary_size, n_classes)
+def build_module(cfg: Config, data: TextDataModule) -> Classifier | NextToken:
+    """The network for this corpus and task with its initial values."""
+    size, n_classes = data.store.vocabulary_size, len(data.store.label_names)
+    network: PositionClassifier | LanguageModel
+    if models_language(cfg):
+        network = build_language_model(cfg, size)
+    else:
+        network = build_network(cfg, size, n_classes)
     shared_stream = cfg.fidelity.initial_values == "shared_stream"
     initialize(network, seed_of(cfg, "init"), shared_stream)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
     if cfg.trainer.compile:
         network.compile(dynamic=True)  # one graph for batches of every length
-    return Classifier(network, cfg.optim, n_classes, seed_of(cfg, "dropout"))
+    seed = seed_of(cfg, "dropout")
+    if isinstance(network, LanguageModel):
+        return NextToken(network, cfg.optim, seed, data.is_text_model)
+    return Classifier(network, cfg.optim, n_classes, seed)
 
 
 class ResumableEarlyStopping(EarlyStopping):

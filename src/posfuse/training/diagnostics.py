@@ -221,8 +221,8 @@ class Diagnostics(Callback):
         self.gradients, self.steps = [], 0
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
-        if self.data.tested != "test":
-            return
+        if self.data.tested != "test" or self.data.models_language:
+            return  # a random order has other next tokens
         epochs = trainer.current_epoch // self.data.evaluations
         read = len(self.data.documents["train"]) * max(epochs, 1)
         n = int(np.clip(SHARE * read, *TEST_DOCUMENTS))
@@ -235,7 +235,9 @@ class Diagnostics(Callback):
         self.worth = {"documents": n, "offset": offset, **found}
 
     def worth_rows(self, epoch: int) -> list[Diagnostic]:
-        """`worth` as rows of the epoch whose weights were tested."""
+        """`worth` as rows of the epoch whose weights were tested; none of a language model."""
+        if not self.worth:
+            return []
         n, offset = int(self.worth["documents"]), int(self.worth["offset"])
         places = {"": ("", 0), "_shuffled": ("", 0), "_unshifted": ("offset", 0)}
         places["_shifted"] = ("offset", offset)

@@ -5,7 +5,10 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-COLUMNS = ("train_loss", "val_loss", "val_accuracy", "val_macro_f1")
+COLUMNS = (
+    "train_loss", "val_loss", "val_accuracy",
+    "val_macro_f1", "val_bits_per_byte", "val_exact_match",  # each of some tasks
+)  # fmt: skip
 
 
 class History(Callback):
@@ -20,7 +23,8 @@ class History(Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         metrics = trainer.callback_metrics
-        row = {name: float(metrics[name.replace("_", "/", 1)]) for name in COLUMNS}
+        own = {name: name.replace("_", "/", 1) for name in COLUMNS}  # those of the task
+        row = {name: float(metrics[key]) for name, key in own.items() if key in metrics}
         epoch = trainer.current_epoch // self.evaluations + 1
         done = {"epoch": epoch, "step": trainer.global_step}
         self.rows.append({**done, **row})

@@ -13,19 +13,19 @@ from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from posfuse.config import Config
 from posfuse.data.corpora import length_split
-from posfuse.data.datamodule import TextDataModule
+from posfuse.data.datamodule import TextDataModule, sliding_split
 from posfuse.errors import OutOfMemory
 from posfuse.process import environment
-from posfuse.process.distributed import gathered, rank
+from posfuse.process.distributed import rank
 from posfuse.runs import measurements, records
 from posfuse.runs.records import Diagnostic
-from posfuse.training.build import build_classifier, build_data, build_parts, build_trainer
+from posfuse.training.build import build_data, build_module, build_parts, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
-from posfuse.training.classifier import Classifier
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
 from posfuse.training.mechanism import Mechanism
 from posfuse.training.memory_limit import MemoryLimit
+from posfuse.training.module import TrainingModule
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
 
@@ -51,7 +51,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     # network, which builds the parts again, needs the size of the corpus's vocabulary.
     build_parts(cfg)
     data = build_data(cfg)
-    classifier = build_classifier(cfg, data)
+    module = build_module(cfg, data)
     per_epoch = cfg.trainer.evaluations
     history, diagnostics = History(per_epoch), Diagnostics(data)
     last = folder / records.LAST
@@ -70,25 +70,30 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
         start = last if last.exists() else None
         stopwatch.begin("fit")
         try:
-            trainer.fit(classifier, data, ckpt_path=start, weights_only=True)
+            trainer.fit(module, data, ckpt_path=start, weights_only=True)
             stopwatch.begin("test")
             best = read_checkpoint(folder / records.BEST)
-            classifier.load_state_dict(best["state_dict"])
-            validation = trainer.validate(classifier, data, verbose=False)[0]
+            module.load_state_dict(best["state_dict"])
+            validation = trainer.validate(module, data, verbose=False)[0]
             if not math.isfinite(validation["val/loss"]):
-                raise classifier.divergence(best["global_step"])
-            test, predictions = _tested(trainer, classifier, data, "test")
-            latency_ms = classifier.latency_ms
+                raise module.divergence(best["global_step"])
+            test, predictions = _tested(trainer, module, data, "test")
+            latency_ms = module.latency_ms
             by_length = {
-                length: _tested(trainer, classifier, data, length_split(length))
+                length: _tested(trainer, module, data, length_split(length))
                 for length in cfg.data.test_lengths
+            }
+            sliding = {
+                length: _tested(trainer, module, data, sliding_split(length))[0]
+                for length in (cfg.data.max_len, *cfg.data.test_lengths)
+                if sliding_split(length) in data.documents
             }
         except (RuntimeError, MemoryError) as error:
             if limit.advice is None:
                 raise
             raise OutOfMemory(limit.advice) from error
         seconds = stopwatch.seconds()
-        seen = classifier.seen_by_all()
+        seen = module.seen_by_all()
     if rank() > 0:
         return {}  # the first process of the run writes
 
@@ -101,17 +106,18 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
         "test": test,
         "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
         **({"lengths": lengths} if lengths else {}),
+        **({"sliding": {str(n): found for n, found in sliding.items()}} if sliding else {}),
         # Counted from 1. Each evaluation ends one of the trainer's epochs; early stopping may leave
         # the last epoch incomplete.
         "best_evaluation": best["epoch"] + 1,
         "evaluations": trainer.current_epoch,
         "best_epoch": best["epoch"] // per_epoch + 1,
         "epochs": -(-trainer.current_epoch // per_epoch),
-        "parameters": sum(p.numel() for p in classifier.parameters()),
-        "fusion_parameters": sum(p.numel() for p in classifier.model.fusion.parameters()),
+        "parameters": sum(p.numel() for p in module.parameters()),
+        "fusion_parameters": sum(p.numel() for p in module.model.fusion.parameters()),
         **data.facts(),
         "latency_ms": latency_ms,
-        "position": diagnostics.worth,
+        **({"position": diagnostics.worth} if diagnostics.worth else {}),
         **({"mechanism": {"documents": mechanism.documents}} if mechanism.rows else {}),
         **environment.facts(seconds, seen),
     }
@@ -132,14 +138,10 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
 
 
 def _tested(
-    trainer: L.Trainer, classifier: Classifier, data: TextDataModule, split: str
+    trainer: L.Trainer, module: TrainingModule, data: TextDataModule, split: str
 ) -> tuple[dict[str, float], pd.DataFrame]:
     """The metrics of the trained model on a test split, and its predictions."""
     data.tested = split
-    metrics = trainer.test(classifier, data, verbose=False)[0]
-    tested = data.documents[split].split
-    found = records.predictions(gathered(classifier.predictions), tested.lengths, tested.groups)
-    # In double precision, so that equal gains in documents are ties in a test of ranks.
-    right = int((found["predicted"] == found["label"]).sum())
-    metrics = {name.removeprefix("test/"): value for name, value in metrics.items()}
-    return {**metrics, "accuracy": right / len(found)}, found
+    logged = trainer.test(module, data, verbose=False)[0]
+    metrics = {name.removeprefix("test/"): float(value) for name, value in logged.items()}
+    return module.tested(metrics, data.documents[split])

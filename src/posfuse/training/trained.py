@@ -10,18 +10,36 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.runs.checks import checked
-from posfuse.training.build import build_classifier, build_data
+from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.classifier import Classifier
+from posfuse.training.language_model import NextToken
+from posfuse.training.module import TrainingModule
 
 
 def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
     """A finished run's config, its data, and its classifier with the best weights, on the CPU and
     in eval mode.
 
-    Raises InputError if a file is missing or does not fit the run.
+    Raises InputError if a file is missing or does not fit the run, and for a language model.
     """
-    folder = Path(folder)
+    cfg, data, module = _loaded(Path(folder))
+    if not isinstance(module, Classifier):
+        raise InputError(
+            f"{folder}: a language model, which has no classes; give a classifier's run"
+        )
+    return cfg, data, module
+
+
+def load_language_model(folder: str | Path) -> tuple[Config, TextDataModule, NextToken]:
+    """As `load_run`, for a run with task=language_model; raises InputError for another one."""
+    cfg, data, module = _loaded(Path(folder))
+    if not isinstance(module, NextToken):
+        raise InputError(f"{folder}: a classifier; give a run with task=language_model")
+    return cfg, data, module
+
+
+def _loaded(folder: Path) -> tuple[Config, TextDataModule, Classifier | NextToken]:
     cfg = records.read_config(folder)
     try:
         cfg = checked(OmegaConf.structured(cfg))
@@ -35,18 +53,18 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
             f"{folder}: the corpus has changed since the run ({', '.join(changed)}); restore "
             "the data, or train the run again"
         )
-    classifier = build_classifier(cfg, data)
-    classifier.load_state_dict(_read_weights(folder / records.BEST, classifier))
-    return cfg, data, classifier.eval()
+    module = build_module(cfg, data)
+    module.load_state_dict(_read_weights(folder / records.BEST, module))
+    return cfg, data, module.eval()
 
 
-def _read_weights(path: Path, classifier: Classifier) -> dict[str, torch.Tensor]:
-    """The weights of a checkpoint; raises InputError unless names and shapes fit the classifier."""
+def _read_weights(path: Path, module: TrainingModule) -> dict[str, torch.Tensor]:
+    """The weights of a checkpoint; raises InputError unless names and shapes fit the model."""
     if not records.is_whole(path):
         raise InputError(f"{path}: no valid weights (missing or changed); train the run again")
     found = read_checkpoint(path).get("state_dict", {})
     shapes = {name: weight.shape for name, weight in found.items()}
-    expected = {name: weight.shape for name, weight in classifier.state_dict().items()}
+    expected = {name: weight.shape for name, weight in module.state_dict().items()}
     names = sorted(n for n in shapes.keys() | expected if shapes.get(n) != expected.get(n))
     if names:
         raise InputError(

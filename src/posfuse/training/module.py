@@ -1,0 +1,175 @@
+"""The LightningModule that every task extends: random streams, loss of an epoch, optimiser."""
+
+import time
+from abc import abstractmethod
+from typing import Any
+
+import lightning as L
+import pandas as pd
+import torch
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
+
+from posfuse.config import OptimConfig
+from posfuse.data.batching import Batch, Documents
+from posfuse.errors import Diverged
+from posfuse.model.network import FusionTransformer, learned_scalars, seed_from
+from posfuse.process.distributed import gathered, summed, world_size
+
+CHECK_EVERY = 50  # steps between two checks that the loss is finite
+NEVER = 2**62  # a step that no run reaches
+
+
+class TrainingModule(L.LightningModule):
+    """Trains a model. A task adds its losses, metrics and `predictions`."""
+
+    def __init__(self, model: FusionTransformer, optim: OptimConfig, seed: int) -> None:
+        super().__init__()
+        self.model, self.optim, self.seed = model, optim, seed  # of dropout and positions
+        self.loss_sum: Tensor | float = 0.0  # over the training documents of this epoch
+        self.documents = 0  # training documents of this epoch; of a language model targets
+        self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
+        self.predictions: list[dict[str, Tensor]] = []  # one dict for each batch of the last test
+        self.seen = {"documents": 0, "tokens": 0}  # by this process in training
+        self.latency_ms = 0.0  # mean forward pass of a document in the last test
+
+    def positions_of_step(self, batch: Batch) -> Tensor | int:
+        """Seed dropout for this step, and draw its positions.
+
+        Masks and positions depend on (seed, step) alone, so all operators and encodings with one
+        seed, and a resumed run, get the same. Each process of a run draws its own.
+        """
+        at = [self.global_step, self.global_rank] if self.global_rank else [self.global_step]
+        torch.manual_seed(seed_from(self.seed, "dropout", *at))
+        drawn = seed_from(self.seed, "positions", *at)
+        return self.model.sampler.drawn(batch.ids.shape[1], drawn)
+
+    def counted(self, loss: Tensor, batch: Batch, n: int) -> Tensor:
+        """Count a training step with this mean loss of n documents or targets; returns what to
+        differentiate."""
+        self.seen["documents"] += len(batch.index)
+        self.seen["tokens"] += batch.n_tokens
+        self.loss_sum = self.loss_sum + loss.detach() * n
+        self.documents += n
+        # Stays on the device and is read now and then: reading it at each step would wait for it.
+        finite = loss.detach().isfinite()
+        self.diverged = torch.where(finite, NEVER, self.global_step).minimum(
+            torch.as_tensor(self.diverged, device=loss.device)
+        )
+        if (self.global_step + 1) % CHECK_EVERY == 0:
+            self.fail_if_diverged()
+        if (processes := world_size()) > 1:
+            # DDP averages the processes' gradients; weight them so that documents count equally.
+            loss = loss * (n * processes / summed(loss.new_tensor(n)))
+        return loss
+
+    def epoch_loss(self) -> tuple[float, int]:
+        """The sum of the losses of this epoch's documents so far, and their number, over all
+        processes of the run."""
+        losses, documents = zip(*gathered([(float(self.loss_sum), self.documents)]), strict=True)
+        return sum(losses), sum(documents)
+
+    def seen_by_all(self) -> dict[str, int]:
+        """`seen`, summed over all processes of the run."""
+        every = gathered([self.seen])
+        return {name: sum(seen[name] for seen in every) for name in self.seen}
+
+    def fail_if_diverged(self) -> None:
+        """Raise Diverged with the first step whose loss was not finite."""
+        step = min(gathered([int(self.diverged)]))
+        if step < NEVER:
+            raise self.divergence(step)
+
+    def divergence(self, step: int) -> Diverged:
+        """The error for a loss that is not finite at a step."""
+        return Diverged(
+            f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
+        )
+
+    def on_train_epoch_start(self) -> None:
+        self.loss_sum, self.documents = 0.0, 0
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.fail_if_diverged()
+        checkpoint["epoch_loss"], checkpoint["seen"] = self.epoch_loss(), self.seen_by_all()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.global_rank == 0:  # they are sums over all processes
+            self.loss_sum, self.documents = checkpoint["epoch_loss"]
+            self.seen = dict(checkpoint["seen"])
+
+    def on_validation_epoch_start(self) -> None:
+        self.fail_if_diverged()
+
+    def on_validation_epoch_end(self) -> None:
+        if self.trainer.state.fn == TrainerFn.FITTING:  # otherwise there is no training loss
+            loss_sum, documents = self.epoch_loss()
+            self.log("train/loss", loss_sum / documents)
+
+    def on_test_epoch_start(self) -> None:
+        self.predictions = []
+        self.latency_ms = 0.0
+
+    def timed_logits(self, batch: Batch) -> Tensor:
+        """The model's logits in float32; `latency_ms` counts the time that they take."""
+        wait_for(self.device)
+        start = time.perf_counter()
+        logits: Tensor = self.model(batch.ids, batch.lengths).float()
+        wait_for(self.device)
+        self.latency_ms += 1000 * (time.perf_counter() - start)
+        return logits
+
+    def on_test_epoch_end(self) -> None:
+        self.latency_ms /= sum(len(batch["index"]) for batch in self.predictions)
+
+    @abstractmethod
+    def tested(
+        self, metrics: dict[str, float], documents: Documents
+    ) -> tuple[dict[str, float], pd.DataFrame]:
+        """The metrics of the last test, and its predictions by all processes of the run, one row
+        per document. `metrics` are those that were logged."""
+
+    def log_mean(self, name: str, value: Tensor, n: int) -> None:
+        """Log the mean over the documents of all processes, of which this batch has n."""
+        # Lightning averages the processes' numbers of documents and rounds the average down.
+        self.log(name, value, batch_size=n * world_size(), sync_dist=True)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by norm. Lightning refuses to clip with a fused optimiser in mixed precision, which
+        unscales the gradients later; bfloat16 has no scale."""
+        if gradient_clip_val:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """All parameters in one group; with optim.scalar_lr_factor the learned scalars in a second
+        one, which has its own learning rate."""
+        factor = self.optim.scalar_lr_factor
+        scalars = [] if factor == 1 else learned_scalars(self.model)
+        of_scalars = {id(parameter) for parameter in scalars}
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in self.parameters() if id(p) not in of_scalars]}
+        ]
+        if scalars:
+            groups.append({"params": scalars, "lr": factor * self.optim.lr})
+        return groups
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        kind: Any = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.optim.name]
+        optimizer: torch.optim.Optimizer = kind(
+            self.parameter_groups(),
+            lr=self.optim.lr,
+            weight_decay=self.optim.weight_decay,
+            fused=True,
+        )
+        return optimizer
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait for the queued work of a GPU, so that the next reading of the clock is right."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
