@@ -1,0 +1,181 @@
+"""Runs with task=language_model: their records, computed again, and their resume."""
+
+import math
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.train import train
+from posfuse.training.language_model import NextToken
+from posfuse.training.trained import load_language_model, load_run
+from small_runs import SMALL, composed, small_config
+
+TEXT = [
+    "task=language_model", "data.vocabulary.unit=bytes", "data.max_len=8",
+    "data.test_lengths=[16,32]", "trainer.max_epochs=2",
+]  # fmt: skip
+COPY = [
+    "task=language_model", "data=copy", "data.corpus.sizes=[200,40,40]",
+    "data.corpus.lengths=[3,9]", "data.max_len=9", "data.test_lengths=[9,13]", *SMALL,
+    "trainer.max_epochs=2", "trainer.evaluations=2", "data.batch_size=16",
+]  # fmt: skip
+
+
+def of_copy(cache, *more):
+    return checked(composed(*COPY, f"cache_dir={cache}", *more))
+
+
+@pytest.fixture(scope="module")
+def text_run(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    more = ["data.vocabulary.ending=.", "fusion=concat", "trainer.evaluations=2"]
+    return folder, train(small_config(corpus, *TEXT, *more), folder)
+
+
+@pytest.fixture(scope="module")
+def copy_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copy")
+    return folder, train(of_copy(folder.parent / "cache"), folder)
+
+
+def losses(model, ids):
+    """The loss in nats and whether it is right, of each next token of ids (L + 1,), one by one."""
+    with torch.no_grad():
+        logits = model(ids[None, :-1], torch.tensor([len(ids) - 1]))[0].double()
+    log_p = logits.log_softmax(-1)[torch.arange(len(ids) - 1), ids[1:]]
+    return -log_p.numpy(), (logits.argmax(-1) == ids[1:]).numpy()
+
+
+def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
+    folder, record = text_run
+    _, data, module = load_language_model(folder)
+    texts = pd.read_parquet(corpus / "test.parquet")["text"]
+    every = torch.tensor([byte + 2 for byte in "".join(f"{t}." for t in texts).encode()])
+    assert record["vocabulary_size"] == 258
+    for length in (8, 16, 32):
+        whole = record["lengths"][str(length)] if length > 8 else record["test"]
+        n = (len(every) - 1) // length
+        found = [losses(module.model, every[i * length : (i + 1) * length + 1]) for i in range(n)]
+        loss, right = (np.concatenate(part) for part in zip(*found, strict=True))
+        assert whole["loss"] == pytest.approx(loss.mean(), abs=1e-6)
+        assert whole["bits_per_byte"] == pytest.approx(loss.mean() / math.log(2), abs=1e-6)
+        assert whole["accuracy"] == right.mean()
+        # Overlapping windows: every target but those of the first window sees half of them or more.
+        sliding, start = [losses(module.model, every[: length + 1])[0]], length // 2
+        while start + length < len(every):
+            own = losses(module.model, every[start : start + length + 1])[0]
+            sliding.append(own[length // 2 :])
+            start += length // 2
+        expected = np.concatenate(sliding).mean()
+        assert record["sliding"][str(length)]["loss"] == pytest.approx(expected, abs=1e-6)
+    frame = pd.read_parquet(folder / records.PREDICTIONS)
+    assert frame.columns.tolist() == ["index", "length", "group", "targets", "right", "loss"]
+    assert frame["loss"].sum() / frame["targets"].sum() == pytest.approx(record["test"]["loss"])
+    history = pd.read_csv(folder / records.HISTORY)
+    assert len(history) == 4
+    assert {"train_loss", "val_loss", "val_accuracy", "val_bits_per_byte"} < set(history)
+    best = history.loc[record["best_evaluation"] - 1]
+    assert best["val_accuracy"] == pytest.approx(record["validation"]["accuracy"], abs=1e-6)
+    assert record["label_names"] == []
+    assert record["mean_tokens"]["test"] == 8
+    assert data.facts()["documents"]["test"] == len(frame)
+
+
+def test_answers_are_judged_after_the_bar(copy_run):
+    folder, record = copy_run
+    _, data, module = load_language_model(folder)
+    for split, found in {"test": record["test"], "test@13": record["lengths"]["13"]}.items():
+        part = data.store.splits[split]
+        bar = data.store.id_of("|")
+        right, targets, exact = 0, 0, 0
+        for start, end in zip(part.offsets, part.offsets[1:], strict=False):
+            ids = torch.from_numpy(part.ids[start:end].astype(np.int64))
+            answer = ids.tolist().index(bar)
+            own = losses(module.model, ids)[1][answer:]
+            right, targets, exact = right + own.sum(), targets + len(own), exact + own.all()
+        assert found["accuracy"] == right / targets
+        assert found["exact_match"] == exact / (len(part.offsets) - 1)
+    assert "sliding" not in record
+    assert "bits_per_byte" not in record["test"]
+
+
+def test_greedy_decoding_finds_the_same_exact_matches(copy_run):
+    """The answers, decoded with the cache: the first wrong token makes both wrong."""
+    folder, _ = copy_run
+    _, data, module = load_language_model(folder)
+    frame = pd.read_parquet(folder / records.PREDICTIONS)
+    part, bar = data.store.splits["test"], data.store.id_of("|")
+    for row in frame.to_dict("records"):
+        start, end = part.offsets[row["index"]], part.offsets[row["index"] + 1]
+        ids = torch.from_numpy(part.ids[start:end].astype(np.int64))
+        prompt = ids[: ids.tolist().index(bar) + 1]
+        answer = module.model.generate(prompt[None], len(ids) - len(prompt))[0]
+        assert torch.equal(answer, ids[len(prompt) :]) == (row["right"] == row["targets"])
+
+
+def test_a_resumed_run_equals_an_undisturbed_one(copy_run, tmp_path, monkeypatch):
+    whole, record = copy_run
+    original = NextToken.training_step
+
+    def stopping(self, *arguments):
+        if self.global_step == 17:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *arguments)
+
+    cfg = of_copy(whole.parent / "cache")
+    with monkeypatch.context() as patched:
+        patched.setattr(NextToken, "training_step", stopping)
+        with pytest.raises(signals.Interrupted):
+            train(cfg, tmp_path / "run")
+    again = train(cfg, tmp_path / "run")
+    assert again["test"] == record["test"]
+    for name in (records.HISTORY, records.PREDICTIONS, records.BY_LENGTH, records.DIAGNOSTICS):
+        assert (whole / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+def test_tied_embeddings_and_every_kind_of_position(tmp_path):
+    for more in (["task.output=tied"], ["encoding=rope", "fusion=none"], ["encoding=t5"],
+                 ["encoding.positions=randomized", "encoding.range=16"]):  # fmt: skip
+        folder = tmp_path / "-".join(more).replace("=", "_")
+        cfg = of_copy(tmp_path / "cache", "trainer.limit_batches=4", *more)
+        assert math.isfinite(train(cfg, folder)["test"]["loss"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data=parity", "task=language_model"], r"data\.targets: parity has classes"),
+        (["data=copy"], r"data\.targets: is for language models; set task=language_model"),
+        (["data=bbc_bytes"], r"data\.vocabulary\.ending: is for language models"),
+        (["task=language_model"], r"unit: a language model reads texts as bytes; use data=bbc"),
+        (["task=language_model", "data=copy", "data.targets=all"], r"data\.targets: copy has"),
+        (["task.name=sorting"], r"task\.name: must be classification or language_model"),
+        (["task=language_model", "data=copy", "data.corpus.lengths=[3,40]"],
+         r"data\.corpus\.lengths: must end at data\.max_len=41"),
+    ],
+)  # fmt: skip
+def test_data_of_the_other_task_is_one_line(overrides, message):
+    with pytest.raises(InputError, match=message):
+        checked(composed(*overrides))
+
+
+def test_windows_longer_than_the_text_are_one_line(corpus, tmp_path):
+    for key, value in (("data.max_len", "5000"), ("data.test_lengths", "[5000]")):
+        with pytest.raises(InputError, match=rf"{key}: a split of tiny has .* use shorter windows"):
+            train(small_config(corpus, *TEXT, f"{key}={value}", "data.test_lengths=[]"
+                               if key == "data.max_len" else "seed=0"), tmp_path / key)  # fmt: skip
+
+
+def test_the_kind_of_a_run_is_named(copy_run, reference):
+    with pytest.raises(InputError, match="a language model, which has no classes"):
+        load_run(copy_run[0])
+    with pytest.raises(InputError, match="a classifier; give a run with task=language_model"):
+        load_language_model(reference[0])
