@@ -13,7 +13,7 @@ import pytest
 
 from posfuse.analysis import report
 from posfuse.analysis.claims.verdicts import judge_claims, not_judged, read_claims
-from posfuse.analysis.evidence.collect import collect, failures, missing, standing
+from posfuse.analysis.evidence.collect import collect, failures, missing, of_classifiers, standing
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.config import run_folder
 from posfuse.errors import InputError
@@ -525,3 +525,13 @@ def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
         "These are the test runs of the study mine, whose own report has its verdicts."
     )
     assert "exploratory" in standing(tmp_path / "mine", "mine")
+
+
+def test_language_models_have_no_evidence_of_documents():
+    rows = [("agnews", "rope", "", None), ("copy", "rope", "x", "language_model")]
+    columns = ["data", "encoding", "variant", "settings.task.name"]
+    runs = pd.DataFrame(rows, columns=columns)
+    assert of_classifiers(runs)["data"].tolist() == ["agnews"]
+    comparisons = pd.DataFrame({"data": ["copy"], "encoding": ["rope"], "variant": ["x"]})
+    assert of_classifiers(comparisons, runs).empty
+    assert len(of_classifiers(comparisons, runs.drop(columns=columns[-1]))) == 1

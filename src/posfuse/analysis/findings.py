@@ -6,7 +6,13 @@ import pandas as pd
 
 from posfuse.analysis.claims.verdicts import Claims, Verdict, judge_claims
 from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
-from posfuse.analysis.evidence.collect import failures, learning_curves, missing, standing
+from posfuse.analysis.evidence.collect import (
+    failures,
+    learning_curves,
+    missing,
+    of_classifiers,
+    standing,
+)
 from posfuse.analysis.evidence.mechanism import mechanism
 from posfuse.analysis.headline import headline
 from posfuse.analysis.statistics.comparisons import (
@@ -82,8 +88,11 @@ def analyse(
     compared = runs[~is_held(runs)]
     comparisons, notes = compare(compared if has_baseline else runs.iloc[:0], criteria)
     without_position = placebos(comparisons, criteria)
-    documents, mismatched = document_evidence(comparisons, runs, criteria.baseline)
-    bags, without_bag = bags_of_words(runs)
+    classifiers = of_classifiers(runs)
+    documents, mismatched = document_evidence(
+        of_classifiers(comparisons, runs), classifiers, criteria.baseline
+    )
+    bags, without_bag = bags_of_words(classifiers)
     curves, without_curve = learning_curves(runs)
     measured, unreadable = mechanism(runs)
     lengths = by_test_length(runs)

@@ -114,6 +114,18 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }  # fmt: skip
 
 
+def of_classifiers(rows: pd.DataFrame, runs: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The rows with the data, encoding and variant of classifiers, not of language models. `runs`
+    are all runs; None: the rows are runs."""
+    known = rows if runs is None else runs
+    task = "settings.task.name"  # left out of the records of classifiers
+    if task not in known:
+        return rows
+    others = known[known[task] == "language_model"]
+    theirs = pd.MultiIndex.from_frame(others[SHARED])
+    return rows[~pd.MultiIndex.from_frame(rows[SHARED]).isin(theirs)]
+
+
 def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
     """The columns of the config's settings, except the seed and keys that start with `without`."""
     skipped = tuple(f"settings.{name}" for name in without)
