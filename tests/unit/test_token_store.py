@@ -195,9 +195,10 @@ CHANGES = [
     ("vocabulary", VocabularyConfig(max_size=9)),
     ("vocabulary", VocabularyConfig(source="all")),
     ("vocabulary", VocabularyConfig(unit="bytes")),
+    ("vocabulary", VocabularyConfig(ending=".")),
 ]
 OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool_batches": 7,
-         "test_lengths": [9]}  # fmt: skip
+         "test_lengths": [9], "targets": "answers"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "value"), CHANGES)
