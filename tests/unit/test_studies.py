@@ -1,5 +1,6 @@
 """The studies in docs: every verdict, table and number follows from the committed plan and rows."""
 
+import itertools
 import re
 
 import numpy as np
@@ -33,14 +34,20 @@ def test_the_answers_agree_with_pandas_and_scipy(folder):
     study = yaml.safe_load((folder / "plan.yaml").read_text())["study"]
     runs = pd.read_csv(folder / "runs.csv").query("stage == 'testing'")
     chance = 100 / runs["classes"].max()
-    accuracy = runs["test_accuracy"].where(~runs["diverged"], chance)
-    table = runs.assign(accuracy=accuracy).pivot(index="seed", columns="arm", values="accuracy")
+    outcomes = {"accuracy": runs["test_accuracy"], "beyond": _beyond(runs)}
+    tables = {
+        name: runs.assign(value=values.where(~runs["diverged"], chance)).pivot(
+            index="seed", columns="arm", values="value"
+        )
+        for name, values in outcomes.items()
+    }
     texts = studies.texts(folder)
     answers = (texts["answers"] + texts["further"]).splitlines()
     families = list(dict.fromkeys(h["family"] for h in study["hypotheses"]))
     hypotheses = sorted(study["hypotheses"], key=lambda h: families.index(h["family"]))
     assert len(answers) == len(hypotheses)
     for h, answer in zip(hypotheses, answers, strict=True):
+        table = tables[h.get("outcome", "accuracy")]
         sides = [[s] if isinstance(s, str) else s for s in (h["arm"], h["than"], *h["minus"])]
         means = [table[side].mean(axis=1) for side in sides]
         difference = means[0] - means[1]
@@ -58,6 +65,22 @@ def test_the_answers_agree_with_pandas_and_scipy(folder):
             wanted = {"greater": 1, "less": -1}[h["expects"]]
             ahead = np.sign(difference.mean()) == wanted
             assert ahead == answer.startswith("- Supported")
+
+
+def _beyond(runs):
+    """The mean of the accuracies above max_len where each length is twice the one before."""
+    longer = {
+        int(name.rpartition("_")[2]): runs[name]
+        for name in runs
+        if re.fullmatch(r"test_accuracy_at_\d+", name)
+    }
+    lengths = sorted(n for n in longer if n > runs["max_len"].max())
+    if not lengths:
+        return runs["test_accuracy"] * np.nan
+    assert all(long == 2 * short for short, long in itertools.pairwise(lengths))
+    values = [longer[n] for n in lengths]
+    weights = [0.5, *[1.0] * (len(lengths) - 2), 0.5] if len(lengths) > 1 else [1.0]
+    return sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
 
 
 @pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
