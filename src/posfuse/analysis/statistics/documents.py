@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 from sklearn.metrics import confusion_matrix
 
-from posfuse.analysis.evidence.collect import CELL, METRIC, SHARED
+from posfuse.analysis.evidence.collect import CELL, SHARED
+from posfuse.analysis.evidence.metric import ACCURACY
 from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.errors import InputError
@@ -36,7 +37,7 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
     Raises InputError where the file is missing, damaged, or contradicts the run's record.
     """
     path = Path(run["folder"]) / PREDICTIONS
-    names, accuracy = run.get("label_names"), run.get(METRIC)
+    names, accuracy = run.get("label_names"), run.get(ACCURACY.column)
     try:
         if path.exists() and not is_whole(path):
             raise ValueError(f"differs from its digest in {SUMS}")
