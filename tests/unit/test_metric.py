@@ -5,13 +5,17 @@ import pandas as pd
 import pytest
 
 from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims, read_claims
+from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE, metric_of, metrics_of
 from posfuse.analysis.findings import analyse
 from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
+from posfuse.analysis.statistics.over_documents import hierarchical_bootstrap
 from posfuse.analysis.statistics.own_best import own_best
 from posfuse.errors import InputError
+from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
+from posfuse.runs.measurements import write as write_measurements
 from small_records import posfuse_report, write_record
 
 CRITERIA = criteria_for(Criteria(), BITS_PER_BYTE)
@@ -31,6 +35,13 @@ def write(root, fusion, seed, bits, at_32, **more):
     )  # fmt: skip
     epochs = {"epoch": [1, 2], "val_accuracy": [0.1, 0.2], "val_bits_per_byte": [bits + 1, bits]}
     pd.DataFrame(epochs).to_csv(folder / "history.csv", index=False)
+    # Four windows of ten bytes from two articles. Their mean is `bits`.
+    part = np.array([-0.2, 0.1, 0.3, -0.2]) * (1 + seed / 10)
+    windows = {"index": range(4), "group": [0, 0, 5, 5], "targets": 10, "right": 1}
+    frame = pd.DataFrame({**windows, "loss": (bits + part) * 10 * np.log(2)})
+    frame.to_parquet(folder / "predictions.parquet", index=False)
+    rows = [Measurement(LOSS_BY_POSITION, WHOLE, 10, 2 - n / 10, n, 2 * n) for n in (1, 2)]
+    write_measurements(folder, rows)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +96,43 @@ def test_the_tables_have_levels_and_signs_of_bits(folder, runs):
     text = " ".join(table.caption for table in tables.values() if table.rows)
     assert "points" not in text
     assert "accuracy" not in text
+
+
+def test_windows_are_resampled_with_their_articles(folder, runs):
+    statistics = found(folder, runs).documents.statistics.set_index("fusion")
+    concat = statistics.loc["concat"]
+    assert (concat["n_documents"], concat["n_groups"]) == (4, 2)
+    assert concat["documents_mean"] == pytest.approx(0.31 / 3)
+    # Every window of a seed gains as much, so the interval is that of the seeds alone.
+    alone = hierarchical_bootstrap(np.tile([[0.1], [0.12], [0.09]], 4))
+    assert (concat["documents_low"], concat["documents_high"]) == pytest.approx(alone, abs=1e-5)
+
+
+def test_windows_that_contradict_the_record_are_left_out(tmp_path):
+    root = tmp_path / "sweep"
+    for fusion in ("add", "concat"):
+        for seed, bits in enumerate(BITS[fusion]):
+            write(root, fusion, seed, bits, 3.0)
+    path = root / "text/sinusoidal/concat/seed=1/predictions.parquet"
+    frame = pd.read_parquet(path)
+    frame.assign(loss=2 * frame["loss"]).to_parquet(path, index=False)
+    report = found(root, collect(root)[0])
+    assert report.documents.statistics["document_seeds"].tolist() == [[0, 2]]
+    (problem,) = report.problems
+    assert problem.endswith(
+        "not usable (bits per byte is 4.9600, result.json says 2.4800); remove it to run again"
+    )
+
+
+def test_the_report_draws_the_figures_of_a_language_model(folder, runs, tmp_path):
+    drawn = draw_all(found(folder, runs), CRITERIA, tmp_path)
+    captions = {drawing.name: drawing.caption for drawing in drawn}
+    assert {"loss_by_position", "results_by_length", "learning_curves", "forest"} <= set(captions)
+    assert "attention_by_distance" not in captions
+    assert captions["results_by_length"].startswith("Bits per byte by test length")
+    text = (tmp_path / "loss_by_position.svg").read_text()
+    # The losses of 1.9 and 1.8 nats.
+    assert "text sinusoidal add: 3: 2.741, 5: 2.597 bits, n=3" in text
 
 
 def test_a_claim_may_name_the_metric(folder, runs):

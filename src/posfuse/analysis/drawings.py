@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 
 from posfuse.analysis.evidence.metric import ACCURACY
 from posfuse.analysis.figures import figures, mechanism_figures
-from posfuse.analysis.figures.length_figure import results_by_length
+from posfuse.analysis.figures.length_figure import loss_by_position, results_by_length
 from posfuse.analysis.figures.svg import save
 from posfuse.analysis.figures.tuning_figure import budget, learning_rate, scale
 from posfuse.analysis.findings import Findings
 from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.runs.measurements import LOSS_BY_POSITION
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]
     labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
     chance = {data: 100 / len(names) for data, names in labels.items() if names}
     name = metric.heading
+    is_loss = found.mechanism["name"] == LOSS_BY_POSITION
+    losses, mechanism = found.mechanism[is_loss], found.mechanism[~is_loss]
     # The function, its arguments (the first is its data) and the caption of each figure.
     every: list[tuple[Callable[..., Figure], tuple[Any, ...], str]] = [
         (scale, (found.own_best.along("scale"), metric), f"{name} by token scale: is an "
@@ -44,11 +47,13 @@ def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]
          f"band is ±{criteria.within}, within which a difference does not matter."),
         (results_by_length, (found.by_test_length, chance if metric == ACCURACY else {}, metric),
          f"{name} by test length, inside and beyond the lengths of training."),
-        (mechanism_figures.patching, (found.mechanism,),
+        (loss_by_position, (losses,),
+         "The loss of a language model by the target's place: what a longer context is worth."),
+        (mechanism_figures.patching, (mechanism,),
          "Which order predictions follow: that of the fused input, or that inside attention."),
-        (mechanism_figures.probe_by_layer, (found.mechanism,),
+        (mechanism_figures.probe_by_layer, (mechanism,),
          "How well a linear probe reads a token's place off each layer."),
-        (mechanism_figures.attention_by_distance, (found.mechanism,),
+        (mechanism_figures.attention_by_distance, (mechanism,),
          "Where attention looks: its weight by distance, against uniform attention."),
         (figures.accuracy_latency, (found.cells, metric), f"{name} and latency by fusion."),
         (figures.gain_by_length, (comparisons, documents.bins, criteria),

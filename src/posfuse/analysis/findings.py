@@ -30,6 +30,7 @@ from posfuse.analysis.statistics.placebo import placebos
 from posfuse.analysis.statistics.slopes import interactions, trends
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
 from posfuse.analysis.statistics.variance import is_held, variance
+from posfuse.analysis.statistics.windows import window_evidence
 from posfuse.analysis.tables.description_tables import (
     convergence_tables,
     solved_tables,
@@ -96,6 +97,9 @@ def analyse(
     documents, mismatched = document_evidence(
         of_classifiers(comparisons, runs), classifiers, criteria.baseline
     )
+    if metric != ACCURACY:
+        by_window, mismatched = window_evidence(comparisons, runs, criteria)
+        documents = DocumentEvidence(by_window, documents.bins.iloc[:0], {})
     bags, without_bag = bags_of_words(classifiers)
     curves, without_curve = learning_curves(runs, metric)
     measured, unreadable = mechanism(runs)

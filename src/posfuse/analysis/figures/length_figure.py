@@ -1,4 +1,4 @@
-"""Results against test length."""
+"""Results against test length, and the loss of a language model against position."""
 
 import numpy as np
 import pandas as pd
@@ -52,6 +52,45 @@ def results_by_length(
         if metric.is_share:
             axis.set_ylim(0, 103)
         _length_axis(axis, sorted(part["test_length"].unique()), part["trained"].iloc[0])
+    return figure
+
+
+@style.styled("no run has measured its loss by position")
+def loss_by_position(rows: pd.DataFrame) -> Figure:
+    """A language model's loss in bits per target against the target's place in the window, a panel
+    for each data x encoding x variant.
+
+    `rows` are those of `mechanism` in evidence/mechanism.py with the name LOSS_BY_POSITION. A mark
+    stands for all places from half of its number to it.
+    """
+    panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
+    caption = (
+        "test loss in bits per target against the number of tokens before it and itself; each mark "
+        "is a mean over twice as many places as the one before; line: mean over seeds; band: from "
+        "the lowest seed to the highest"
+    )
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
+    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
+        for fusion, runs in part.groupby("fusion", sort=False):
+            one = style.look(str(fusion))
+            bits = (runs["value"] / np.log(2)).groupby(runs["high"] + 1)
+            by_place = bits.agg(["mean", "min", "max"])
+            x, mean = by_place.index.to_numpy(), by_place["mean"].to_numpy()
+            axis.fill_between(
+                x, by_place["min"], by_place["max"], color=one.color, alpha=0.13, linewidth=0
+            )
+            (line,) = axis.plot(
+                x, mean, color=one.color, linestyle=one.dash, marker=one.marker, markersize=3.5
+            )
+            name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
+            texts = ", ".join(f"{n}: {value:.3f}" for n, value in zip(x, mean, strict=True))
+            svg.mark(line, f"{name}: {texts} bits, n={runs['seed'].nunique()}")
+            style.LineName(axis, (x[-1], mean[-1]), str(fusion))
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.xaxis.set_major_formatter(lambda place, _: f"{place:g}")
+        axis.set_xlabel("place in the window, tokens")
+        axis.set_ylabel("loss, bits per target")
     return figure
 
 

@@ -213,28 +213,41 @@ def to_baseline(criteria: Criteria) -> str:
 
 def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
     """The hierarchical bootstrap over seeds and documents, and McNemar's test of each seed."""
-    margin = criteria.margin
+    digits = criteria.metric.digits
+    ends = partial(interval, digits=digits)
+    of_seeds: list[Column] = []
+    tested, groups = "", "which are resampled together"
+    if "p_mcnemar" in documents:
+        of_seeds = [("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar")]
+        tested = (
+            " McNemar's exact test compares the two models of one seed on these documents; it is "
+            "not about other seeds."
+        )
+        groups += " and have one sign in McNemar's test"
     return table_of(
         documents,
         [
             ("n", lambda seeds: str(len(seeds)), "document_seeds"),
             ("documents", _in_groups, "n_documents", "n_groups"),
-            ("difference", signed, "documents_mean"),
-            ("95 % seeds and documents", interval, "documents_low", "documents_high"),
-            ("90 %", interval, "documents_low_90", "documents_high_90"),
-            ("equivalent", partial(_inside, margin), "documents_low_90", "documents_high_90"),
-            ("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar"),
+            ("difference", partial(signed, digits=digits), "documents_mean"),
+            ("95 % seeds and documents", ends, "documents_low", "documents_high"),
+            ("90 %", ends, "documents_low_90", "documents_high_90"),
+            (
+                "equivalent",
+                partial(_inside, criteria.margin),
+                "documents_low_90",
+                "documents_high_90",
+            ),
+            *of_seeds,
         ],
         name="documents",
         title="Differences over seeds and documents",
-        caption=f"Difference to {criteria.baseline} in points with the intervals of a hierarchical "
+        caption=f"{to_baseline(criteria)} with the intervals of a hierarchical "
         "bootstrap that resamples seeds and test documents, so they are about other seeds and "
         "documents like these. equivalent: whether the 90 % interval lies within "
-        f"±{margin:g} points, not adjusted for the number of comparisons. The equivalence of the "
-        "table of tests is about these test documents only. McNemar's exact test compares the two "
-        "models of one seed on these documents; it is not about other seeds. In brackets: groups "
-        "of documents that begin with the same article, which are resampled together and have one "
-        "sign in McNemar's test.",
+        f"±{criteria.within}, not adjusted for the number of comparisons. The equivalence of the "
+        f"table of tests is about these test documents only.{tested} In brackets: groups "
+        f"of documents that begin with the same article, {groups}.",
     )
 
 
