@@ -14,7 +14,7 @@ import torch
 
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.runs import records
+from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training import sample
@@ -183,6 +183,35 @@ def test_the_kind_of_a_run_is_named(copy_run, reference):
         load_run(copy_run[0])
     with pytest.raises(InputError, match="a classifier; give a run with task=language_model"):
         load_language_model(reference[0])
+
+
+def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
+    folder, record = text_run
+    _, _, module = load_language_model(folder)
+    texts = pd.read_parquet(corpus / "test.parquet")["text"]
+    every = torch.tensor([byte + 2 for byte in "".join(f"{t}." for t in texts).encode()])
+    windows = [every[8 * i : 8 * i + 9] for i in range((len(every) - 1) // 8)]
+    by_place = np.stack([losses(module.model, window)[0] for window in windows])  # (windows, 8)
+    rows = measurements.read(folder)
+    assert rows["name"].unique() == ["loss_by_position"]
+    assert rows[["low", "high"]].to_numpy().tolist() == [[0, 0], [1, 1], [2, 3], [4, 7]]
+    expected = [
+        by_place[:, low : high + 1].mean() for low, high in ((0, 0), (1, 1), (2, 3), (4, 7))
+    ]
+    assert rows["value"].to_numpy() == pytest.approx(expected, abs=1e-6)
+    assert rows["n"].tolist() == [len(windows) * n for n in (1, 1, 2, 4)]
+    weighted = (rows["value"] * rows["n"]).sum() / rows["n"].sum()
+    assert weighted == pytest.approx(record["test"]["loss"], abs=1e-6)
+
+
+def test_only_targets_count_in_the_loss_by_position(copy_run):
+    folder, record = copy_run
+    rows = measurements.read(folder)
+    assert (rows["value"] * rows["n"]).sum() / rows["n"].sum() == pytest.approx(
+        record["test"]["loss"], abs=1e-6
+    )
+    assert rows["n"].sum() == pd.read_parquet(folder / records.PREDICTIONS)["targets"].sum()
+    assert rows["low"].min() > 0  # the shortest question is a letter and a bar
 
 
 def sampled(folder, *arguments):
