@@ -1,12 +1,17 @@
 """Hand-written records for tests of the report; no run is needed."""
 
+import contextlib
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from posfuse.analysis import report
 from posfuse.runs.records import SCHEMA
 from small_runs import write_corpus
 
@@ -82,3 +87,17 @@ def write_sweep(root: Path, accuracies: dict[str, list[float]], **more: Any) -> 
         for seed, accuracy in enumerate(values):
             write_record(root, accuracy, fusion, seed, **more)
     return root
+
+
+def posfuse_report(*arguments, draw=False):
+    """The command's standard output and its error message, None for exit status 0. Figures take
+    longest, so they are drawn on request only."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(sys, "argv", ["posfuse-report", *map(str, arguments)])
+        if not draw:
+            patch.setattr(report, "draw_all", lambda *_: [])
+        try:
+            report.main()
+        except SystemExit as stopped:
+            return out.getvalue(), stopped.code
+    return out.getvalue(), None

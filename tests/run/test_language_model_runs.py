@@ -1,8 +1,11 @@
 """Runs with task=language_model: their records, computed again, and their resume."""
 
+import contextlib
+import io
 import math
 import os
 import signal
+import sys
 
 import numpy as np
 import pandas as pd
@@ -11,9 +14,10 @@ import torch
 
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.runs import records
+from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
 from posfuse.train import train
+from posfuse.training import sample
 from posfuse.training.language_model import NextToken
 from posfuse.training.trained import load_language_model, load_run
 from small_runs import SMALL, composed, small_config
@@ -179,3 +183,96 @@ def test_the_kind_of_a_run_is_named(copy_run, reference):
         load_run(copy_run[0])
     with pytest.raises(InputError, match="a classifier; give a run with task=language_model"):
         load_language_model(reference[0])
+
+
+def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
+    folder, record = text_run
+    _, _, module = load_language_model(folder)
+    texts = pd.read_parquet(corpus / "test.parquet")["text"]
+    every = torch.tensor([byte + 2 for byte in "".join(f"{t}." for t in texts).encode()])
+    windows = [every[8 * i : 8 * i + 9] for i in range((len(every) - 1) // 8)]
+    by_place = np.stack([losses(module.model, window)[0] for window in windows])  # (windows, 8)
+    rows = measurements.read(folder)
+    assert rows["name"].unique() == ["loss_by_position"]
+    assert rows[["low", "high"]].to_numpy().tolist() == [[0, 0], [1, 1], [2, 3], [4, 7]]
+    expected = [
+        by_place[:, low : high + 1].mean() for low, high in ((0, 0), (1, 1), (2, 3), (4, 7))
+    ]
+    assert rows["value"].to_numpy() == pytest.approx(expected, abs=1e-6)
+    assert rows["n"].tolist() == [len(windows) * n for n in (1, 1, 2, 4)]
+    weighted = (rows["value"] * rows["n"]).sum() / rows["n"].sum()
+    assert weighted == pytest.approx(record["test"]["loss"], abs=1e-6)
+
+
+def test_only_targets_count_in_the_loss_by_position(copy_run):
+    folder, record = copy_run
+    rows = measurements.read(folder)
+    assert (rows["value"] * rows["n"]).sum() / rows["n"].sum() == pytest.approx(
+        record["test"]["loss"], abs=1e-6
+    )
+    assert rows["n"].sum() == pd.read_parquet(folder / records.PREDICTIONS)["targets"].sum()
+    assert rows["low"].min() > 0  # the shortest question is a letter and a bar
+
+
+def sampled(folder, *arguments):
+    """The output of posfuse-sample and its error message, None for exit status 0."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(sys, "argv", ["posfuse-sample", str(folder), *map(str, arguments)])
+        try:
+            sample.main()
+        except SystemExit as stopped:
+            return out.getvalue(), stopped.code
+    return out.getvalue(), None
+
+
+def test_a_sample_continues_its_prompt_with_the_most_probable_bytes(text_run):
+    folder, _ = text_run
+    text, status = sampled(folder, "--prompt", "w1 w", "--tokens", 6)
+    assert status is None
+    _, _, module = load_language_model(folder)
+    ids = torch.tensor([[byte + 2 for byte in b"w1 w"]])
+    for _ in range(6):
+        with torch.no_grad():
+            logits = module.model(ids, torch.tensor([ids.shape[1]]))[0, -1]
+        ids = torch.cat((ids, logits.argmax().view(1, 1)), 1)
+    assert text == bytes(int(i) - 2 for i in ids[0]).decode(errors="replace") + "\n"
+
+
+def test_a_sample_may_be_longer_than_the_window(text_run):
+    folder, _ = text_run  # its longest window has 32 bytes
+    draw = ["--prompt", "w1", "--tokens", 90, "--temperature", 1]
+    first, status = sampled(folder, *draw)
+    assert status is None
+    assert len(first.encode(errors="replace")) >= 90
+    assert sampled(folder, *draw)[0] == first != sampled(folder, *draw, "--seed", 1)[0]
+
+
+def test_a_sample_of_a_task_is_symbols(copy_run):
+    folder, _ = copy_run
+    text, status = sampled(folder, "--prompt", "a b |", "--tokens", 2)
+    assert status is None
+    assert text.startswith("a b | ")
+    assert len(text.split()) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prompt", "a B |"], "--prompt: 'B' is no symbol of copy; give symbols with spaces"),
+        (["--prompt", " "], "--prompt: is empty; give a text to continue"),
+        (["--prompt", "a " * 40], "--prompt: has 40 tokens, but this model reads 13; give at most"),
+        (["--prompt", "a", "--tokens", "0"], "--tokens: must be at least 1 (got 0)"),
+        (["--prompt", "a", "--temperature", "-1"], "--temperature: must be 0 or above (got -1)"),
+    ],
+)
+def test_a_wrong_prompt_is_one_line(copy_run, arguments, message):
+    _, status = sampled(copy_run[0], *arguments)
+    assert status.startswith(f"error: {message}")
+
+
+def test_a_classifier_gives_no_samples(corpus, tmp_path):
+    train(small_config(corpus, "trainer.max_epochs=1"), tmp_path)
+    _, status = sampled(tmp_path, "--prompt", "a")
+    assert status == f"error: {tmp_path}: a classifier; give a run with task=language_model"
+    _, status = sampled(tmp_path / "nowhere", "--prompt", "a")
+    assert "nowhere/config.yaml" in status

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from posfuse.analysis.evidence.metric import ACCURACY
 from posfuse.analysis.figures.tuning_figure import budget
 from posfuse.analysis.statistics.budget import budgets, expected_best
 from posfuse.analysis.tables.own_best_tables import budget_table
@@ -64,7 +65,7 @@ def test_operators_with_too_few_trials_have_no_curve():
     frame = budgets(cells({"add": [50, 70, 60, 80], "mul": [1, 2], "mlp": [1, 2, np.nan, 3]}))
     assert frame[["fusion", "trials"]].to_numpy().tolist() == [["add", 4], ["mlp", 3]]
     assert frame["expected"][0] == pytest.approx(expected_best([50, 60, 70, 80]))
-    table = budget_table(frame)
+    table = budget_table(frame, ACCURACY)
     assert table.columns == ["data", "fusion", "trials", "best of 1", "best of 2", "best of 4"]
     assert table.rows == [
         ["tiny", "add", "4", "65.00", "73.33", "80.00"],

@@ -482,7 +482,7 @@ BAD = [
     (BASE + ", margin: wide}", "margin"),
     (
         BASE.replace("gain", "negligible") + ", margin: -1}",
-        "margin must be a number of points, above 0 for kind negligible (got -1.0)",
+        "margin must be a number, above 0 for kind negligible (got -1.0)",
     ),
     (BASE + ", margin: .nan}", "above 0 for kind negligible (got nan)"),
     (BASE + ", where: {fusion: {a: b}}}", "where.fusion must be a name or a list of names (got {"),

@@ -519,7 +519,7 @@ def test_one_task_at_several_lengths_has_a_row_of_its_own(tmp_path):
     assert task["p_fit"] == pytest.approx(stats.ttest_1samp(curvatures, 0).pvalue)
     assert task["monotone"]
     assert not every["monotone"]
-    table = interactions_table(found, "add")
+    table = interactions_table(found, Criteria())
     assert table.columns[2:4] == ["one task", "corpora"]
     assert [row[2] for row in table.rows] == ["lead_story", ""]
     assert table.rows[0][-1] == f"{task['p_fit']:.3f}"
@@ -666,7 +666,7 @@ def test_learning_curves_are_in_percent_and_a_damaged_one_is_named(tmp_path):
     with open(f"{bad}/history.csv", "w") as file:
         file.write("epoch,val_accuracy\n1,much\n")
     curves, problems = learning_curves(runs)
-    assert curves["val_accuracy"].tolist() == [25, 50]
+    assert curves["value"].tolist() == [25, 50]
     assert curves["epoch"].tolist() == [1, 2]
     assert set(curves["seed"]) == {0}
     assert len(problems) == 1

@@ -56,7 +56,7 @@ def bins_of(comparisons):
 def curves_of(runs, epochs=4):
     rng = np.random.default_rng(2)
     rows = [
-        {**{name: run[name] for name in [*CELL, "seed"]}, "epoch": e, "val_accuracy": 50 + 9 * x}
+        {**{name: run[name] for name in [*CELL, "seed"]}, "epoch": e, "value": 50 + 9 * x}
         for run in runs.to_dict("records")
         for e, x in enumerate(rng.random(epochs), 1)
     ]
@@ -69,10 +69,10 @@ def draw_all(runs):
     keys = comparisons[CELL].itertuples(index=False, name=None)
     confusions = {key: np.array([[1.5, -1.5], [np.nan, np.nan]]) for key in keys}
     return {
-        "deltas": figures.deltas(comparisons, "add"),
+        "deltas": figures.deltas(comparisons, Criteria()),
         "accuracy_latency": figures.accuracy_latency(cells_of(runs)),
         "forest": figures.forest(comparisons, Criteria()),
-        "gain_by_length": figures.gain_by_length(comparisons, bins_of(comparisons), "add"),
+        "gain_by_length": figures.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
         "learning_curves": figures.learning_curves(curves_of(runs)),
         "confusions": figures.confusions(confusions, {"short": ["one", "two"]}, "add"),
     }
@@ -124,9 +124,9 @@ def test_empty_frames_give_a_figure_that_says_so():
     runs = sweep(fusions=("add",))
     comparisons, _ = compare(runs, Criteria())
     for figure in [
-        figures.deltas(comparisons, "add"),
+        figures.deltas(comparisons, Criteria()),
         figures.forest(comparisons, Criteria()),
-        figures.gain_by_length(comparisons, pd.DataFrame(columns=CELL), "add"),
+        figures.gain_by_length(comparisons, pd.DataFrame(columns=CELL), Criteria()),
         figures.confusions({}, {}, "add"),
     ]:
         assert texts(figure) == ["nothing to compare"]
@@ -150,7 +150,7 @@ def test_an_interval_far_wider_than_the_seeds_is_cut_with_an_arrow_and_a_note(co
     two = comparisons[:1].copy()
     two["seeds"], two["deltas"], two["mean"] = [[0, 1]], [[1.0, 3.0]], 2.0
     two["low"], two["high"] = -10.7, 14.7
-    figure = figures.deltas(two, "add")
+    figure = figures.deltas(two, Criteria())
     low, high = figure.axes[0].get_ylim()
     assert -6 < low < 0 < 3 < high < 8
     arrows = {line.get_marker(): line.get_ydata()[0] for line in figure.axes[0].lines}
@@ -208,7 +208,7 @@ def test_learning_curves_are_means_with_a_band_from_lowest_to_highest(drawn):
     curves = curves_of(sweep())
     axis = drawn["learning_curves"].axes[0]
     of = (curves["fusion"] == "concat") & (curves["data"] == "short")
-    by_epoch = curves[of].groupby("epoch")["val_accuracy"]
+    by_epoch = curves[of].groupby("epoch")["value"]
     assert any(np.array_equal(line.get_ydata(), by_epoch.mean()) for line in axis.lines)
     bands = [set(c.get_paths()[0].vertices[:, 1]) for c in axis.collections]
     assert any({*by_epoch.min(), *by_epoch.max()} <= band for band in bands)
@@ -224,7 +224,7 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
     comparisons, _ = compare(runs, Criteria())
     for figure in (
         figures.learning_curves(curves_of(runs)),
-        figures.gain_by_length(comparisons, bins_of(comparisons), "add"),
+        figures.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
     ):
         shown = {"gate_scalar", "gate_scalar, linear", "gate_feature, linear"}
         assert shown <= set(texts(figure))  # the two starts of a gate have unlike names
@@ -233,7 +233,10 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
             assert len(boxes) >= len(LOOKS) - 1
             assert all(box.x1 <= figure.bbox.x1 for box in boxes)
             assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-    for figure in (figures.deltas(comparisons, "add"), figures.accuracy_latency(cells_of(runs))):
+    for figure in (
+        figures.deltas(comparisons, Criteria()),
+        figures.accuracy_latency(cells_of(runs)),
+    ):
         assert shown <= set(texts(figure))
 
 

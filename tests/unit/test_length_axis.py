@@ -6,7 +6,7 @@ import pytest
 
 from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims
 from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.figures.length_figure import accuracy_by_length
+from posfuse.analysis.figures.length_figure import results_by_length
 from posfuse.analysis.figures.svg import save
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.statistics.lengths import area, beyond, by_test_length, length_cells
@@ -74,7 +74,7 @@ def test_a_run_without_a_test_at_its_trained_length_has_its_ordinary_test_there(
     write_record(tmp_path / "s", 0.9, "concat", 0)  # no test lengths at all
     runs = collect(tmp_path / "s")[0]
     rows = by_test_length(runs)
-    assert rows[["fusion", "test_length", "accuracy"]].to_numpy().tolist() == [
+    assert rows[["fusion", "test_length", "value"]].to_numpy().tolist() == [
         ["add", 16, 50.0], ["add", 32, 75.0],
     ]  # fmt: skip
     assert beyond(runs)["fusion"].tolist() == ["add"]
@@ -109,7 +109,7 @@ def test_claims_of_kind_extrapolates_are_about_the_area(runs):
 
 
 def test_the_figure_draws_every_mean_and_shades_the_trained_lengths(runs, tmp_path):
-    figure = accuracy_by_length(by_test_length(runs), {"tiny": 50.0})
+    figure = results_by_length(by_test_length(runs), {"tiny": 50.0})
     (axis,) = figure.axes
     lines = {
         tuple(np.round(line.get_ydata(), 1)) for line in axis.lines if len(line.get_xdata()) == 3
@@ -120,12 +120,12 @@ def test_the_figure_draws_every_mean_and_shades_the_trained_lengths(runs, tmp_pa
     assert "16: 80.0 %, 32: 60.0 %" in save(figure, tmp_path, "f")
     (band, _) = axis.collections
     assert band.get_paths()[0].vertices[:, 1].max() <= 100
-    equal = accuracy_by_length(
+    equal = results_by_length(
         by_test_length(runs.assign(**{"lengths.32.accuracy": 0.5})), {"tiny": 50}
     )
     bands = [path.vertices for part in equal.axes[0].collections for path in part.get_paths()]
     assert not any(
         (vertices[:, 0] == 32).any() for vertices in bands
     )  # no band where all are equal
-    empty = accuracy_by_length(pd.DataFrame(), {})
+    empty = results_by_length(pd.DataFrame(), {})
     assert "no run has data.test_lengths" in [text.get_text() for text in empty.texts]

@@ -1,23 +1,19 @@
 """From records to the report: the table of runs, missing runs, damaged records, the files."""
 
-import contextlib
 import csv
-import io
 import json
-import sys
 from itertools import product
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from posfuse.analysis import report
 from posfuse.analysis.claims.verdicts import judge_claims, not_judged, read_claims
 from posfuse.analysis.evidence.collect import collect, failures, missing, of_classifiers, standing
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.config import run_folder
 from posfuse.errors import InputError
-from small_records import write_predictions, write_record, write_sweep
+from small_records import posfuse_report, write_predictions, write_record, write_sweep
 
 FAILURE = {
     "id": "1", "time": 1.0, "kind": "diverged", "message": "out of luck", "overrides": [],
@@ -40,20 +36,6 @@ def ask(root, params, task=()):
     hydra = {"sweeper": {"params": params}, "overrides": {"task": list(task)}}
     names = {"data": {"name": "tiny"}, "encoding": {"name": "sinusoidal"}, "seed": 0}
     (root / "multirun.yaml").write_text(json.dumps({"hydra": hydra, **names}))  # JSON is YAML too
-
-
-def posfuse_report(*arguments, draw=False):
-    """The command's standard output and its error message, None for exit status 0. Figures take
-    longest, so they are drawn on request only."""
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(sys, "argv", ["posfuse-report", *map(str, arguments)])
-        if not draw:
-            patch.setattr(report, "draw_all", lambda *_: [])
-        try:
-            report.main()
-        except SystemExit as stopped:
-            return out.getvalue(), stopped.code
-    return out.getvalue(), None
 
 
 def written(folder: Path) -> dict[str, bytes]:

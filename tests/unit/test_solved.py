@@ -96,7 +96,7 @@ def test_the_threshold_is_halfway_where_a_cell_is_in_two_groups():
 
 def comparison(one, base, **more):
     row = {"data": "task", "encoding": "sin", "fusion": "gate", "variant": ""}
-    return pd.DataFrame([{**row, "accuracies": one, "baseline_accuracies": base, **more}])
+    return pd.DataFrame([{**row, "scores": one, "baseline_scores": base, **more}])
 
 
 def test_shares_by_hand():

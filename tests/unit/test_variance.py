@@ -84,7 +84,7 @@ def test_rows_by_hand():
     assert init["delta_std"] == pytest.approx(np.std([10, 11, 9], ddof=1))
     assert whole["delta_std"] == pytest.approx(np.std([10, 6, 8], ddof=1))
     assert init["delta_share"] == pytest.approx(100 / 4)
-    (table,) = variance_tables(found, "add")
+    (table,) = variance_tables(found, Criteria())
     assert table.columns[:5] == ["data", "fusion", "varied", "n", "std"]
     assert table.rows[0] == [
         "tiny", "add", "initial values", "3", "1.00", "0.52 to 6.28", "6", "", "", ""
@@ -125,7 +125,7 @@ def test_without_sets_to_compare_there_is_no_table():
     for names in (["together"], ["init"]):
         runs = frame({("add", name): [1, 2] for name in names})
         assert variance(runs, Criteria()).empty
-    assert variance_tables(pd.DataFrame(), "add") == []
+    assert variance_tables(pd.DataFrame(), Criteria()) == []
     alone = frame({("add", "together"): [1], ("add", "init"): [1]})
     assert variance(alone, Criteria()).empty
 
@@ -133,7 +133,7 @@ def test_without_sets_to_compare_there_is_no_table():
 def test_two_single_sources_have_no_share():
     found = variance(frame({("add", "init"): [1, 2], ("add", "order"): [1, 3]}), Criteria())
     assert "share" not in found or found["share"].isna().all()
-    (table,) = variance_tables(found, "add")
+    (table,) = variance_tables(found, Criteria())
     assert len(table.rows) == 2
 
 
@@ -142,7 +142,7 @@ def test_two_values_of_a_fixed_source_are_rows_of_their_own():
     other = frame({("add", "init"): [1, 4]}).assign(**{"settings.seeds.order": 3})
     found = variance(pd.concat([runs, other], ignore_index=True), Criteria())
     assert found["held"].tolist() == ["order=0 dropout=0", "order=3 dropout=0", ""]
-    (table,) = variance_tables(found, "add")
+    (table,) = variance_tables(found, Criteria())
     assert "fixed" in table.columns
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from posfuse.analysis.evidence.metric import ACCURACY
 from posfuse.analysis.figures import figures, mechanism_figures
-from posfuse.analysis.figures.length_figure import accuracy_by_length
+from posfuse.analysis.figures.length_figure import loss_by_position, results_by_length
 from posfuse.analysis.figures.svg import save
 from posfuse.analysis.figures.tuning_figure import budget, learning_rate, scale
 from posfuse.analysis.findings import Findings
 from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.runs.measurements import LOSS_BY_POSITION
 
 
 @dataclass(frozen=True)
@@ -25,33 +27,39 @@ class Drawing:
 
 def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]:
     """Write NAME.png and NAME.svg of each figure that has data into `folder`."""
-    base, comparisons, documents = criteria.baseline, found.comparisons, found.documents
+    base, metric = criteria.baseline, criteria.metric
+    comparisons, documents = found.comparisons, found.documents
     labels = dict(zip(found.runs["data"], found.runs["label_names"], strict=True))
-    chance = {data: 100 / max(1, len(names)) for data, names in labels.items()}
+    chance = {data: 100 / len(names) for data, names in labels.items() if names}
+    name = metric.heading
+    is_loss = found.mechanism["name"] == LOSS_BY_POSITION
+    losses, mechanism = found.mechanism[is_loss], found.mechanism[~is_loss]
     # The function, its arguments (the first is its data) and the caption of each figure.
     every: list[tuple[Callable[..., Figure], tuple[Any, ...], str]] = [
-        (scale, (found.own_best.along("scale"),), "Accuracy by token scale: does an operator gain "
-         "accuracy, or only move the best scale?"),
-        (learning_rate, (found.own_best.along("lr"),), "Accuracy by learning rate."),
-        (budget, (budgets(found.own_best.cells),), "Tuning budget: the expected best validation "
-         "accuracy of k trials."),
-        (figures.deltas, (comparisons, base),
+        (scale, (found.own_best.along("scale"), metric), f"{name} by token scale: is an "
+         "operator better, or does it only move the best scale?"),
+        (learning_rate, (found.own_best.along("lr"), metric), f"{name} by learning rate."),
+        (budget, (budgets(found.own_best.cells, metric), metric), "Tuning budget: the expected "
+         f"best validation {metric.title} of k trials."),
+        (figures.deltas, (comparisons, criteria),
          f"Paired differences to {base}; each mark is one seed."),
         (figures.forest, (comparisons, criteria), "Every comparison with its 95 % t interval; the "
-         f"band is ±{criteria.margin:g} points, within which a difference does not matter."),
-        (accuracy_by_length, (found.by_test_length, chance),
-         "Accuracy by test length, inside and beyond the lengths of training."),
-        (mechanism_figures.patching, (found.mechanism,),
+         f"band is ±{criteria.within}, within which a difference does not matter."),
+        (results_by_length, (found.by_test_length, chance if metric == ACCURACY else {}, metric),
+         f"{name} by test length, inside and beyond the lengths of training."),
+        (loss_by_position, (losses,),
+         "The loss of a language model by the target's place: what a longer context is worth."),
+        (mechanism_figures.patching, (mechanism,),
          "Which order predictions follow: that of the fused input, or that inside attention."),
-        (mechanism_figures.probe_by_layer, (found.mechanism,),
+        (mechanism_figures.probe_by_layer, (mechanism,),
          "How well a linear probe reads a token's place off each layer."),
-        (mechanism_figures.attention_by_distance, (found.mechanism,),
+        (mechanism_figures.attention_by_distance, (mechanism,),
          "Where attention looks: its weight by distance, against uniform attention."),
-        (figures.accuracy_latency, (found.cells,), "Accuracy and latency by fusion."),
-        (figures.gain_by_length, (comparisons, documents.bins, base),
+        (figures.accuracy_latency, (found.cells, metric), f"{name} and latency by fusion."),
+        (figures.gain_by_length, (comparisons, documents.bins, criteria),
          "The gain by document length, across corpora and inside each corpus."),
-        (figures.learning_curves, (found.curves,), "Validation accuracy by epoch. The line is the "
-         "mean over seeds, the band reaches from the lowest seed to the highest."),
+        (figures.learning_curves, (found.curves, metric), f"Validation {metric.title} by epoch. "
+         "The line is the mean over seeds, the band reaches from the lowest seed to the highest."),
         (figures.confusions, (documents.confusions, labels, base), "Confusion matrix minus that of "
          f"{base} in points, mean over seeds. Each row is a true class; its points are shares of "
          "its test documents."),

@@ -14,11 +14,13 @@ from posfuse.analysis.evidence.collect import (
     standing,
 )
 from posfuse.analysis.evidence.mechanism import mechanism
+from posfuse.analysis.evidence.metric import ACCURACY, METRICS
 from posfuse.analysis.headline import headline
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
     cells,
     compare,
+    criteria_for,
 )
 from posfuse.analysis.statistics.convergence import convergence, unequal
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
@@ -28,6 +30,7 @@ from posfuse.analysis.statistics.placebo import placebos
 from posfuse.analysis.statistics.slopes import interactions, trends
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
 from posfuse.analysis.statistics.variance import is_held, variance
+from posfuse.analysis.statistics.windows import window_evidence
 from posfuse.analysis.tables.description_tables import (
     convergence_tables,
     solved_tables,
@@ -51,7 +54,7 @@ class Findings:
     placebos: pd.DataFrame
     documents: DocumentEvidence
     curves: pd.DataFrame
-    by_test_length: pd.DataFrame  # accuracy by run and test length; empty without data.test_lengths
+    by_test_length: pd.DataFrame  # results by run and test length; empty without data.test_lengths
     mechanism: pd.DataFrame  # how models use position; empty for records without it
     tables: list[Table]  # the paper's
     tuned: list[Table]  # over token scales and learning rates; empty if the runs do not vary them
@@ -86,18 +89,23 @@ def analyse(
         known = ", ".join(fusions)
         problems.append(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
     compared = runs[~is_held(runs)]
-    comparisons, notes = compare(compared if has_baseline else runs.iloc[:0], criteria)
+    metric = criteria.metric
+    with_baseline = compared if has_baseline else runs.iloc[:0]
+    comparisons, notes = compare(with_baseline, criteria)
     without_position = placebos(comparisons, criteria)
     classifiers = of_classifiers(runs)
     documents, mismatched = document_evidence(
         of_classifiers(comparisons, runs), classifiers, criteria.baseline
     )
+    if metric != ACCURACY:
+        by_window, mismatched = window_evidence(comparisons, runs, criteria)
+        documents = DocumentEvidence(by_window, documents.bins.iloc[:0], {})
     bags, without_bag = bags_of_words(classifiers)
-    curves, without_curve = learning_curves(runs)
+    curves, without_curve = learning_curves(runs, metric)
     measured, unreadable = mechanism(runs)
-    lengths = by_test_length(runs)
-    longer = beyond(compared if has_baseline else runs.iloc[:0])
-    beyond_compared, _ = compare(longer, criteria)  # its notes are those of the comparisons
+    lengths = by_test_length(runs, metric)
+    # Its notes are those of the comparisons.
+    beyond_compared, _ = compare(beyond(with_baseline, metric), criteria)
     best = own_best(compared, criteria)
     best_without_position = placebos(best.best, criteria)
     if criteria.select and not best.keys:
@@ -110,14 +118,19 @@ def analyse(
         for name in criteria.primary
         if name not in fusions
     ]
-    summary = cells(runs)
+    summary = cells(runs, metric)
     described, remarks = _descriptions(runs, comparisons, best, criteria)
     try:
         absent = missing(folder, runs)
     except InputError as error:
         absent = []
         problems.append(str(error))
-    verdicts = judge_claims(claims, comparisons, criteria, beyond_compared)
+    others = {}
+    for name in {claim.metric for claim in claims.claims} - {metric.name}:
+        own = criteria_for(criteria, METRICS[name])
+        longer = beyond(with_baseline, METRICS[name])
+        others[name] = (compare(with_baseline, own)[0], compare(longer, own)[0])
+    verdicts = judge_claims(claims, comparisons, criteria, beyond_compared, others)
     notes += [*_without_order(summary, bags), *best.notes, *without_bag, *remarks]
     return Findings(
         runs=runs,
@@ -129,7 +142,7 @@ def analyse(
         curves=curves,
         by_test_length=lengths,
         mechanism=measured,
-        tables=paper_tables(summary, bags),
+        tables=paper_tables(summary, bags, metric),
         tuned=[
             *placebo_tables(best_without_position, criteria, keys_of(best.best)),
             *own_best_tables(best, criteria),
@@ -137,7 +150,11 @@ def analyse(
         paired=[
             *placebo_tables(without_position, criteria),
             *paired_tables(
-                comparisons, documents, interactions(comparisons), trends(documents.bins), criteria
+                comparisons,
+                documents,
+                interactions(comparisons, metric),
+                trends(documents.bins),
+                criteria,
             ),
             *length_tables(lengths, beyond_compared, criteria),
         ],
@@ -167,12 +184,12 @@ def _descriptions(
 ) -> tuple[list[Table], list[str]]:
     """The tables that describe the runs of each cell, and remarks about them."""
     base = criteria.baseline
-    above = thresholds(runs, criteria)
+    above = thresholds(runs, criteria) if criteria.metric == ACCURACY else {}
     trained = convergence(runs)
     tables = [
         *solved_tables(solved_cells(runs, comparisons, above), solved_best(best.best, above), base),
         *convergence_tables(trained),
-        *variance_tables(variance(runs, criteria), base),
+        *variance_tables(variance(runs, criteria), criteria),
     ]
     remarks = unequal(trained, comparisons, base)
     if held := int(is_held(runs).sum()):

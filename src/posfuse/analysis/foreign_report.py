@@ -27,7 +27,7 @@ from posfuse.analysis.tables.table import Table, interval, p_value, signed, tabl
 from posfuse.errors import InputError
 
 MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
-OF_SWEEPS = ("effect", "select_seeds", "solved", "primary", "claims")  # options
+OF_SWEEPS = ("effect", "metric", "select_seeds", "solved", "primary", "claims")  # options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.statistics.comparisons import (
     EXPLORATORY,
     PLACEBO,
@@ -21,8 +22,6 @@ from posfuse.analysis.tables.table import Row, interval, p_value
 
 MOST_LINES = 8  # lines of a corpus and an encoding
 MOST_UNDECIDED = 3  # with more in a line, only the first has its numbers
-
-POINTS = "points of test accuracy"  # the first time in a line, then "points"
 
 
 def headline(
@@ -101,7 +100,7 @@ def _count(rows: list[Row], criteria: Criteria) -> str:
     return (
         f"{decided} of {len(tested)} difference{'' if one else 's'} to {criteria.baseline} "
         f"{'is' if one or decided == 1 else 'are'} decided: p ≤ {criteria.alpha:g} after Holm's "
-        f"adjustment, for a difference or for equivalence within ±{criteria.margin:g} points on "
+        f"adjustment, for a difference or for equivalence within ±{criteria.within} on "
         f"these test documents.{more}"
     )
 
@@ -130,45 +129,50 @@ def _sentences(every: list[Row], criteria: Criteria) -> str:
     undecided = [row for row in ranked if row["conclusion"] == "undecided"]
     # The undecided rows are the last ones.
     folded = undecided[1:] if len(undecided) > MOST_UNDECIDED else []
+    metric = criteria.metric
     texts = [_sentence(row, criteria) for row in ranked[: len(ranked) - len(folded)]]
     if folded:
-        listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in folded)
+        listed = ", ".join(f"{row['operator']} {metric.signed(row['mean'])}" for row in folded)
         texts.append(f"Also undecided: {listed}.")
     if others := [row for row in every if row["role"] == EXPLORATORY]:
-        texts.append(f"Exploratory, not adjusted: {', '.join(map(_exploratory, others))} {POINTS}.")
+        listed = ", ".join(_exploratory(row, metric) for row in others)
+        texts.append(f"Exploratory, not adjusted: {listed} {metric.points}.")
     text = " ".join(texts)
-    end = text.index(POINTS) + len(POINTS)
-    return text[:end] + text[end:].replace(POINTS, "points")
+    # In full the first time, then shorter.
+    end = text.index(metric.points) + len(metric.points)
+    return text[:end] + text[end:].replace(metric.points, metric.unit)
 
 
 def _sentence(row: Row, criteria: Criteria) -> str:
     name, base, mean, n = row["operator"], criteria.baseline, row["mean"], row["n"]
+    metric = criteria.metric
+    unit, signed = metric.points, metric.signed(mean)
+    minus = metric.minus(name, base)
     if n == 1:
         seed = row["seeds"][0]
         return (
-            f"{name} minus {base} is {mean:+.2f} {POINTS} with seed {seed}. One "
+            f"{minus} is {signed} {unit} with seed {seed}. One "
             "seed gives no interval and no test; run more, for example seed=0,1,2,3,4."
         )
     if np.isnan(row["p_t"]):
         return (
-            f"{name} minus {base} is {mean:+.2f} {POINTS} with each of {n} seeds. "
+            f"{minus} is {signed} {unit} with each of {n} seeds. "
             "Equal differences give no interval and no test; run more seeds."
         )
-    within, numbers = f"within ±{criteria.margin:g} points", _numbers(row)
+    within, numbers = f"within ±{criteria.within}", _numbers(row, metric)
     if row["conclusion"] == "undecided":
         return (
-            f"{name} minus {base} is {mean:+.2f} {POINTS} ({numbers}), "
-            f"undecided. {_seeds_to_decide(row, criteria)}"
+            f"{minus} is {signed} {unit} ({numbers}), undecided. {_seeds_to_decide(row, criteria)}"
         )
     if row["conclusion"] == "equivalent":
         return (
             f"{name} is equivalent to {base} {within} on these test documents: the difference is "
-            f"{mean:+.2f} {POINTS} ({numbers})."
+            f"{signed} {unit} ({numbers})."
         )
     side = "ahead of" if mean > 0 else "behind"
     small = f", a difference {within}" if row["conclusion"] == "both" else ""
-    points = f"{abs(mean):.2f} {POINTS}"
-    return f"{name} is {side} {base} by {points} ({numbers}){small}."
+    amount = f"{metric.number(abs(mean))} {unit}"
+    return f"{name} is {side} {base} by {amount} ({numbers}){small}."
 
 
 def _position(rows: list[Row], criteria: Criteria) -> str:
@@ -177,21 +181,24 @@ def _position(rows: list[Row], criteria: Criteria) -> str:
     primary = [row for row in rows if row["role"] == PRIMARY]
     ranked = sorted(primary, key=lambda row: (not _is_decided(row), -abs(row["mean"])))
     texts = [_position_sentence(row, criteria) for row in ranked[:MOST_UNDECIDED]]
+    signed = criteria.metric.signed
     if more := ranked[MOST_UNDECIDED:]:
-        listed = ", ".join(f"{row['operator']} {row['mean']:+.2f}" for row in more)
+        listed = ", ".join(f"{row['operator']} {signed(row['mean'])}" for row in more)
         texts.append(f"Position adds to the others: {listed}.")
     return " ".join(texts)
 
 
 def _position_sentence(row: Row, criteria: Criteria) -> str:
+    metric = criteria.metric
+    gain, without, added = map(metric.signed, (row["gain"], row["placebo_gain"], row["mean"]))
     start = (
-        f"{row['operator']}'s difference is {row['gain']:+.2f} points with position and "
-        f"{row['placebo_gain']:+.2f} without: position adds {row['mean']:+.2f}"
+        f"{row['operator']}'s difference is {gain} {metric.unit} with position and "
+        f"{without} without: position adds {added}"
     )
     if np.isnan(row["p_t"]):
         return f"{start}, not tested."
     more = f" {_seeds_to_decide(row, criteria)}" if row["conclusion"] == "undecided" else ""
-    return f"{start} ({_numbers(row)}), {_POSITION[row['conclusion']]}.{more}"
+    return f"{start} ({_numbers(row, metric)}), {_POSITION[row['conclusion']]}.{more}"
 
 
 _POSITION = {
@@ -202,16 +209,16 @@ _POSITION = {
 }
 
 
-def _numbers(row: Row) -> str:
+def _numbers(row: Row, metric: Metric) -> str:
     p = "p_equivalence_holm" if row["conclusion"] == "equivalent" else "p_holm"
     of = " of equivalence" if row["conclusion"] == "equivalent" else ""
-    ends = interval(row["low"], row["high"])
+    ends = interval(row["low"], row["high"], metric.digits)
     return f"95 % t interval {ends}, n = {row['n']}, Holm-adjusted p{of} {_equals(row[p])}"
 
 
-def _exploratory(row: Row) -> str:
+def _exploratory(row: Row, metric: Metric) -> str:
     p = "" if np.isnan(row["p_t"]) else f" (p {_equals(row['p_t'])})"
-    return f"{row['operator']} {row['mean']:+.2f}{p}"
+    return f"{row['operator']} {metric.signed(row['mean'])}{p}"
 
 
 def _seeds_to_decide(row: Row, criteria: Criteria) -> str:
@@ -235,9 +242,12 @@ def _equals(p: float) -> str:
 
 def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:
     """Why a corpus and encoding has no comparison, and what to run."""
-    base = criteria.baseline
-    ranked = group.sort_values("mean", ascending=False).to_dict("records")
-    listed = ", ".join(f"{c['fusion']} {c['mean']:.2f} % (n = {c['n']})" for c in ranked[:3])
+    base, metric = criteria.baseline, criteria.metric
+    ranked = group.sort_values("mean", ascending=metric.lower_is_better).to_dict("records")
+    listed = ", ".join(
+        f"{c['fusion']} {metric.number(c['mean'])}{metric.percent} (n = {c['n']})"
+        for c in ranked[:3]
+    )
     results = f"On {data} ({encoding}): {listed}."
     if base not in set(group["fusion"]):
         fix = f"run fusion={base}, or choose another operator with --baseline"

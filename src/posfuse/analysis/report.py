@@ -18,8 +18,9 @@ from posfuse.analysis import foreign_report, page
 from posfuse.analysis.claims.verdicts import not_judged, read_claims
 from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.evidence.collect import collect, declared_family
+from posfuse.analysis.evidence.metric import BITS_PER_BYTE, METRICS, metric_of
 from posfuse.analysis.findings import Findings, analyse
-from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.comparisons import Criteria, criteria_for
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.paired_tables import short_table
 from posfuse.analysis.tables.placebo_table import placebo_tables
@@ -75,10 +76,16 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("folder", nargs="?", help="folder of a sweep, for example multirun/quickstart")
     add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
     add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
-    points: dict[str, Any] = {"type": float, "metavar": "POINTS"}
-    does_not_matter = f"largest difference that does not matter (default: {criteria.margin})"
+    points: dict[str, Any] = {"type": float, "metavar": "NUMBER"}
+    compared = "what is compared: " + ", ".join(METRICS)
+    compared += " (default: bits_per_byte if all runs have it, else accuracy)"
+    add("--metric", metavar="NAME", help=compared)
+    bits = BITS_PER_BYTE
+    defaults = f"(default: {criteria.margin} points, or {bits.margin} bits per byte)"
+    does_not_matter = f"largest difference that does not matter {defaults}"
     add("--margin", help=does_not_matter, **points)
-    listed = f"difference for which the seeds needed are listed (default: {criteria.effect})"
+    defaults = f"(default: {criteria.effect} points, or {bits.effect} bits per byte)"
+    listed = f"difference for which the seeds needed are listed {defaults}"
     add("--effect", help=listed, **points)
     chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
     chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
@@ -148,10 +155,9 @@ def _declared(folder: str, sweep_id: str) -> tuple[str, ...]:
 def main() -> None:
     """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
     arguments = parse()
-    given = {name: getattr(arguments, name) for name in ("margin", "effect", "solved")}
-    criteria = Criteria(
-        arguments.baseline, **{name: value for name, value in given.items() if value is not None}
-    )
+    options = {name: getattr(arguments, name) for name in ("margin", "effect", "solved")}
+    given = {name: value for name, value in options.items() if value is not None}
+    criteria = Criteria(arguments.baseline, **given)
     command = shlex.join(["posfuse-report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     try:
@@ -178,11 +184,12 @@ def main() -> None:
             own, family = arguments.claims is not None, primary
             if family is None:
                 family = _declared(arguments.folder, str(sweep_id))
-            criteria = replace(criteria, primary=family)
-            found = analyse(arguments.folder, of_sweep, problems, claims, criteria, own)
+            metric = metric_of(of_sweep, arguments.metric)
+            of_this = replace(criteria_for(criteria, metric), **given, primary=family)
+            found = analyse(arguments.folder, of_sweep, problems, claims, of_this, own)
             target = out if len(sweeps) == 1 else out / str(sweep_id)
-            write(found, criteria, command, target)
-            show(found, criteria, console)
+            write(found, of_this, command, target)
+            show(found, of_this, console)
             console.print(Text(f"{target / 'index.html'}"), soft_wrap=True)
             wrong += found.problems
     except InputError as error:

@@ -40,8 +40,10 @@ class Windows(Documents):
 
     @property
     def groups(self) -> np.ndarray:
-        """Each window is its own group."""
-        return np.arange(len(self))
+        """Equal for windows that begin in the same document."""
+        documents = np.searchsorted(self.split.offsets, self.starts, side="right") - 1
+        found: np.ndarray = self.split.groups[documents]
+        return found
 
     def __getitem__(self, members: np.ndarray) -> Batch:
         places = self.starts[members][:, None] + np.arange(self.max_len + 1)

@@ -72,9 +72,19 @@ class LanguageModel(FusionTransformer):
         return self.logits(self.encoder.norm(x)[:, -1])
 
     @torch.no_grad()
-    def generate(self, ids: Tensor, n: int) -> Tensor:
-        """The n most probable successors of ids (B, L), one after another: (B, n). In evaluation
-        mode; positions are those of L + n tokens."""
+    def generate(
+        self,
+        ids: Tensor,
+        n: int,
+        temperature: float = 0.0,
+        draws: torch.Generator | None = None,
+    ) -> Tensor:
+        """n successors of ids (B, L), one after another: (B, n). In evaluation mode; positions are
+        those of L + n tokens.
+
+        Each is the most probable one, or with a temperature above 0 a draw from the softmax of the
+        logits divided by it.
+        """
         total = ids.shape[1] + n
         positions = self.sampler.given(0, ids.new_zeros(1, total))
         if isinstance(positions, int):
@@ -85,7 +95,12 @@ class LanguageModel(FusionTransformer):
         for _ in range(n):
             at = positions[start : start + new.shape[1]]
             start += new.shape[1]
-            new = self.step(new, at, cache).argmax(-1, keepdim=True)
+            logits = self.step(new, at, cache)
+            if temperature:
+                p = (logits.float() / temperature).softmax(-1)
+                new = torch.multinomial(p, 1, generator=draws)
+            else:
+                new = logits.argmax(-1, keepdim=True)
             found.append(new)
         return torch.cat(found, 1)
 

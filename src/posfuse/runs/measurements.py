@@ -1,4 +1,5 @@
-"""mechanism.parquet: how a trained model uses position. training/mechanism.py measures it."""
+"""mechanism.parquet: how a trained model uses position. training/mechanism.py measures it, and the
+test of a language model its loss by position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -10,6 +11,7 @@ from posfuse.errors import InputError
 from posfuse.runs.records import MECHANISM, RESULT, is_whole, replacing
 
 WHOLE = -1  # the layer of a measurement that belongs to no layer
+LOSS_BY_POSITION = "loss_by_position"  # of a language model, in nats
 BY_DISTANCE = ("attention_mean", "attention_ratio")  # the names of those with a row per distance
 
 
@@ -18,7 +20,8 @@ class Measurement:
     """A row of mechanism.parquet: the mean of `name` over `n` pairs, tokens or documents.
 
     Layer 0 is the fused input, layers from 1 are the encoder's blocks, WHOLE is the model. A
-    distance in tokens lies between low and high, inclusive; both are 0 where there is none.
+    distance in tokens, or a place in the window, lies between low and high, inclusive; both are 0
+    where there is none.
     """
 
     name: str

@@ -268,7 +268,7 @@ def write_result(folder: Path, record: Record) -> None:
         write_json(part, record)
         others = [PREDICTIONS, HISTORY, DIAGNOSTICS, BEST]
         others += [BY_LENGTH] if "lengths" in record else []
-        others += [MECHANISM] if "mechanism" in record else []
+        others += [MECHANISM] if (folder / MECHANISM).exists() else []
         found = {RESULT: _digest(part)} | {name: _digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))

@@ -8,7 +8,7 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from posfuse.analysis.figures import style, svg
-from posfuse.analysis.figures.length_figure import accuracy_by_length
+from posfuse.analysis.figures.length_figure import results_by_length
 from posfuse.study.run_table import AT
 from posfuse.study.spec import BEYOND, Study, Values
 from posfuse.study.verdicts import Verdict
@@ -100,14 +100,14 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
         ["arm", "seed", "max_len", "classes"],
         [column for column in runs if str(column).startswith(AT)],
         "test_length",
-        "accuracy",
-    ).dropna(subset="accuracy")
+        "value",
+    ).dropna(subset="value")
     rows = rows.assign(
         data=rows["arm"].map(corpus), encoding="", variant="", fusion=rows["arm"].map(names),
         test_length=rows["test_length"].str.removeprefix(AT).astype(int), trained=rows["max_len"],
     ).sort_values("test_length")  # fmt: skip
     classes = rows.groupby("data")["classes"].max()
-    return accuracy_by_length(rows, {str(name): 100 / n for name, n in classes.items()})
+    return results_by_length(rows, {str(name): 100 / n for name, n in classes.items()})
 
 
 def _kind(settings: Values) -> tuple[str, str]:

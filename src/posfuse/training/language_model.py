@@ -15,6 +15,8 @@ from posfuse.data.batching import Batch, Documents
 from posfuse.data.windows import IGNORED
 from posfuse.model.language_model import LanguageModel
 from posfuse.process.distributed import gathered
+from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
+from posfuse.training.diagnostics import bins
 from posfuse.training.module import TrainingModule
 
 
@@ -32,6 +34,8 @@ class NextToken(TrainingModule):
     ) -> None:
         super().__init__(model, optim, seed)
         self.reads_bytes = reads_bytes
+        # For each batch of the last test: the sum of the losses at each place, and their number.
+        self.by_position: list[tuple[Tensor, Tensor]] = []
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
         positions = self.positions_of_step(batch)
@@ -40,7 +44,7 @@ class NextToken(TrainingModule):
         return self.counted(loss, batch, int((batch.labels != IGNORED).sum()))
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
-        found = scores(self.model(batch.ids, batch.lengths).float(), batch)
+        found = scores(*token_losses(self.model(batch.ids, batch.lengths).float(), batch))
         n = int(found["targets"].sum())
         loss = found["loss"].sum() / n
         self.log_mean("val/loss", loss, n)
@@ -52,10 +56,33 @@ class NextToken(TrainingModule):
             self.log_mean("val/exact_match", exact, len(batch.index))
 
     def test_step(self, batch: Batch, batch_number: int) -> None:
-        found = scores(self.timed_logits(batch), batch)
+        losses, right, is_target = token_losses(self.timed_logits(batch), batch)
+        self.by_position.append((losses.sum(0).cpu(), is_target.sum(0).cpu()))
+        found = scores(losses, right, is_target)
         self.predictions.append(
             {"index": batch.index.cpu()} | {k: v.cpu() for k, v in found.items()}
         )
+
+    def on_test_epoch_start(self) -> None:
+        super().on_test_epoch_start()
+        self.by_position = []
+
+    def measurements(self) -> list[Measurement]:
+        every = gathered(self.by_position)
+        length = max(len(losses) for losses, _ in every)
+        total, count = np.zeros(length), np.zeros(length, dtype=np.int64)
+        for losses, targets in every:
+            total[: len(losses)] += losses.numpy()
+            count[: len(targets)] += targets.numpy()
+        lows, highs = bins(np.arange(length), 2)
+        rows = []
+        for low in np.unique(lows):
+            chosen = lows == low
+            n, high = int(count[chosen].sum()), min(int(highs[chosen][0]), length - 1)
+            if n:
+                value = float(total[chosen].sum() / n)
+                rows.append(Measurement(LOSS_BY_POSITION, WHOLE, n, value, int(low), high))
+        return rows
 
     def tested(
         self, metrics: dict[str, float], documents: Documents
@@ -72,12 +99,17 @@ class NextToken(TrainingModule):
         return found | {"exact_match": float((frame["right"] == frame["targets"]).mean())}, frame
 
 
-def scores(logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """By window or string, (B,): its number of `targets`, how many of them are `right`, and the sum
-    of their losses in nats, `loss`."""
-    each = F.cross_entropy(
+def token_losses(logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """For each token, (B, L): the loss of its target in nats, 0 if it has none; whether the target
+    has the highest logit; whether it has a target."""
+    losses = F.cross_entropy(
         logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, reduction="none"
     ).view_as(batch.labels)
     is_target = batch.labels != IGNORED
-    right = (logits.argmax(-1) == batch.labels) & is_target
-    return {"targets": is_target.sum(1), "right": right.sum(1), "loss": each.double().sum(1)}
+    return losses.double(), (logits.argmax(-1) == batch.labels) & is_target, is_target
+
+
+def scores(losses: Tensor, right: Tensor, is_target: Tensor) -> dict[str, Tensor]:
+    """By window or string, (B,): its number of `targets`, how many of them are `right`, and the sum
+    of their losses in nats, `loss`. The arguments are those that `token_losses` returns."""
+    return {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}

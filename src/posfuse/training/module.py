@@ -15,6 +15,7 @@ from posfuse.data.batching import Batch, Documents
 from posfuse.errors import Diverged
 from posfuse.model.network import FusionTransformer, learned_scalars, seed_from
 from posfuse.process.distributed import gathered, summed, world_size
+from posfuse.runs.measurements import Measurement
 
 CHECK_EVERY = 50  # steps between two checks that the loss is finite
 NEVER = 2**62  # a step that no run reaches
@@ -121,6 +122,10 @@ class TrainingModule(L.LightningModule):
 
     def on_test_epoch_end(self) -> None:
         self.latency_ms /= sum(len(batch["index"]) for batch in self.predictions)
+
+    def measurements(self) -> list[Measurement]:
+        """What the last test has measured beside its metrics, over all processes of the run."""
+        return []
 
     @abstractmethod
     def tested(

@@ -78,7 +78,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
             if not math.isfinite(validation["val/loss"]):
                 raise module.divergence(best["global_step"])
             test, predictions = _tested(trainer, module, data, "test")
-            latency_ms = module.latency_ms
+            latency_ms, measured = module.latency_ms, module.measurements()
             by_length = {
                 length: _tested(trainer, module, data, length_split(length))
                 for length in cfg.data.test_lengths
@@ -124,8 +124,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     records.write_history(folder, history.rows)
     rows = [*diagnostics.rows, *diagnostics.worth_rows(record["best_epoch"])]
     records.write_diagnostics(folder, rows)
-    if mechanism.rows:
-        measurements.write(folder, mechanism.rows)
+    if measured := [*measured, *mechanism.rows]:
+        measurements.write(folder, measured)
     records.write_predictions(folder, records.PREDICTIONS, predictions)
     if by_length:
         found = [frame.assign(test_length=length) for length, (_, frame) in by_length.items()]

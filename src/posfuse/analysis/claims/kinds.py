@@ -1,6 +1,6 @@
 """The kinds of claims: each computes p-values from the rows of `compare` that a claim selects.
 
-Each takes (rows, margin in points, rows of the fusion to compare with).
+Each takes (rows, margin, rows of the fusion to compare with, metric).
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL, SHARED
+from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     seeds_for_difference,
@@ -49,17 +50,18 @@ def _samples(rows: pd.DataFrame) -> list[Sample]:
     return list(zip(rows["deltas"], rows["resolution"], strict=True))
 
 
-def _line(name: str, sample: Sample, unit: str = "") -> str:
+def _line(name: str, sample: Sample, metric: Metric, unit: str = "") -> str:
     """The mean of the values with its interval, as a line."""
     values, resolution = sample
     low, high = st.t_interval(values, resolution=resolution)
-    interval = "no interval" if np.isnan(low) else f"95 % interval {low:+.2f} to {high:+.2f}"
-    return f"{name}: {np.mean(values):+.2f}{unit}, {interval}, n = {len(values)}"
+    signed = metric.signed
+    interval = "no interval" if np.isnan(low) else f"95 % interval {signed(low)} to {signed(high)}"
+    return f"{name}: {signed(float(np.mean(values)))}{unit}, {interval}, n = {len(values)}"
 
 
-def _lines(rows: pd.DataFrame) -> list[str]:
+def _lines(rows: pd.DataFrame, metric: Metric) -> list[str]:
     names = [_name(row) for row in rows.to_dict("records")]
-    return [_line(*pair) for pair in zip(names, _samples(rows), strict=True)]
+    return [_line(*pair, metric) for pair in zip(names, _samples(rows), strict=True)]
 
 
 def _every(p_values: list[float]) -> float:
@@ -77,7 +79,9 @@ def _seeds(n: float) -> str:
     return f"{n:,.0f} seeds" if np.isfinite(n) else "no number of seeds"
 
 
-def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+def _negligible(
+    rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric
+) -> Evidence:
     samples = _samples(rows)
     support = [st.p_equivalence(d, margin, r) for d, r in samples]
     outside = [min(st.p_above(d, margin, r), st.p_below(d, -margin, r)) for d, r in samples]
@@ -94,13 +98,15 @@ def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evid
                 needed.append(seeds_for_difference(mean - margin, std, alone, sides=1))
         return _settled(needed)
 
-    tested = f"each mean difference within ±{margin:g} points"
-    return Evidence(_every(support), _any(refute), tested, _lines(rows), settle)
+    tested = f"each mean difference within ±{margin:g} {metric.unit}"
+    return Evidence(_every(support), _any(refute), tested, _lines(rows, metric), settle)
 
 
-def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
-    tested = f"each mean difference above {margin:+g} points" if margin else "each mean above 0"
-    return _above(_samples(rows), margin, tested, _lines(rows))
+def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Evidence:
+    tested = (
+        f"each mean difference above {margin:+g} {metric.unit}" if margin else "each mean above 0"
+    )
+    return _above(_samples(rows), margin, tested, _lines(rows, metric))
 
 
 def _above(samples: list[Sample], margin: float, tested: str, lines: list[str]) -> Evidence:
@@ -127,7 +133,9 @@ def _settled(needed: list[float]) -> str:
     )
 
 
-def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+def _every_seed_positive(
+    rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric
+) -> Evidence:
     """One counter-example refutes it; the sign test supports it if every seed has a gain."""
     lines, support, negative = [], [], 0
     for row in rows.to_dict("records"):
@@ -143,7 +151,9 @@ def _every_seed_positive(rows: pd.DataFrame, margin: float, others: pd.DataFrame
     return Evidence(_every(support), 0.0 if negative else 1.0, tested, lines, settle)
 
 
-def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+def _less_stable(
+    rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric
+) -> Evidence:
     lines: list[str] = []
     support, refute, pairs = [], [], []
     for row in rows.to_dict("records"):
@@ -157,8 +167,8 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
         refute.append(st.p_more_variable(two, one))
         pairs.append((one, two))
         lines.append(
-            f"{_name(row)}: standard deviation {st.spread(one):.2f} against {st.spread(two):.2f} "
-            f"of {other['fusion'].iloc[0]}, n = {len(both)}"
+            f"{_name(row)}: standard deviation {metric.number(st.spread(one))} against "
+            f"{metric.number(st.spread(two))} of {other['fusion'].iloc[0]}, n = {len(both)}"
         )
 
     def settle(alpha: float) -> str:
@@ -172,11 +182,11 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evi
     return Evidence(_every(support), _any(refute), tested, lines, settle)
 
 
-def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
+def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Evidence:
     """A slope over one task at several lengths. Corpora of several tasks differ in more than
     length, and a slope through gains that do not follow a line means nothing."""
-    found = [row for row in interactions(rows).to_dict("records") if row["task"]]
-    tested = f"a slope above {margin:g} points per doubling of length, over one task"
+    found = [row for row in interactions(rows, metric).to_dict("records") if row["task"]]
+    tested = f"a slope above {margin:g} {metric.unit} per doubling of length, over one task"
     if not found:
         return untested(
             "needs one task at several lengths (corpora whose settings differ in length alone, "
@@ -185,7 +195,10 @@ def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
         )
     samples = [(row["slopes"], row["resolution"]) for row in found]
     names = [f"{_name(row)} over {row['corpora']}" for row in found]
-    lines = [_line(n, s, " points per doubling") for n, s in zip(names, samples, strict=True)]
+    lines = [
+        _line(n, s, metric, f" {metric.unit} per doubling")
+        for n, s in zip(names, samples, strict=True)
+    ]
     curved = [row["p_fit"] <= FIT for row in found]
     if not any(curved):
         return _above(samples, margin, tested, lines)
@@ -203,7 +216,7 @@ def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame) -> Evidence:
     return Evidence(_every(support), _any(refute), tested, lines, lambda _: why)
 
 
-KINDS: dict[str, Callable[[pd.DataFrame, float, pd.DataFrame], Evidence]] = {
+KINDS: dict[str, Callable[[pd.DataFrame, float, pd.DataFrame, Metric], Evidence]] = {
     "negligible": _negligible,
     "gain": _gain,
     "every_seed_positive": _every_seed_positive,

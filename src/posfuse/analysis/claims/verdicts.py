@@ -6,6 +6,7 @@ p times their number, Bonferroni). Holm's method adjusts both kinds of p-values 
 a file, so the chance of any false "supported" is at most alpha.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import product
@@ -17,9 +18,10 @@ import pandas as pd
 
 from posfuse.analysis.claims.kinds import EXTRAPOLATES, KINDS, Evidence, untested
 from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.metric import ACCURACY, METRICS
 from posfuse.analysis.evidence.settings import NO_TABLE
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.comparisons import Criteria, criteria_for
 from posfuse.analysis.statistics.placebo import of_position, placebos
 from posfuse.errors import InputError
 from posfuse.runs.typed_yaml import read_typed
@@ -29,6 +31,10 @@ AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
 OF = ("difference", "position")  # the gain, or what position adds to it (placebo.py)
 BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
+
+
+# The rows of `compare` for the test split, and for the areas beyond the trained length.
+Compared = tuple[pd.DataFrame, pd.DataFrame]
 
 
 @dataclass
@@ -41,7 +47,8 @@ class Claim:
     each: str | None = None  # an axis of which at least two values are needed
     of: str = "difference"  # what is judged: a key of OF
     than: str | None = None  # for less_stable: the fusion to compare with
-    margin: float | None = None  # points; null: the report's for negligible, else 0
+    margin: float | None = None  # in its unit; null: the report's for negligible, else 0
+    metric: str = ACCURACY.name  # a key of METRICS
 
 
 @dataclass
@@ -90,6 +97,9 @@ def _check(claim: Claim, found: Claims, place: str) -> None:
         raise InputError(f"{place}: kind less_stable needs `than`; add `than: FUSION`")
     if claim.kind != "less_stable" and claim.than is not None:
         raise InputError(f"{place}: `than` is for kind less_stable only; remove it")
+    if claim.metric not in METRICS:
+        listed = ", ".join(METRICS)
+        raise InputError(f"{place}: unknown metric {claim.metric!r}; use one of {listed}")
     if claim.of not in OF:
         raise InputError(f"{place}: unknown `of: {claim.of}`; use one of {', '.join(OF)}")
     if claim.of == "position" and claim.kind == "less_stable":
@@ -98,8 +108,7 @@ def _check(claim: Claim, found: Claims, place: str) -> None:
         np.isfinite(claim.margin) and (claim.kind != "negligible" or claim.margin > 0)
     ):
         raise InputError(
-            f"{place}: margin must be a number of points, above 0 for kind negligible "
-            f"(got {claim.margin})"
+            f"{place}: margin must be a number, above 0 for kind negligible (got {claim.margin})"
         )
     for axis, value in claim.where.items():
         values = _listed(value)
@@ -125,16 +134,25 @@ def judge_claims(
     comparisons: pd.DataFrame,
     criteria: Criteria,
     beyond: pd.DataFrame | None = None,
+    other_metrics: Mapping[str, Compared] | None = None,
 ) -> list[Verdict]:
     """A verdict for every claim from the rows of `compare`.
 
     `beyond` are those for the areas beyond the trained length, which claims of kind extrapolates
-    are about.
+    are about; `other_metrics` has both for metrics other than that of the criteria, by name.
     """
-    longer = comparisons.iloc[:0] if beyond is None else beyond
-    frames = [(rows, placebos(rows, criteria)) for rows in (comparisons, longer)]
+    nothing = comparisons.iloc[:0]
+    compared = {
+        criteria.metric.name: (comparisons, nothing if beyond is None else beyond),
+        **(other_metrics or {}),
+    }
+    frames = {}
+    for name in {claim.metric for claim in claims.claims}:
+        own = criteria_for(criteria, METRICS[name])
+        both = compared.get(name, (nothing, nothing))
+        frames[name] = [(rows, placebos(rows, own), own) for rows in both]
     evidence = [
-        _evidence(claim, claims, *frames[claim.kind == EXTRAPOLATES], criteria)
+        _evidence(claim, claims, *frames[claim.metric][claim.kind == EXTRAPOLATES])
         for claim in claims.claims
     ]
     support = st.holm([e.p_support for e in evidence])
@@ -187,8 +205,8 @@ def _evidence(
     others = comparisons[comparisons["fusion"] == claim.than]
     judged = ""
     if claim.of == "position":
-        rows, judged = of_position(rows, added)
-    found = KINDS[claim.kind](rows, margin, others)
+        rows, judged = of_position(rows, added, criteria.metric)
+    found = KINDS[claim.kind](rows, margin, others, criteria.metric)
     if judged and found.numbers:
         found = replace(found, numbers=[judged, *found.numbers])
     if not absent:

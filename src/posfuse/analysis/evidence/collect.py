@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
 from posfuse.runs.multirun import asked, primary_family
@@ -18,8 +19,7 @@ from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is
 
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
-METRIC = "test.accuracy"
-BY_LENGTH = re.compile(r"lengths\.[0-9]+\.accuracy")
+BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
 # Overrides that set what is the default: a run with them is not a variant.
 DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
@@ -70,8 +70,13 @@ def _row(path: Path) -> dict[str, Any]:
     """A record as a row; raises InputError if a key that the report needs is missing or wrong."""
     record = read_result(path)
     row = {"label_names": [], **flatten(record), "folder": str(path.parent)}
-    by_length = dict.fromkeys(filter(BY_LENGTH.fullmatch, row), EXPECTED[METRIC])
-    for key, (kind, is_valid) in (EXPECTED | by_length).items():
+    expected = dict(EXPECTED)
+    for key in row:
+        split, _, name = key.rpartition(".")
+        is_metric = name in SCORES and (split == "test" or BY_LENGTH.fullmatch(key))
+        if is_metric:
+            expected[key] = SCORES[name]
+    for key, (kind, is_valid) in expected.items():
         value = record.get(key) if key == "settings" else row.get(key)
         if not is_valid(value):
             wrong = f"{key} is {reprlib.repr(value)}, not {kind}"
@@ -99,13 +104,18 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 NAMED = ("a name of letters, digits and _.-", _matches(NAME))
 MEASURED = ("a number", lambda v: v is None or _is_number(v))
+A_SHARE = ("a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1)
+AN_AMOUNT = ("a number from 0 on", lambda v: _is_number(v) and v >= 0)
+SCORES = {  # of a test split
+    name: A_SHARE if metric.is_share else AN_AMOUNT for name, metric in METRICS.items()
+}
 # What a record must hold, by its flattened key.
 EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(["sweep_id", "data", "encoding", "fusion"], NAMED),
     "variant": ("the name of a run's folder", _matches(re.compile(f"[{VARIANT_LETTERS}]*"))),
     "fingerprint": ("a text", lambda v: isinstance(v, str)),
     "seed": ("a whole number", lambda v: type(v) is int),
-    METRIC: ("a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1),
+    ACCURACY.column: A_SHARE,
     "mean_tokens.train": ("a number above 0", lambda v: _is_number(v) and v > 0),
     **dict.fromkeys(["latency_ms", "parameters", "fusion_parameters"], MEASURED),
     "label_names": ("a list of texts", lambda v: isinstance(v, list)
@@ -201,9 +211,11 @@ def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
     return next(filter(None, map(primary_family, _sweeps(folder, sweep_id))), ())
 
 
-def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """CELL, seed, epoch and val_accuracy in percent, one row per evaluation of each run; and a line
-    for each run whose history.csv is missing or damaged.
+def learning_curves(
+    runs: pd.DataFrame, metric: Metric = ACCURACY
+) -> tuple[pd.DataFrame, list[str]]:
+    """CELL, seed, epoch and value of the metric, one row per evaluation of each run; and a line for
+    each run whose history.csv is missing or damaged.
 
     `epoch` is the number of epochs done, a fraction if an epoch has several evaluations.
     """
@@ -213,19 +225,20 @@ def learning_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         try:
             if path.exists() and not is_whole(path):
                 raise ValueError(f"differs from its digest in {SUMS}")
-            history = pd.read_csv(path)[["epoch", "val_accuracy"]].astype(float)
+            history = pd.read_csv(path)[["epoch", f"val_{metric.name}"]].astype(float)
+            history.columns = pd.Index(["epoch", "value"])
             if history.empty or not np.isfinite(history).all(axis=None):
                 raise ValueError("empty, or with values that are not numbers")
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).splitlines()[0]
             problems.append(f"{path}: no learning curve ({reason}); remove {RESULT} to run again")
             continue
-        history["val_accuracy"] *= 100
+        history["value"] *= metric.factor
         per_epoch = run.get("settings.trainer.evaluations", 1)
         if _is_number(per_epoch) and per_epoch > 1:
             history["epoch"] = (np.arange(1, len(history) + 1) / per_epoch).round(3)
         curves.append(history.assign(seed=run["seed"], **{axis: run[axis] for axis in CELL}))
-    columns = [*CELL, "seed", "epoch", "val_accuracy"]
+    columns = [*CELL, "seed", "epoch", "value"]
     return pd.concat(curves)[columns] if curves else pd.DataFrame(columns=columns), problems
 
 

@@ -1,6 +1,6 @@
 """The figures of the report, drawn from plain frames in the order of their rows.
 
-Differences are in points, accuracies in percent. NaN is not drawn. A figure without
+Differences and values are in the unit of the metric. NaN is not drawn. A figure without
 rows is a text.
 """
 
@@ -13,21 +13,29 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.figures import parts, style, svg
 from posfuse.analysis.statistics.comparisons import Criteria
 
 MOST_HEATMAPS = 12
 
 
+def _difference(criteria: Criteria) -> str:
+    metric = criteria.metric
+    better = " (positive: better)" if metric.lower_is_better else ""
+    return f"difference to {criteria.baseline}, {metric.points}{better}"
+
+
 @style.styled("nothing to compare")
-def deltas(comparisons: pd.DataFrame, baseline: str) -> Figure:
+def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     """Every seed's difference to the baseline, a panel for each data x encoding x variant."""
     panels = parts.panels_of(comparisons)
     views = parts.shared_views(
         [parts.view_of(r, True) for r in panels.values()], [key[0] for key in panels]
     )
+    metric = criteria.metric
     caption = (
-        f"difference to {baseline}, points of test accuracy; mark: one seed; bar: mean over "
+        f"{_difference(criteria)}; mark: one seed; bar: mean over "
         "seeds; thin line: its 95 % t interval"
     )
     caption += parts.cut_note(panels.values(), views)
@@ -42,30 +50,35 @@ def deltas(comparisons: pd.DataFrame, baseline: str) -> Figure:
             shifts = np.linspace(-0.36, 0.06, n) if n > 1 else [-0.15]
             for shift, seed, delta in zip(shifts, row["seeds"], row["deltas"], strict=True):
                 point = parts.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4)
-                svg.mark(point, f"{parts.joined(row)} seed={seed}: {delta:+.2f} points")
+                svg.mark(
+                    point, f"{parts.joined(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
+                )
             parts.whisker(axis, x + 0.27, row, view)
             if n == 1:
                 continue  # the mean of one seed is the mark
             (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
-            svg.mark(bar, f"{parts.joined(row)}: mean {parts.numbers(row)}")
+            svg.mark(bar, f"{parts.joined(row)}: mean {parts.numbers(row, metric.digits)}")
         axis.set_ylim(view)
         parts.name_operators(axis, [row["fusion"] for row in rows])
     return figure
 
 
 @style.styled("no runs")
-def accuracy_latency(cells: pd.DataFrame) -> Figure:
-    """Accuracy above latency by fusion, a panel for each data x encoding x variant."""
+def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
+    """The metric above latency by fusion, a panel for each data x encoding x variant."""
     panels = parts.panels_of(cells)
     caption = (
-        "test accuracy in % and latency in ms per document by fusion; mark: mean over seeds; line: "
-        "± one standard deviation"
+        f"test {metric.level} and latency in ms per document by fusion; mark: mean over seeds; "
+        "line: ± one standard deviation"
     )
     widest = max(len(rows) for rows in panels.values())
     size = (min(3.4, 1.7 + 0.35 * widest), 3.4)
     figure, axes = style.grid(parts.group_sizes(panels), panels, caption, size, ratios=(1.3, 1))
     for rows, (upper, lower) in zip(panels.values(), axes, strict=True):
-        for axis, value, unit in ((upper, "", "%"), (lower, "latency_", "ms per document")):
+        for axis, value, unit in (
+            (upper, "", metric.percent.strip()),
+            (lower, "latency_", "ms per document"),
+        ):
             for x, row in enumerate(rows):
                 mean, std = row[f"{value}mean"], row[f"{value}std"]
                 if np.isnan(mean):
@@ -79,7 +92,7 @@ def accuracy_latency(cells: pd.DataFrame) -> Figure:
                 point = parts.dot(axis, x, mean, row["fusion"], 6)
                 svg.mark(point, f"{parts.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
             axis.margins(y=0.12)
-        upper.set_ylabel("accuracy, %")
+        upper.set_ylabel(metric.axis)
         lower.set_ylabel("ms per document")
         if lower.lines:
             lower.set_ylim(0, 1.08 * lower.get_ylim()[1])
@@ -99,8 +112,9 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     by_data = comparisons.groupby("data", sort=False)
     blocks = {data: part.to_dict("records") for data, part in by_data}
     views = parts.shared_views([parts.view_of(rows) for rows in blocks.values()], [0] * len(blocks))
+    digits = criteria.metric.digits
     caption = (
-        f"difference to {criteria.baseline}, points of test accuracy; mean with its 95 % t "
+        f"{_difference(criteria)}; mean with its 95 % t "
         f"interval; shaded: within ± {criteria.margin:g}"
     )
     caption += "; each block has its own scale" if len(set(views)) > 1 else ""
@@ -117,10 +131,10 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
         for y, row in enumerate(rows):
             parts.whisker(axis, y, row, view, upright=False)
             point = parts.dot(axis, row["mean"], y, row["fusion"], 6)
-            svg.mark(point, f"{parts.joined(row)}: {parts.numbers(row)}")
+            svg.mark(point, f"{parts.joined(row)}: {parts.numbers(row, digits)}")
             axis.text(
-                1.02, y, parts.numbers(row), transform=axis.get_yaxis_transform(), va="center",
-                family="monospace", fontsize=style.SMALL,
+                1.02, y, parts.numbers(row, digits), transform=axis.get_yaxis_transform(),
+                va="center", family="monospace", fontsize=style.SMALL,
             )  # fmt: skip
         labels = [
             style.short(parts.joined(row, ("encoding", "fusion", "variant")), 52) for row in rows
@@ -135,7 +149,7 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
 
 
 @style.styled("nothing to compare")
-def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, baseline: str) -> Figure:
+def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, criteria: Criteria) -> Figure:
     """Gain over the baseline against document length: over corpora, then inside each corpus.
 
     Each encoding x variant starts a row of panels. A corpus with one bin has no panel. A single
@@ -157,13 +171,13 @@ def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, baseline: str)
     frames = [frame.to_dict("records") for _, frame in panels]
     views = [parts.view_of(rows) for rows in frames]
     caption = (
-        f"difference to {baseline}, points of test accuracy, by mean document length: over "
+        f"{_difference(criteria)}, by mean document length: over "
         "corpora, and over quarters of a corpus's test documents; mean with its 95 % t interval"
     )
     caption += parts.cut_note(frames, views)
     figure, axes = style.grid(groups, [title for title, _ in panels], caption, (3.0, 2.5))
     for (title, frame), (axis,), view in zip(panels, axes, views, strict=True):
-        _against_length(axis, frame, view)
+        _against_length(axis, frame, view, criteria.metric.digits)
         if title[0] == "all corpora":
             parts.corpus_ticks(axis, frame.groupby("data", sort=False)["x"].first().to_dict())
         else:
@@ -171,7 +185,7 @@ def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, baseline: str)
     return figure
 
 
-def _against_length(axis: Axes, frame: pd.DataFrame, view: parts.View) -> None:
+def _against_length(axis: Axes, frame: pd.DataFrame, view: parts.View, digits: int) -> None:
     """Draw a line for each operator; the column `x` is a length in tokens."""
     middle = float(np.sqrt(frame["x"].min() * frame["x"].max()))
     octaves = max(float(np.log2(frame["x"].max() / frame["x"].min())), 0.5)
@@ -188,7 +202,7 @@ def _against_length(axis: Axes, frame: pd.DataFrame, view: parts.View) -> None:
             parts.whisker(axis, at, row, view, color=one.color)
             point = parts.dot(axis, at, row["mean"], fusion, 5)
             bin_ = f", {row['shortest']} to {row['longest']} tokens" if "shortest" in row else ""
-            svg.mark(point, f"{parts.joined(row)}{bin_}: {parts.numbers(row)}")
+            svg.mark(point, f"{parts.joined(row)}{bin_}: {parts.numbers(row, digits)}")
         style.LineName(axis, (x[-1], y[-1]), fusion)
     axis.set_xscale("log", base=2)
     axis.set_xlim(middle * 2 ** (-0.58 * octaves), middle * 2 ** (0.58 * octaves))
@@ -196,18 +210,18 @@ def _against_length(axis: Axes, frame: pd.DataFrame, view: parts.View) -> None:
 
 
 @style.styled("no learning curves")
-def learning_curves(curves: pd.DataFrame) -> Figure:
-    """Validation accuracy by epoch; columns CELL, seed, epoch, val_accuracy (percent)."""
+def learning_curves(curves: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
+    """The validation result by epoch; columns CELL, seed, epoch, value."""
     panels = dict(list(curves.groupby(parts.PANEL, sort=False)))
     caption = (
-        "validation accuracy by epoch; line: mean over the seeds that still train; band: from "
-        "their lowest to their highest"
+        f"validation {metric.title} by epoch; line: mean over the seeds that still train; band: "
+        "from their lowest to their highest"
     )
     figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
     for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
         for fusion, runs in part.groupby("fusion", sort=False):
             one = style.look(str(fusion))
-            by_epoch = runs.groupby("epoch")["val_accuracy"].agg(["mean", "min", "max"])
+            by_epoch = runs.groupby("epoch")["value"].agg(["mean", "min", "max"])
             x, mean = by_epoch.index.to_numpy(), by_epoch["mean"].to_numpy()
             axis.fill_between(
                 x, by_epoch["min"], by_epoch["max"], color=one.color, alpha=0.13, linewidth=0
@@ -216,15 +230,17 @@ def learning_curves(curves: pd.DataFrame) -> Figure:
                 x, mean, color=one.color, linestyle=one.dash, marker=one.marker,
                 markevery=max(1, len(x) // 8), markersize=3.5,
             )  # fmt: skip
-            best, n = int(np.argmax(mean)), runs["seed"].nunique()
+            best = int(np.argmin(mean) if metric.lower_is_better else np.argmax(mean))
+            n = runs["seed"].nunique()
             name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
-            svg.mark(line, f"{name}: best mean {mean[best]:.2f} % at epoch {x[best]}, n={n}")
+            text = f"{metric.number(mean[best])}{metric.percent} at epoch {x[best]}"
+            svg.mark(line, f"{name}: best mean {text}, n={n}")
             style.LineName(axis, (x[-1], mean[-1]), str(fusion))
         if part["epoch"].nunique() == 1:
             axis.set_xlim(part["epoch"].iloc[0] - 1, part["epoch"].iloc[0] + 1)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.set_xlabel("epoch")
-        axis.set_ylabel("validation accuracy, %")
+        axis.set_ylabel(f"validation {metric.axis}")
     return figure
 
 

@@ -37,9 +37,9 @@ def joined(row: Mapping[Any, Any], names: Iterable[str] = CELL) -> str:
     return " ".join(str(row[name]) for name in names if row[name])
 
 
-def numbers(row: Row) -> str:
-    interval = "" if np.isnan(row["low"]) else f" [{row['low']:.2f}, {row['high']:.2f}]"
-    return f"{row['mean']:+.2f}{interval} n={row['n']}"
+def numbers(row: Row, digits: int = 2) -> str:
+    ends = f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+    return f"{row['mean']:+.{digits}f}{'' if np.isnan(row['low']) else ends} n={row['n']}"
 
 
 def name_operators(axis: Axes, fusions: Sequence[str]) -> None:

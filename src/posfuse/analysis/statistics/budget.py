@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.statistics.own_best import GROUP
 from posfuse.analysis.statistics.paired import Floats
 
@@ -38,12 +39,12 @@ def expected_best(scores: ArrayLike, replacement: bool = False) -> Floats:
     return found
 
 
-def budgets(cells: pd.DataFrame) -> pd.DataFrame:
+def budgets(cells: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """One row per GROUP x fusion of `OwnBest.cells` with at least FEWEST trials; a trial is a
-    combination of values, its score the mean validation accuracy over the seeds that choose.
+    combination of values, its score the mean validation result over the seeds that choose.
 
     Columns: GROUP, fusion, trials (how many), expected (a list: for each budget from 1 on, the
-    expected best validation accuracy in percent).
+    expected best validation result).
     """
     names = [*GROUP, "fusion"]
     rows = []
@@ -51,6 +52,7 @@ def budgets(cells: pd.DataFrame) -> pd.DataFrame:
     for key, group in known.groupby(names, sort=False):
         if len(group) >= FEWEST:
             row = dict(zip(names, key, strict=True))
-            expected = expected_best(group["validation"]).tolist()
+            sign = -1 if metric.lower_is_better else 1
+            expected = (sign * expected_best(sign * group["validation"])).tolist()
             rows.append({**row, "trials": len(group), "expected": expected})
     return pd.DataFrame(rows, columns=[*names, "trials", "expected"])

@@ -1,13 +1,14 @@
 """Runs to cells (a mean over seeds) and comparisons (paired with a baseline, seed by seed)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from posfuse.analysis.evidence.collect import CELL, METRIC, differing, settings_columns
+from posfuse.analysis.evidence.collect import CELL, differing, settings_columns
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.evidence.settings import (
     NO_TABLE,
     fused_table,
@@ -26,31 +27,44 @@ PRIMARY, EXPLORATORY, PLACEBO = "primary", "exploratory", "placebo"
 
 @dataclass(frozen=True)
 class Criteria:
-    """How a comparison is judged; accuracies and differences in points."""
+    """How a comparison is judged; numbers are in the unit of the metric."""
 
     baseline: str = "add"  # the fusion that is subtracted
     margin: float = 0.5  # a difference within +-margin does not matter
     effect: float = 1.0  # the difference for which the seeds needed are also computed
     alpha: float = 0.05
     select: tuple[int, ...] = ()  # seeds that choose values of tuned keys and are not tested
+    metric: Metric = ACCURACY
     solved: float | None = None  # percent above which a run solves its task; None: by corpus
     primary: tuple[str, ...] = ()  # fusions in Holm's family; empty: all
 
+    @property
+    def within(self) -> str:
+        """The margin with its unit."""
+        return f"{self.margin:g} {self.metric.unit}"
 
-def cells(runs: pd.DataFrame) -> pd.DataFrame:
+
+def criteria_for(criteria: Criteria, metric: Metric) -> Criteria:
+    """The criteria with another metric, and its margin and effect."""
+    if metric == criteria.metric:
+        return criteria
+    return replace(criteria, metric=metric, margin=metric.margin, effect=metric.effect)
+
+
+def cells(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """One row per cell.
 
-    Columns: CELL, length, n, mean and std (n - 1) of the accuracy in percent, latency_mean and
+    Columns: CELL, length, n, mean and std (n - 1) of the metric, latency_mean and
     latency_std in ms per document, parameters, fusion_parameters.
     """
     optional = ["latency_ms", "parameters", "fusion_parameters"]
-    table = runs.reindex(columns=[*CELL, "length", *optional]).assign(accuracy=100 * runs[METRIC])
+    table = runs.reindex(columns=[*CELL, "length", *optional]).assign(score=metric.of(runs))
     table["latency_ms"] = table["latency_ms"].astype(float)  # a record may hold null
     return table.groupby(CELL, sort=False, as_index=False).agg(
         length=("length", "first"),
-        n=("accuracy", "size"),
-        mean=("accuracy", "mean"),
-        std=("accuracy", st.spread),
+        n=("score", "size"),
+        mean=("score", "mean"),
+        std=("score", st.spread),
         latency_mean=("latency_ms", "mean"),
         latency_std=("latency_ms", st.spread),
         parameters=("parameters", "first"),
@@ -62,13 +76,14 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     """One row for each cell but the baseline's, and a line for each cell or seed left out.
 
     Columns: CELL, baseline_variant; table, attention, other_settings and task (settings.py);
-    length, seeds, accuracies, baseline_accuracies and deltas (lists, paired), resolution (points of
-    one test document), the statistics of `judge`, and the columns of `in_families` and
-    `seeds_needed`. A cell pairs with the baseline of the same data and encoding whose settings are
+    length, seeds, scores, baseline_scores and deltas (lists, paired; a delta is positive where the
+    operator is better), resolution (points of one test document, NaN for a metric that is no
+    share), the statistics of `judge`, and the columns of `in_families` and `seeds_needed`. A cell
+    pairs with the baseline of the same data and encoding whose settings are
     the same except for the fusion's, on the seeds that both have.
     """
     rows, notes = [], []
-    base_name = criteria.baseline
+    base_name, metric = criteria.baseline, criteria.metric
     settings = settings_columns(runs, "fusion.")
     no_number = pd.Series([np.nan])
     groups = dict(iter(runs.groupby(CELL, sort=False)))
@@ -95,9 +110,11 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
             )
             continue
         base = groups[data, encoding, base_name, base_variant]
-        accuracy, base_accuracy = (100 * g.set_index("seed")[METRIC] for g in (group, base))
-        delta = (accuracy - base_accuracy).dropna().sort_index()
-        if alone := sorted(set(accuracy.index) ^ set(base_accuracy.index)):
+        scores, base_scores = (
+            pd.Series(metric.of(g).to_numpy(), pd.Index(g["seed"])) for g in (group, base)
+        )
+        delta = metric.gain(scores, base_scores).dropna().sort_index()
+        if alone := sorted(set(scores.index) ^ set(base_scores.index)):
             listed = ", ".join(map(str, alone))
             notes.append(
                 f"{name}: only one of {fusion} and {base_name} has these seeds, so they are left "
@@ -106,7 +123,8 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         if delta.empty:
             notes.append(f"{name}: not compared, because it has no seed in common with {base_name}")
             continue
-        resolution = 100 / float(group.get("documents.test", no_number).iloc[0])
+        documents = group.get("documents.test", no_number).iloc[0]
+        resolution = step_of(metric, float(documents))
         if len(delta) == 1:
             notes.append(f"{name}: no test, because there is only one seed")
         elif np.isnan(st.p_paired_t(delta)):
@@ -126,18 +144,23 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 "task": task(run),
                 "length": group["length"].iloc[0],
                 "seeds": delta.index.tolist(),
-                "accuracies": accuracy[delta.index].tolist(),
-                "baseline_accuracies": base_accuracy[delta.index].tolist(),
+                "scores": scores[delta.index].tolist(),
+                "baseline_scores": base_scores[delta.index].tolist(),
                 "deltas": deltas,
                 "resolution": resolution,
                 **judge(deltas, criteria, resolution),
             }
         )
     columns = [*CELL, "baseline_variant", "table", "attention", "other_settings", "task"]
-    columns += ["length", "seeds", "accuracies", "baseline_accuracies", "deltas", "resolution"]
+    columns += ["length", "seeds", "scores", "baseline_scores", "deltas", "resolution"]
     columns += judge([0.0], criteria)
     frame = in_families(pd.DataFrame(rows, columns=columns), criteria)
     return seeds_needed(frame, criteria), notes
+
+
+def step_of(metric: Metric, documents: float) -> float:
+    """The points of one of so many test documents; NaN for a metric that is no share of them."""
+    return metric.factor / documents if metric.is_share else np.nan
 
 
 def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
@@ -197,8 +220,8 @@ def seeds_needed(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
 
 
 def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -> dict[str, Any]:
-    """All statistics of one comparison, from its paired differences in points. `resolution` is
-    that of paired.py."""
+    """All statistics of one comparison, from its paired differences. `resolution` is that of
+    paired.py."""
     n = len(deltas)
     low, high = st.t_interval(deltas, resolution=resolution)
     bca_low, bca_high = st.bootstrap_interval(deltas)

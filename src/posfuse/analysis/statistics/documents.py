@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 from sklearn.metrics import confusion_matrix
 
-from posfuse.analysis.evidence.collect import CELL, METRIC, SHARED
+from posfuse.analysis.evidence.collect import CELL, SHARED
+from posfuse.analysis.evidence.metric import ACCURACY
 from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.errors import InputError
@@ -36,7 +37,7 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
     Raises InputError where the file is missing, damaged, or contradicts the run's record.
     """
     path = Path(run["folder"]) / PREDICTIONS
-    names, accuracy = run.get("label_names"), run.get(METRIC)
+    names, accuracy = run.get("label_names"), run.get(ACCURACY.column)
     try:
         if path.exists() and not is_whole(path):
             raise ValueError(f"differs from its digest in {SUMS}")
@@ -149,27 +150,37 @@ def pair(
 
 
 def judge_documents(paired: Paired) -> dict[str, Any]:
-    """Statistics of one comparison over documents.
-
-    Keys: document_seeds, n_documents, n_groups; documents_mean, documents_low and documents_high
-    (the mean difference in points and its 95 % interval by the hierarchical bootstrap),
-    documents_low_90 and documents_high_90; p_mcnemar, one per seed.
-    """
-    difference, group = paired.difference, paired.group
-    low, high = over.hierarchical_bootstrap(difference, groups=group)
-    low_90, high_90 = over.hierarchical_bootstrap(difference, 0.9, groups=group)
+    """The keys of `judge_differences`, and p_mcnemar, one per seed."""
     correct, base_correct = (p == paired.label for p in (paired.predicted, paired.baseline))
     pairs = zip(correct, base_correct, strict=True)
     return {
-        "document_seeds": paired.seeds,
-        "n_documents": paired.label.shape[-1],
-        "n_groups": paired.label.shape[-1] if group is None else len(np.unique(group)),
+        **judge_differences(paired.seeds, paired.difference, paired.group),
+        "p_mcnemar": [over.p_mcnemar(a, b, paired.group) for a, b in pairs],
+    }
+
+
+def judge_differences(
+    seeds: list[Any], difference: NDArray[np.float64], group: NDArray[Any] | None
+) -> dict[str, Any]:
+    """Statistics of one comparison over documents, from the difference of each seed and document,
+    (S, D), and the documents' groups (D,).
+
+    Keys: document_seeds, n_documents, n_groups; documents_mean, documents_low and documents_high
+    (the mean difference and its 95 % interval by the hierarchical bootstrap), documents_low_90 and
+    documents_high_90.
+    """
+    low, high = over.hierarchical_bootstrap(difference, groups=group)
+    low_90, high_90 = over.hierarchical_bootstrap(difference, 0.9, groups=group)
+    documents = difference.shape[1]
+    return {
+        "document_seeds": seeds,
+        "n_documents": documents,
+        "n_groups": documents if group is None else len(np.unique(group)),
         "documents_mean": float(difference.mean()),
         "documents_low": low,
         "documents_high": high,
         "documents_low_90": low_90,
         "documents_high_90": high_90,
-        "p_mcnemar": [over.p_mcnemar(a, b, group) for a, b in pairs],
     }
 
 

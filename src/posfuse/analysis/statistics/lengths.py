@@ -1,9 +1,9 @@
-"""Accuracy by test length, and the area beyond the trained length.
+"""Results by test length, and the area beyond the trained length.
 
-A run with data.test_lengths has an accuracy for each of these lengths. Lengths above data.max_len
-are longer than any training document. The area beyond the trained length is the mean accuracy over
+A run with data.test_lengths has a result for each of these lengths. Lengths above data.max_len
+are longer than any training document. The area beyond the trained length is the mean result over
 these lengths on a logarithmic scale (by the trapezoidal rule), so 80 to 160 tokens count as much as
-160 to 320. With one such length it is the accuracy there.
+160 to 320. With one such length it is the result there.
 """
 
 from collections.abc import Mapping
@@ -12,62 +12,64 @@ import numpy as np
 import pandas as pd
 from scipy.integrate import trapezoid
 
-from posfuse.analysis.evidence.collect import BY_LENGTH, CELL, METRIC
+from posfuse.analysis.evidence.collect import BY_LENGTH, CELL
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.statistics import paired as st
 
 MAX_LEN = "settings.data.max_len"
 
 
-def area(accuracies: Mapping[int, float], trained: float) -> float:
-    """The mean of the accuracies at the lengths above `trained`, over the logarithm of the length.
+def area(results: Mapping[int, float], trained: float) -> float:
+    """The mean of the results at the lengths above `trained`, over the logarithm of the length.
 
-    In the unit of the accuracies, which are given by length; NaN without such a length.
+    In the unit of the results, which are given by length; NaN without such a length.
     """
-    lengths = sorted(length for length in accuracies if length > trained)
+    lengths = sorted(length for length in results if length > trained)
     if not lengths:
         return np.nan
-    values, x = [accuracies[length] for length in lengths], np.log2(lengths)
+    values, x = [results[length] for length in lengths], np.log2(lengths)
     return float(trapezoid(values, x) / (x[-1] - x[0])) if len(x) > 1 else float(values[0])
 
 
-def by_test_length(runs: pd.DataFrame) -> pd.DataFrame:
+def by_test_length(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """One row for each run and test length.
 
-    Columns: CELL, seed, trained (data.max_len), test_length, accuracy in percent. A run that has no
-    test at the trained length gets a row there with the accuracy of its ordinary test split.
+    Columns: CELL, seed, trained (data.max_len), test_length, value of the metric. A run that has no
+    test at the trained length gets a row there with the value of its ordinary test split.
     """
     rows = []
     for run in runs.to_dict("records"):
-        found = _accuracies(run)
+        found = _by_length(run, metric)
         if not found:
             continue
-        found.setdefault(run[MAX_LEN], 100 * run[METRIC])
+        found.setdefault(run[MAX_LEN], metric.factor * run[metric.column])
         own = {**{axis: run[axis] for axis in CELL}, "seed": run["seed"], "trained": run[MAX_LEN]}
-        rows += [{**own, "test_length": n, "accuracy": found[n]} for n in sorted(found)]
-    return pd.DataFrame(rows, columns=[*CELL, "seed", "trained", "test_length", "accuracy"])
+        rows += [{**own, "test_length": n, "value": found[n]} for n in sorted(found)]
+    return pd.DataFrame(rows, columns=[*CELL, "seed", "trained", "test_length", "value"])
 
 
-def beyond(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs that were tested beyond their trained length, with the area as their test accuracy.
+def beyond(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+    """The runs that were tested beyond their trained length, with the area as their test result.
 
     So `compare` compares their areas.
     """
     if MAX_LEN not in runs:
         return runs.iloc[:0]
-    areas = [area(_accuracies(run), run[MAX_LEN]) / 100 for run in runs.to_dict("records")]
-    found = runs.assign(**{METRIC: areas})
-    return found[found[METRIC].notna()]
+    records = runs.to_dict("records")
+    areas = [area(_by_length(run, metric), run[MAX_LEN]) / metric.factor for run in records]
+    found = runs.assign(**{metric.column: areas})
+    return found[found[metric.column].notna()]
 
 
 def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for each cell: CELL, n seeds, mean and std of the area in percent, and a column for
-    each test length, such as "80", with the mean accuracy in percent.
+    """One row for each cell: CELL, n seeds, mean and std of the area, and a column for each test
+    length, such as "80", with the mean.
 
     `rows` are those of `by_test_length`.
     """
     found = []
     for cell, group in rows.groupby(CELL, sort=False):
-        table = group.pivot(index="seed", columns="test_length", values="accuracy")
+        table = group.pivot(index="seed", columns="test_length", values="value")
         trained = group["trained"].iloc[0]
         areas = [area(dict(row.dropna()), trained) for _, row in table.iterrows()]
         row = {**dict(zip(CELL, cell, strict=True)), "n": len(table)}
@@ -77,7 +79,11 @@ def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=[*CELL, "n", "mean", "std", *map(str, columns)])
 
 
-def _accuracies(run: Mapping[object, float]) -> dict[int, float]:
-    """The accuracies of a run in percent by test length."""
-    found = {str(key).split(".")[1]: run[key] for key in run if BY_LENGTH.fullmatch(str(key))}
-    return {int(length): 100 * value for length, value in found.items() if not np.isnan(value)}
+def _by_length(run: Mapping[object, float], metric: Metric) -> dict[int, float]:
+    """The metric of a run by test length."""
+    found = {}
+    for key, value in run.items():
+        place = BY_LENGTH.fullmatch(str(key))
+        if place and place[1] == "lengths" and place[3] == metric.name and not np.isnan(value):
+            found[int(place[2])] = metric.factor * value
+    return found

@@ -2,7 +2,7 @@
 
 Each operator weighs position against content differently, and each needs its own learning rate. A
 comparison at one value of such a key therefore also measures the value. Each operator chooses its
-own values by validation accuracy. No test document takes part in the choice. With `Criteria.select`
+own values by validation. No test document takes part in the choice. With `Criteria.select`
 the seeds that choose are not compared. Without it all seeds choose and are compared;
 docs/statistics.md gives the cost of that.
 
@@ -11,18 +11,18 @@ candidate like the others, whose number is sqrt(d).
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.evidence.collect import METRIC, settings_columns, varying
+from posfuse.analysis.evidence.collect import settings_columns, varying
+from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.evidence.settings import fused_table, in_attention, other_settings
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge
+from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge, step_of
 
-# Percent. Validation accuracies are stored with single precision, so ties differ by about 1e-6.
-TIE = 1e-4
 KEYS = {"scale": "model.token_scale", "lr": "optim.lr"}  # column of a tuned key -> the key
 GROUP = ["data", "encoding", "variant"]  # its runs differ only in tuned keys, operator and seed
 
@@ -35,15 +35,15 @@ class OwnBest:
 
     cells: one row per GROUP x fusion x combination of the keys' values. key (text), key_number (of
     a learned scale the one that it starts from), learned, sqrt_d (whether the scale is the
-    paper's), length, n, mean, std, low and high (t interval) of the test accuracy over all seeds,
-    in percent; choosing and validation: the number of seeds that choose, and their mean validation
-    accuracy. best: whether validation is the operator's highest; the smallest values win a tie
-    (within TIE), and a fixed scale before a learned one. key_edge: whether the row is the best and
-    its number is the smallest or largest that the operator chose from.
+    paper's), length, n, mean, std, low and high (t interval) of the metric on the test split over
+    all seeds; choosing and validation: the number of seeds that choose, and their mean on the
+    validation split. best: whether validation is the operator's best; the smallest values win a tie
+    (within Metric.tie), and a fixed scale before a learned one. key_edge: whether the row is the
+    best and its number is the smallest or largest that the operator chose from.
 
     best: one row per GROUP x fusion but the baseline. key, key_edge, baseline_key,
     baseline_key_edge, at and baseline_at (the values as one text), choices and baseline_choices
-    (how many each chose from), length, seeds, accuracies, baseline_accuracies, deltas and the
+    (how many each chose from), length, seeds, scores, baseline_scores, deltas and the
     statistics of `judge` with both at their best values, over the seeds that are tested; the same
     statistics as paper_* with both at the scale sqrt(d), each at its best other values there, NaN
     where that was not run; resolution, table, attention, other_settings (without the tuned keys)
@@ -58,26 +58,28 @@ class OwnBest:
     cells: pd.DataFrame
     best: pd.DataFrame
     notes: list[str]  # a line for each row of `best` that is missing or needs caution
+    metric: Metric
 
     def along(self, key: str) -> pd.DataFrame:
         """The cells of each operator by value of one key; if other keys vary too, only those with
-        the highest validation accuracy. No rows if the key does not vary."""
+        the best validation result. No rows if the key does not vary."""
         if key not in self.keys:
             return self.cells.iloc[:0]
         if self.keys == [key]:
             return self.cells
-        known = self.cells.fillna({"validation": -np.inf})
-        return self.cells.loc[_highest(known, [*GROUP, "fusion", key]).index]
+        worst = -self.metric.gain(np.inf, 0.0)
+        known = self.cells.fillna({"validation": worst})
+        return self.cells.loc[_best(known, [*GROUP, "fusion", key], self.metric).index]
 
 
 def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     """From the rows of `collect`."""
-    tuned, keys = _tuned(runs)
+    tuned, keys = _tuned(runs, criteria.metric)
     cells = _cells(tuned, keys, criteria)
     tested = tuned[~tuned["seed"].isin(criteria.select)]
     rows, notes = _at_own_best(tested, cells, keys, criteria)
     table = _frame(rows, keys, criteria).merge(_encodings(runs, tuned), "left", [*GROUP, "fusion"])
-    return OwnBest(keys, cells, in_families(table, criteria), notes)
+    return OwnBest(keys, cells, in_families(table, criteria), notes, criteria.metric)
 
 
 def keys_of(best: pd.DataFrame) -> str:
@@ -99,20 +101,21 @@ def _seeds(criteria: Criteria) -> str:
     return f"seed{'s' if len(criteria.select) > 1 else ''} {listed}"
 
 
-def _tuned(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _tuned(runs: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame, list[str]]:
     """The runs of each GROUP with at least two combinations of values, and the keys that vary.
 
     Columns: GROUP, fusion, each key's text and number, learned, sqrt_d, validation, seed, length
-    and METRIC. A value that is written in two ways (8, sqrt_d) counts once.
+    and score. A value that is written in two ways (8, sqrt_d) counts once.
     """
     options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
     others = settings_columns(runs, "fusion.", *KEYS.values())
     of_fusion = varying(runs, ["data", "encoding", "fusion"], options)
-    frame = runs[["data", "encoding", "seed", "length", METRIC]].assign(
+    frame = runs[["data", "encoding", "seed", "length"]].assign(
+        score=metric.of(runs),
         variant=varying(runs, ["data", "encoding"], others),
         fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
-        validation=_numeric(_column(runs, "validation.accuracy")),
-        resolution=100 / _numeric(_column(runs, "documents.test")),
+        validation=metric.of(runs, "validation"),
+        resolution=_numeric(_column(runs, "documents.test")).map(partial(step_of, metric)),
     )
     root = _numeric(_column(runs, "settings.model.d_model")) ** 0.5
     for column, key in KEYS.items():
@@ -169,8 +172,7 @@ def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataF
     chooses = tuned["seed"].isin(criteria.select) | (not criteria.select)
     table = tuned.assign(
         order=order,
-        accuracy=100 * tuned[METRIC],
-        validation=100 * tuned["validation"].where(chooses),
+        validation=tuned["validation"].where(chooses),
     )
     table = table.sort_values(["order", "scale_number", "learned", "lr_number"], kind="stable")
     cells = table.groupby([*operator, *keys], sort=False, as_index=False).agg(
@@ -178,16 +180,16 @@ def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataF
         learned=("learned", "first"),
         sqrt_d=("sqrt_d", "first"),
         length=("length", "first"),
-        n=("accuracy", "size"),
-        mean=("accuracy", "mean"),
-        std=("accuracy", st.spread),
-        low=("accuracy", lambda a: st.t_interval(a)[0]),
-        high=("accuracy", lambda a: st.t_interval(a)[1]),
+        n=("score", "size"),
+        mean=("score", "mean"),
+        std=("score", st.spread),
+        low=("score", lambda a: st.t_interval(a)[0]),
+        high=("score", lambda a: st.t_interval(a)[1]),
         choosing=("validation", "count"),
         validation=("validation", "mean"),
     )
     candidates = cells.dropna(subset=["validation"]).groupby(operator)
-    cells["best"] = cells.index.isin(_highest(cells, operator).index)
+    cells["best"] = cells.index.isin(_best(cells, operator, criteria.metric).index)
     for key in keys:
         number = cells[f"{key}_number"]
         low, high = (candidates[f"{key}_number"].transform(end) for end in ("min", "max"))
@@ -203,25 +205,25 @@ def _at_own_best(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
-    base = criteria.baseline
+    base, metric = criteria.baseline, criteria.metric
     for group_key, group in cells.groupby(GROUP, sort=False):
         where = " ".join(str(part) for part in group_key if part)
         runs = tuned[(tuned[GROUP] == list(group_key)).all(axis=1)]
         resolution = float(runs["resolution"].mean())
-        accuracy = 100 * runs.pivot(index="seed", columns=["fusion", *keys], values=METRIC)
+        scores = runs.pivot(index="seed", columns=["fusion", *keys], values="score")
         for fusion, own in group.groupby("fusion", sort=False):
             notes += [f"{where} {fusion}: {caution}" for caution in _cautions(own, keys, criteria)]
         candidates = group[group["choosing"] > 0]
         tried = {str(fusion): own for fusion, own in candidates.groupby("fusion", sort=False)}
-        chosen, papers = (_choice(rows_) for rows_ in (group, group[group["sqrt_d"]]))
+        chosen, papers = (_choice(rows_, metric) for rows_ in (group, group[group["sqrt_d"]]))
         if base not in chosen:
             named = " and ".join(KEYS[key] for key in keys)
             notes.append(f"{where}: not compared, because {base} has no best {named}")
             continue
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]
-            pairs = _pairs(accuracy, mine, its, keys)
-            deltas = (pairs[0] - pairs[1]).tolist()
+            pairs = _pairs(scores, mine, its, keys)
+            deltas = metric.gain(pairs[0], pairs[1]).tolist()
             if not deltas:
                 tested = "tested seed" if criteria.select else "seed"
                 notes.append(
@@ -242,12 +244,12 @@ def _at_own_best(
                 row[f"{prefix}at"] = _at(one, keys)
                 row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
             row |= {"length": mine["length"], "seeds": pairs.index.tolist()}
-            row |= {"accuracies": pairs[0].tolist(), "baseline_accuracies": pairs[1].tolist()}
+            row |= {"scores": pairs[0].tolist(), "baseline_scores": pairs[1].tolist()}
             row |= {"deltas": deltas, **judge(deltas, criteria, resolution)}
             if "scale" in keys and fusion in papers and base in papers:
-                at_paper = _pairs(accuracy, papers[fusion], papers[base], keys)
+                at_paper = _pairs(scores, papers[fusion], papers[base], keys)
                 if len(at_paper):
-                    at_sqrt_d = (at_paper[0] - at_paper[1]).tolist()
+                    at_sqrt_d = metric.gain(at_paper[0], at_paper[1]).tolist()
                     found = judge(at_sqrt_d, criteria, resolution)
                     row |= {f"paper_{name}": value for name, value in found.items()}
             rows.append(row)
@@ -258,22 +260,23 @@ def _frame(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) -> p
     of_keys = [*(f"{key}{end}" for key in keys for end in ("", "_edge")), "at", "choices"]
     statistics = list(judge([0.0], criteria))
     columns = [*GROUP, "fusion", *of_keys, *(f"baseline_{name}" for name in of_keys)]
-    columns += ["length", "seeds", "accuracies", "baseline_accuracies", "deltas"]
+    columns += ["length", "seeds", "scores", "baseline_scores", "deltas"]
     columns += [*statistics, *(f"paper_{name}" for name in statistics)]
     columns += ["resolution", "baseline_variant"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _choice(cells: pd.DataFrame) -> dict[str, dict[Any, Any]]:
-    """Each operator's row of `_highest`."""
-    return {str(row["fusion"]): row for row in _highest(cells, ["fusion"]).to_dict("records")}
+def _choice(cells: pd.DataFrame, metric: Metric) -> dict[str, dict[Any, Any]]:
+    """Each operator's row of `_best`."""
+    return {str(row["fusion"]): row for row in _best(cells, ["fusion"], metric).to_dict("records")}
 
 
-def _highest(cells: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The row of each group with the highest validation accuracy, the first of those within TIE."""
+def _best(cells: pd.DataFrame, by: list[str], metric: Metric) -> pd.DataFrame:
+    """The row of each group with the best validation result, the first of those within a tie."""
     known = cells.dropna(subset=["validation"])
-    highest = known.groupby(by)["validation"].transform("max")
-    return known[known["validation"] >= highest - TIE].drop_duplicates(by)
+    merit = known["validation"] * (-1 if metric.lower_is_better else 1)
+    highest = merit.groupby([known[name] for name in by]).transform("max")
+    return known[merit >= highest - metric.tie].drop_duplicates(by)
 
 
 def _at(row: dict[Any, Any], keys: list[str]) -> str:
@@ -282,13 +285,13 @@ def _at(row: dict[Any, Any], keys: list[str]) -> str:
 
 
 def _pairs(
-    accuracy: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any], keys: list[str]
+    scores: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any], keys: list[str]
 ) -> pd.DataFrame:
-    """The accuracies of two rows of the cells, columns 0 and 1, by the seeds that both have."""
+    """The scores of two rows of the cells, columns 0 and 1, by the seeds that both have."""
     columns = [(row["fusion"], *(row[key] for key in keys)) for row in (one, other)]
-    if any(column not in accuracy for column in columns):  # no run of it is tested
+    if any(column not in scores for column in columns):  # no run of it is tested
         return pd.DataFrame(columns=[0, 1], dtype=float)
-    return accuracy[columns].set_axis([0, 1], axis=1).dropna()
+    return scores[columns].set_axis([0, 1], axis=1).dropna()
 
 
 def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[str]:
@@ -297,7 +300,7 @@ def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[s
     if not rows["best"].any():
         named = " and ".join(KEYS[key] for key in keys)
         of = f" of {_seeds(criteria)}" if criteria.select else ""
-        found.append(f"no best {named}, because there is no validation accuracy{of}")
+        found.append(f"no best {named}, because there is no validation {criteria.metric.title}{of}")
     n = rows.loc[rows["choosing"] > 0, "choosing"]
     if n.nunique() > 1:
         found.append(f"its values have different numbers of seeds, {n.min()} to {n.max()}")

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.evidence.settings import NO_TABLE
 from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge, operators
 
@@ -23,7 +24,7 @@ def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
 
     Columns: CELL, baseline_variant, length, resolution; placebo (the encoding and variant of the
     runs without position); seeds (that all four cells have); gains, placebo_gains and deltas
-    (lists: with position, without, and their difference, in points); gain and placebo_gain (the
+    (lists: with position, without, and their difference); gain and placebo_gain (the
     means); the statistics of `judge` for the deltas, and the columns of `in_families`.
 
     A placebo has the comparison's data, operator and settings except for the encoding's. Its
@@ -58,7 +59,9 @@ def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     return in_families(pd.DataFrame(rows, columns=columns), criteria)
 
 
-def of_position(rows: pd.DataFrame, added: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def of_position(
+    rows: pd.DataFrame, added: pd.DataFrame, metric: Metric
+) -> tuple[pd.DataFrame, str]:
     """Comparisons with what position adds in place of their differences, and a line that says so.
 
     `added` is the frame of `placebos`. If it lacks any of the rows, they stay as they are.
@@ -70,8 +73,9 @@ def of_position(rows: pd.DataFrame, added: pd.DataFrame) -> tuple[pd.DataFrame, 
     if without:
         of = "" if len(without) == len(names) else f" for {', '.join(without)}"
         return rows, f"judged: the plain gain, because the placebo (encoding=none) was not run{of}"
+    signed = metric.signed
     gains = zip(names, found["gain"], found["placebo_gain"], strict=True)
-    texts = [f"{name} {gain:+.2f} and {less:+.2f}" for name, gain, less in gains]
+    texts = [f"{name} {signed(gain)} and {signed(less)}" for name, gain, less in gains]
     return found, (
         "judged: what position adds, the gain with position minus the gain without "
         f"({', '.join(texts)})"

@@ -7,21 +7,22 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.statistics import paired as st
 
 
-def interactions(comparisons: pd.DataFrame) -> pd.DataFrame:
+def interactions(comparisons: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """Does the gain grow with length? For each encoding, fusion and variant a row for each task
     that was run at several lengths, and one over all corpora if they are of several tasks.
 
     Columns: encoding, fusion, variant, task (its name; empty for several tasks), corpora (text:
-    mean length and gain), n, slopes (a list: each seed's gain in points per doubling of length),
+    mean length and gain), n, slopes (a list: each seed's gain per doubling of length),
     resolution, mean, low, high (t interval), p_t and p_sign_flip (two-sided), p_fit (two-sided,
     NaN for two lengths: small if the gain does not follow a straight line), and monotone (whether
     the mean gain rises from each length to the next, or falls). Seeds that any of the corpora lacks
     are left out.
     """
-    keys = ["encoding", "fusion", "variant"]
+    keys, signed = ["encoding", "fusion", "variant"], metric.signed
     rows = []
     for cell, every in comparisons.groupby(keys, sort=False):
         tasks = every["task"].unique().tolist()
@@ -32,7 +33,7 @@ def interactions(comparisons: pd.DataFrame) -> pd.DataFrame:
             if group["length"].nunique() < 2 or gains.empty:
                 continue
             corpora = zip(group["data"], group["length"], gains.mean(), strict=True)
-            texts = [f"{data} ({length:.0f} tokens, {gain:+.2f})" for data, length, gain in corpora]
+            texts = [f"{data} ({n:.0f} tokens, {signed(gain)})" for data, n, gain in corpora]
             row = {**dict(zip(keys, cell, strict=True)), "task": name.rpartition("-")[0]}
             row["corpora"] = ", ".join(texts)
             gains = gains.sort_index()

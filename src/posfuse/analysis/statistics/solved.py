@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.evidence.collect import CELL, METRIC
+from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.metric import ACCURACY
 from posfuse.analysis.statistics import over_documents
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
@@ -34,7 +35,7 @@ def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
             continue
         way = 100 - 100 / classes
         middle = 100 - way / 2
-        of_cell = (100 * group[METRIC]).groupby([group[axis] for axis in CELL])
+        of_cell = ACCURACY.of(group).groupby([group[axis] for axis in CELL])
         low, high = of_cell.min(), of_cell.max()
         if ((low <= middle - APART * way) & (high >= middle + APART * way)).any():
             found[str(data)] = middle
@@ -49,7 +50,7 @@ def solved_cells(
     compared = {tuple(row[axis] for axis in CELL): row for row in comparisons.to_dict("records")}
     rows = []
     for cell, group in runs[runs["data"].isin(above)].groupby(CELL, sort=False):
-        accuracies = (100 * group[METRIC]).tolist()
+        accuracies = ACCURACY.of(group).tolist()
         rows.append(dict(zip(CELL, cell, strict=True)))
         rows[-1] |= _row(accuracies, compared.get(cell), above[str(cell[0])])
     return pd.DataFrame(rows)
@@ -60,7 +61,7 @@ def solved_best(best: pd.DataFrame, above: dict[str, float]) -> pd.DataFrame:
     `_row`, over the seeds that are tested."""
     labels = [*CELL, "at", "baseline_at"]
     rows = [
-        {name: row[name] for name in labels} | _row(row["accuracies"], row, above[row["data"]])
+        {name: row[name] for name in labels} | _row(row["scores"], row, above[row["data"]])
         for row in best.to_dict("records")
         if row["data"] in above
     ]
@@ -80,7 +81,7 @@ def _row(accuracies: list[float], pairs: dict[Any, Any] | None, above: float) ->
     row |= {"low": 100 * low, "high": 100 * high}
     if pairs is None:
         return row
-    one, base = (np.asarray(pairs[name]) > above for name in ("accuracies", "baseline_accuracies"))
+    one, base = (np.asarray(pairs[name]) > above for name in ("scores", "baseline_scores"))
     low, high = paired_share_interval(one, base)
     row |= {"pairs": len(one), "with": int(one.sum()), "base": int(base.sum())}
     row |= {"gained": int(np.sum(one & ~base)), "lost": int(np.sum(~one & base))}

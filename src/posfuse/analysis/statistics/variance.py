@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.evidence.collect import METRIC, settings_columns, varying
+from posfuse.analysis.evidence.collect import settings_columns, varying
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 
@@ -42,10 +42,10 @@ def variance(runs: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     differ in that set. Rows with one run are left out.
 
     Columns: GROUP, fusion, varied (the set in words), held (the seeds of the others), n, std, low
-    and high (chi-square interval) of the test accuracy in points; share, the variance in percent of
-    that of the row whose set contains all others, NaN without such a row; and delta_n, delta_std,
-    delta_low, delta_high and delta_share, the same for the differences to the baseline, paired by
-    seed.
+    and high (chi-square interval) of the metric on the test split; share, the variance in percent
+    of that of the row whose set contains all others, NaN without such a row; and delta_n,
+    delta_std, delta_low, delta_high and delta_share, the same for the differences to the baseline,
+    paired by seed.
     """
     if not is_held(runs).any():
         return pd.DataFrame()
@@ -56,7 +56,7 @@ def variance(runs: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     frame = runs[["data", "encoding", "seed"]].assign(
         variant=varying(runs, ["data", "encoding"], others),
         fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
-        accuracy=100 * runs[METRIC],
+        score=criteria.metric.of(runs),
         sources=[" ".join(follows.columns[row]) for row in follows.to_numpy()],
         held=_held(runs),
     )
@@ -64,7 +64,7 @@ def variance(runs: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     for key, group in frame.groupby(GROUP, sort=False):
         if group["sources"].nunique() > 1:
             labels = dict(zip(GROUP, key, strict=True))
-            rows += [labels | row for row in _rows_of(group, criteria.baseline)]
+            rows += [labels | row for row in _rows_of(group, criteria)]
     return pd.DataFrame(rows)
 
 
@@ -77,22 +77,23 @@ def _held(runs: pd.DataFrame) -> list[str]:
     ]
 
 
-def _rows_of(group: pd.DataFrame, baseline: str) -> list[dict[str, Any]]:
-    accuracy = group.pivot(index="seed", columns=["fusion", "sources", "held"], values="accuracy")
-    columns: list[Any] = list(accuracy)  # fusion, sources, held
+def _rows_of(group: pd.DataFrame, criteria: Criteria) -> list[dict[str, Any]]:
+    baseline = criteria.baseline
+    scores = group.pivot(index="seed", columns=["fusion", "sources", "held"], values="score")
+    columns: list[Any] = list(scores)  # fusion, sources, held
     rows: list[dict[str, Any]] = []
     for fusion in group["fusion"].unique():
         of_fusion = []
         for column in (column for column in columns if column[0] == fusion):
             _, text, held = column
-            values, sources = accuracy[column].dropna(), text.split()
+            values, sources = scores[column].dropna(), text.split()
             if len(values) < 2:
                 continue
             row = {"fusion": fusion, "sources": set(sources), "held": held}
             row["varied"] = ", ".join(SOURCES[source] for source in sources) or "none"
             row |= _spread(values)
             base = (baseline, text, held)
-            deltas = (values - accuracy[base]).dropna() if base in accuracy else values[:0]
+            deltas = (values - scores[base]).dropna() if base in scores else values[:0]
             if fusion != baseline and len(deltas) > 1:
                 row |= {f"delta_{name}": value for name, value in _spread(deltas).items()}
             of_fusion.append(row)

@@ -1,8 +1,11 @@
 """Tables that describe the runs of each cell beyond their mean."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import (
     Column,
@@ -31,7 +34,7 @@ def convergence_tables(found: pd.DataFrame) -> list[Table]:
         ],
         name="convergence",
         title="Runs that were best at their last evaluation",
-        caption="How many runs had their highest validation accuracy at the last evaluation, and "
+        caption="How many runs had their best validation result at the last evaluation, and "
         "the mean number of that evaluation and of all of them (epochs, if a run was evaluated "
         "once after each). A run that was best at the end may get better with more training, so "
         "an operator with many such runs may be undertrained.",
@@ -82,10 +85,13 @@ def _solved(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
     )
 
 
-def variance_tables(found: pd.DataFrame, baseline: str) -> list[Table]:
+def variance_tables(found: pd.DataFrame, criteria: Criteria) -> list[Table]:
     """The frame of `variance`, if it has rows."""
     if found.empty:
         return []
+    metric = criteria.metric
+    number = partial(table.unsigned, digits=metric.digits)
+    ends = partial(table.unsigned_interval, digits=metric.digits)
     delta = [f"delta_{name}" for name in ("std", "low", "high", "share")]
     found = found.reindex(columns=list(dict.fromkeys([*found.columns, "share", *delta])))
     keys = ["data", *if_many(found, "encoding"), *if_many(found, "variant"), "fusion"]
@@ -94,11 +100,11 @@ def variance_tables(found: pd.DataFrame, baseline: str) -> list[Table]:
         ("varied", str, "varied"),
         *([("fixed", str, "held")] if several_held else []),
         ("n", str, "n"),
-        ("std", table.unsigned, "std"),
-        ("95 %", table.unsigned_interval, "low", "high"),
+        ("std", number, "std"),
+        ("95 %", ends, "low", "high"),
         ("% of variance", table.count, "share"),
-        ("std of difference", table.unsigned, "delta_std"),
-        ("95 %", table.unsigned_interval, "delta_low", "delta_high"),
+        ("std of difference", number, "delta_std"),
+        ("95 %", ends, "delta_low", "delta_high"),
         ("% of variance", table.count, "delta_share"),
     ]
     table_ = table_of(
@@ -107,13 +113,14 @@ def variance_tables(found: pd.DataFrame, baseline: str) -> list[Table]:
         keys,
         name="variance",
         title="Spread by source of randomness",
-        caption="Standard deviation of the test accuracy, in points, over n runs in which only "
-        "these sources of randomness follow the seed and the others are fixed (Bouthillier et al. "
-        "2021), with its 95 % interval (chi-square, for normal accuracies); % of variance: its "
-        "square in percent of that of the runs in which all of them follow the seed. The same for "
-        f"the difference to {baseline}, paired by seed. Each share belongs to the values at which "
-        "the other sources are fixed. Sources that act together count in each of their shares, so "
-        "the shares may add up to more than 100.",
+        caption=f"Standard deviation of the test {metric.title}, in {metric.unit}, over n runs "
+        "in which only these sources of randomness follow the seed and the others are fixed "
+        "(Bouthillier et al. 2021), with its 95 % interval (chi-square, for normal results); "
+        "% of variance: its square in percent of that of the runs in which all of them follow the "
+        f"seed. The same for the difference to {criteria.baseline}, paired by seed. Each share "
+        "belongs to the values "
+        "at which the other sources are fixed. Sources that act together count in each of their "
+        "shares, so the shares may add up to more than 100.",
     )
     return [table_]
 

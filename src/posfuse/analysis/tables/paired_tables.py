@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     EXPLORATORY,
@@ -23,8 +24,14 @@ from posfuse.analysis.tables.table import Column, Row, Table, interval, p_value,
 
 # Columns that several tables share.
 N: Column = ("n", str, "n")
-DIFFERENCE: Column = ("difference", table.signed_with_spread, "mean", "std")
-T_INTERVAL: Column = ("95 % t", interval, "low", "high")
+
+
+def difference(metric: Metric, heading: str = "difference") -> Column:
+    return heading, partial(table.signed_with_spread, digits=metric.digits), "mean", "std"
+
+
+def t_interval(metric: Metric) -> Column:
+    return "95 % t", partial(interval, digits=metric.digits), "low", "high"
 
 
 def _adjusted(role: str, adjusted: float, alone: float) -> str:
@@ -51,7 +58,7 @@ def paired_tables(
     return [
         differences_table(comparisons, criteria),
         tests_table(comparisons, criteria),
-        interactions_table(interactions, criteria.baseline),
+        interactions_table(interactions, criteria),
         bins_table(documents.bins, trends, criteria.baseline),
         documents_table(documents.statistics, criteria),
     ]
@@ -59,15 +66,16 @@ def paired_tables(
 
 def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     """How large each difference is, and how many seeds it needs."""
-    effect = f"{criteria.effect:g} point{'' if criteria.effect == 1 else 's'}"
+    metric = criteria.metric
+    effect = metric.amount(criteria.effect)
     level = strictest_level(comparisons, criteria)
     return table_of(
         comparisons,
         [
             N,
-            DIFFERENCE,
-            T_INTERVAL,
-            ("95 % BCa", interval, "bca_low", "bca_high"),
+            difference(metric),
+            t_interval(metric),
+            ("95 % BCa", partial(interval, digits=metric.digits), "bca_low", "bca_high"),
             ("d_z", signed, "d_z"),
             ("P(A > B)", table.unsigned, "wins"),
             ("95 % exact", table.unsigned_interval, "wins_low", "wins_high"),
@@ -78,7 +86,7 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="paired_differences",
         title=f"Paired differences to {criteria.baseline}",
-        caption=f"Fused minus {criteria.baseline} in points of test accuracy, paired by seed: mean "
+        caption=f"{gains(criteria)}, paired by seed: mean "
         "± standard deviation over n pairs. 95 % intervals: Student's t, and the bias-corrected "
         "accelerated bootstrap (BCa), which is too narrow with few seeds (it covers 83 % with 5). "
         "d_z: mean divided by standard deviation. P(A > B): the probability that the operator "
@@ -89,7 +97,7 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         f"= {level:.2g} ({criteria.alpha:g} divided by the size of the family, the strictest of "
         "Holm's levels) and for the upper 80 % confidence limit of the standard deviation: to "
         f"detect the observed difference, to detect {effect}, and to show equivalence within "
-        f"±{criteria.margin:g} points if the true difference is 0.",
+        f"±{criteria.within} if the true difference is 0.",
     )
 
 
@@ -114,7 +122,7 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         f"{family_size(comparisons)} comparisons of the family; Wilcoxon's signed-rank "
         "test; sign-flip permutation test; smallest: the lowest p that n seeds can reach in the "
         f"last two. {least_p(comparisons)} p equivalence: two one-sided t-tests of \"the "
-        f"difference is within ±{criteria.margin:g} points\"; equiv. Holm: its Holm adjustment "
+        f"difference is within ±{criteria.within}\"; equiv. Holm: its Holm adjustment "
         "over the same comparisons. The conclusion uses the adjusted p-values at alpha = "
         f"{criteria.alpha:g}: differs, equivalent, both (a difference too small to matter) or "
         f"undecided. {outside_family(comparisons, criteria)}".rstrip(),
@@ -129,18 +137,19 @@ def short_table(
     caption: str = "",
 ) -> Table:
     """The columns of the two tables that fit a terminal; `caption` comes before its own."""
+    metric = criteria.metric
     return table_of(
         comparisons,
         [
             N,
-            DIFFERENCE,
-            T_INTERVAL,
+            difference(metric),
+            t_interval(metric),
             P_HOLM,
             P_EQUIVALENCE,
             ("conclusion", partial(conclusion, criteria=criteria)),
         ],
         name=name,
-        title=title or f"Paired differences to {criteria.baseline}, points of test accuracy",
+        title=title or f"Paired differences to {criteria.baseline}, {metric.points}",
         caption=" ".join(
             filter(None, [caption, least_p(comparisons), outside_family(comparisons, criteria)])
         ),
@@ -181,30 +190,64 @@ def conclusion(row: Row, criteria: Criteria) -> str:
     return "differs" if differs else "equivalent" if equivalent else "undecided"
 
 
+def gains(criteria: Criteria) -> str:
+    """What a difference is, as the start of a caption."""
+    return gains_of(criteria, f"test {criteria.metric.title}")
+
+
+def gains_of(criteria: Criteria, what: str) -> str:
+    """The same for another number in the unit of the metric."""
+    metric = criteria.metric
+    better = ", so it is positive where the operator is better" if metric.lower_is_better else ""
+    minus = metric.minus("fused", criteria.baseline)
+    points = "points of " if metric.is_share else ""
+    return f"{minus[:1].upper()}{minus[1:]} in {points}{what}{better}"
+
+
+def to_baseline(criteria: Criteria) -> str:
+    """What a difference is, as the start of a shorter caption."""
+    metric = criteria.metric
+    better = " (positive: better)" if metric.lower_is_better else ""
+    return f"Difference to {criteria.baseline} in {metric.points}{better}"
+
+
 def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
     """The hierarchical bootstrap over seeds and documents, and McNemar's test of each seed."""
-    margin = criteria.margin
+    digits = criteria.metric.digits
+    ends = partial(interval, digits=digits)
+    of_seeds: list[Column] = []
+    tested, groups = "", "which are resampled together"
+    if "p_mcnemar" in documents:
+        of_seeds = [("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar")]
+        tested = (
+            " McNemar's exact test compares the two models of one seed on these documents; it is "
+            "not about other seeds."
+        )
+        groups += " and have one sign in McNemar's test"
     return table_of(
         documents,
         [
             ("n", lambda seeds: str(len(seeds)), "document_seeds"),
             ("documents", _in_groups, "n_documents", "n_groups"),
-            ("difference", signed, "documents_mean"),
-            ("95 % seeds and documents", interval, "documents_low", "documents_high"),
-            ("90 %", interval, "documents_low_90", "documents_high_90"),
-            ("equivalent", partial(_inside, margin), "documents_low_90", "documents_high_90"),
-            ("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar"),
+            ("difference", partial(signed, digits=digits), "documents_mean"),
+            ("95 % seeds and documents", ends, "documents_low", "documents_high"),
+            ("90 %", ends, "documents_low_90", "documents_high_90"),
+            (
+                "equivalent",
+                partial(_inside, criteria.margin),
+                "documents_low_90",
+                "documents_high_90",
+            ),
+            *of_seeds,
         ],
         name="documents",
         title="Differences over seeds and documents",
-        caption=f"Difference to {criteria.baseline} in points with the intervals of a hierarchical "
+        caption=f"{to_baseline(criteria)} with the intervals of a hierarchical "
         "bootstrap that resamples seeds and test documents, so they are about other seeds and "
         "documents like these. equivalent: whether the 90 % interval lies within "
-        f"±{margin:g} points, not adjusted for the number of comparisons. The equivalence of the "
-        "table of tests is about these test documents only. McNemar's exact test compares the two "
-        "models of one seed on these documents; it is not about other seeds. In brackets: groups "
-        "of documents that begin with the same article, which are resampled together and have one "
-        "sign in McNemar's test.",
+        f"±{criteria.within}, not adjusted for the number of comparisons. The equivalence of the "
+        f"table of tests is about these test documents only.{tested} In brackets: groups "
+        f"of documents that begin with the same article, {groups}.",
     )
 
 
@@ -237,7 +280,7 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
             ("documents", table.count, "n_documents"),
             N,
             ("difference", signed, "mean"),
-            T_INTERVAL,
+            t_interval(ACCURACY),
             ("trend", trend),
         ],
         name="gain_by_length",
@@ -249,27 +292,29 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
     )
 
 
-def interactions_table(interactions: pd.DataFrame, baseline: str) -> Table:
+def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
     """Does the gain grow with length, across corpora?"""
+    metric = criteria.metric
     return table_of(
         interactions,
         [
             ("one task", str, "task"),
             ("corpora", str, "corpora"),
             N,
-            ("slope", signed, "mean"),
-            T_INTERVAL,
+            ("slope", partial(signed, digits=metric.digits), "mean"),
+            t_interval(metric),
             ("p t", p_value, "p_t"),
             ("p sign flip", p_value, "p_sign_flip"),
             ("p fit", p_value, "p_fit"),
         ],
         name="interaction",
         title="Does the gain grow with length, across corpora?",
-        caption=f"Slope of the difference to {baseline} over the mean length of the corpora, in "
-        "points per doubling of length. Least squares gives one slope for each seed that all "
-        "corpora have; the table shows the mean of these n slopes, its 95 % t interval, and the "
-        "two-sided p of a t-test and of sign flips. p fit: lack of fit, a t-test of each seed's "
-        "curvature, from three lengths; if it is small, the gain does not follow a straight line "
-        "and its slope means little. one task: the task of which these corpora vary the length "
+        caption=f"Slope of the difference to {criteria.baseline} over the mean length of the "
+        f"corpora, in {metric.unit} per doubling of length. Least squares gives one slope for each "
+        "seed that all corpora have; the table shows the mean of these n slopes, its 95 % t "
+        "interval, and the two-sided p of a t-test and of sign flips. p fit: lack of fit, a "
+        "t-test of each seed's curvature, from three lengths; if it is small, the gain does not "
+        "follow a straight line and its slope means little. one task: the task of which these "
+        "corpora vary the length "
         "alone; other corpora differ in more than length.",
     )

@@ -1,17 +1,20 @@
 """The paper's Tables 1 to 3, our numbers beside the published ones."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.bag_of_words import Bags
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.evidence.published import numbers, published, published_latency
 from posfuse.analysis.tables.table import Row, Table, by_fusion, count, if_many, over_seeds
 
 MARK = "†"  # ours and the paper's disagree
 BAG = "bag of words"
 BAGS = {"bag_of_words": BAG, "bag_with_ends": f"{BAG}, first and last symbol"}  # by column
-BY_CELL = (
-    "Test accuracy in %: mean ± standard deviation over seeds, number of seeds in brackets. "
+BY_CELL = "mean ± standard deviation over seeds, number of seeds in brackets."
+OF_ACCURACY = (
     f"{MARK} differs from the published mean (Welch's test, p < 0.05). The spreads in the paper's "
     "Table 1 are too small to be standard deviations over seeds; its Table 3 prints larger ones "
     f"for the same cells. {BAG}: TF-IDF and logistic regression on the same words and documents, "
@@ -20,7 +23,7 @@ BY_CELL = (
 WITH_ENDS = f" {BAGS['bag_with_ends']}: the pair of the two is one more word."
 
 
-def paper_tables(cells: pd.DataFrame, bags: Bags) -> list[Table]:
+def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> list[Table]:
     """Tables 1 to 3 in the paper's form, from the rows of `comparisons.cells`."""
     encodings = cells["encoding"].unique()
     paper = numbers()["table1"]["encoding"]
@@ -28,22 +31,24 @@ def paper_tables(cells: pd.DataFrame, bags: Bags) -> list[Table]:
     at_one = cells[cells["encoding"] == encoding]
     return [
         _by_fusion(
-            _with_published(1, at_one, bags),
+            _with_published(1, at_one, bags, metric),
             ["data"],
             "table1",
-            f"Table 1. Accuracy by corpus and fusion, encoding {encoding}",
+            f"Table 1. {metric.heading} by corpus and fusion, encoding {encoding}",
+            metric,
         ),
-        _latency(_with_published(2, at_one, bags), encoding),
+        _latency(_with_published(2, at_one, bags, metric), encoding, metric),
         _by_fusion(
-            _with_published(3, cells, bags),
+            _with_published(3, cells, bags, metric),
             ["data", "encoding"],
             "table3",
-            "Table 3. Accuracy by encoding and fusion",
+            f"Table 3. {metric.heading} by encoding and fusion",
+            metric,
         ),
     ]
 
 
-def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame:
+def _with_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) -> pd.DataFrame:
     """The cells with the columns published_mean, published_std, published_n, disagrees and
     bag_of_words; NaN if the paper or the bag of words has no number for a cell. For tasks there is
     the column bag_with_ends too."""
@@ -51,13 +56,13 @@ def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame
     has_ends = any(bag.with_ends is not None for bag in bags.values())
     for cell in cells.to_dict("records"):
         theirs = None  # a variant has other settings than the paper's
-        if not cell["variant"]:
+        if not cell["variant"] and metric == ACCURACY:
             theirs = published(table, cell["data"], cell["encoding"], cell["fusion"])
         bag = bags.get((cell["data"], cell["variant"]))
         row = dict(cell)
         for name in ("mean", "std", "n"):
             row[f"published_{name}"] = getattr(theirs, name) if theirs else np.nan
-        row["disagrees"] = bool(theirs and theirs.disagrees(*_accuracy(cell)))
+        row["disagrees"] = bool(theirs and theirs.disagrees(*_result(cell)))
         row["bag_of_words"] = bag.accuracy if bag else np.nan
         if has_ends:
             ends = bag.with_ends if bag else None
@@ -66,22 +71,25 @@ def _with_published(table: int, cells: pd.DataFrame, bags: Bags) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
-def _by_fusion(cells: pd.DataFrame, keys: list[str], name: str, title: str) -> Table:
+def _by_fusion(
+    cells: pd.DataFrame, keys: list[str], name: str, title: str, metric: Metric
+) -> Table:
     """A row for each value of the keys, a column for each fusion; the paper's row below."""
     keys = [*keys, *if_many(cells, "variant")]
     fusions = cells["fusion"].unique().tolist()
+    ours = partial(_ours, digits=metric.digits)
     rows = []
     for _, group in cells.groupby(keys, sort=False):
         first = group.iloc[0]
         labels = [first[key] for key in keys]
-        rows.append([*labels, "posfuse", *by_fusion(group, fusions, _ours)])
+        rows.append([*labels, "posfuse", *by_fusion(group, fusions, ours)])
         if group["published_mean"].notna().any():
             rows.append([*labels, "published", *by_fusion(group, fusions, _theirs)])
         rows += [[*labels, bag, *[accuracy] * len(fusions)] for bag, accuracy in _bags(first)]
-    return Table(name, title, _caption(cells), [*keys, "from", *fusions], rows, cells)
+    return Table(name, title, _caption(cells, metric), [*keys, "from", *fusions], rows, cells)
 
 
-def _latency(cells: pd.DataFrame, encoding: str) -> Table:
+def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
     """The paper's Table 2: a row for each fusion of a corpus."""
     keys = ["data", *if_many(cells, "variant")]
     rows = []
@@ -93,7 +101,7 @@ def _latency(cells: pd.DataFrame, encoding: str) -> Table:
                 [
                     *labels,
                     cell["fusion"],
-                    _ours(cell),
+                    _ours(cell, metric.digits),
                     _theirs(cell),
                     over_seeds(cell["latency_mean"], cell["latency_std"], cell["n"], digits=3),
                     "" if cell["variant"] else latency,
@@ -103,13 +111,13 @@ def _latency(cells: pd.DataFrame, encoding: str) -> Table:
             )
         rows += [[*labels, bag, accuracy, *[""] * 5] for bag, accuracy in _bags(cell)]
     columns = [
-        *keys, "fusion", "accuracy", "published", "ms per document", "published latency",
+        *keys, "fusion", metric.title, "published", "ms per document", "published latency",
         "parameters", "in fusion",
     ]  # fmt: skip
     return Table(
         "table2",
-        f"Table 2. Accuracy and latency by fusion, encoding {encoding}",
-        f"{_caption(cells)} "
+        f"Table 2. {metric.heading} and latency by fusion, encoding {encoding}",
+        f"{_caption(cells, metric)} "
         "Latency: the forward pass over the test split in its batches, in milliseconds "
         "per document, mean ± standard deviation over the same runs. Other work of the machine "
         "changes it; docs/performance.md compares the operators under equal conditions. The "
@@ -127,16 +135,19 @@ def _bags(cell: Row | pd.Series) -> list[tuple[str, str]]:
     return [(bag, f"{accuracy:.2f}") for bag, accuracy in found if not np.isnan(accuracy)]
 
 
-def _caption(cells: pd.DataFrame) -> str:
-    return BY_CELL + (WITH_ENDS if "bag_with_ends" in cells else "")
+def _caption(cells: pd.DataFrame, metric: Metric) -> str:
+    text = f"Test {metric.level}: {BY_CELL}"
+    if metric == ACCURACY:
+        text += f" {OF_ACCURACY}"
+    return text + (WITH_ENDS if "bag_with_ends" in cells else "")
 
 
-def _accuracy(cell: Row) -> tuple[float, float, int]:
+def _result(cell: Row) -> tuple[float, float, int]:
     return cell["mean"], cell["std"], cell["n"]
 
 
-def _ours(cell: Row) -> str:
-    return over_seeds(*_accuracy(cell)) + (MARK if cell["disagrees"] else "")
+def _ours(cell: Row, digits: int) -> str:
+    return over_seeds(*_result(cell), digits) + (MARK if cell["disagrees"] else "")
 
 
 def _theirs(cell: Row) -> str:

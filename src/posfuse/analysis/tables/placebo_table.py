@@ -5,14 +5,14 @@ from functools import partial
 import pandas as pd
 
 from posfuse.analysis.statistics.comparisons import Criteria, family_size
-from posfuse.analysis.tables import table
 from posfuse.analysis.tables.paired_tables import (
     P_EQUIVALENCE,
     P_HOLM,
-    T_INTERVAL,
     N,
     conclusion,
+    difference,
     outside_family,
+    t_interval,
 )
 from posfuse.analysis.tables.table import Table, signed, table_of
 
@@ -25,18 +25,20 @@ def placebo_tables(placebos: pd.DataFrame, criteria: Criteria, tuned: str = "") 
 def placebo_table(placebos: pd.DataFrame, criteria: Criteria, tuned: str = "") -> Table:
     """What position adds to each gain. `tuned`: the keys of which each cell has its own best
     values, in words; empty if all cells have the same values."""
+    metric = criteria.metric
+    signs = partial(signed, digits=metric.digits)
     at_best = ""
     if tuned:
         at_best = f"Operator and baseline, each with and without position, have the {tuned} with "
-        at_best += "their own highest mean validation accuracy. "
+        at_best += f"their own {metric.best} mean validation {metric.title}. "
     return table_of(
         placebos,
         [
             N,
-            ("gain", signed, "gain"),
-            ("without", signed, "placebo_gain"),
-            ("position adds", table.signed_with_spread, "mean", "std"),
-            T_INTERVAL,
+            ("gain", signs, "gain"),
+            ("without", signs, "placebo_gain"),
+            difference(metric, "position adds"),
+            t_interval(metric),
             P_HOLM,
             P_EQUIVALENCE,
             ("conclusion", partial(conclusion, criteria=criteria)),
@@ -44,12 +46,13 @@ def placebo_table(placebos: pd.DataFrame, criteria: Criteria, tuned: str = "") -
         name="placebo_best" if tuned else "placebo",
         title=f"How much of the gain over {criteria.baseline} comes from position"
         f"{', at own best values' if tuned else ''}",
-        caption=f"{at_best}gain: fused minus {criteria.baseline} in points of test accuracy with "
-        "position. without: the same with a table of zeros (encoding=none), where each operator "
-        "keeps its parameters. position adds: the first minus the second, paired by seed over the "
-        "n seeds that all four cells have: mean ± standard deviation and 95 % t interval. "
-        "p-values: t-tests of what position adds, Holm-adjusted over the "
-        f"{family_size(placebos)} rows of this table's family. Equivalent: position adds no more "
-        f"than ±{criteria.margin:g} points on these test documents. "
+        caption=f"{at_best}gain: {metric.minus('fused', criteria.baseline)} in "
+        f"{metric.points} with position. without: the same with a table of zeros "
+        "(encoding=none), where each operator keeps its parameters. position adds: the "
+        "first minus the second, paired by seed over the n seeds that all four cells have: mean ± "
+        "standard deviation and 95 % t interval. p-values: t-tests of what position adds, "
+        f"Holm-adjusted over the {family_size(placebos)} rows of this table's family. "
+        "Equivalent: position adds no more "
+        f"than ±{criteria.within} on these test documents. "
         f"{outside_family(placebos, criteria)}".rstrip(),
     )

@@ -87,24 +87,24 @@ def over_seeds(mean: float, std: float, n: float, digits: int = 2) -> str:
     return "" if np.isnan(mean) else f"{with_spread(mean, std, digits)} ({n:.0f})"
 
 
-def signed_with_spread(mean: float, std: float) -> str:
-    return with_spread(mean, std, sign="+")
+def signed_with_spread(mean: float, std: float, digits: int = 2) -> str:
+    return with_spread(mean, std, digits, sign="+")
 
 
-def signed(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:+.2f}"
+def signed(value: float, digits: int = 2) -> str:
+    return "" if np.isnan(value) else f"{value:+.{digits}f}"
 
 
-def interval(low: float, high: float) -> str:
-    return "" if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
+def interval(low: float, high: float, digits: int = 2) -> str:
+    return "" if np.isnan(low) else f"{low:+.{digits}f} to {high:+.{digits}f}"
 
 
-def unsigned(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:.2f}"
+def unsigned(value: float, digits: int = 2) -> str:
+    return "" if np.isnan(value) else f"{value:.{digits}f}"
 
 
-def unsigned_interval(low: float, high: float) -> str:
-    return "" if np.isnan(low) else f"{low:.2f} to {high:.2f}"
+def unsigned_interval(low: float, high: float, digits: int = 2) -> str:
+    return "" if np.isnan(low) else f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def count(value: float) -> str:

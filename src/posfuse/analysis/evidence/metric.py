@@ -1,0 +1,119 @@
+"""The number of a run that a report compares, and how it is written."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import pandas as pd
+
+from posfuse.errors import InputError
+
+Score = TypeVar("Score", float, "pd.Series[float]", pd.DataFrame)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that records have for their test and validation splits."""
+
+    name: str  # its key in the record
+    title: str  # accuracy
+    unit: str  # of differences, after a number: points
+    level: str  # of values, after the name of a split: accuracy in %
+    factor: float = 100.0  # the unit is the record's number times this
+    digits: int = 2
+    lower_is_better: bool = False
+    margin: float = 0.5  # the largest difference that does not matter
+    effect: float = 1.0  # the difference for which the seeds needed are listed
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title[:1].upper()}{self.title[1:]}"
+
+    @property
+    def column(self) -> str:
+        """Of the test split, in a row of `collect`."""
+        return f"test.{self.name}"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether values are percent of the test documents."""
+        return self.unit == "points"
+
+    @property
+    def points(self) -> str:
+        """The unit of a difference on the test split, in full."""
+        return f"points of test {self.title}" if self.is_share else f"test {self.unit}"
+
+    @property
+    def tie(self) -> float:
+        """Validation results this close are equal: records have them with single precision."""
+        return float(10 ** -(self.digits + 2))
+
+    @property
+    def best(self) -> str:
+        return "lowest" if self.lower_is_better else "highest"
+
+    @property
+    def axis(self) -> str:
+        """The name of an axis of a figure."""
+        return f"{self.title}, %" if self.is_share else self.title
+
+    @property
+    def percent(self) -> str:
+        """What follows a value."""
+        return " %" if self.is_share else ""
+
+    def of(self, runs: pd.DataFrame, split: str = "test") -> "pd.Series[float]":
+        """The values of all runs in the metric's unit; NaN for a run without it."""
+        values = runs.get(f"{split}.{self.name}", pd.Series(float("nan"), runs.index))
+        return self.factor * pd.to_numeric(values, errors="coerce").astype(float)
+
+    def gain(self, score: Score, baseline: Score) -> Score:
+        """The difference, positive where `score` is better."""
+        return baseline - score if self.lower_is_better else score - baseline
+
+    def minus(self, name: str, baseline: str) -> str:
+        """The gain in words."""
+        one, other = (baseline, name) if self.lower_is_better else (name, baseline)
+        return f"{one} minus {other}"
+
+    def amount(self, value: float) -> str:
+        """A number of the unit: 1 point, 0.5 points."""
+        return f"{value:g} {'point' if (self.unit, value) == ('points', 1) else self.unit}"
+
+    def number(self, value: float, sign: str = "") -> str:
+        """A value or a difference (sign="+") as text."""
+        return f"{value:{sign}.{self.digits}f}"
+
+    @property
+    def signed(self) -> partial[str]:
+        return partial(self.number, sign="+")
+
+
+ACCURACY = Metric("accuracy", "accuracy", "points", "accuracy in %")
+EXACT_MATCH = Metric("exact_match", "exact match", "points", "exact match in %")
+BITS_PER_BYTE = Metric(
+    "bits_per_byte", "bits per byte", "bits per byte", "bits per byte",
+    factor=1.0, digits=4, lower_is_better=True, margin=0.01, effect=0.02,
+)  # fmt: skip
+METRICS = {metric.name: metric for metric in (ACCURACY, EXACT_MATCH, BITS_PER_BYTE)}
+
+
+def metrics_of(runs: pd.DataFrame) -> list[str]:
+    """The metrics that every run has."""
+    return [name for name, metric in METRICS.items() if metric.of(runs).notna().all()]
+
+
+def metric_of(runs: pd.DataFrame, name: str | None = None) -> Metric:
+    """The metric of this name, by default bits per byte where every run has them, otherwise
+    accuracy. Raises InputError for a name that is unknown, or that a run lacks."""
+    known = metrics_of(runs)
+    if name is None:
+        return BITS_PER_BYTE if BITS_PER_BYTE.name in known else ACCURACY
+    if name not in METRICS:
+        listed = ", ".join(METRICS)
+        raise InputError(f"--metric: no metric {name!r}; use one of {listed}")
+    if name not in known:
+        listed = ", ".join(known)
+        raise InputError(f"--metric: no metric {name!r} here; these runs have {listed}")
+    return METRICS[name]

@@ -1,0 +1,91 @@
+"""Statistics of language models' predictions: over windows or strings as well as seeds.
+
+Shapes: S seeds, W windows of a text, or strings of a task.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyarrow import ArrowException
+
+from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.metric import BITS_PER_BYTE, EXACT_MATCH, Metric
+from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.documents import judge_differences
+from posfuse.errors import InputError
+from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
+
+COLUMNS = ["index", "group", "targets", "right", "loss"]
+
+
+def window_evidence(
+    comparisons: pd.DataFrame, runs: pd.DataFrame, criteria: Criteria
+) -> tuple[pd.DataFrame, list[str]]:
+    """One row for each row of `compare`: CELL and the keys of `judge_differences`; and a line for
+    each run that is left out.
+
+    No rows for a metric that is no mean over windows or strings.
+    """
+    metric = criteria.metric
+    if metric not in (BITS_PER_BYTE, EXACT_MATCH):
+        return pd.DataFrame(columns=CELL), []
+    folder_of = runs.set_index([*CELL, "seed"])
+    read: dict[str, pd.DataFrame] = {}
+    problems = []
+    for run in runs.to_dict("records"):
+        try:
+            read[run["folder"]] = read_windows(run, metric)
+        except InputError as error:
+            problems.append(str(error))
+    rows = []
+    for row in comparisons.to_dict("records"):
+        cell = tuple(row[axis] for axis in CELL)
+        base = (*cell[:2], criteria.baseline, row["baseline_variant"])
+        folders = [[folder_of.loc[(*c, s), "folder"] for c in (cell, base)] for s in row["seeds"]]
+        pairs = [[read.get(str(folder)) for folder in both] for both in folders]
+        known = [
+            (seed, one, other)
+            for seed, (one, other) in zip(row["seeds"], pairs, strict=True)
+            if one is not None and other is not None
+        ]
+        same = [one["index"].equals(known[0][1]["index"]) for _, *both in known for one in both]
+        if not known or not all(same):
+            continue
+        seeds, fused, baseline = zip(*known, strict=True)
+        differences = np.stack(
+            [
+                metric.gain(one["value"], other["value"]).to_numpy()
+                for one, other in zip(fused, baseline, strict=True)
+            ]
+        )
+        group = fused[0]["group"].to_numpy()
+        judged = judge_differences(list(seeds), differences, group)
+        rows.append({**dict(zip(CELL, cell, strict=True)), **judged})
+    return pd.DataFrame(rows, columns=None if rows else CELL), problems
+
+
+def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
+    """index, group and value of the metric of the W windows of a run's test split.
+
+    Raises InputError where the file is missing, damaged, or contradicts the run's record.
+    """
+    path = Path(run["folder"]) / PREDICTIONS
+    try:
+        if path.exists() and not is_whole(path):
+            raise ValueError(f"differs from its digest in {SUMS}")
+        frame = pd.read_parquet(path, columns=COLUMNS)
+        if metric == BITS_PER_BYTE:
+            value = frame["loss"] / frame["targets"] / math.log(2)
+        else:
+            value = 100.0 * (frame["right"] == frame["targets"])
+        recorded = metric.factor * run[metric.column]
+        if not abs(value.mean() - recorded) < 10**-metric.digits:
+            own = metric.number(value.mean())
+            raise ValueError(f"{metric.title} is {own}, result.json says {metric.number(recorded)}")
+    except (OSError, ArrowException, KeyError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error
+    return frame[["index", "group"]].assign(value=value)

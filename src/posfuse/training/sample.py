@@ -1,0 +1,93 @@
+"""posfuse-sample RUN --prompt TEXT: continue a text with a trained language model."""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import torch
+
+from posfuse.config import Config, longest
+from posfuse.data.datamodule import TextDataModule
+from posfuse.data.vocabulary import SPECIAL
+from posfuse.errors import InputError, checked_streams
+from posfuse.model.language_model import LanguageModel
+from posfuse.training.trained import load_language_model
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="posfuse-sample", description=__doc__)
+    add = parser.add_argument
+    add("run", type=Path, help="folder of a finished run with task=language_model")
+    add("--prompt", required=True, help="the text to continue; of a task, symbols with spaces")
+    add("--tokens", type=int, default=100, help="how many to add (default: %(default)s)")
+    help_ = "0: the most probable token each time; 0.8 is a good start for texts (default: 0)"
+    add("--temperature", type=float, default=0.0, help=help_)
+    add("--seed", type=int, default=0, help="of the random draws (default: %(default)s)")
+    return parser.parse_args()
+
+
+def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
+    """The prompt's tokens, (1, L); raises InputError if it is empty or has an unknown symbol."""
+    if cfg.data.vocabulary.unit == "bytes":
+        ids = [byte + len(SPECIAL) for byte in text.encode()]
+    else:
+        symbols = data.store.words(range(len(SPECIAL), data.store.vocabulary_size))
+        if unknown := [symbol for symbol in text.split() if symbol not in symbols]:
+            raise InputError(
+                f"--prompt: {unknown[0]!r} is no symbol of {cfg.data.name}; give symbols with "
+                f"spaces between them: {' '.join(symbols)}"
+            )
+        ids = [data.store.id_of(symbol) for symbol in text.split()]
+    if not ids:
+        raise InputError("--prompt: is empty; give a text to continue")
+    return torch.tensor([ids])
+
+
+def continued(
+    model: LanguageModel, ids: torch.Tensor, n: int, reach: int, temperature: float, seed: int
+) -> torch.Tensor:
+    """n further tokens of ids (1, L): (1, n). Raises InputError for more than `reach` - 1 tokens.
+
+    Where a text reaches the last of the model's positions, it goes on from its last half.
+    """
+    if ids.shape[1] >= reach:
+        raise InputError(
+            f"--prompt: has {ids.shape[1]} tokens, but this model reads {reach}; give at most "
+            f"{reach - 1}"
+        )
+    draws = torch.Generator().manual_seed(seed)
+    whole, end = ids, ids.shape[1] + n
+    context = ids
+    while whole.shape[1] < end:
+        steps = min(end - whole.shape[1], reach - context.shape[1])
+        whole = torch.cat((whole, model.generate(context, steps, temperature, draws)), 1)
+        context = whole[:, -max(1, reach // 2) :]
+    return whole[:, ids.shape[1] :]
+
+
+@checked_streams()
+def main() -> None:
+    """Exit status 0, or 1 with one line that says what is wrong."""
+    arguments = parse()
+    given = (arguments.temperature, arguments.seed)
+    try:
+        if arguments.tokens < 1:
+            raise InputError(f"--tokens: must be at least 1 (got {arguments.tokens})")
+        if not 0 <= arguments.temperature < math.inf:
+            raise InputError(f"--temperature: must be 0 or above (got {arguments.temperature:g})")
+        cfg, data, module = load_language_model(arguments.run)
+        ids = prompt_ids(arguments.prompt, cfg, data)
+        assert isinstance(module.model, LanguageModel)
+        found = continued(module.model, ids, arguments.tokens, longest(cfg.data), *given)[0]
+    except InputError as error:
+        sys.exit(f"error: {error}")
+    if cfg.data.vocabulary.unit == "bytes":
+        values = [int(i) - len(SPECIAL) for i in found if i >= len(SPECIAL)]
+        print(arguments.prompt + bytes(values).decode(errors="replace"))
+    else:
+        print(arguments.prompt.strip(), *data.store.words(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""Reports of bits per byte: lower is better, in every number and every sentence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims, read_claims
+from posfuse.analysis.drawings import draw_all
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE, metric_of, metrics_of
+from posfuse.analysis.findings import analyse
+from posfuse.analysis.statistics.budget import budgets
+from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
+from posfuse.analysis.statistics.over_documents import hierarchical_bootstrap
+from posfuse.analysis.statistics.own_best import own_best
+from posfuse.errors import InputError
+from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
+from posfuse.runs.measurements import write as write_measurements
+from small_records import posfuse_report, write_record
+
+CRITERIA = criteria_for(Criteria(), BITS_PER_BYTE)
+# Bits per byte by operator and seed, and at twice the trained length.
+BITS = {"add": [2.5, 2.6, 2.4], "concat": [2.4, 2.48, 2.31], "mul": [2.5004, 2.6002, 2.3998]}
+LONGER = {"add": [3.0, 3.0, 3.0], "concat": [3.1, 3.2, 3.3], "mul": [3.0, 3.1, 3.0]}
+
+
+def write(root, fusion, seed, bits, at_32, **more):
+    # Accuracy says the contrary of bits: it is highest where bits are highest.
+    results = {"accuracy": bits / 10, "bits_per_byte": bits}
+    folder = write_record(
+        root, bits / 10, fusion, seed, "text", test=results, validation=results, label_names=[],
+        lengths={"32": {"accuracy": 0.5, "bits_per_byte": at_32}},
+        settings={"data.max_len": 16, "task.name": "language_model", **more.pop("settings", {})},
+        **more,
+    )  # fmt: skip
+    epochs = {"epoch": [1, 2], "val_accuracy": [0.1, 0.2], "val_bits_per_byte": [bits + 1, bits]}
+    pd.DataFrame(epochs).to_csv(folder / "history.csv", index=False)
+    # Four windows of ten bytes from two articles. Their mean is `bits`.
+    part = np.array([-0.2, 0.1, 0.3, -0.2]) * (1 + seed / 10)
+    windows = {"index": range(4), "group": [0, 0, 5, 5], "targets": 10, "right": 1}
+    frame = pd.DataFrame({**windows, "loss": (bits + part) * 10 * np.log(2)})
+    frame.to_parquet(folder / "predictions.parquet", index=False)
+    rows = [Measurement(LOSS_BY_POSITION, WHOLE, 10, 2 - n / 10, n, 2 * n) for n in (1, 2)]
+    write_measurements(folder, rows)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("metric") / "sweep"
+    for fusion, values in BITS.items():
+        for seed, bits in enumerate(values):
+            write(root, fusion, seed, bits, LONGER[fusion][seed])
+    return root
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    return collect(folder)[0]
+
+
+def found(folder, runs, claims=(), criteria=CRITERIA):
+    return analyse(str(folder), runs, [], Claims(claims=list(claims)), criteria, True)
+
+
+def test_a_difference_is_positive_where_bits_are_fewer(runs):
+    rows = compare(runs, CRITERIA)[0].set_index("fusion")
+    assert rows["deltas"]["concat"] == pytest.approx([0.1, 0.12, 0.09])
+    assert rows["wins"].tolist() == pytest.approx([1, 1 / 3])
+    assert np.isnan(rows["resolution"]["concat"])  # bits are no share of documents
+    # mul is worse by far less than the margin of 0.01 bits.
+    assert rows["p_equivalence_holm"]["mul"] < 0.05 < rows["p_equivalence_holm"]["concat"]
+    of_accuracy = compare(runs, Criteria())[0].set_index("fusion")
+    assert of_accuracy["deltas"]["concat"] == pytest.approx([-1, -1.2, -0.9])
+
+
+def test_the_headline_names_bits_and_who_is_ahead(folder, runs):
+    headline = found(folder, runs).headline
+    assert "equivalence within ±0.01 bits per byte" in headline[0]
+    assert "concat is ahead of add by 0.1033 test bits per byte (95 % t interval" in headline[1]
+    assert "mul is equivalent to add within ±0.01 bits per byte" in headline[1]
+
+
+def test_the_tables_have_levels_and_signs_of_bits(folder, runs):
+    report = found(folder, runs)
+    tables = {table.name: table for table in (*report.tables, *report.paired)}
+    assert "2.5000 ± 0.1000 (3)" in tables["table1"].rows[0]
+    assert tables["table1"].title.startswith("Table 1. Bits per byte by corpus")
+    differences = tables["paired_differences"]
+    assert differences.caption.startswith(
+        "Add minus fused in test bits per byte, so it is positive"
+    )
+    assert [row[4] for row in differences.rows] == ["+0.1033 ± 0.0153", "-0.0001 ± 0.0003"]
+    longer = tables["beyond"]
+    assert [row[4] for row in longer.rows] == ["-0.2000 ± 0.1000", "-0.0333 ± 0.0577"]
+    assert report.curves["value"].tolist()[:2] == [3.5, 2.5]
+    text = " ".join(table.caption for table in tables.values() if table.rows)
+    assert "points" not in text
+    assert "accuracy" not in text
+
+
+def test_windows_are_resampled_with_their_articles(folder, runs):
+    statistics = found(folder, runs).documents.statistics.set_index("fusion")
+    concat = statistics.loc["concat"]
+    assert (concat["n_documents"], concat["n_groups"]) == (4, 2)
+    assert concat["documents_mean"] == pytest.approx(0.31 / 3)
+    # Every window of a seed gains as much, so the interval is that of the seeds alone.
+    alone = hierarchical_bootstrap(np.tile([[0.1], [0.12], [0.09]], 4))
+    assert (concat["documents_low"], concat["documents_high"]) == pytest.approx(alone, abs=1e-5)
+
+
+def test_windows_that_contradict_the_record_are_left_out(tmp_path):
+    root = tmp_path / "sweep"
+    for fusion in ("add", "concat"):
+        for seed, bits in enumerate(BITS[fusion]):
+            write(root, fusion, seed, bits, 3.0)
+    path = root / "text/sinusoidal/concat/seed=1/predictions.parquet"
+    frame = pd.read_parquet(path)
+    frame.assign(loss=2 * frame["loss"]).to_parquet(path, index=False)
+    report = found(root, collect(root)[0])
+    assert report.documents.statistics["document_seeds"].tolist() == [[0, 2]]
+    (problem,) = report.problems
+    assert problem.endswith(
+        "not usable (bits per byte is 4.9600, result.json says 2.4800); remove it to run again"
+    )
+
+
+def test_the_report_draws_the_figures_of_a_language_model(folder, runs, tmp_path):
+    drawn = draw_all(found(folder, runs), CRITERIA, tmp_path)
+    captions = {drawing.name: drawing.caption for drawing in drawn}
+    assert {"loss_by_position", "results_by_length", "learning_curves", "forest"} <= set(captions)
+    assert "attention_by_distance" not in captions
+    assert captions["results_by_length"].startswith("Bits per byte by test length")
+    text = (tmp_path / "loss_by_position.svg").read_text()
+    # The losses of 1.9 and 1.8 nats.
+    assert "text sinusoidal add: 3: 2.741, 5: 2.597 bits, n=3" in text
+
+
+def test_a_claim_may_name_the_metric(folder, runs):
+    where = {"data": "text", "encoding": "sinusoidal", "fusion": "concat"}
+    claims = [
+        Claim("bits", "t", "gain", where=where, metric="bits_per_byte"),
+        Claim("longer", "t", "extrapolates", where=where, metric="bits_per_byte"),
+        Claim("accuracy", "t", "gain", where=where),
+        Claim("small", "t", "negligible", where=where | {"fusion": "mul"}, metric="bits_per_byte"),
+    ]
+    for criteria in (CRITERIA, Criteria()):
+        verdicts = found(folder, runs, claims, criteria).verdicts
+        assert [v.verdict for v in verdicts] == [
+            "supported", "inconclusive", "refuted", "supported"
+        ]  # fmt: skip
+        assert verdicts[1].evidence.numbers[0].startswith("text sinusoidal concat: -0.2000, 95 %")
+        assert verdicts[2].evidence.numbers[0].startswith("text sinusoidal concat: -1.03, 95 %")
+        assert verdicts[3].evidence.tested == "each mean difference within ±0.01 bits per byte"
+
+
+def test_a_claim_about_a_metric_without_runs_is_open(runs):
+    claims = Claims(claims=[Claim("bits", "t", "gain", metric="bits_per_byte")])
+    (verdict,) = judge_claims(claims, compare(runs, Criteria())[0], Criteria())
+    assert verdict.verdict == "inconclusive"
+    assert "needs runs" in verdict.settle
+
+
+def test_an_unknown_metric_of_a_claim_is_one_line(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("claims: [{name: a, text: t, kind: gain, metric: speed}]\n")
+    message = "claim a: unknown metric 'speed'; use one of accuracy, exact_match, bits_per_byte"
+    with pytest.raises(InputError, match=message):
+        read_claims(path)
+
+
+def test_the_best_setting_has_the_fewest_bits(tmp_path):
+    root = tmp_path / "sweep"
+    for scale, shift in ((1.0, 0.3), (2.0, 0.0), (4.0, 0.2)):
+        for fusion in ("add", "concat"):
+            for seed, bits in enumerate(BITS[fusion]):
+                key = "model.token_scale"
+                write(root, fusion, seed, bits + shift, 3.0, variant=f"{key}={scale}",
+                      settings={key: scale})  # fmt: skip
+    own = own_best(collect(root)[0], CRITERIA)
+    assert own.cells.query("best")["scale"].tolist() == ["2", "2"]
+    assert own.best["deltas"][0] == pytest.approx([0.1, 0.12, 0.09])
+    # The expected fewest bits of one, two and three of the trials 2.8, 2.5 and 2.7.
+    expected = budgets(own.cells, BITS_PER_BYTE)["expected"][0]
+    assert expected == pytest.approx([8 / 3, (2.7 + 2.5 + 2.5) / 3, 2.5])
+
+
+def test_the_report_chooses_the_metric_that_all_runs_have(folder, runs, tmp_path):
+    assert metrics_of(runs) == ["accuracy", "bits_per_byte"]
+    assert metric_of(runs) == BITS_PER_BYTE
+    assert metric_of(runs, "accuracy") == ACCURACY
+    out = tmp_path / "report"
+    text, status = posfuse_report(folder, "--out", out)
+    assert status is None
+    assert "concat is ahead of add by 0.1033 test bits per byte" in text
+    page = (out / "index.html").read_text()
+    assert "test bits per byte, positive where the operator is better, paired by seed" in page
+    text, status = posfuse_report(folder, "--out", out, "--metric", "accuracy", "--margin", "2")
+    assert "within ±2 points" in text
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("exact_match", "no metric 'exact_match' here; these runs have accuracy, bits_per_byte"),
+        ("speed", "no metric 'speed'; use one of accuracy, exact_match, bits_per_byte"),
+    ],
+)
+def test_a_metric_that_the_runs_lack_is_one_line(folder, metric, message):
+    _, status = posfuse_report(folder, "--metric", metric)
+    assert status == f"error: --metric: {message}"
+
+
+def test_bits_that_are_no_number_leave_the_run_out(tmp_path):
+    root = tmp_path / "sweep"
+    for seed, bits in enumerate((2.5, -1.0, "much")):
+        write_record(root, 0.5, seed=seed, test={"accuracy": 0.5, "bits_per_byte": bits})
+    kept, problems = collect(root)
+    assert len(kept) == 1
+    assert all("test.bits_per_byte is" in line for line in problems)
+    assert len(problems) == 2
