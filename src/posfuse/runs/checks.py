@@ -46,6 +46,7 @@ def checked(config: DictConfig) -> Config:
     apply_fidelity(cfg)
     _check_corpus(cfg)
     _check_targets(cfg)
+    _check_pretraining(cfg)
     _check_test_lengths(cfg.data)
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
     if cfg.encoding.attention:
@@ -94,6 +95,21 @@ def _check_targets(cfg: Config) -> None:
         raise InputError(
             "data.vocabulary.unit: a language model reads texts as bytes; use data=bbc_bytes, or "
             "data.vocabulary.unit=bytes and data.targets=all"
+        )
+
+
+def _check_pretraining(cfg: Config) -> None:
+    if cfg.pretrain.name == "none":
+        return
+    if models_language(cfg):
+        raise InputError(
+            "pretrain: is for classifiers, and a language model needs none; remove "
+            f"pretrain={cfg.pretrain.name}"
+        )
+    if cfg.trainer.devices > 1:
+        raise InputError(
+            f"trainer.devices: pretrain={cfg.pretrain.name} works on one device (got "
+            f"{cfg.trainer.devices}); set trainer.devices=1"
         )
 
 

@@ -269,7 +269,7 @@ def write_result(folder: Path, record: Record) -> None:
         others = [PREDICTIONS, HISTORY, DIAGNOSTICS, BEST]
         others += [BY_LENGTH] if "lengths" in record else []
         others += [MECHANISM] if (folder / MECHANISM).exists() else []
-        found = {RESULT: _digest(part)} | {name: _digest(folder / name) for name in others}
+        found = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
 
@@ -280,7 +280,7 @@ def is_whole(path: Path) -> bool:
     name = path.relative_to(folder).as_posix()
     try:
         lines = (folder / SUMS).read_bytes().decode(errors="replace").splitlines()
-        return path.exists() and any(line == f"{_digest(path)}  {name}" for line in lines)
+        return path.exists() and any(line == f"{digest(path)}  {name}" for line in lines)
     except FileNotFoundError:
         return path.exists()
 
@@ -295,7 +295,8 @@ def is_complete(folder: Path) -> bool:
     return all(is_whole(folder / name) for name in names)
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """The SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -304,6 +305,15 @@ def write_json(path: Path, content: Record) -> None:
     """Write atomically: a reader finds the old file or the new one."""
     with replacing(path) as part:
         part.write_text(json.dumps(content, indent=1, allow_nan=False))
+
+
+def read_json(path: Path) -> Record:
+    """A file of `write_json`; empty if it is damaged."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @contextmanager
