@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import CONF_DIR, NAME_LETTERS, is_neutral, run_folder
 from posfuse.errors import InputError
+from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import fingerprint, flatten
@@ -264,6 +265,14 @@ def test_every_setting_is_in_the_fingerprint_unless_it_is_neutral() -> None:
         else:
             setattr(node, last, "changed")
         assert (fingerprint(changed) == fingerprint(cfg)) == is_neutral(key), key
+
+
+def test_a_part_whose_numbers_changed_has_another_fingerprint(monkeypatch) -> None:
+    pope, rope = (checked(composed(f"encoding={name}")) for name in ("pope", "rope"))
+    before = fingerprint(pope), fingerprint(rope)
+    monkeypatch.setattr(records, "PART_NUMERICS", {"posfuse.model.polar.Pope": 2})
+    assert fingerprint(pope) != before[0]
+    assert fingerprint(rope) == before[1]
 
 
 def test_the_fingerprint_of_a_folder_is_that_of_its_bytes(tmp_path) -> None:

@@ -68,11 +68,11 @@ def headline(
             at = f"{criteria.baseline} at {group[0]['baseline_at']}"
             where += f", each operator at its own best {keys}, {at}"
         decided = any(map(_is_decided, group))
-        key, others = (data, encoding, setting), "Pretraining changes the others by"
+        key, rest = (data, encoding, setting), "Pretraining changes the others by"
         position = _second(
             added.get(key, []), criteria, _position_sentence, "Position adds to the others"
         )
-        pretraining = _second(changed.get(key, []), criteria, _pretraining_sentence, others)
+        pretraining = _second(changed.get(key, []), criteria, _pretraining_sentence, rest)
         texts = filter(None, (_sentences(group, criteria), position, pretraining))
         sentences = " ".join(texts)
         lines.append((decided, f"{where}: {sentences}"))

@@ -14,6 +14,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.errors import Diverged
 from posfuse.model.network import FusionTransformer, learned_scalars, seed_from
+from posfuse.model.polar import Pope
 from posfuse.process.distributed import gathered, summed, world_size
 from posfuse.runs.measurements import Measurement
 
@@ -31,6 +32,7 @@ class TrainingModule(L.LightningModule):
         self.documents = 0  # training documents of this epoch; of a language model targets
         self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
         self.seen = {"documents": 0, "tokens": 0}  # by this process in training
+        self.bounded = [module for module in model.modules() if isinstance(module, Pope)]
 
     def positions_of_step(self, batch: Batch) -> Tensor | int:
         """Seed dropout for this step, and draw its positions.
@@ -84,6 +86,11 @@ class TrainingModule(L.LightningModule):
         return Diverged(
             f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
         )
+
+    def on_train_batch_start(self, batch: Batch, batch_number: int) -> None:
+        """Move bounded parameters back that the last step has moved beyond their bounds."""
+        for module in self.bounded:
+            module.keep_bounds()
 
     def on_train_epoch_start(self) -> None:
         self.loss_sum, self.documents = 0.0, 0
