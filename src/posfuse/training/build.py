@@ -16,6 +16,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 
 from posfuse.config import Config, longest, models_language, seed_of
+from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
@@ -72,6 +73,11 @@ def build_data(cfg: Config) -> TextDataModule:
         cfg.trainer.limit_batches,
         models_language(cfg),
     )
+    if is_task(cfg.data) and any(data.store.unknown_share.values()):
+        raise InputError(
+            f"data.vocabulary: leaves symbols of {cfg.data.name} out, and with them labels; remove "
+            "data.vocabulary.max_size and data.vocabulary.min_count"
+        )
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
             raise InputError(
@@ -105,6 +111,9 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
             attention = _built(cfg.encoding.attention, n_heads=cfg.model.n_heads, **sizes)
         for part in filter(None, (fusion, table, attention)):
             learned_scalars(part)  # for its error
+    except OverflowError as error:
+        pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
+        raise ConfigError(f"{pair}: an option is too large ({error.args[-1]}); lower it") from error
     except ValueError as error:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise ConfigError(f"{pair}: {error}") from error
