@@ -87,13 +87,13 @@ def small_config(corpus: Path, *overrides: str) -> Config:
     return cfg
 
 
-def at_step(monkeypatch, step, act):
+def at_step(monkeypatch, step, act, module=Classifier):
     """Call `act` in the training step that is the step-th of the run, from 0."""
-    original = Classifier.training_step
+    original = module.training_step
 
     def wrapped(self, *arguments):
         if self.global_step == step:
             act()
         return original(self, *arguments)
 
-    monkeypatch.setattr(Classifier, "training_step", wrapped)
+    monkeypatch.setattr(module, "training_step", wrapped)

@@ -38,6 +38,11 @@ LATER_KEYS: dict[str, Any] = {
     "data.vocabulary.ending": "",
     "task.name": "classification",
     "task.output": "untied",
+    "pretrain.name": "none",
+    "pretrain.max_epochs": 10,
+    "pretrain.lr": 1e-3,
+    "pretrain.batch_size": 64,
+    "pretrain.share": 0.15,
 }
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
@@ -118,6 +123,20 @@ class TaskConfig:
         "untied", "last layer of a language model: its own matrix, or the embeddings",
         choices=("untied", "tied"),
     )  # fmt: skip
+
+
+@dataclass
+class PretrainConfig:
+    """What the encoder learns before its task, on the training texts."""
+
+    name: str = option(
+        "none", "masked: predict masked tokens of the training texts first",
+        choices=("none", "masked"),
+    )  # fmt: skip
+    max_epochs: int = option(10, "epochs of pretraining", least=1)
+    lr: float = option(1e-3, "learning rate of pretraining", above=0)
+    batch_size: int = option(64, "documents per batch of pretraining", least=1)
+    share: float = option(0.15, "of the tokens, to predict", above=0, most=1)
 
 
 @dataclass
@@ -258,6 +277,7 @@ class Config:
     cache_dir: str = option("multirun/.cache", "folder of token ids", check=check_folder)
     seeds: SeedsConfig = field(default_factory=SeedsConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
+    pretrain: PretrainConfig = field(default_factory=PretrainConfig)
     data: DataConfig = field(default_factory=DataConfig)
     encoding: EncodingConfig = field(default_factory=EncodingConfig)
     fusion: dict[str, Any] = option(dict, "name, `_target_` and arguments of the operator")

@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import CONF_DIR, NAME_LETTERS, is_neutral, run_folder
 from posfuse.errors import InputError
+from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import fingerprint, flatten
@@ -74,6 +75,11 @@ HYDRAS = {
     "data.max_len=abc": "data.max_len: must be an integer (got 'abc')",
     "data.split_seed=1.5": "data.split_seed: ",
     "data.name=null": "data.name: null is not allowed; give a value",
+    "data.test_lengths=80": "data.test_lengths: must be a list, such as [80]",
+    "data.test_lengths=[null]": "data.test_lengths[0]: null is not allowed; give a value",
+    "encoding.positions=[randomized]": "encoding.positions: must be one word (got ['randomized'])",
+    "encoding.table.options=1": "encoding.table.options: unknown key; an option of this part "
+    "needs a +, as in +encoding.table.options=VALUE",
     "fusion=foo": "gate_scalar",
     "fusion.zap=1": "fusion.zap: unknown key",
     "+fusion.zap=1": "fusion.zap: unknown; posfuse.model.fusion.Add takes no options",
@@ -168,7 +174,7 @@ def test_bad_options_of_operators_are_named() -> None:
     assert "fusion=gate_cnn: half_width is -1" in negative
     odd = complaint("model.d_model=5", "model.n_heads=5")
     assert "encoding=sinusoidal" in odd
-    assert "use an even model.d_model or encoding=learned" in odd
+    assert "use an even model.d_model" in odd
     for more in (["encoding=learned"], ["encoding=alibi", "fusion=none"]):
         build_parts(checked(composed("model.d_model=5", "model.n_heads=5", *more)))
 
@@ -264,6 +270,14 @@ def test_every_setting_is_in_the_fingerprint_unless_it_is_neutral() -> None:
         else:
             setattr(node, last, "changed")
         assert (fingerprint(changed) == fingerprint(cfg)) == is_neutral(key), key
+
+
+def test_a_part_whose_numbers_changed_has_another_fingerprint(monkeypatch) -> None:
+    pope, rope = (checked(composed(f"encoding={name}")) for name in ("pope", "rope"))
+    before = fingerprint(pope), fingerprint(rope)
+    monkeypatch.setattr(records, "PART_NUMERICS", {"posfuse.model.polar.Pope": 2})
+    assert fingerprint(pope) != before[0]
+    assert fingerprint(rope) == before[1]
 
 
 def test_the_fingerprint_of_a_folder_is_that_of_its_bytes(tmp_path) -> None:

@@ -13,9 +13,10 @@ from posfuse.runs.checks import checked
 from small_runs import composed, hydra_composed
 
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
-         "controls": 75, "variance": 120, "positions": 144}  # fmt: skip
+         "controls": 75, "variance": 120, "positions": 144, "pretrained": 80}  # fmt: skip
 DATA = [
     *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
+    *(("pretrained", name) for name in ("agnews", "imdb")),
     *(("table1", name) for name in ("agnews", "imdb", "arxiv")),
     ("table2", "arxiv"),
     ("table3", "arxiv"),
@@ -98,6 +99,8 @@ EXPECTED = {
     ("table1", "agnews"): SHORT,
     ("table1", "imdb"): SHORT,
     ("table1", "arxiv"): ARXIV,
+    ("pretrained", "agnews"): SHORT,
+    ("pretrained", "imdb"): SHORT,
     ("table2", "arxiv"): ARXIV,
     ("table3", "arxiv"): ARXIV,
     ("scale_surface", "bbc_lead_story"): QUICKSTART,
@@ -156,6 +159,7 @@ def test_grids_hold_the_papers_operators_and_encodings():
     assert {e: fusions[e] - arms[e] for e in CELLS} == {
         "quickstart": {"add", "concat", "gate_scalar"},
         "table1": {"add", "concat", "gate_scalar"},
+        "pretrained": {"add", "concat", "gate_scalar"},
         "table2": {"add", "gate_cnn", "gate_scalar"},
         "table3": {"add", "concat", "gate_scalar", "gate_mlp"},
         "scale_surface": {
@@ -168,6 +172,7 @@ def test_grids_hold_the_papers_operators_and_encodings():
     encodings = {e: {cell["encoding"] for cell in cells[e]} for e in CELLS}
     assert encodings == {
         "quickstart": {"sinusoidal"},
+        "pretrained": {"sinusoidal"},
         "table1": {"sinusoidal"},
         "table2": {"sinusoidal"},
         "table3": {"sinusoidal", "learned", "rope_features", "relative_table"},

@@ -14,6 +14,10 @@ from posfuse.model.attention_encoding import Alibi, AttentionEncoding
 from posfuse.model.biases import Fire, Kerple, Sandwich
 from posfuse.model.polar import Pope
 from posfuse.model.untied import Diet, Tupe
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_network
+from posfuse.training.classifier import Classifier
+from small_runs import composed
 from variants import ENCODINGS, build, random_tensor
 
 NAMES = [name for name, node in ENCODINGS.items() if node.get("attention")]
@@ -257,6 +261,40 @@ def test_the_starts_of_popes_delta():
     assert uniform.mean().item() == pytest.approx(-math.pi, abs=0.15)
     assert Pope(8, 2, 5, delta="none").delta is None
     assert Pope(8, 2, 5).per_layer
+
+
+def test_training_keeps_popes_delta_in_its_bounds():
+    overrides = ["encoding=pope", "model.d_model=8", "model.n_heads=2", "model.n_layers=2"]
+    cfg = checked(composed(*overrides))
+    module = Classifier(build_network(cfg, 9, 2), cfg.optim, 2, 0)
+    deltas = [position.delta for position in module.model.encoder.positions]
+    for delta in deltas:
+        delta.data.fill_(0.3)
+    module.on_train_batch_start(None, 0)
+    assert len(deltas) == 2
+    assert all(not delta.any() for delta in deltas)
+
+
+def test_popes_delta_learns_again_after_a_step_beyond_its_bound():
+    torch.manual_seed(0)
+    wanted, encoding = Pope(8, 2, 20), Pope(8, 2, 20)
+    wanted.delta.data.fill_(-1.0)
+    encoding.delta.data.fill_(0.1)
+    every = torch.arange(20)
+    optimiser = torch.optim.SGD(encoding.parameters(), lr=0.05)
+    for _ in range(400):
+        encoding.keep_bounds()
+        assert encoding.delta.max() <= 0
+        q, k = torch.randn(2, 8, 2, 20, 4).unbind()
+        scores = [
+            e.turn(q, every, "query") @ e.turn(k, every, "key").transpose(-2, -1)
+            for e in (encoding, wanted)
+        ]
+        loss = (scores[0] - scores[1].detach()).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert encoding.delta.max() < -0.8
 
 
 # All

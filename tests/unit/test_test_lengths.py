@@ -14,7 +14,7 @@ from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.tracking.projection import Finished
-from posfuse.training.build import build_data, build_network
+from posfuse.training.build import build_data, build_network, build_parts
 from small_records import write_record
 from small_runs import composed, small_config, write_corpus
 
@@ -51,10 +51,37 @@ def complaint(*overrides: str) -> str:
          "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because a cut string "),
         ([*TASK, "data.max_len=40"], "corpus.lengths: must end at data.max_len=40 (got [2, 12])"),
         ([*TASK, "data.vocabulary.unit=bytes"], "data.vocabulary.unit: must be words for a task"),
+        ([*TASK, "data.corpus.split_seed=-1"],
+         "data.corpus.split_seed: is data.split_seed=0 (got -1); set data.split_seed alone"),
+        (["data=listops", "data.test_lengths=[3000]"],
+         "data.test_lengths: listops has no documents longer than data.max_len"),
+        (["data=listops", "data.corpus.lengths=[5,3000]"],
+         "data.corpus.lengths: must end at data.max_len=2000 or below (got [5, 3000])"),
     ],
 )  # fmt: skip
 def test_lengths_that_cannot_be_tested_are_refused(overrides, expected: str) -> None:
     assert expected in complaint(*overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["data.vocabulary.max_size=3"], r"^data\.vocabulary: leaves symbols of even_pairs out"),
+        (
+            ["data.limit=1"],
+            r"^data\.limit: must be at least 2, the number of classes of even_pairs",
+        ),
+    ],
+)
+def test_a_task_that_lost_its_labels_is_refused(overrides, expected, tmp_path) -> None:
+    with pytest.raises(InputError, match=expected):
+        build_data(checked(composed(*TASK, f"cache_dir={tmp_path}", *overrides)))
+
+
+def test_an_option_too_large_for_a_number_is_refused() -> None:
+    cfg = checked(composed("encoding=rope", "+encoding.attention.ntk_factor=1e300"))
+    with pytest.raises(InputError, match="encoding=rope fusion=add: an option is too large"):
+        build_parts(cfg)
 
 
 def test_a_task_can_be_tested_at_any_of_its_lengths() -> None:

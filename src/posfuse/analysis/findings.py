@@ -27,6 +27,7 @@ from posfuse.analysis.statistics.documents import DocumentEvidence, document_evi
 from posfuse.analysis.statistics.lengths import beyond, by_test_length
 from posfuse.analysis.statistics.own_best import OwnBest, keys_of, own_best
 from posfuse.analysis.statistics.placebo import placebos
+from posfuse.analysis.statistics.pretraining import survival
 from posfuse.analysis.statistics.slopes import interactions, trends
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
 from posfuse.analysis.statistics.variance import is_held, variance
@@ -41,6 +42,7 @@ from posfuse.analysis.tables.own_best_tables import own_best_tables
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
 from posfuse.analysis.tables.placebo_table import placebo_tables
+from posfuse.analysis.tables.pretraining_table import pretraining_tables
 from posfuse.analysis.tables.table import Table
 from posfuse.errors import InputError
 
@@ -52,6 +54,7 @@ class Findings:
     comparisons: pd.DataFrame
     own_best: OwnBest
     placebos: pd.DataFrame
+    survival: pd.DataFrame  # of gains after pretraining
     documents: DocumentEvidence
     curves: pd.DataFrame
     by_test_length: pd.DataFrame  # results by run and test length; empty without data.test_lengths
@@ -93,6 +96,7 @@ def analyse(
     with_baseline = compared if has_baseline else runs.iloc[:0]
     comparisons, notes = compare(with_baseline, criteria)
     without_position = placebos(comparisons, criteria)
+    survived = survival(comparisons, criteria)
     classifiers = of_classifiers(runs)
     documents, mismatched = document_evidence(
         of_classifiers(comparisons, runs), classifiers, criteria.baseline
@@ -138,6 +142,7 @@ def analyse(
         comparisons=comparisons,
         own_best=best,
         placebos=without_position,
+        survival=survived,
         documents=documents,
         curves=curves,
         by_test_length=lengths,
@@ -149,6 +154,7 @@ def analyse(
         ],
         paired=[
             *placebo_tables(without_position, criteria),
+            *pretraining_tables(survived, criteria),
             *paired_tables(
                 comparisons,
                 documents,
@@ -169,6 +175,7 @@ def analyse(
                 without_position,
                 best_without_position,
                 criteria,
+                survived,
             ),
             standing(folder, str(runs["sweep_id"].iloc[0])),
         ],

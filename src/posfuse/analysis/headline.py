@@ -1,6 +1,6 @@
 """The results of a sweep in sentences: the first lines of the terminal and of the page."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -31,11 +31,13 @@ def headline(
     placebos: pd.DataFrame,
     best_placebos: pd.DataFrame,
     criteria: Criteria,
+    survival: pd.DataFrame | None = None,
 ) -> list[str]:
     """How many differences to the baseline are decided, then a line for each corpus and encoding.
 
     `cells` and `comparisons` are frames of comparisons.py, `best` is that of `OwnBest`; `placebos`
-    and `best_placebos` are those of placebo.py for `comparisons` and `best`. If operators ran with
+    and `best_placebos` are those of placebo.py for `comparisons` and `best`, `survival` is that
+    of pretraining.py for `comparisons`. If operators ran with
     several values of a tuned key, the line compares each at its best values. A difference is
     decided by the adjusted p-values, as in the tables (`conclusion`). Exploratory differences have
     a short sentence without a decision.
@@ -52,6 +54,9 @@ def headline(
     added: dict[tuple[str, str, str], list[Row]] = {}
     for row in [*_rows(best_placebos, criteria), *untuned(placebos)]:
         added.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+    changed: dict[tuple[str, str, str], list[Row]] = {}
+    for row in untuned(survival) if survival is not None else []:
+        changed.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
     compared = {*tuned, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
     corpora = {key[:2] for key in groups}
     lines = []
@@ -63,8 +68,13 @@ def headline(
             at = f"{criteria.baseline} at {group[0]['baseline_at']}"
             where += f", each operator at its own best {keys}, {at}"
         decided = any(map(_is_decided, group))
-        position = _position(added.get((data, encoding, setting), []), criteria)
-        sentences = f"{_sentences(group, criteria)} {position}".rstrip()
+        key, rest = (data, encoding, setting), "Pretraining changes the others by"
+        position = _second(
+            added.get(key, []), criteria, _position_sentence, "Position adds to the others"
+        )
+        pretraining = _second(changed.get(key, []), criteria, _pretraining_sentence, rest)
+        texts = filter(None, (_sentences(group, criteria), position, pretraining))
+        sentences = " ".join(texts)
         lines.append((decided, f"{where}: {sentences}"))
     others = [
         (False, _not_compared(str(data), str(encoding), group, criteria))
@@ -175,16 +185,21 @@ def _sentence(row: Row, criteria: Criteria) -> str:
     return f"{name} is {side} {base} by {amount} ({numbers}){small}."
 
 
-def _position(rows: list[Row], criteria: Criteria) -> str:
-    """How much of each operator's difference comes from position: numbers of at most
-    MOST_UNDECIDED operators, the decided ones first."""
+def _second(
+    rows: list[Row],
+    criteria: Criteria,
+    write: Callable[[Row, Criteria], str],
+    others: str,
+) -> str:
+    """Differences of differences: sentences of at most MOST_UNDECIDED operators, the decided ones
+    first, and the numbers of the others."""
     primary = [row for row in rows if row["role"] == PRIMARY]
     ranked = sorted(primary, key=lambda row: (not _is_decided(row), -abs(row["mean"])))
-    texts = [_position_sentence(row, criteria) for row in ranked[:MOST_UNDECIDED]]
-    signed = criteria.metric.signed
+    texts = [write(row, criteria) for row in ranked[:MOST_UNDECIDED]]
     if more := ranked[MOST_UNDECIDED:]:
+        signed = criteria.metric.signed
         listed = ", ".join(f"{row['operator']} {signed(row['mean'])}" for row in more)
-        texts.append(f"Position adds to the others: {listed}.")
+        texts.append(f"{others}: {listed}.")
     return " ".join(texts)
 
 
@@ -195,13 +210,30 @@ def _position_sentence(row: Row, criteria: Criteria) -> str:
         f"{row['operator']}'s difference is {gain} {metric.unit} with position and "
         f"{without} without: position adds {added}"
     )
+    return _ended(start, row, criteria)
+
+
+def _pretraining_sentence(row: Row, criteria: Criteria) -> str:
+    metric = criteria.metric
+    gain, scratch, changed = map(metric.signed, (row["gain"], row["scratch_gain"], row["mean"]))
+    start = (
+        f"{row['operator'].removesuffix(row['variant']).strip()}'s difference is {gain} "
+        f"{metric.unit} after pretraining and {scratch} from scratch: pretraining changes it by "
+        f"{changed}"
+    )
+    return _ended(start, row, criteria)
+
+
+def _ended(start: str, row: Row, criteria: Criteria) -> str:
+    """A sentence about a difference of differences, with its numbers and what they decide."""
     if np.isnan(row["p_t"]):
         return f"{start}, not tested."
     more = f" {_seeds_to_decide(row, criteria)}" if row["conclusion"] == "undecided" else ""
-    return f"{start} ({_numbers(row, metric)}), {_POSITION[row['conclusion']]}.{more}"
+    decided = _SECOND[row["conclusion"]]
+    return f"{start} ({_numbers(row, criteria.metric)}), {decided}.{more}"
 
 
-_POSITION = {
+_SECOND = {
     "differs": "decided",
     "both": "decided, but too little to matter",
     "equivalent": "equivalent to nothing on these test documents",

@@ -24,6 +24,7 @@ from posfuse.analysis.statistics.comparisons import Criteria, criteria_for
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.paired_tables import short_table
 from posfuse.analysis.tables.placebo_table import placebo_tables
+from posfuse.analysis.tables.pretraining_table import pretraining_tables
 from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 
@@ -54,7 +55,8 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
-        for table in placebo_tables(found.placebos, criteria):
+        second = placebo_tables(found.placebos, criteria)
+        for table in [*second, *pretraining_tables(found.survival, criteria)]:
             console.print(formats.terminal(table))
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))

@@ -60,6 +60,11 @@ def splits(
     if cfg.limit is not None:
         for split, part in parts.items():
             if len(part) > cfg.limit:
+                if cfg.limit < (n := len(set(part.labels.tolist()))):
+                    raise InputError(
+                        f"data.limit: must be at least {n}, the number of classes of "
+                        f"{part.source.name} (got {cfg.limit})"
+                    )
                 parts[split] = _drawn(part, cfg.limit, int(cfg.split_seed), names)[1]
     further = [split for split in parts if split not in SPLITS]
     return {split: parts[split] for split in (*SPLITS, *further)}, names

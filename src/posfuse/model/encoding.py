@@ -159,8 +159,7 @@ def rotary_angles(
     """Angles (i / interpolation) / base^(2j/d) in radians, (N, d/2), float64."""
     if d_model % 2:
         raise ValueError(
-            f"d_model is {d_model}, but sines and cosines come in pairs; use an even model.d_model "
-            "or encoding=learned"
+            f"d_model is {d_model}, but sines and cosines come in pairs; use an even model.d_model"
         )
     positions = torch.arange(max_len, dtype=torch.float64) / interpolation
     frequencies = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)

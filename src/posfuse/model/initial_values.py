@@ -20,7 +20,7 @@ def check_positive(**values: float) -> None:
     """Raises ValueError for the first argument that is not above 0 and finite."""
     for name, value in values.items():
         if not 0 < value < math.inf:
-            raise ValueError(f"{name} is {value}; use a number above 0")
+            raise ValueError(f"{name} is {value}; use a finite number above 0")
 
 
 def linear_(fan_in: int, *parameters: Tensor) -> None:

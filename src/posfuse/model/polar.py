@@ -19,9 +19,10 @@ class Pope(AttentionEncoding):
     2025, Decoupling the "What" and "Where" With Polar Coordinate Positional Embeddings, eq. 3 to
     8). q and k get 2D features for these products.
 
-    Each head of each layer learns its delta, bounded to [-2 pi, 0] as in the paper. `delta` is its
-    start: "zero" (the paper's choice for longer documents), "uniform" over the interval (slightly
-    better at the trained length, says the paper), or "none" for no delta (eq. 5).
+    Each head of each layer learns its delta, bounded to [-2 pi, 0] as in the paper. Beyond a bound
+    delta has no gradient, so training calls `keep_bounds` before each step. `delta` is its start:
+    "zero" (the paper's choice for longer documents), "uniform" over the interval (slightly better
+    at the trained length, says the paper), or "none" for no delta (eq. 5).
     """
 
     per_layer = True
@@ -45,6 +46,12 @@ class Pope(AttentionEncoding):
     def reset_parameters(self) -> None:
         if self.delta is not None:
             nn.init.uniform_(self.delta, -2 * math.pi if self.start == "uniform" else 0.0, 0.0)
+
+    @torch.no_grad()
+    def keep_bounds(self) -> None:
+        """Move delta back to its bounds."""
+        if self.delta is not None:
+            self.delta.clamp_(-2 * math.pi, 0)
 
     def turn(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
         cos, sin = self.angles[:, positions]

@@ -46,6 +46,7 @@ def checked(config: DictConfig) -> Config:
     apply_fidelity(cfg)
     _check_corpus(cfg)
     _check_targets(cfg)
+    _check_pretraining(cfg)
     _check_test_lengths(cfg.data)
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
     if cfg.encoding.attention:
@@ -76,6 +77,11 @@ def _check_corpus(cfg: Config) -> None:
             "texts use data=folder data.name=NAME"
         )
     _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
+    if cfg.data.corpus.get("split_seed") not in (None, cfg.data.split_seed):
+        raise InputError(
+            f"data.corpus.split_seed: is data.split_seed={cfg.data.split_seed} (got "
+            f"{cfg.data.corpus['split_seed']}); set data.split_seed alone"
+        )
 
 
 def _check_targets(cfg: Config) -> None:
@@ -97,6 +103,21 @@ def _check_targets(cfg: Config) -> None:
         )
 
 
+def _check_pretraining(cfg: Config) -> None:
+    if cfg.pretrain.name == "none":
+        return
+    if models_language(cfg):
+        raise InputError(
+            "pretrain: is for classifiers, and a language model needs none; remove "
+            f"pretrain={cfg.pretrain.name}"
+        )
+    if cfg.trainer.devices > 1:
+        raise InputError(
+            f"trainer.devices: pretrain={cfg.pretrain.name} works on one device (got "
+            f"{cfg.trainer.devices}); set trainer.devices=1"
+        )
+
+
 def _check_test_lengths(data: DataConfig) -> None:
     lengths = data.test_lengths
     if lengths != sorted(set(lengths)):
@@ -104,8 +125,19 @@ def _check_test_lengths(data: DataConfig) -> None:
             f"data.test_lengths: must ascend, each length once (got {lengths}); use "
             f"{sorted(set(lengths))}"
         )
+    generated = (data.corpus or {}).get("lengths") if data.path is None else None
     if is_task(data):
         _check_task(data)
+    elif generated and max(generated) > data.max_len:
+        raise InputError(
+            f"data.corpus.lengths: must end at data.max_len={data.max_len} or below (got "
+            f"{generated}), because a cut document has lost its label; set both keys"
+        )
+    elif generated and lengths:
+        raise InputError(
+            f"data.test_lengths: {data.name} has no documents longer than data.max_len; remove "
+            f"data.test_lengths={lengths}"
+        )
     elif lengths and min(lengths) <= data.max_len:
         raise InputError(
             f"data.test_lengths: must be above data.max_len={data.max_len}, where texts are cut "

@@ -28,6 +28,13 @@ SHOWN = {
     r"In '[^']*': (\w+ raised while composing config: ?)?": "",
     r"^field '(\S+)' is not Optional$": r"\1: null is not allowed; give a value",
     r"^Could not find '(.+)/(.*)' .+ in '\1':": r"\1: no '\2'; use one of",
+    r"^Invalid value assigned: \w+ is not a ListConfig, list or tuple\.?$": (
+        "must be a list, such as [80]"
+    ),
+    r"^(Invalid type assigned: NoneType|Non optional \w+ cannot be|Incompatible value 'None').*": (
+        "null is not allowed; give a value"
+    ),
+    r"^Cannot convert '(?:list|dict)' to string: '(.*)'$": r"must be one word (got \1)",
     r"^Value (.+) of type '\w+' could not be converted to Integer$": r"must be an integer (got \1)",
     r"^Value (.+) of type '\w+' could not be converted to Float$": r"must be a number (got \1)",
     r"^Value (.+) is not a valid bool .+": r"must be true or false (got \1)",
@@ -99,7 +106,11 @@ def one_line(error: BaseException, *schemas: Any) -> str:
         groups: Any = dataclasses.fields(config.Config)
         nested = [f"{g.name}.{key}" for g in groups if key in _fields_of(g.type.__name__, ())]
         names = _fields_of(unknown[1], schemas)
-        known = f"use one of {', '.join(names)}" if names else "posfuse-train --cfg job shows all"
+        known = (
+            f"use one of {', '.join(names)}"
+            if names
+            else f"an option of this part needs a +, as in +{key}=VALUE"
+        )
         known = f"use {' or '.join(nested)}" if nested else known
         return f"{key}: unknown key; {known}"
     where = key or getattr(error, "override", None)

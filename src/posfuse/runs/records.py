@@ -27,6 +27,8 @@ from posfuse.runs.hydra_errors import one_line
 
 SCHEMA = 3  # of result.json's keys
 NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
+# The same for a part of the model whose numbers have changed alone, by its _target_.
+PART_NUMERICS = {"posfuse.model.polar.Pope": 1}
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
@@ -76,7 +78,9 @@ def settings(cfg: Config) -> dict[str, Any]:
 
 def fingerprint(cfg: Config) -> str:
     """16 hex digits of everything that can change a number of the run, and nothing else."""
-    text = json.dumps([NUMERICS, settings(cfg)], sort_keys=True)
+    own = settings(cfg)
+    parts = [number for part, number in PART_NUMERICS.items() if part in own.values()]
+    text = json.dumps([NUMERICS, own, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -269,7 +273,7 @@ def write_result(folder: Path, record: Record) -> None:
         others = [PREDICTIONS, HISTORY, DIAGNOSTICS, BEST]
         others += [BY_LENGTH] if "lengths" in record else []
         others += [MECHANISM] if (folder / MECHANISM).exists() else []
-        found = {RESULT: _digest(part)} | {name: _digest(folder / name) for name in others}
+        found = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
 
@@ -280,7 +284,7 @@ def is_whole(path: Path) -> bool:
     name = path.relative_to(folder).as_posix()
     try:
         lines = (folder / SUMS).read_bytes().decode(errors="replace").splitlines()
-        return path.exists() and any(line == f"{_digest(path)}  {name}" for line in lines)
+        return path.exists() and any(line == f"{digest(path)}  {name}" for line in lines)
     except FileNotFoundError:
         return path.exists()
 
@@ -295,7 +299,8 @@ def is_complete(folder: Path) -> bool:
     return all(is_whole(folder / name) for name in names)
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """The SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -304,6 +309,15 @@ def write_json(path: Path, content: Record) -> None:
     """Write atomically: a reader finds the old file or the new one."""
     with replacing(path) as part:
         part.write_text(json.dumps(content, indent=1, allow_nan=False))
+
+
+def read_json(path: Path) -> Record:
+    """A file of `write_json`; empty if it is damaged."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

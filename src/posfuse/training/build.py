@@ -16,11 +16,14 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 
 from posfuse.config import Config, longest, models_language, seed_of
+from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
 from posfuse.model.language_model import LanguageModel
+from posfuse.model.masked import MaskedModel
 from posfuse.model.network import (
+    FusionTransformer,
     PositionClassifier,
     copy_first_block,
     initialize,
@@ -70,6 +73,11 @@ def build_data(cfg: Config) -> TextDataModule:
         cfg.trainer.limit_batches,
         models_language(cfg),
     )
+    if is_task(cfg.data) and any(data.store.unknown_share.values()):
+        raise InputError(
+            f"data.vocabulary: leaves symbols of {cfg.data.name} out, and with them labels; remove "
+            "data.vocabulary.max_size and data.vocabulary.min_count"
+        )
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
             raise InputError(
@@ -103,6 +111,9 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
             attention = _built(cfg.encoding.attention, n_heads=cfg.model.n_heads, **sizes)
         for part in filter(None, (fusion, table, attention)):
             learned_scalars(part)  # for its error
+    except OverflowError as error:
+        pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
+        raise ConfigError(f"{pair}: an option is too large ({error.args[-1]}); lower it") from error
     except ValueError as error:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise ConfigError(f"{pair}: {error}") from error
@@ -162,6 +173,17 @@ def build_language_model(cfg: Config, vocabulary_size: int) -> LanguageModel:
     )  # fmt: skip
 
 
+def build_masked_model(cfg: Config, vocabulary_size: int) -> MaskedModel:
+    """The model of masked pretraining of `cfg`, with its initial values."""
+    fusion, table, encoder, before_head, sampler = _network_parts(cfg)
+    network = MaskedModel(
+        fusion, table, encoder, vocabulary_size, cfg.model.token_scale, before_head,
+        cfg.model.fused_norm, sampler,
+    )  # fmt: skip
+    _start(cfg, network)
+    return network
+
+
 def _network_parts(cfg: Config) -> tuple[Any, Any, Encoder, float, PositionSampler]:
     """Fusion, table, encoder, dropout before the last layer, and the sampler of positions."""
     fusion, table, position = build_parts(cfg)
@@ -185,16 +207,21 @@ def build_module(cfg: Config, data: TextDataModule) -> Classifier | NextToken:
         network = build_language_model(cfg, size)
     else:
         network = build_network(cfg, size, n_classes)
+    _start(cfg, network)
+    seed = seed_of(cfg, "dropout")
+    if isinstance(network, LanguageModel):
+        return NextToken(network, cfg.optim, seed, data.is_text_model)
+    return Classifier(network, cfg.optim, n_classes, seed)
+
+
+def _start(cfg: Config, network: FusionTransformer) -> None:
+    """Draw the initial values, and compile the network if the config asks for it."""
     shared_stream = cfg.fidelity.initial_values == "shared_stream"
     initialize(network, seed_of(cfg, "init"), shared_stream)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
     if cfg.trainer.compile:
         network.compile(dynamic=True)  # one graph for batches of every length
-    seed = seed_of(cfg, "dropout")
-    if isinstance(network, LanguageModel):
-        return NextToken(network, cfg.optim, seed, data.is_text_model)
-    return Classifier(network, cfg.optim, n_classes, seed)
 
 
 class ResumableEarlyStopping(EarlyStopping):

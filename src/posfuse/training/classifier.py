@@ -14,10 +14,10 @@ from posfuse.data.batching import Batch, Documents
 from posfuse.model.network import PositionClassifier
 from posfuse.process.distributed import gathered
 from posfuse.runs import records
-from posfuse.training.module import TrainingModule
+from posfuse.training.module import TestedModule
 
 
-class Classifier(TrainingModule):
+class Classifier(TestedModule):
     """Trains a PositionClassifier with cross-entropy; accuracy is micro, F1 is macro."""
 
     model: PositionClassifier

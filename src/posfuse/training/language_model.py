@@ -17,10 +17,10 @@ from posfuse.model.language_model import LanguageModel
 from posfuse.process.distributed import gathered
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
 from posfuse.training.diagnostics import bins
-from posfuse.training.module import TrainingModule
+from posfuse.training.module import TestedModule
 
 
-class NextToken(TrainingModule):
+class NextToken(TestedModule):
     """Trains a LanguageModel with the cross-entropy of the targets, in nats.
 
     Accuracy is the share of the targets that have the highest logit, given all tokens before them.

@@ -14,6 +14,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.errors import Diverged
 from posfuse.model.network import FusionTransformer, learned_scalars, seed_from
+from posfuse.model.polar import Pope
 from posfuse.process.distributed import gathered, summed, world_size
 from posfuse.runs.measurements import Measurement
 
@@ -22,7 +23,7 @@ NEVER = 2**62  # a step that no run reaches
 
 
 class TrainingModule(L.LightningModule):
-    """Trains a model. A task adds its losses, metrics and `predictions`."""
+    """Trains a model. A task adds its losses."""
 
     def __init__(self, model: FusionTransformer, optim: OptimConfig, seed: int) -> None:
         super().__init__()
@@ -30,9 +31,8 @@ class TrainingModule(L.LightningModule):
         self.loss_sum: Tensor | float = 0.0  # over the training documents of this epoch
         self.documents = 0  # training documents of this epoch; of a language model targets
         self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
-        self.predictions: list[dict[str, Tensor]] = []  # one dict for each batch of the last test
         self.seen = {"documents": 0, "tokens": 0}  # by this process in training
-        self.latency_ms = 0.0  # mean forward pass of a document in the last test
+        self.bounded = [module for module in model.modules() if isinstance(module, Pope)]
 
     def positions_of_step(self, batch: Batch) -> Tensor | int:
         """Seed dropout for this step, and draw its positions.
@@ -87,6 +87,11 @@ class TrainingModule(L.LightningModule):
             f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
         )
 
+    def on_train_batch_start(self, batch: Batch, batch_number: int) -> None:
+        """Move bounded parameters back that the last step has moved beyond their bounds."""
+        for module in self.bounded:
+            module.keep_bounds()
+
     def on_train_epoch_start(self) -> None:
         self.loss_sum, self.documents = 0.0, 0
 
@@ -106,33 +111,6 @@ class TrainingModule(L.LightningModule):
         if self.trainer.state.fn == TrainerFn.FITTING:  # otherwise there is no training loss
             loss_sum, documents = self.epoch_loss()
             self.log("train/loss", loss_sum / documents)
-
-    def on_test_epoch_start(self) -> None:
-        self.predictions = []
-        self.latency_ms = 0.0
-
-    def timed_logits(self, batch: Batch) -> Tensor:
-        """The model's logits in float32; `latency_ms` counts the time that they take."""
-        wait_for(self.device)
-        start = time.perf_counter()
-        logits: Tensor = self.model(batch.ids, batch.lengths).float()
-        wait_for(self.device)
-        self.latency_ms += 1000 * (time.perf_counter() - start)
-        return logits
-
-    def on_test_epoch_end(self) -> None:
-        self.latency_ms /= sum(len(batch["index"]) for batch in self.predictions)
-
-    def measurements(self) -> list[Measurement]:
-        """What the last test has measured beside its metrics, over all processes of the run."""
-        return []
-
-    @abstractmethod
-    def tested(
-        self, metrics: dict[str, float], documents: Documents
-    ) -> tuple[dict[str, float], pd.DataFrame]:
-        """The metrics of the last test, and its predictions by all processes of the run, one row
-        per document. `metrics` are those that were logged."""
 
     def log_mean(self, name: str, value: Tensor, n: int) -> None:
         """Log the mean over the documents of all processes, of which this batch has n."""
@@ -172,6 +150,44 @@ class TrainingModule(L.LightningModule):
             fused=True,
         )
         return optimizer
+
+
+class TestedModule(TrainingModule):
+    """A TrainingModule whose task has test splits. It adds its metrics and `predictions`."""
+
+    __test__ = False  # for pytest
+
+    def __init__(self, model: FusionTransformer, optim: OptimConfig, seed: int) -> None:
+        super().__init__(model, optim, seed)
+        self.predictions: list[dict[str, Tensor]] = []  # one dict for each batch of the last test
+        self.latency_ms = 0.0  # mean forward pass of a document in the last test
+
+    def on_test_epoch_start(self) -> None:
+        self.predictions = []
+        self.latency_ms = 0.0
+
+    def timed_logits(self, batch: Batch) -> Tensor:
+        """The model's logits in float32; `latency_ms` counts the time that they take."""
+        wait_for(self.device)
+        start = time.perf_counter()
+        logits: Tensor = self.model(batch.ids, batch.lengths).float()
+        wait_for(self.device)
+        self.latency_ms += 1000 * (time.perf_counter() - start)
+        return logits
+
+    def on_test_epoch_end(self) -> None:
+        self.latency_ms /= sum(len(batch["index"]) for batch in self.predictions)
+
+    def measurements(self) -> list[Measurement]:
+        """What the last test has measured beside its metrics, over all processes of the run."""
+        return []
+
+    @abstractmethod
+    def tested(
+        self, metrics: dict[str, float], documents: Documents
+    ) -> tuple[dict[str, float], pd.DataFrame]:
+        """The metrics of the last test, and its predictions by all processes of the run, one row
+        per document. `metrics` are those that were logged."""
 
 
 def wait_for(device: torch.device) -> None:

@@ -25,7 +25,8 @@ from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
 from posfuse.training.mechanism import Mechanism
 from posfuse.training.memory_limit import MemoryLimit
-from posfuse.training.module import TrainingModule
+from posfuse.training.module import TestedModule
+from posfuse.training.pretraining import facts, load_pretrained, pretrained
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
 
@@ -39,7 +40,6 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
 
     `log_rows(history rows, diagnostics rows)` is called after each evaluation with all rows so far.
     """
-    stopwatch = Stopwatch()
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     if cfg.trainer.precision.startswith("bf16") and environment.do_without_broken_amx():
@@ -50,8 +50,12 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     # Only for its errors: a value that an operator refuses fails before any data is loaded. The
     # network, which builds the parts again, needs the size of the corpus's vocabulary.
     build_parts(cfg)
+    first = pretrained(cfg) if cfg.pretrain.name != "none" else None
+    stopwatch = Stopwatch()
     data = build_data(cfg)
     module = build_module(cfg, data)
+    if first:
+        load_pretrained(module.model, first)
     per_epoch = cfg.trainer.evaluations
     history, diagnostics = History(per_epoch), Diagnostics(data)
     last = folder / records.LAST
@@ -105,6 +109,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
         **records.identity(cfg, folder),
         "test": test,
         "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
+        **({"pretrain": facts(first)} if first else {}),
         **({"lengths": lengths} if lengths else {}),
         **({"sliding": {str(n): found for n, found in sliding.items()}} if sliding else {}),
         # Counted from 1. Each evaluation ends one of the trainer's epochs; early stopping may leave
@@ -138,7 +143,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
 
 
 def _tested(
-    trainer: L.Trainer, module: TrainingModule, data: TextDataModule, split: str
+    trainer: L.Trainer, module: TestedModule, data: TextDataModule, split: str
 ) -> tuple[dict[str, float], pd.DataFrame]:
     """The metrics of the trained model on a test split, and its predictions."""
     data.tested = split

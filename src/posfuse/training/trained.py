@@ -14,7 +14,7 @@ from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.classifier import Classifier
 from posfuse.training.language_model import NextToken
-from posfuse.training.module import TrainingModule
+from posfuse.training.module import TestedModule
 
 
 def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
@@ -58,7 +58,7 @@ def _loaded(folder: Path) -> tuple[Config, TextDataModule, Classifier | NextToke
     return cfg, data, module.eval()
 
 
-def _read_weights(path: Path, module: TrainingModule) -> dict[str, torch.Tensor]:
+def _read_weights(path: Path, module: TestedModule) -> dict[str, torch.Tensor]:
     """The weights of a checkpoint; raises InputError unless names and shapes fit the model."""
     if not records.is_whole(path):
         raise InputError(f"{path}: no valid weights (missing or changed); train the run again")

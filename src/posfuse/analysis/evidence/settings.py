@@ -10,6 +10,7 @@ from typing import Any
 
 NO_TABLE = "NoTable"  # a table of zeros: an operator keeps its parameters but gets no position
 SEED, ENCODING, FUSION = "settings.seed", "settings.encoding.", "settings.fusion."
+PRETRAIN = "settings.pretrain."
 # The settings in which one task at several lengths may differ.
 LENGTHS = tuple(
     f"settings.data.{key}"
@@ -43,6 +44,16 @@ def _part(run: Run, prefix: str) -> str:
 def other_settings(run: Run) -> str:
     """A digest of all settings but the encoding's and the seed."""
     return _digest(run, SEED, ENCODING)
+
+
+def pretraining(run: Run) -> str:
+    """What precedes the run's own training; records of runs from scratch leave it out."""
+    return _settings(run).get(f"{PRETRAIN}name", "none")
+
+
+def besides_pretraining(run: Run) -> str:
+    """A digest of all settings but those of pretraining and the seed."""
+    return _digest(run, SEED, PRETRAIN)
 
 
 def task(run: Run) -> str:

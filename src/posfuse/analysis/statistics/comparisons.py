@@ -11,9 +11,11 @@ from posfuse.analysis.evidence.collect import CELL, differing, settings_columns
 from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.evidence.settings import (
     NO_TABLE,
+    besides_pretraining,
     fused_table,
     in_attention,
     other_settings,
+    pretraining,
     task,
 )
 from posfuse.analysis.statistics import paired as st
@@ -75,7 +77,8 @@ def cells(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for each cell or seed left out.
 
-    Columns: CELL, baseline_variant; table, attention, other_settings and task (settings.py);
+    Columns: CELL, baseline_variant; table, attention, other_settings, task, pretrain and
+    besides_pretraining (settings.py);
     length, seeds, scores, baseline_scores and deltas (lists, paired; a delta is positive where the
     operator is better), resolution (points of one test document, NaN for a metric that is no
     share), the statistics of `judge`, and the columns of `in_families` and `seeds_needed`. A cell
@@ -142,6 +145,8 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 "attention": in_attention(run),
                 "other_settings": other_settings(run),
                 "task": task(run),
+                "pretrain": pretraining(run),
+                "besides_pretraining": besides_pretraining(run),
                 "length": group["length"].iloc[0],
                 "seeds": delta.index.tolist(),
                 "scores": scores[delta.index].tolist(),
@@ -152,6 +157,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
             }
         )
     columns = [*CELL, "baseline_variant", "table", "attention", "other_settings", "task"]
+    columns += ["pretrain", "besides_pretraining"]
     columns += ["length", "seeds", "scores", "baseline_scores", "deltas", "resolution"]
     columns += judge([0.0], criteria)
     frame = in_families(pd.DataFrame(rows, columns=columns), criteria)

@@ -13,50 +13,20 @@ import pandas as pd
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.evidence.settings import NO_TABLE
-from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge, operators
-
-COPIED = [*CELL, "baseline_variant", "length", "resolution"]  # from the comparison with position
+from posfuse.analysis.statistics.comparisons import Criteria, operators
+from posfuse.analysis.statistics.second_differences import second_differences
 
 
 def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """One row for each row of `compare`, or of `OwnBest.best`, that has position and whose placebo
-    was run.
-
-    Columns: CELL, baseline_variant, length, resolution; placebo (the encoding and variant of the
-    runs without position); seeds (that all four cells have); gains, placebo_gains and deltas
-    (lists: with position, without, and their difference); gain and placebo_gain (the
-    means); the statistics of `judge` for the deltas, and the columns of `in_families`.
+    was run: the columns of `second_differences` with `placebo`.
 
     A placebo has the comparison's data, operator and settings except for the encoding's. Its
     attention is that of the comparison, or it has no encoding there either.
     """
-    rows = []
-    for row in comparisons.to_dict("records"):
-        placebo = _placebo_of(row, comparisons)
-        if placebo is None:
-            continue
-        gain, without = (pd.Series(r["deltas"], r["seeds"]) for r in (row, placebo))
-        # Rounding errors of equal accuracies must not become a spread.
-        both = pd.concat([gain, without], axis=1, keys=["gains", "placebo_gains"]).dropna().round(9)
-        if both.empty:
-            continue
-        deltas = (both["gains"] - both["placebo_gains"]).tolist()
-        rows.append(
-            {
-                **{name: row[name] for name in COPIED},
-                "placebo": f"{placebo['encoding']} {placebo['variant']}".strip(),
-                "seeds": both.index.tolist(),
-                "gains": both["gains"].tolist(),
-                "placebo_gains": both["placebo_gains"].tolist(),
-                "deltas": deltas,
-                "gain": float(both["gains"].mean()),
-                "placebo_gain": float(both["placebo_gains"].mean()),
-                **judge(deltas, criteria, row["resolution"]),
-            }
-        )
-    columns = [*COPIED, "placebo", "seeds", "gains", "placebo_gains", "deltas", "gain"]
-    columns += ["placebo_gain", *judge([0.0], criteria)]
-    return in_families(pd.DataFrame(rows, columns=columns), criteria)
+    found = ((row, _placebo_of(row, comparisons)) for row in comparisons.to_dict("records"))
+    pairs = [(row, placebo) for row, placebo in found if placebo is not None]
+    return second_differences(pairs, criteria, "placebo")
 
 
 def of_position(

@@ -1,0 +1,193 @@
+"""pretrain=masked: the encoder learns to predict masked tokens of the training texts before a run
+trains it on its task.
+
+The result lies in cache_dir/pretrained/<fingerprint>. Runs that differ only in what follows
+pretraining share it.
+"""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from filelock import FileLock
+from torch import Tensor
+
+from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig
+from posfuse.data.batching import Batch
+from posfuse.data.vocabulary import UNKNOWN
+from posfuse.errors import InputError, OutOfMemory
+from posfuse.model.masked import MaskedModel, mask
+from posfuse.model.network import FusionTransformer, seed_from
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.training.build import build_data, build_masked_model, build_trainer
+from posfuse.training.checkpoints import Checkpoints, read_checkpoint
+from posfuse.training.history import History
+from posfuse.training.memory_limit import MemoryLimit
+from posfuse.training.module import TrainingModule
+from posfuse.training.progress import Stopwatch
+
+log = logging.getLogger(__name__)
+
+# Of TrainerConfig: what pretraining has in common with the run.
+SHARED = (
+    "clip_norm", "accelerator", "precision", "threads", "compile", "limit_batches",
+    "checkpoint_minutes", "progress",
+)  # fmt: skip
+HEAD = "head."  # the start of the names of the parameters that do not go on
+
+
+class MaskedTokens(TrainingModule):
+    """Trains a MaskedModel with the cross-entropy of the masked tokens, in nats.
+
+    The masks of a step are a function of (seed, step) alone, so all operators and encodings with
+    one seed, and a resumed run, get the same. Those of validation are always the same.
+    """
+
+    model: MaskedModel
+
+    def __init__(
+        self,
+        model: MaskedModel,
+        optim: OptimConfig,
+        seed: int,
+        share: float,
+        vocabulary_size: int,
+    ) -> None:
+        super().__init__(model, optim, seed)
+        self.share, self.vocabulary_size = share, vocabulary_size
+
+    def masked(self, batch: Batch, *place: object) -> tuple[Tensor, Tensor]:
+        """What the model reads and what it predicts, as `mask`; `place` names the draws."""
+        seed = seed_from(self.seed, "masks", *place)
+        return mask(
+            batch.ids, batch.lengths, self.share, self.vocabulary_size, UNKNOWN, seed
+        )  # fmt: skip
+
+    def training_step(self, batch: Batch, batch_number: int) -> Tensor:
+        positions = self.positions_of_step(batch)
+        read, masked = self.masked(batch, "training", self.global_step)
+        logits = self.model(read, batch.lengths, masked, positions)
+        n = int(masked.sum())
+        losses = F.cross_entropy(logits, batch.ids[masked], reduction="sum")
+        return self.counted(losses / max(n, 1), batch, n)
+
+    def validation_step(self, batch: Batch, batch_number: int) -> None:
+        read, masked = self.masked(batch, "validation", batch_number)
+        logits, wanted = self.model(read, batch.lengths, masked).float(), batch.ids[masked]
+        if n := len(wanted):
+            self.log_mean("val/loss", F.cross_entropy(logits, wanted), n)
+            self.log_mean("val/accuracy", (logits.argmax(-1) == wanted).double().mean(), n)
+
+
+def first_phase(cfg: Config) -> Config:
+    """The config of the pretraining of a run: nothing in it is of the run's own task."""
+    given: Any = {name: getattr(cfg.trainer, name) for name in SHARED}
+    return replace(
+        cfg,
+        task=TaskConfig(),
+        data=replace(cfg.data, batch_size=cfg.pretrain.batch_size, test_lengths=[]),
+        model=replace(cfg.model, head_dropout=None),
+        optim=OptimConfig(lr=cfg.pretrain.lr),
+        trainer=TrainerConfig(max_epochs=cfg.pretrain.max_epochs, monitor="loss", **given),
+    )
+
+
+def pretrained(cfg: Config) -> Path:
+    """The folder of the pretraining that a run's config asks for. If it is not there, this process
+    makes it, or resumes it, while others that need it wait.
+
+    Raises Interrupted after a signal, and the errors of a run.
+    """
+    first = first_phase(cfg)
+    folder = Path(cfg.cache_dir, "pretrained", records.fingerprint(first))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written ({error.strerror}); set cache_dir=FOLDER"
+        ) from error
+    with lock:
+        signals.check(" before pretraining")
+        if not _is_finished(folder):
+            _pretrain(first, folder)
+    return folder
+
+
+def facts(folder: Path) -> records.Record:
+    """The entry `pretrain` of a run's record: loss and accuracy of the masked tokens of the
+    validation split, epochs, and the seconds that it took."""
+    record: records.Record = records.read_json(folder / records.RESULT)
+    return {k: record[k] for k in ("fingerprint", "loss", "accuracy", "epochs", "seconds")}
+
+
+def load_pretrained(model: FusionTransformer, folder: Path) -> None:
+    """Give a model the pretrained values of all its parameters but the head's.
+
+    Raises InputError if the weights do not fit it.
+    """
+    path = folder / records.BEST
+    found = read_checkpoint(path)["state_dict"]
+    weights = {
+        name.removeprefix("model."): weight
+        for name, weight in found.items()
+        if not name.removeprefix("model.").startswith(HEAD)
+    }
+    own = {name: w.shape for name, w in model.state_dict().items() if not name.startswith(HEAD)}
+    if own != {name: weight.shape for name, weight in weights.items()}:
+        raise InputError(f"{path}: not the weights of this model; remove {folder} to make them")
+    model.load_state_dict(weights, strict=False)
+
+
+def _is_finished(folder: Path) -> bool:
+    result, weights = folder / records.RESULT, folder / records.BEST
+    if not (result.exists() and weights.exists()):
+        return False
+    return bool(records.read_json(result).get("sha256") == records.digest(weights))
+
+
+def _pretrain(cfg: Config, folder: Path) -> None:
+    stopwatch = Stopwatch()
+    data = build_data(cfg)
+    size = data.store.vocabulary_size
+    if size <= UNKNOWN + 1:
+        raise InputError("pretrain: the vocabulary has no words to predict; remove pretrain=masked")
+    model = build_masked_model(cfg, size)
+    seed = cfg.seed if cfg.seeds.dropout is None else cfg.seeds.dropout
+    module = MaskedTokens(model, cfg.optim, seed, cfg.pretrain.share, size)
+    last = folder / records.LAST
+    history = History()
+    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
+    limit = MemoryLimit(cfg.data)
+    trainer = build_trainer(cfg, folder, [history, state, limit, stopwatch])
+    start = last if last.exists() else None
+    log.info("pretraining%s: %s", " resumes" if start else "", folder)
+    stopwatch.begin("fit")
+    try:
+        trainer.fit(module, data, ckpt_path=start, weights_only=True)
+    except (RuntimeError, MemoryError) as error:
+        if limit.advice is None:
+            raise
+        raise OutOfMemory(limit.advice) from error
+    signals.check("; pretraining is saved")
+    best = min(history.rows, key=lambda row: row["val_loss"])
+    if not torch.isfinite(torch.tensor(best["val_loss"])):
+        raise module.divergence(int(best["step"]))
+    records.write_history(folder, history.rows)
+    records.write_json(
+        folder / records.RESULT,
+        {
+            "fingerprint": records.fingerprint(cfg),
+            "settings": records.settings(cfg),
+            "loss": best["val_loss"],
+            "accuracy": best["val_accuracy"],
+            "epochs": int(best["epoch"]),
+            "seconds": sum(stopwatch.seconds().values()),
+            "sha256": records.digest(folder / records.BEST),
+        },
+    )
+    last.unlink(missing_ok=True)

@@ -1,0 +1,190 @@
+"""Runs with pretrain=masked: what they share, what they record, and how they resume."""
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.train import train
+from posfuse.training import pretraining
+from posfuse.training.checkpoints import read_checkpoint
+from posfuse.training.pretraining import MaskedTokens
+from posfuse.training.trained import load_run
+from small_runs import at_step, composed, small_config, small_overrides
+
+MASKED = [
+    "pretrain=masked", "pretrain.max_epochs=3", "pretrain.batch_size=16", "pretrain.lr=0.01",
+    "trainer.max_epochs=2",
+]  # fmt: skip
+
+
+def config(corpus, cache, *more):
+    return small_config(corpus, *MASKED, f"cache_dir={cache}", *more)
+
+
+def folder_of(cfg):
+    return pretraining.pretrained(cfg)
+
+
+@pytest.fixture(scope="module")
+def first(corpus, tmp_path_factory):
+    root = tmp_path_factory.mktemp("pretrained")
+    cfg = config(corpus, root / "cache")
+    return cfg, root, train(cfg, root / "run")
+
+
+def best(folder):
+    return read_checkpoint(folder / records.BEST)["state_dict"]
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def test_the_record_has_loss_and_cost(first):
+    cfg, _, record = first
+    found = record["pretrain"]
+    assert found.keys() == {"fingerprint", "loss", "accuracy", "epochs", "seconds"}
+    assert found["fingerprint"] == folder_of(cfg).name
+    assert (folder_of(cfg) / records.HISTORY).read_text().count("\n") == 4
+    assert found["seconds"] > 0
+    history = pretraining.records.read_json(folder_of(cfg) / records.RESULT)
+    assert found["loss"] == history["loss"]
+    assert record["settings"]["pretrain.name"] == "masked"
+
+
+def test_pretraining_learns(first):
+    cfg, _, _ = first
+    rows = (folder_of(cfg) / records.HISTORY).read_text().splitlines()
+    column = rows[0].split(",").index("train_loss")
+    losses = [float(row.split(",")[column]) for row in rows[1:]]
+    assert losses[-1] < losses[0]
+
+
+def test_a_run_starts_from_the_pretrained_values(first, corpus, tmp_path, monkeypatch):
+    cfg, _, _ = first
+    started = {}
+
+    def look(self):
+        started.update({k: v.clone() for k, v in self.state_dict().items()})
+
+    monkeypatch.setattr("posfuse.training.classifier.Classifier.on_train_start", look)
+    train(cfg, tmp_path / "again")
+    weights = best(folder_of(cfg))
+    shared = [name for name in weights if not name.startswith("model.head.")]
+    assert all(torch.equal(started[name], weights[name]) for name in shared)
+    train(small_config(corpus, "trainer.max_epochs=1"), tmp_path / "scratch")
+    heads = [k for k in started if k.startswith("model.head.")]
+    pretrained_heads = {k: started[k].clone() for k in heads}
+    started.clear()
+    train(small_config(corpus, "trainer.max_epochs=2"), tmp_path / "scratch2")
+    assert all(torch.equal(started[k], pretrained_heads[k]) for k in heads)
+    assert not torch.equal(started["model.embedding.weight"], weights["model.embedding.weight"])
+
+
+def test_runs_that_differ_in_their_own_training_share_it(first, corpus, tmp_path, monkeypatch):
+    _, root, record = first
+    monkeypatch.setattr(pretraining, "_pretrain", None)  # would fail
+    other = config(corpus, root / "cache", "optim.lr=0.1", "trainer.max_epochs=1")
+    assert train(other, tmp_path / "run")["pretrain"] == record["pretrain"]
+    with pytest.raises(TypeError):
+        train(config(corpus, root / "cache", "fusion=concat"), tmp_path / "concat")
+
+
+def test_a_run_without_it_has_no_entry(corpus, tmp_path):
+    assert "pretrain" not in train(small_config(corpus, "trainer.max_epochs=1"), tmp_path)
+
+
+def test_only_training_and_validation_texts_are_read(corpus, tmp_path, monkeypatch):
+    seen = []
+    whole = pretraining.build_data
+
+    def looking(cfg):
+        data = whole(cfg)
+        for split, documents in data.documents.items():
+            documents.split_name = split
+        get = type(data.documents["train"]).__getitem__
+
+        def noted(self, members):
+            seen.append(self.split_name)
+            return get(self, members)
+
+        monkeypatch.setattr(type(data.documents["train"]), "__getitem__", noted)
+        return data
+
+    monkeypatch.setattr(pretraining, "build_data", looking)
+    folder_of(config(corpus, tmp_path / "cache"))
+    assert set(seen) == {"train", "validation"}
+
+
+@pytest.mark.parametrize("step", [5, 9])  # inside the second epoch of four steps, and the third
+def test_pretraining_resumes_where_it_was(first, corpus, tmp_path, monkeypatch, step):
+    _, _, record = first
+    cfg = config(corpus, tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "_received", {})
+        stop = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
+        at_step(patch, step, stop, MaskedTokens)
+        with pytest.raises(signals.Interrupted):
+            train(cfg, tmp_path / "run")
+    monkeypatch.setattr(signals, "_received", {})
+    (place,) = (tmp_path / "cache" / "pretrained").iterdir()
+    assert (place / records.LAST).exists()
+    assert not (place / records.RESULT).exists()
+    again = train(cfg, tmp_path / "run")
+    assert same(best(place), best(folder_of(first[0])))
+    assert again["test"] == record["test"]
+    for key in ("loss", "accuracy", "epochs", "fingerprint"):
+        assert again["pretrain"][key] == record["pretrain"][key]
+    assert not (place / records.LAST).exists()
+
+
+def test_the_second_phase_resumes_too(first, tmp_path, monkeypatch):
+    cfg, root, record = first
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "_received", {})
+        at_step(patch, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(signals.Interrupted):
+            train(cfg, tmp_path / "run")
+    monkeypatch.setattr(signals, "_received", {})
+    again = train(cfg, tmp_path / "run")
+    assert again["test"] == record["test"]
+    assert same(best(tmp_path / "run"), best(root / "run"))
+
+
+@pytest.mark.parametrize("damage", ["weights", "result"])
+def test_a_damaged_result_is_made_again(first, corpus, tmp_path, damage):
+    cfg = config(corpus, tmp_path / "cache")
+    folder = folder_of(cfg)
+    before = best(folder)
+    path = folder / (records.BEST if damage == "weights" else records.RESULT)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert same(best(folder_of(cfg)), before)
+
+
+def test_a_trained_model_is_loaded_without_it(first, tmp_path):
+    _, root, record = first
+    _, _, module = load_run(root / "run")
+    assert same(dict(module.state_dict()), best(root / "run"))
+    assert json.loads((root / "run" / records.RESULT).read_text()) == record
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["task=language_model", "data.vocabulary.unit=bytes"], "pretrain: is for classifiers"),
+        (["trainer.devices=2"], "trainer.devices: pretrain=masked works on one device (got 2)"),
+        (["pretrain.share=0"], "pretrain.share: must be above 0 and at most 1 (got 0)"),
+        (["pretrain.max_epochs=0"], "pretrain.max_epochs: must be at least 1 (got 0)"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(corpus, overrides, message):
+    with pytest.raises(InputError) as refused:
+        checked(composed(*small_overrides(corpus), "pretrain=masked", *overrides))
+    assert str(refused.value).startswith(message)

@@ -1,0 +1,116 @@
+"""Masked pretraining: which tokens are masked and how, and the model that predicts them."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from posfuse.data.batching import Batch
+from posfuse.model.masked import mask
+from posfuse.model.network import PositionClassifier
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_masked_model, build_network
+from posfuse.training.pretraining import MaskedTokens, first_phase
+from small_runs import composed
+
+UNKNOWN, WORDS = 1, 50
+LENGTHS = torch.tensor([40, 7, 1])
+
+
+def documents(length=40):
+    ids = torch.randint(2, WORDS, (3, length), generator=torch.Generator().manual_seed(0))
+    ids[0, 5] = UNKNOWN
+    return ids.masked_fill(torch.arange(length) >= LENGTHS[:, None], 0)
+
+
+def test_the_masked_share_and_its_three_kinds():
+    ids = torch.randint(2, 10_000, (200, 500), generator=torch.Generator().manual_seed(1))
+    read, masked = mask(ids, torch.full((200,), 500), 0.15, 10_000, UNKNOWN, 0)
+    assert masked.double().mean() == pytest.approx(0.15, abs=0.005)
+    kinds = {
+        "hidden": (read == UNKNOWN)[masked],
+        "stays": (read == ids)[masked],
+        "replaced": ((read != ids) & (read != UNKNOWN))[masked],
+    }
+    found = {name: float(kind.double().mean()) for name, kind in kinds.items()}
+    assert found == pytest.approx({"hidden": 0.8, "stays": 0.1, "replaced": 0.1}, abs=0.01)
+    assert torch.equal(read[~masked], ids[~masked])
+    new = read[masked & (read != ids) & (read != UNKNOWN)]
+    assert new.min() >= 2
+    assert len(new.unique()) > 1000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_padding_and_unknown_words_are_never_masked(seed):
+    ids = documents()
+    read, masked = mask(ids, LENGTHS, 0.15, WORDS, UNKNOWN, seed)
+    valid = torch.arange(40) < LENGTHS[:, None]
+    assert not masked[~valid].any()
+    assert not masked[0, 5]
+    assert torch.equal(read[~valid], ids[~valid])
+    assert masked.any(1).all()  # one token of every document at least, also of the third
+    again = mask(ids, LENGTHS, 0.15, WORDS, UNKNOWN, seed)
+    assert torch.equal(again[0], read)
+    assert torch.equal(again[1], masked)
+
+
+def test_a_document_of_unknown_words_has_nothing_to_predict():
+    ids = torch.tensor([[1, 1, 1], [1, 5, 1]])
+    _, masked = mask(ids, torch.tensor([3, 3]), 0.15, WORDS, UNKNOWN, 0)
+    assert masked.tolist() == [[False, False, False], [False, True, False]]
+
+
+def config(*overrides):
+    size = ["model.d_model=8", "model.n_heads=2", "model.n_layers=2", "model.d_ff=16"]
+    return checked(composed("pretrain=masked", *size, *overrides))
+
+
+@pytest.mark.parametrize("fusion", ["add", "concat", "gate_cnn", "none"])
+@pytest.mark.parametrize("encoding", ["sinusoidal", "rope", "tupe"])
+def test_the_initial_values_are_those_of_the_classifier(fusion, encoding):
+    cfg = config(f"fusion={fusion}", f"encoding={encoding}", "fidelity=paper")
+    masked = build_masked_model(first_phase(cfg), WORDS).state_dict()
+    from_scratch = build_network(cfg, WORDS, 3)
+    from posfuse.model.network import initialize
+
+    initialize(from_scratch, cfg.seed)
+    own = from_scratch.state_dict()
+    shared = [name for name in own if not name.startswith("head.")]
+    assert set(shared) == {name for name in masked if not name.startswith("head.")}
+    assert all(torch.equal(own[name], masked[name]) for name in shared)
+
+
+def test_the_loss_is_that_of_the_masked_tokens_of_a_whole_forward_pass():
+    cfg = first_phase(config("fusion=concat", "model.dropout=0.0"))
+    model = build_masked_model(cfg, WORDS)
+    module = MaskedTokens(model, cfg.optim, 3, 0.3, WORDS).eval()
+    batch = Batch(documents(), torch.zeros(3), LENGTHS, torch.arange(3), 48)
+    read, masked = module.masked(batch, "training", 0)
+    logits = model.head(model.encode(read, LENGTHS))  # of every token
+    expected = F.cross_entropy(logits[masked], batch.ids[masked])
+    found = F.cross_entropy(model(read, LENGTHS, masked), batch.ids[masked])
+    assert float(found.detach()) == pytest.approx(float(expected.detach()), abs=1e-6)
+
+
+def test_masks_depend_on_seed_and_step_alone():
+    batch = Batch(documents(), torch.zeros(3), LENGTHS, torch.arange(3), 48)
+    found = []
+    for fusion in ("add", "gate_mlp"):
+        cfg = first_phase(config(f"fusion={fusion}"))
+        module = MaskedTokens(build_masked_model(cfg, WORDS), cfg.optim, 3, 0.15, WORDS)
+        torch.rand(7)  # the global generator takes no part
+        found.append([module.masked(batch, "training", step)[0] for step in (0, 1)])
+    assert torch.equal(found[0][0], found[1][0])
+    assert not torch.equal(found[0][0], found[0][1])
+
+
+def test_the_first_phase_is_the_same_for_runs_that_differ_in_their_own_training():
+    one = config("optim.lr=0.1", "trainer.max_epochs=3", "data.batch_size=7", "optim=adam")
+    two = config("trainer.monitor=loss", "trainer.patience=2", "model.head_dropout=0.5")
+    assert first_phase(one) == first_phase(two)
+    for other in ("seed=1", "fusion=concat", "pretrain.lr=0.1", "data.max_len=9", "encoding=rope"):
+        assert first_phase(config(other)) != first_phase(one)
+
+
+def test_a_classifier_is_no_masked_model():
+    assert "head.weight" in dict(build_network(config(), WORDS, 3).named_parameters())
+    assert issubclass(PositionClassifier, torch.nn.Module)

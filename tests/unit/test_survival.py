@@ -1,0 +1,70 @@
+"""Does a gain survive pretraining: the difference of two differences, from records to the page."""
+
+import pytest
+from scipy import stats
+
+from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.statistics.comparisons import Criteria, compare
+from posfuse.analysis.statistics.pretraining import survival
+from small_records import posfuse_report, write_record
+
+# Gains of 12.5, 10, 12.5, 12.5 and of 2.5, 2.5, 0, 5.
+SCRATCH = {"add": [0.50, 0.60, 0.70, 0.55], "concat": [0.625, 0.7, 0.825, 0.675]}
+MASKED = {"add": [0.8, 0.8, 0.825, 0.8], "concat": [0.825, 0.825, 0.825, 0.85]}
+
+
+def write(root, accuracies, settings=None, **more):
+    for fusion, values in accuracies.items():
+        for seed, accuracy in enumerate(values):
+            write_record(root, accuracy, fusion, seed, settings=settings or {}, **more)
+
+
+def write_both(root, **more):
+    masked = {"pretrain.name": "masked", "pretrain.max_epochs": 3}
+    write(root, SCRATCH, **more)
+    write(root, MASKED, {**masked}, variant="pretrain=masked", **more)
+
+
+def found_in(root):
+    return survival(compare(collect(root)[0], Criteria())[0], Criteria())
+
+
+def test_what_pretraining_changes_by_hand(tmp_path):
+    write_both(tmp_path)
+    (row,) = found_in(tmp_path).to_dict("records")
+    assert (row["fusion"], row["variant"]) == ("concat", "pretrain=masked")
+    assert row["gains"] == pytest.approx([2.5, 2.5, 0, 5])
+    assert row["scratch_gains"] == pytest.approx([12.5, 10, 12.5, 12.5])
+    assert row["deltas"] == pytest.approx([-10, -7.5, -12.5, -7.5])
+    assert row["p_t"] == pytest.approx(stats.ttest_1samp([-10, -7.5, -12.5, -7.5], 0).pvalue)
+
+
+def test_the_run_from_scratch_differs_in_pretraining_alone(tmp_path):
+    write(tmp_path, MASKED, {"pretrain.name": "masked"}, variant="pretrain=masked")
+    write(tmp_path, SCRATCH, {"optim.lr": 2}, variant="optim.lr=2")
+    write(tmp_path, SCRATCH, data="other")
+    write(tmp_path, SCRATCH, encoding="rope")
+    assert found_in(tmp_path).empty
+    write(tmp_path, SCRATCH)
+    assert len(found_in(tmp_path)) == 1
+
+
+def test_runs_from_scratch_alone_have_no_row(tmp_path):
+    write(tmp_path, SCRATCH)
+    assert found_in(tmp_path).empty
+
+
+def test_the_report_says_whether_the_gain_survives(tmp_path):
+    root = tmp_path / "sweep"
+    write_both(root)
+    text, status = posfuse_report(root)
+    assert status is None
+    assert "Does the gain over add survive pretraining?" in text
+    sentence = (
+        "concat's difference is +2.50 points after pretraining and +11.88 from scratch: "
+        "pretraining changes it by -9.38 (95 % t interval -13.18 to -5.57, n = 4"
+    )
+    assert sentence in " ".join(text.split())
+    assert "From scratch" not in text
+    table = (root / "report/tables/pretraining.md").read_text()
+    assert "-9.38 ± 2.39" in table
