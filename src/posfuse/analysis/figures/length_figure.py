@@ -61,13 +61,13 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
     for each data x encoding x variant.
 
     `rows` are those of `mechanism` in evidence/mechanism.py with the name LOSS_BY_POSITION. A mark
-    stands for all places from half of its number to it.
+    stands for its place and all places after the mark before.
     """
     panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
     caption = (
-        "test loss in bits per target against the number of tokens before it and itself; each mark "
-        "is a mean over twice as many places as the one before; line: mean over seeds; band: from "
-        "the lowest seed to the highest"
+        "test loss in bits per target by the target's place in the window; a mark stands for its "
+        "place and all places after the mark before; line: mean over seeds; band: from the lowest "
+        "seed to the highest"
     )
     figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
     for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
