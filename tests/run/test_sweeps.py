@@ -33,7 +33,8 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command
     assert "Traceback" not in result.out + result.err
     retries = [line.strip() for line in summary.splitlines() if "posfuse-train" in line]
     assert len(retries) == 2
-    reason = f"{folder / 'train.parquet'}: cannot take 2 of 60 documents with every class"
+    reason = "data.limit: cannot take 2 of 60 documents of "
+    reason += f"{folder / 'train.parquet'}, which have 3 classes; use 3 or more"
     assert reported.count(reason) == summary.count(reason) == 2
 
     write_corpus(folder, n_classes=2)

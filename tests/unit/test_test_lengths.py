@@ -52,7 +52,7 @@ def complaint(*overrides: str) -> str:
         ([*TASK, "data.max_len=40"], "corpus.lengths: must end at data.max_len=40 (got [2, 12])"),
         ([*TASK, "data.vocabulary.unit=bytes"], "data.vocabulary.unit: must be words for a task"),
         ([*TASK, "data.corpus.split_seed=-1"],
-         "data.corpus.split_seed: is data.split_seed=0 (got -1); set data.split_seed alone"),
+         "data.corpus.split_seed: must be between 0 and 4294967295 (got -1)"),
         (["data=listops", "data.test_lengths=[3000]"],
          "data.test_lengths: listops has no documents longer than data.max_len"),
         (["data=listops", "data.corpus.lengths=[5,3000]"],
@@ -69,7 +69,7 @@ def test_lengths_that_cannot_be_tested_are_refused(overrides, expected: str) -> 
         (["data.vocabulary.max_size=3"], r"^data\.vocabulary: leaves symbols of even_pairs out"),
         (
             ["data.limit=1"],
-            r"^data\.limit: must be at least 2, the number of classes of even_pairs",
+            r"^data\.limit: cannot take 1 of .*, which have 2 classes",
         ),
     ],
 )

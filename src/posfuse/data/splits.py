@@ -62,8 +62,8 @@ def splits(
             if len(part) > cfg.limit:
                 if cfg.limit < (n := len(set(part.labels.tolist()))):
                     raise InputError(
-                        f"data.limit: must be at least {n}, the number of classes of "
-                        f"{part.source.name} (got {cfg.limit})"
+                        f"data.limit: cannot take {cfg.limit} of {len(part)} documents of "
+                        f"{part.source.name}, which have {n} classes; use {n} or more"
                     )
                 parts[split] = _drawn(part, cfg.limit, int(cfg.split_seed), names)[1]
     further = [split for split in parts if split not in SPLITS]

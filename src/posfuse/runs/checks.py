@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import Config, DataConfig, check_name, models_language
+from posfuse.config import LARGEST_SEED, Config, DataConfig, check_name, models_language
 from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits
@@ -77,10 +77,10 @@ def _check_corpus(cfg: Config) -> None:
             "texts use data=folder data.name=NAME"
         )
     _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
-    if cfg.data.corpus.get("split_seed") not in (None, cfg.data.split_seed):
+    own = cfg.data.corpus.get("split_seed")
+    if isinstance(own, int) and not 0 <= own <= LARGEST_SEED:
         raise InputError(
-            f"data.corpus.split_seed: is data.split_seed={cfg.data.split_seed} (got "
-            f"{cfg.data.corpus['split_seed']}); set data.split_seed alone"
+            f"data.corpus.split_seed: must be between 0 and {LARGEST_SEED} (got {own})"
         )
 
 
