@@ -49,7 +49,7 @@ def continued(
 ) -> torch.Tensor:
     """n further tokens of ids (1, L): (1, n). Raises InputError for more than `reach` - 1 tokens.
 
-    Where a text reaches the last of the model's positions, it goes on from its last half.
+    A text that reaches the last of the model's positions is continued from its last half.
     """
     if ids.shape[1] >= reach:
         raise InputError(
