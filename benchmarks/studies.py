@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.tables import formats
 from posfuse.study import tables
 from posfuse.study.plan import PLAN, Plan, stored
@@ -25,7 +26,7 @@ from posfuse.study.verdicts import progress
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DOCUMENT, FOLDER = DOCS / "findings.md", DOCS / "findings"
 SHOWN = re.compile(r"<!-- (?P<study>\w+)/(?P<text>\w+) -->\n.*?<!-- end -->", re.DOTALL)
-DEGREE = 4  # of the polynomials that describe accuracy by ratio
+DEGREE = 4  # of the polynomials that describe the metric by ratio
 
 
 def keep(study: Path) -> None:
@@ -42,26 +43,27 @@ def texts(folder: Path) -> dict[str, str]:
     """The texts of a study by name, computed from its plan and its rows: answers (of its first
     family), further (the other families), cost, curve, and the report's tables."""
     plan, _ = stored(folder / PLAN)
-    results, runs = read_results(folder / RUNS), pd.read_csv(folder / RUNS)
+    metric = plan.study.measured
+    results, runs = read_results(folder / RUNS, metric), pd.read_csv(folder / RUNS)
     state = progress(plan.study, results)
     first = plan.study.hypotheses[0].family
     sentences = {family: [] for family in plan.study.families}
     for v in state.verdicts:
-        sentences[v.hypothesis.family].append(f"- {tables.sentence(v)}\n")
+        sentences[v.hypothesis.family].append(f"- {tables.sentence(v, metric)}\n")
     found = {"answers": "".join(sentences[first])}
     found["further"] = "".join(
         line for name in sentences if name != first for line in sentences[name]
     )
     found["cost"] = cost(folder.name, plan, runs)
     shown = [tables.verdict_table(plan.study, state), tables.arms_table(plan, results)]
-    further = [tables.lengths_table(results), tables.bags_table(plan.study, runs)]
+    further = [tables.lengths_table(results, metric), tables.bags_table(plan.study, runs)]
     further.append(tables.budget_table(plan))
     shown += [table for table in further if table]
     found |= {table.name: formats.markdown(table) for table in shown}
     measured = runs[(runs["stage"] == "testing") & (runs["norm_ratio"] > 0)]
     if len(measured):
         operators = measured["arm"].map(lambda arm: plan.study.arms[arm].get("fusion", "add"))
-        found["curve"] = curve(measured, operators)
+        found["curve"] = curve(measured, operators, metric)
     return found
 
 
@@ -76,9 +78,9 @@ def cost(name: str, plan: Plan, runs: pd.DataFrame) -> str:
     )
 
 
-def curve(runs: pd.DataFrame, operators: pd.Series) -> str:
-    """The share of accuracy's variance that the ratio of token to position explains."""
-    x, y = np.log(runs["norm_ratio"]), runs["test_accuracy"]
+def curve(runs: pd.DataFrame, operators: pd.Series, metric: Metric) -> str:
+    """The share of the metric's variance that the ratio of token to position explains."""
+    x, y = np.log(runs["norm_ratio"]), runs[f"test_{metric.name}"]
 
     def rest(own: pd.Series) -> float:
         fit = np.polynomial.Polynomial.fit(x[own], y[own], DEGREE)
@@ -89,7 +91,7 @@ def curve(runs: pd.DataFrame, operators: pd.Series) -> str:
     one = 100 * (1 - rest(y.notna()) / total)
     own = 100 * (1 - sum(rest(operators == name) for name in names) / total)
     return (
-        f"Of the variance of accuracy over {len(runs)} test runs, one polynomial of degree "
+        f"Of the variance of {metric.title} over {len(runs)} test runs, one polynomial of degree "
         f"{DEGREE} in the logarithm of the ratio explains {one:.0f} %. One polynomial for each of "
         f"{', '.join(names)} explains {own:.0f} %.\n"
     )

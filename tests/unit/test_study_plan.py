@@ -61,6 +61,20 @@ def test_the_first_of_equal_trials_is_chosen_and_one_that_diverged_is_not():
         choose(STUDY, tuned(nothing))
 
 
+def test_the_fewest_bits_per_byte_choose():
+    """By hand for add: means of 2.5, 2.4 and 2.2. Guessing takes 8 bits."""
+    bits = [[(2.5, 2.5), (2.6, 2.2), (2.2, 2.2)], [(2.1, None), (2.4, 2.4), (2.5, 2.5)]]
+    results = tuned(bits)
+    for found in results.values():
+        if found:
+            found["validation"] = {"bits_per_byte": found["validation"].pop("accuracy")}
+    found = choose(replace(STUDY, metric="bits_per_byte"), results)
+    assert found["add"].values == {"optim.lr": 1e-2}
+    assert found["add"].scores == pytest.approx([2.5, 2.4, 2.2])
+    assert found["concat"].values == {"optim.lr": 3e-3}
+    assert found["concat"].scores == pytest.approx([(2.1 + 8) / 2, 2.4, 2.5])
+
+
 def test_rounding_in_single_precision_does_not_choose():
     scores = [[(0.75, 0.65), (0.60000002, 0.8), (0.1, 0.1)], [(0.5, 0.5), (0.1, 0.1), (0.1, 0.1)]]
     assert choose(STUDY, tuned(scores))["add"].values == {"optim.lr": 1e-3}

@@ -109,6 +109,11 @@ MISTAKES = [
     ({"hypotheses__0__than": "concat"}, "hypotheses: gain: compares concat with itself; name"),
     ({"hypotheses__0__margin": 0}, "hypotheses: gain: margin: must be points above 0, at"),
     ({"hypotheses__0__outcome": "loss"}, "hypotheses: gain: outcome 'loss'; use accuracy or"),
+    ({"metric": "loss"}, "metric: 'loss'; use one of accuracy, exact_match, bits_per_byte"),
+    ({"metric": "bits_per_byte", "hypotheses__0__outcome": "accuracy"},
+     "hypotheses: gain: outcome 'accuracy'; use bits_per_byte or beyond"),
+    ({"metric": "bits_per_byte", "hypotheses__0__margin": 0},
+     "hypotheses: gain: margin: must be bits per byte above 0, at most 100 (got 0)"),
     ({"hypotheses__0__expects": "more"}, "hypotheses: gain: expects 'more'; use one of greater,"),
     ({"hypotheses__0__minus": ["add"]}, "hypotheses: gain: minus: give two arms, whose"),
     ({"hypotheses__0__arm": 3}, "hypotheses: gain: 3 is no arm; give a name or a list of names"),
@@ -140,7 +145,7 @@ MISTAKES = [
     ({"arms__add": 3}, "arms.add: must be keys with values (got 3 (int))"),
     ({"testing__looks": 4}, "testing.looks: must be a list"),
     ({"hypotheses__0": "x"}, "hypotheses[0]: must be keys with values (got str)"),
-    ({"hypothesis": 1}, "hypothesis: unknown key; use one of question, base, settings"),
+    ({"hypothesis": 1}, "hypothesis: unknown key; use one of question, metric, base"),
 ]  # fmt: skip
 
 

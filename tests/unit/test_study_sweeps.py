@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from posfuse.analysis.evidence.metric import BITS_PER_BYTE
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.study import stages, sweeps
@@ -66,4 +67,15 @@ def test_a_table_of_runs_keeps_the_test_lengths(tmp_path):
     rows += "test_documents,max_len,test_accuracy_at_80\n"
     rows += "testing,a,,0,False,50.0,1,2,2,100,40,75.0\ntesting,b,,0,False,50.0,1,2,2,100,40,\n"
     (tmp_path / "runs.csv").write_text(rows)
-    assert outcomes(read_results(tmp_path / "runs.csv"), "beyond") == {("a", 0): 75.0}
+    assert outcomes(read_results(tmp_path / "runs.csv"), outcome="beyond") == {("a", 0): 75.0}
+
+
+def test_a_table_of_runs_of_a_language_model_has_bits(tmp_path):
+    rows = "stage,arm,trial,seed,diverged,test_bits_per_byte,best_evaluation,evaluations,classes,"
+    rows += (
+        "test_documents,max_len,test_bits_per_byte_at_128\ntesting,a,,0,False,2.5,1,2,0,9,64,3.0\n"
+    )
+    (tmp_path / "runs.csv").write_text(rows)
+    results = read_results(tmp_path / "runs.csv", BITS_PER_BYTE)
+    assert outcomes(results, BITS_PER_BYTE) == {("a", 0): 2.5}
+    assert outcomes(results, BITS_PER_BYTE, "beyond") == {("a", 0): 3.0}

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from posfuse.analysis.evidence.metric import ACCURACY
 from posfuse.study import figure, forecast, tables
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
@@ -56,12 +57,13 @@ def test_the_outcome_beyond_is_the_mean_beyond_the_trained_length(tmp_path):
         record["settings"] = {"data.max_len": 16}
     results["concat", 3] = None  # chance, 20 %
     longer = replace(GAIN, outcome="beyond")
-    assert deltas(longer, outcomes(results, "beyond"), [0, 1, 2, 3]) == [25, 25, 25, 20 - 48]
+    beyond = outcomes(results, outcome="beyond")
+    assert deltas(longer, beyond, [0, 1, 2, 3]) == [25, 25, 25, 20 - 48]
     study = Study(**{**vars(STUDY), "hypotheses": [GAIN, replace(longer, name="beyond")]})
     state = progress(study, results)
     assert [v.decision.mean for v in state.verdicts] == pytest.approx([-7.5, 47 / 4])
     assert "concat - add beyond the trained length: +11.8 points" in tables.numbers(
-        state.verdicts[1]
+        state.verdicts[1], ACCURACY
     )
     plan = Plan(study, {arm: Choice({}) for arm in ("add", "concat")}, {}, "d")
     table = tables.arms_table(plan, results)
@@ -69,9 +71,49 @@ def test_the_outcome_beyond_is_the_mean_beyond_the_trained_length(tmp_path):
     assert tables.arms_table(replace(plan, study=STUDY), results).columns[2] == "diverged"
 
 
+def test_fewer_bits_per_byte_are_less():
+    """By hand: 2.1 - 2.3, 2.2 - 2.4, 2.0 - 2.3 and 8 (guessing) - 2.2."""
+    bits = {"add": [2.3, 2.4, 2.3, 2.2], "concat": [2.1, 2.2, 2.0, None]}
+    results = {
+        (arm, seed): value and {
+            "test": {"bits_per_byte": value}, "lengths": {"128": {"bits_per_byte": value + 1}},
+            "settings": {"data.max_len": 64}, "documents": {"test": 9}, "best_epoch": 2,
+            "epochs": 3,
+        }
+        for arm, values in bits.items()
+        for seed, value in enumerate(values)
+    }  # fmt: skip
+    h = Hypothesis("h", "t", "concat", "add", expects="less", margin=0.01)
+    study = Study(
+        "q", "bits_per_byte", arms={arm: {"fusion": arm} for arm in bits},
+        testing=Evaluation(seeds="0-2", looks=[3]),
+        hypotheses=[h, replace(h, name="b", outcome="beyond")],
+        assumed=Assumed(0.1, 0.1),
+    )  # fmt: skip
+    assert [h.outcome for h in study.hypotheses] == ["bits_per_byte", "beyond"]
+    metric = study.measured
+    assert deltas(h, outcomes(results, metric), [0, 1, 2, 3]) == pytest.approx(
+        [-0.2, -0.2, -0.3, 5.8]
+    )
+    assert np.isnan(resolution(results, bits, metric))
+    state = progress(study, results)
+    assert [v.verdict for v in state.verdicts] == ["supported", "supported"]
+    assert tables.numbers(state.verdicts[0], metric).startswith(
+        "concat - add: -0.233 bits per byte (-0."
+    )
+    plan = Plan(study, {arm: Choice({}) for arm in bits}, {}, "d")
+    table = tables.arms_table(plan, results)
+    assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
+    assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
+    assert "counts as 8 bits per byte" in table.caption
+    assert tables.lengths_table(results, metric).rows[0] == ["add", "3.3000 ± 0.0816 (4)"]
+    assert "bits per byte" in tables.legend(study).lower()
+    assert figure.hypotheses(state.verdicts, {"h": [-0.2], "b": [-0.2]}, metric)
+
+
 def test_runs_without_longer_tests_have_no_outcome_beyond():
     results = records(add=[50], concat=[60])
-    assert outcomes(results, "beyond") == {}
+    assert outcomes(results, outcome="beyond") == {}
 
 
 def test_differences_of_rounding_are_ties():
@@ -162,7 +204,7 @@ def test_verdicts(expects, shift, verdict):
     h = Hypothesis("h", "t", "concat", "add", expects=expects, margin=1.0)
     state = progress(Study(**{**vars(STUDY), "hypotheses": [h]}), results)
     assert [v.verdict for v in state.verdicts] == [verdict]
-    assert tables.sentence(state.verdicts[0]).startswith(f"{verdict.capitalize()}: t ")
+    assert tables.sentence(state.verdicts[0], ACCURACY).startswith(f"{verdict.capitalize()}: t ")
 
 
 def test_the_tables_show_decisions_choices_and_convergence():
@@ -245,12 +287,12 @@ def test_accuracy_by_test_length_as_a_table_and_as_lines():
         key: {"lengths": {"20": {"accuracy": a / 100}, "40": {"accuracy": b / 100}}}
         for key, (a, b) in by_length.items()
     }
-    table = tables.lengths_table({**results, ("tupe", 1): None})
+    table = tables.lengths_table({**results, ("tupe", 1): None}, ACCURACY)
     assert table.columns == ["arm", "20", "40"]
     assert table.rows[0] == ["add", "85.00 ± 7.07 (2)", "55.00 ± 7.07 (2)"]
     assert table.rows[1][0] == "tupe"
     assert table.rows[1][2].startswith("40.00")
-    assert tables.lengths_table({("add", 0): {}, ("add", 1): None}) is None
+    assert tables.lengths_table({("add", 0): {}, ("add", 1): None}, ACCURACY) is None
 
     bags = pd.DataFrame(
         {"arm": ["a", "b", "b"], "seed": [0, 0, 1], "bag_of_words": [50, 50, 40]}

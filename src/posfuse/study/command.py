@@ -90,17 +90,17 @@ def _run(name: str, study: Study, extra: list[str], given: str) -> None:
     for line in first:
         console.print(Text(line, style="bold"))
         console.print()
-    _show(state, console)
+    _show(study, state, console)
     console.print(Text(tables.legend(study)))
     console.print(Text(str(OUTPUT / name / "report" / "index.html")), soft_wrap=True)
 
 
-def _show(state: Progress, console: Console) -> None:
+def _show(study: Study, state: Progress, console: Console) -> None:
     """Each verdict with its hypothesis and its numbers."""
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
         grid.add_row(Text(v.verdict.upper(), style="bold"), Text(v.hypothesis.text, style="bold"))
-        grid.add_row("", Text(tables.numbers(v)))
+        grid.add_row("", Text(tables.numbers(v, study.measured)))
     console.print(grid)
     console.print()
 
@@ -135,7 +135,7 @@ def _status(name: str, study: Study, given: str) -> None:
         _say(f"testing: {done} of {len(wanted)} runs of the next look are done")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     console.print(Text(" ".join(tables.headline(study, state))))
-    _show(state, console)
+    _show(study, state, console)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The figures of a study: its hypotheses, and accuracy against the ratio of token to position and
+"""The figures of a study: its hypotheses, and its metric against the ratio of token to position and
 against the test length."""
 
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,10 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
 
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.figures import style, svg
 from posfuse.analysis.figures.length_figure import results_by_length
-from posfuse.study.run_table import AT
+from posfuse.study.run_table import at
 from posfuse.study.spec import BEYOND, Study, Values
 from posfuse.study.verdicts import Verdict
 
@@ -17,12 +18,16 @@ COLORS = {"supported": "#0072B2", "refuted": "#D55E00", "equivalent": "#009E73"}
 
 
 @style.styled("no look yet")
-def hypotheses(verdicts: Sequence[Verdict], deltas: Mapping[str, Sequence[float]]) -> Figure:
+def hypotheses(
+    verdicts: Sequence[Verdict],
+    deltas: Mapping[str, Sequence[float]],
+    metric: Metric = ACCURACY,
+) -> Figure:
     """One row per hypothesis: a mark for each seed, the mean with its interval, the margin."""
     beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
     longer = ", or of its mean beyond the trained length" if beyond else ""
     caption = (
-        f"difference in points of test accuracy{longer}; mark: one seed; dot: mean; line: the "
+        f"difference in {metric.points}{longer}; mark: one seed; dot: mean; line: the "
         "interval that holds at all looks together; grey band: the margin within which a "
         "difference does not matter"
     )
@@ -38,7 +43,8 @@ def hypotheses(verdicts: Sequence[Verdict], deltas: Mapping[str, Sequence[float]
         axis.plot(seeds, [y + 0.22] * len(seeds), "|", color=style.QUIET, markersize=5)
         axis.plot([d.low, d.high], [y, y], color=color)
         (dot,) = axis.plot(d.mean, y, "o", color=color)
-        svg.mark(dot, f"{h.name}: {d.mean:+.2f} [{d.low:+.2f}, {d.high:+.2f}], {v.verdict}")
+        mean, low, high = map(metric.signed, (d.mean, d.low, d.high))
+        svg.mark(dot, f"{h.name}: {mean} [{low}, {high}], {v.verdict}")
     axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=0)
     names = [f"{style.short(v.hypothesis.name, 27)}\n{v.verdict}" for v in verdicts]
     axis.set_yticks(range(len(verdicts)), names)
@@ -47,8 +53,8 @@ def hypotheses(verdicts: Sequence[Verdict], deltas: Mapping[str, Sequence[float]
 
 
 @style.styled("no run has a ratio")
-def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
-    """Accuracy against the ratio of token to position; one mark per run, in a panel per corpus.
+def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCURACY) -> Figure:
+    """The metric against the ratio of token to position; one mark per run, in a panel per corpus.
 
     `runs` are rows of `run_table` with a ratio. An operator has one shape and color. Arms whose
     settings differ by a choice, such as model.fused_norm=layer, have hollow marks; arms that differ
@@ -58,7 +64,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
     kind = runs["arm"].map(lambda arm: _kind(arms[arm]))
     panels = list(dict.fromkeys(corpus))
     caption = (
-        "test accuracy in % against the norm of the token's part of the fused vector divided by "
+        f"test {metric.level} against the norm of the token's part of the fused vector divided by "
         "that of the position's part, in the last whole epoch; mark: one run; pale: tuning; "
         "hollow: the operator with the named setting"
     )
@@ -69,7 +75,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
             for stage, alpha in (("tuning", 0.3), ("testing", 0.9)):
                 part = own[own["stage"] == stage]
                 axis.plot(
-                    part["norm_ratio"], part["test_accuracy"], linestyle="none", alpha=alpha,
+                    part["norm_ratio"], part[f"test_{metric.name}"], linestyle="none", alpha=alpha,
                     marker=looks.marker, color=looks.color,
                     markerfacecolor="none" if choices else looks.color,
                     label=label if stage == own["stage"].iloc[-1] else None,
@@ -87,27 +93,30 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values]) -> Figure:
 
 
 def by_length(runs: pd.DataFrame, study: Study) -> Figure:
-    """Accuracy against test length, in a panel per corpus; one line per arm, with its band.
+    """The metric against test length, in a panel per corpus; one line per arm, with its band.
 
-    `runs` are test runs of `run_table` with columns AT. If two arms of a corpus differ in numbers
+    `runs` are test runs of `run_table` with columns `at`. If two arms of a corpus differ in numbers
     alone, each line has its arm's name, otherwise its operator's.
     """
+    metric = study.measured
     corpus = {arm: study.corpus(arm) for arm in study.arms}
     names = {arm: " ".join(_kind(values)).rstrip() for arm, values in study.arms.items()}
     if len({(corpus[arm], name) for arm, name in names.items()}) < len(names):
         names = {arm: arm for arm in names}
     rows = runs.melt(
         ["arm", "seed", "max_len", "classes"],
-        [column for column in runs if str(column).startswith(AT)],
+        [column for column in runs if str(column).startswith(at(metric))],
         "test_length",
         "value",
     ).dropna(subset="value")
     rows = rows.assign(
         data=rows["arm"].map(corpus), encoding="", variant="", fusion=rows["arm"].map(names),
-        test_length=rows["test_length"].str.removeprefix(AT).astype(int), trained=rows["max_len"],
+        test_length=rows["test_length"].str.removeprefix(at(metric)).astype(int),
+        trained=rows["max_len"],
     ).sort_values("test_length")  # fmt: skip
-    classes = rows.groupby("data")["classes"].max()
-    return results_by_length(rows, {str(name): 100 / n for name, n in classes.items()})
+    classes = rows.groupby("data")["classes"].max() if metric == ACCURACY else pd.Series()
+    chance = {str(name): 100 / n for name, n in classes.items() if n}
+    return results_by_length(rows, chance, metric)
 
 
 def _kind(settings: Values) -> tuple[str, str]:

@@ -80,8 +80,8 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
         lines.append(f"testing: at least {least} runs{hours(least)}")
         lines.append(f"         at most {most} runs{hours(most)}")
     lines += [
-        f"power, if differences spread by {assumed.spread:g} points over seeds, at the strictest",
-        "level of Holm's rule; it is lower if they spread more:",
+        f"power, if differences spread by {assumed.spread:g} {study.measured.unit} over seeds, at",
+        "the strictest level of Holm's rule; it is lower if they spread more:",
     ]
     for family, hypotheses in study.families.items():
         groups = Counter((h.expects == "equivalent", h.margins) for h in hypotheses)

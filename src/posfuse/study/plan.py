@@ -18,14 +18,14 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from posfuse.analysis.evidence.metric import Metric
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.runs.records import Record
-from posfuse.study.scores import Results, best_was_last, chance
+from posfuse.study.scores import Results, best_was_last, guess, value_of
 from posfuse.study.spec import Study, Values
 
 PLAN = "plan.yaml"
-EQUAL = 1e-4  # points; validation accuracies are in single precision
 HEADER = "# Written before any test seed ran. Do not edit: posfuse-study checks the digest.\n"
 
 
@@ -34,9 +34,9 @@ class Choice:
     """What tuning chose for one arm."""
 
     values: Values  # the chosen value of each tuned key; empty without tuning
-    validation: float | None = None  # mean accuracy, in %, over the seeds that chose it
+    validation: float | None = None  # mean of the metric over the seeds that chose it
     edges: list[str] = field(default_factory=list)  # keys whose value is an extreme one
-    scores: list[float] = field(default_factory=list)  # of all trials on tuning.seeds, in %
+    scores: list[float] = field(default_factory=list)  # of all trials on tuning.seeds
     last: float | None = None  # share of the trial's runs whose best evaluation was the last
 
 
@@ -58,9 +58,9 @@ def with_choices(study: Study, choices: Mapping[str, Choice]) -> dict[str, Value
 
 
 def choose(study: Study, results: Results) -> dict[str, Choice]:
-    """For each arm the trial with the highest mean validation accuracy; the first of equals.
+    """For each arm the trial with the best mean validation result; the first of equals.
 
-    With finalists it is the finalist with the highest mean over `tuning.final_seeds`.
+    With finalists it is the finalist with the best mean over `tuning.final_seeds`.
 
     `results` are the records of the tuning runs by (trial's arm, seed), None for a run that
     diverged; a trial with such a run is not chosen. Raises InputError if no trial of an arm is
@@ -74,53 +74,59 @@ def choose(study: Study, results: Results) -> dict[str, Choice]:
         candidates = finalists(study, results)
     found = {}
     for arm, own in candidates.items():
-        (best,) = _best(arm, own, seeds, results, 1)
+        (best,) = _best(study, arm, own, seeds, results, 1)
         edges = [key for key, value in trials[best].items() if is_edge(study, key, value)]
         runs = [results[trial_name(arm, best), seed] for seed in seeds]
         last = float(np.mean([best_was_last(r) for r in runs if r]))
-        score = _scores(arm, own, seeds, results)[best]
-        scores = list(_scores(arm, trials, study.tuning_seeds, results).values())
+        score = _scores(study, arm, own, seeds, results)[best]
+        scores = list(_scores(study, arm, trials, study.tuning_seeds, results).values())
         found[arm] = Choice(trials[best], score, edges, scores, last)
     return found
 
 
 def finalists(study: Study, results: Results) -> dict[str, list[str]]:
-    """The trials of each arm that run again: those with the highest means over `tuning.seeds`.
+    """The trials of each arm that run again: those with the best means over `tuning.seeds`.
 
     Fewer than `tuning.finalists` if too many trials diverged. Raises as `choose` does.
     """
     assert study.tuning is not None
     number, seeds = study.tuning.finalists, study.tuning_seeds
-    return {arm: _best(arm, study.trials(), seeds, results, number) for arm in study.arms}
+    trials = study.trials()
+    return {arm: _best(study, arm, trials, seeds, results, number) for arm in study.arms}
 
 
 def _best(
-    arm: str, trials: Iterable[str], seeds: list[int], results: Results, number: int
+    study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results, number: int
 ) -> list[str]:
     """The best of the trials without a run that diverged, best first; of equals the earlier one."""
-    scores = _scores(arm, trials, seeds, results)
+    metric = study.measured
+    scores = _scores(study, arm, trials, seeds, results)
     left = {t: scores[t] for t in scores if all(results[trial_name(arm, t), s] for s in seeds)}
     if not left:
         raise InputError(f"arms.{arm}: every trial diverged; lower optim.lr in tuning")
     found: list[str] = []
     while left and len(found) < number:
-        highest = max(left.values())
-        found.append(next(t for t in left if left[t] >= highest - EQUAL))
+        best = max(metric.sign * score for score in left.values())
+        found.append(next(t for t in left if metric.sign * left[t] >= best - metric.tie))
         del left[found[-1]]
     return found
 
 
 def _scores(
-    arm: str, trials: Iterable[str], seeds: list[int], results: Results
+    study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results
 ) -> dict[str, float]:
-    """The mean validation accuracy of each trial in percent; chance for a run that diverged."""
+    """The mean validation result of each trial; that of guessing for a run that diverged."""
+    metric = study.measured
     runs = {t: [results[trial_name(arm, t), s] for s in seeds] for t in trials}
-    by_chance = chance(itertools.chain(*runs.values()))
-    return {t: float(np.mean([_validation(r, by_chance) for r in own])) for t, own in runs.items()}
+    by_chance = guess(itertools.chain(*runs.values()), metric)
+    return {
+        t: float(np.mean([_validation(r, metric, by_chance) for r in own]))
+        for t, own in runs.items()
+    }
 
 
-def _validation(record: Record | None, by_chance: float) -> float:
-    return by_chance if record is None else 100 * float(record["validation"]["accuracy"])
+def _validation(record: Record | None, metric: Metric, by_chance: float) -> float:
+    return by_chance if record is None else value_of(record["validation"], metric)
 
 
 def trial_name(arm: str, trial: str) -> str:

@@ -5,11 +5,11 @@ import math
 from collections import Counter
 from pathlib import Path
 
+from posfuse.analysis.evidence.metric import METRICS
 from posfuse.config import CONF_DIR, check_name, is_neutral
 from posfuse.errors import InputError
 from posfuse.runs.typed_yaml import read_typed
 from posfuse.study.spec import (
-    ACCURACY,
     BEYOND,
     MOST,
     Assumed,
@@ -55,6 +55,8 @@ def read_study(name: str) -> tuple[str, Study]:
 def _check(study: Study) -> None:
     if study.base and not (CONF_DIR / f"{study.base}.yaml").is_file():
         raise InputError(f"base: no file {CONF_DIR / study.base}.yaml; name one, or remove base")
+    if study.metric not in METRICS:
+        raise InputError(f"metric: {study.metric!r}; use one of {', '.join(METRICS)}")
     if len(study.arms) < 2:
         raise InputError("arms: needs at least two, such as add: {fusion: add}")
     for name, values in study.arms.items():
@@ -188,7 +190,8 @@ def _check_hypothesis(h: Hypothesis, study: Study) -> None:
         raise InputError(f"{place}: {unused[0]} cancels out of the difference; name another arm")
     if h.expects not in EXPECTED:
         raise InputError(f"{place}: expects {h.expects!r}; use one of {', '.join(EXPECTED)}")
-    if h.outcome not in (ACCURACY, BEYOND):
-        raise InputError(f"{place}: outcome {h.outcome!r}; use {ACCURACY} or {BEYOND}")
+    if h.outcome not in (study.metric, BEYOND):
+        raise InputError(f"{place}: outcome {h.outcome!r}; use {study.metric} or {BEYOND}")
     if not 0 < h.margin <= 100:
-        raise InputError(f"{place}: margin: must be points above 0, at most 100 (got {h.margin:g})")
+        unit = study.measured.unit
+        raise InputError(f"{place}: margin: must be {unit} above 0, at most 100 (got {h.margin:g})")

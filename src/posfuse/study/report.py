@@ -11,7 +11,7 @@ from posfuse.analysis.tables import formats
 from posfuse.runs.records import flatten
 from posfuse.study import figure, tables
 from posfuse.study.plan import PLAN, Plan
-from posfuse.study.run_table import AT, RUNS
+from posfuse.study.run_table import RUNS, at
 from posfuse.study.scores import Results, outcomes
 from posfuse.study.verdicts import Progress, deltas
 
@@ -24,25 +24,28 @@ def write(
 
     `runs` has one row per run; `command` runs the study.
     """
-    study, out = plan.study, folder / "report"
-    further = [tables.lengths_table(results), tables.bags_table(study, runs)]
+    study, metric, out = plan.study, plan.study.measured, folder / "report"
+    further = [tables.lengths_table(results, metric), tables.bags_table(study, runs)]
     further.append(tables.budget_table(plan))
     shown = [tables.verdict_table(study, state), tables.arms_table(plan, results)]
     shown += [table for table in further if table]
     formats.write_tables(shown, out / "tables")
     per_seed = {
-        h.name: deltas(h, outcomes(results, h.outcome), study.test_seeds) for h in study.hypotheses
+        h.name: deltas(h, outcomes(results, metric, h.outcome), study.test_seeds)
+        for h in study.hypotheses
     }
-    svg = save(figure.hypotheses(state.verdicts, per_seed), out / "figures", "hypotheses")
+    svg = save(figure.hypotheses(state.verdicts, per_seed, metric), out / "figures", "hypotheses")
     drawings = [Drawing("hypotheses", svg, "Each hypothesis and its difference.")]
     measured = runs[runs["norm_ratio"] > 0]
     if len(measured):
-        svg = save(figure.ratios(measured, study.arms), out / "figures", "ratios")
-        drawings.append(Drawing("ratios", svg, "Accuracy and the ratio of token to position."))
+        svg = save(figure.ratios(measured, study.arms, metric), out / "figures", "ratios")
+        drawings.append(
+            Drawing("ratios", svg, f"{metric.heading} and the ratio of token to position.")
+        )
     tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
-    if any(str(column).startswith(AT) for column in tested):
+    if any(str(column).startswith(at(metric)) for column in tested):
         svg = save(figure.by_length(tested, study), out / "figures", "lengths")
-        drawings.append(Drawing("lengths", svg, "Accuracy by test length."))
+        drawings.append(Drawing("lengths", svg, f"{metric.heading} by test length."))
     headline = tables.headline(study, state)
     records = pd.DataFrame([flatten(record) for record in results.values() if record])
     runs.to_csv(out / RUNS, index=False)
@@ -50,7 +53,7 @@ def write(
         name=name,
         digest=plan.digest,
         study=study,
-        headline=[study.question, *headline, *map(tables.sentence, state.verdicts)],
+        headline=[study.question, *headline, *(tables.sentence(v, metric) for v in state.verdicts)],
         figures=drawings,
         tables=shown,
         notes=[],

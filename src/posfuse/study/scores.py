@@ -1,54 +1,69 @@
-"""What the records of a study's runs say: accuracy, chance, resolution, convergence."""
+"""What the records of a study's runs say: results, guessing, resolution, convergence."""
 
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.statistics.lengths import area
 from posfuse.runs.records import Record
-from posfuse.study.spec import ACCURACY
+from posfuse.study.spec import BEYOND
 
 Results = Mapping[tuple[str, int], Record | None]  # by (arm, seed); None for a run that diverged
 
 
-def outcomes(results: Results, outcome: str = ACCURACY) -> dict[tuple[str, int], float]:
-    """Test accuracy in percent by (arm, seed), or its mean beyond the trained length; chance for a
-    run that diverged.
+def outcomes(
+    results: Results, metric: Metric = ACCURACY, outcome: str = ""
+) -> dict[tuple[str, int], float]:
+    """The metric on the test split by (arm, seed), or with outcome=beyond its mean beyond the
+    trained length; the result of guessing for a run that diverged.
 
     Runs without a test beyond their trained length have no such mean, and are left out.
     """
     by_arm: dict[str, list[Record | None]] = {}
     for (arm, _), record in results.items():
         by_arm.setdefault(arm, []).append(record)
-    of_all = chance(results.values())
-    of_arm = {arm: chance(records, of_all) for arm, records in by_arm.items()}
+    of_all = guess(results.values(), metric)
+    of_arm = {arm: guess(records, metric, of_all) for arm, records in by_arm.items()}
     found = {
-        key: of_arm[key[0]] if record is None else _value(record, outcome)
+        key: of_arm[key[0]] if record is None else _value(record, metric, outcome)
         for key, record in results.items()
     }
     return {key: value for key, value in found.items() if not np.isnan(value)}
 
 
-def _value(record: Record, outcome: str) -> float:
-    if outcome == ACCURACY:
-        return 100 * float(record["test"]["accuracy"])
-    by_length = {int(n): 100 * m["accuracy"] for n, m in record.get("lengths", {}).items()}
+def _value(record: Record, metric: Metric, outcome: str) -> float:
+    if outcome != BEYOND:
+        return value_of(record["test"], metric)
+    by_length = {int(n): value_of(split, metric) for n, split in record.get("lengths", {}).items()}
     return area(by_length, record["settings"]["data.max_len"]) if by_length else np.nan
 
 
-def chance(records: Iterable[Record | None], otherwise: float = 0.0) -> float:
-    """The accuracy of guessing in percent, with the most classes of any record; `otherwise` if no
-    record has classes."""
+def value_of(split: Mapping[str, float], metric: Metric) -> float:
+    """The metric in the results of a split, in the metric's unit."""
+    return metric.factor * float(split[metric.name])
+
+
+def guess(records: Iterable[Record | None], metric: Metric, otherwise: float = 0.0) -> float:
+    """The result of guessing, in the metric's unit.
+
+    That of accuracy follows from the most classes of any record; it is `otherwise` if no record has
+    classes.
+    """
+    if metric != ACCURACY:
+        return metric.guess
     classes = [len(r["label_names"]) for r in records if r and r.get("label_names")]
     return 100 / max(classes) if classes else otherwise
 
 
-def resolution(results: Results, arms: Iterable[str]) -> float:
+def resolution(results: Results, arms: Iterable[str], metric: Metric = ACCURACY) -> float:
     """The points of one test document, in the smallest test split of these arms; NaN if no record
-    has its size."""
+    has its size, or if the metric is no share of documents."""
     wanted = set(arms)
     records = [r for (arm, _), r in results.items() if arm in wanted and r and "documents" in r]
-    return 100 / min(r["documents"]["test"] for r in records) if records else np.nan
+    if not records or not metric.is_share:
+        return np.nan
+    return 100 / min(int(r["documents"]["test"]) for r in records)
 
 
 def best_was_last(record: Record) -> bool:

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from posfuse.analysis.evidence.metric import METRICS, Metric
 from posfuse.analysis.statistics.sequential import Looks, Margins
 from posfuse.config import LARGEST_SEED
 from posfuse.errors import InputError
 
 MOST = 10_000  # seeds or trials
-ACCURACY, BEYOND = "accuracy", "beyond"  # the outcomes of a hypothesis
+BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
 Values = dict[str, Any]  # overrides by key
 
 
@@ -33,9 +34,9 @@ class Tuning:
     grid: dict[str, list[Any]] = field(default_factory=dict)  # every combination is a trial
     random: dict[str, Range] = field(default_factory=dict)  # or: so many random draws
     trials: int = 0  # the number of random draws
-    seeds: Any = None  # "100-102" or a list; validation accuracy on them chooses
+    seeds: Any = None  # "100-102" or a list; validation results on them choose
     finalists: int = 0  # or: so many of each arm's best trials run again with final_seeds,
-    final_seeds: Any = None  # and validation accuracy on these alone chooses among them
+    final_seeds: Any = None  # and validation results on these alone choose among them
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Evaluation:
 
 @dataclass
 class Hypothesis:
-    """A statement about the paired difference arm - than, in points of its outcome.
+    """A statement about the paired difference arm - than, in the unit of the study's metric.
 
     Each of them is an arm, or a list of arms whose outcomes are averaged seed by seed.
     """
@@ -63,7 +64,7 @@ class Hypothesis:
     expects: str = "???"  # greater, less or equivalent
     margin: float = 1.0  # a difference within +-margin does not matter
     family: str = "primary"
-    outcome: str = "accuracy"  # test accuracy, or beyond: its mean beyond the trained length
+    outcome: str = ""  # the study's metric, or beyond: its mean beyond the trained length
 
     @property
     def sides(self) -> list[list[str]]:
@@ -102,7 +103,7 @@ class Convergence:
 
 @dataclass
 class Assumed:
-    """A true difference and its spread over seeds, in points, for the power of the plan."""
+    """A true difference and its spread over seeds, for the power of the plan."""
 
     difference: float = math.nan
     spread: float = math.nan
@@ -111,6 +112,7 @@ class Assumed:
 @dataclass
 class Study:
     question: str = "???"
+    metric: str = "accuracy"  # or exact_match, bits_per_byte
     base: str = ""  # a file of conf/ that all runs start from, such as quickstart
     settings: Values = field(default_factory=dict)  # overrides of all runs
     arms: dict[str, Values] = field(default_factory=dict)  # overrides of each arm
@@ -119,6 +121,14 @@ class Study:
     hypotheses: list[Hypothesis] = field(default_factory=list)
     convergence: Convergence = field(default_factory=Convergence)
     assumed: Assumed = field(default_factory=Assumed)
+
+    def __post_init__(self) -> None:
+        for h in self.hypotheses:
+            h.outcome = h.outcome or self.metric
+
+    @property
+    def measured(self) -> Metric:
+        return METRICS[self.metric]
 
     def corpus(self, arm: str) -> str:
         """The `data` of an arm; empty for the default one."""

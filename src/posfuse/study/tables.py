@@ -6,13 +6,14 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.budget import FEWEST, expected_best
+from posfuse.analysis.statistics.budget import FEWEST, best_by_budget
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
 from posfuse.study.plan import Plan
-from posfuse.study.scores import Results, best_was_last, outcomes
-from posfuse.study.spec import ACCURACY, BEYOND, Study
+from posfuse.study.scores import Results, best_was_last, outcomes, value_of
+from posfuse.study.spec import BEYOND, Study
 from posfuse.study.verdicts import Progress, Verdict
 
 KINDS = ("supported", "refuted", "equivalent", "undecided")
@@ -29,7 +30,7 @@ def headline(study: Study, state: Progress) -> list[str]:
     return [first, f"{listed[:1].upper()}{listed[1:]}."]
 
 
-def numbers(v: Verdict) -> str:
+def numbers(v: Verdict, metric: Metric) -> str:
     """The difference of a hypothesis in words, with its interval, seeds and margin."""
     h, d = v.hypothesis, v.decision
     what = h.difference
@@ -37,17 +38,16 @@ def numbers(v: Verdict) -> str:
         return f"{what}: no look yet."
     within = f"within ±{h.margin:g}"
     small = f", also {within}" if d.also_small and v.verdict != "equivalent" else ""
-    equal = f" Equivalent: {within} points." if v.verdict == "equivalent" else ""
+    equal = f" Equivalent: {within} {metric.unit}." if v.verdict == "equivalent" else ""
     if h.expects == "equivalent":
         equal = f" Margin: ±{h.margin:g}."
-    return (
-        f"{what}: {d.mean:+.1f} points ({d.low:+.1f} to {d.high:+.1f}){small}, {d.n} seeds.{equal}"
-    )
+    mean, low, high = (f"{x:+.{metric.digits - 1}f}" for x in (d.mean, d.low, d.high))
+    return f"{what}: {mean} {metric.unit} ({low} to {high}){small}, {d.n} seeds.{equal}"
 
 
-def sentence(v: Verdict) -> str:
+def sentence(v: Verdict, metric: Metric) -> str:
     """The text of a hypothesis, its verdict and its numbers."""
-    return f"{v.verdict.capitalize()}: {v.hypothesis.text} {numbers(v)}"
+    return f"{v.verdict.capitalize()}: {v.hypothesis.text} {numbers(v, metric)}"
 
 
 def legend(study: Study) -> str:
@@ -55,12 +55,18 @@ def legend(study: Study) -> str:
     looks = study.looks.seeds
     seen = f"{looks[0]} seeds" if len(looks) == 1 else f"{', '.join(map(str, looks))} seeds"
     return (
-        "Points: difference of test accuracies in percent, mean over seeds, paired by seed. In "
-        "brackets: its interval at the level of the test. The result is tested after "
+        f"{_differences(study.measured)}, mean over seeds, paired by seed. In brackets: its "
+        "interval at the level of the test. The result is tested after "
         f"{seen}. The chance of any false difference in a family of hypotheses is at most "
         f"{100 * study.testing.alpha:g} %, and so is that of any false equivalence, if differences "
         "over seeds are about normal."
     )
+
+
+def _differences(metric: Metric) -> str:
+    if metric.is_share:
+        return f"Points: difference of test {metric.title} in percent"
+    return f"{metric.heading}: difference on the test split"
 
 
 def verdict_table(study: Study, state: Progress) -> Table:
@@ -72,14 +78,14 @@ def verdict_table(study: Study, state: Progress) -> Table:
         row |= {"expects": h.expects, "verdict": v.verdict}
         values = vars(d) if d else dict.fromkeys(NUMBERS, np.nan)
         rows.append(row | {name: values[name] for name in NUMBERS} | {"margin": h.margin})
-    looks = ", ".join(map(str, study.looks.seeds))
+    looks, metric = ", ".join(map(str, study.looks.seeds)), study.measured
     return table_of(
         pd.DataFrame(rows),
         [
             ("verdict", str, "verdict"),
             ("n", table.count, "n"),
-            ("points", table.signed, "mean"),
-            ("interval", interval, "low", "high"),
+            (metric.unit, partial(table.signed, digits=metric.digits), "mean"),
+            ("interval", partial(interval, digits=metric.digits), "low", "high"),
             ("p", p_value, "p_difference"),
             ("level", lambda level: "" if np.isnan(level) else f"{level:.2g}", "level"),
             ("margin", lambda margin: f"±{margin:g}", "margin"),
@@ -88,7 +94,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
         keys=["hypothesis", "family", "difference", "expects"],
         name="hypotheses",
         title="Hypotheses",
-        caption=f"Paired differences in points of test accuracy. Looks are planned after {looks} "
+        caption=f"Paired differences in {metric.points}. Looks are planned after {looks} "
         "seeds; a hypothesis stops at the look that decides it. A difference is decided if p is at "
         "most the level of its look (alpha spending, shared by Holm's rule within the family, for "
         "differences and for equivalences alike). "
@@ -104,7 +110,8 @@ NUMBERS = ("n", "mean", "low", "high", "p_difference", "level", "p_equivalence")
 def arms_table(plan: Plan, results: Results) -> Table:
     """What tuning chose for each arm, and its test runs."""
     rows = []
-    by_outcome = {name: outcomes(results, name) for name in (ACCURACY, BEYOND)}
+    metric = plan.study.measured
+    by_outcome = {name: outcomes(results, metric, name) for name in (metric.name, BEYOND)}
     for arm, choice in plan.choices.items():
         runs = [record for (name, _), record in results.items() if name == arm]
         values, beyond = (
@@ -134,21 +141,22 @@ def arms_table(plan: Plan, results: Results) -> Table:
     if any(choice.values for choice in plan.choices.values()):
         tuned = [
             ("chosen", str, "chosen"),
-            ("validation", lambda v: "" if np.isnan(v) else f"{v:.2f}", "validation"),
+            ("validation", partial(table.unsigned, digits=metric.digits), "validation"),
         ]
         choice_caption = (
-            "The choice and its validation accuracy come from the tuning seeds alone. † the value "
-            "is the smallest or the largest that was tried, so a better one may lie beyond. "
+            f"The choice and its validation {metric.title} come from the tuning seeds alone. † the "
+            "value is the smallest or the largest that was tried, so a better one may lie beyond. "
         )
+    cell = partial(table.over_seeds, digits=metric.digits)
     longer: list[Column] = []
     if any(h.outcome == BEYOND for h in plan.study.hypotheses):
-        longer = [("beyond", table.over_seeds, "beyond_mean", "beyond_std", "beyond_n")]
-        choice_caption += "Beyond: mean accuracy beyond the trained length. "
+        longer = [("beyond", cell, "beyond_mean", "beyond_std", "beyond_n")]
+        choice_caption += f"Beyond: mean {metric.title} beyond the trained length. "
     return table_of(
         pd.DataFrame(rows),
         [
             *tuned,
-            ("test accuracy", table.over_seeds, "mean", "std", "n"),
+            (f"test {metric.title}", cell, "mean", "std", "n"),
             *longer,
             ("diverged", table.count, "diverged"),
             ("best was last", partial(_share, most), "last"),
@@ -156,42 +164,44 @@ def arms_table(plan: Plan, results: Results) -> Table:
         keys=["arm"],
         name="arms",
         title="Arms",
-        caption="Accuracy in %: mean ± standard deviation over test seeds, number of seeds in "
-        f"brackets. {choice_caption}A run that diverged counts as chance. Best was last: share of "
-        f"test runs whose best evaluation was their last one; * is above {100 * most:g} %, so the "
-        "arm may not have converged.",
+        caption=f"{_capital(metric.level)}: mean ± standard deviation over test seeds, number of "
+        f"seeds in brackets. {choice_caption}A run that diverged counts as {_guess(metric)}. Best "
+        "was last: share of test runs whose best evaluation was their last one; * is above "
+        f"{100 * most:g} %, so the arm may not have converged.",
     )
 
 
-def lengths_table(results: Results) -> Table | None:
-    """Accuracy by test length of each arm; None without data.test_lengths."""
+def lengths_table(results: Results, metric: Metric) -> Table | None:
+    """Results by test length of each arm; None without data.test_lengths."""
     cells = [
-        {"arm": arm, "length": int(length), "accuracy": 100 * metrics["accuracy"]}
+        {"arm": arm, "length": int(length), "value": value_of(split, metric)}
         for (arm, _), record in results.items()
         if record
-        for length, metrics in record.get("lengths", {}).items()
+        for length, split in record.get("lengths", {}).items()
     ]
     if not cells:
         return None
     frame = pd.DataFrame(cells)
     lengths = sorted(frame["length"].unique())
+    cell = partial(table.over_seeds, digits=metric.digits)
     rows = []
     for arm, own in frame.groupby("arm", sort=False):
         row: dict[str, object] = {"arm": arm}
         for length in lengths:
-            values = own.loc[own["length"] == length, "accuracy"]
+            values = own.loc[own["length"] == length, "value"]
             row[f"{length} n"] = len(values)
             row[f"{length} mean"] = values.mean()
             row[f"{length} std"] = st.spread(values) if len(values) else np.nan
         rows.append(row)
     return table_of(
         pd.DataFrame(rows),
-        [(str(n), table.over_seeds, f"{n} mean", f"{n} std", f"{n} n") for n in lengths],
+        [(str(n), cell, f"{n} mean", f"{n} std", f"{n} n") for n in lengths],
         keys=["arm"],
         name="lengths",
-        title="Accuracy by test length",
-        caption="Accuracy in % by the length of the test documents in tokens: mean ± standard "
-        "deviation over test seeds, number of seeds in brackets. Runs that diverged are left out.",
+        title=f"{metric.heading} by test length",
+        caption=f"{_capital(metric.level)} by the length of the test documents in tokens: mean ± "
+        "standard deviation over test seeds, number of seeds in brackets. Runs that diverged are "
+        "left out.",
     )
 
 
@@ -218,9 +228,10 @@ def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
 
 
 def budget_table(plan: Plan) -> Table | None:
-    """Expected validation accuracy by the number of trials; None with fewer than FEWEST."""
+    """Expected validation result by the number of trials; None with fewer than FEWEST."""
+    metric = plan.study.measured
     rows = [
-        {"arm": arm, "expected": expected_best(choice.scores).tolist()}
+        {"arm": arm, "expected": best_by_budget(choice.scores, metric).tolist()}
         for arm, choice in plan.choices.items()
         if len(choice.scores) >= FEWEST
     ]
@@ -229,20 +240,29 @@ def budget_table(plan: Plan) -> Table | None:
     most = max(len(row["expected"]) for row in rows)
 
     def cell(k: int) -> Callable[[list[float]], str]:
-        return lambda expected: f"{expected[k]:.2f}" if k < len(expected) else ""
+        return lambda expected: metric.number(expected[k]) if k < len(expected) else ""
 
     return table_of(
         pd.DataFrame(rows),
         [(str(k + 1), cell(k), "expected") for k in range(most)],
         keys=["arm"],
         name="budget",
-        title="Validation accuracy by tuning budget",
-        caption="The expected best validation accuracy, in %, of so many of the arm's trials drawn "
-        "at random (Dodge et al. 2019, without replacement). A trial with a run that diverged "
-        "counts with chance for this run, and is not chosen. Arms that are still rising need more "
+        title=f"Validation {metric.title} by tuning budget",
+        caption=f"The expected best validation {metric.title}{', in %,' * metric.is_share} of so "
+        "many of the arm's trials drawn at random (Dodge et al. 2019, without replacement). A "
+        f"trial with a run that diverged counts with {_guess(metric)} for this run, and is not "
+        "chosen. Arms that are still rising need more "
         "trials.",
     )
 
 
 def _share(most: float, share: float) -> str:
     return "" if np.isnan(share) else f"{100 * share:.0f} %{' *' * (share > most)}"
+
+
+def _guess(metric: Metric) -> str:
+    return f"{metric.guess:g} {metric.unit}" if metric.guess else "chance"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

@@ -47,17 +47,19 @@ class Progress:
 def progress(study: Study, results: Results) -> Progress:
     """Judge all families look by look, as far as the records go.
 
-    `results` are those of the test sweep by (arm, seed). A run that diverged counts as chance.
+    `results` are those of the test sweep by (arm, seed). A run that diverged counts as
+    guessing.
     """
     seeds, planned = study.test_seeds, study.looks
-    by_outcome = {h.outcome: outcomes(results, h.outcome) for h in study.hypotheses}
+    metric = study.measured
+    by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
     found: dict[str, Decision] = {}
     made = {}
     open_: list[Hypothesis] = []
     for family, hypotheses in study.families.items():
         samples = {h.name: deltas(h, by_outcome[h.outcome], seeds) for h in hypotheses}
         margins = {
-            h.name: replace(h.margins, resolution=resolution(results, h.weights))
+            h.name: replace(h.margins, resolution=resolution(results, h.weights, metric))
             for h in hypotheses
         }
         decisions, made[family] = judge_family(samples, margins, planned)
@@ -81,7 +83,7 @@ def _verdict(h: Hypothesis, found: Mapping[str, Decision]) -> str:
 
 
 def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[int]) -> list[float]:
-    """The hypothesis's paired differences in points, up to the first seed that an arm lacks."""
+    """The hypothesis's paired differences, up to the first seed that an arm lacks."""
     found = []
     for seed in seeds:
         if any((arm, seed) not in values for arm in h.weights):

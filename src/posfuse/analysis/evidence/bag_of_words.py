@@ -98,9 +98,9 @@ def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
 
 def task_bags(folder: Path, record: Record) -> dict[str, float]:
     """`bag_of_words` and `bag_with_ends`, accuracies in percent, of a finished run on a task. Empty
-    for a run on texts, which may not be here any more."""
+    for a language model, and for a run on texts, which may not be here any more."""
     cfg = read_config(folder)
-    if not is_task(cfg.data):
+    if not is_task(cfg.data) or cfg.task.name == "language_model":
         return {}
     bag = bag_of_words(cfg, record["settings"])
     assert bag.with_ends is not None  # of every task

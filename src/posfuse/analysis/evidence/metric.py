@@ -24,6 +24,7 @@ class Metric:
     lower_is_better: bool = False
     margin: float = 0.5  # the largest difference that does not matter
     effect: float = 1.0  # the difference for which the seeds needed are listed
+    guess: float = 0.0  # of guessing; the accuracy of guessing depends on the classes
 
     @property
     def heading(self) -> str:
@@ -48,6 +49,11 @@ class Metric:
     def tie(self) -> float:
         """Validation results this close are equal: records have them with single precision."""
         return float(10 ** -(self.digits + 2))
+
+    @property
+    def sign(self) -> int:
+        """1 if a higher value is better, -1 if a lower one is."""
+        return -1 if self.lower_is_better else 1
 
     @property
     def best(self) -> str:
@@ -94,7 +100,7 @@ ACCURACY = Metric("accuracy", "accuracy", "points", "accuracy in %")
 EXACT_MATCH = Metric("exact_match", "exact match", "points", "exact match in %")
 BITS_PER_BYTE = Metric(
     "bits_per_byte", "bits per byte", "bits per byte", "bits per byte",
-    factor=1.0, digits=4, lower_is_better=True, margin=0.01, effect=0.02,
+    factor=1.0, digits=4, lower_is_better=True, margin=0.01, effect=0.02, guess=8.0,
 )  # fmt: skip
 METRICS = {metric.name: metric for metric in (ACCURACY, EXACT_MATCH, BITS_PER_BYTE)}
 

@@ -39,6 +39,11 @@ def expected_best(scores: ArrayLike, replacement: bool = False) -> Floats:
     return found
 
 
+def best_by_budget(scores: ArrayLike, metric: Metric) -> Floats:
+    """`expected_best` of results of this metric, whichever direction is better."""
+    return metric.sign * expected_best(metric.sign * np.asarray(scores, dtype=float))
+
+
 def budgets(cells: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """One row per GROUP x fusion of `OwnBest.cells` with at least FEWEST trials; a trial is a
     combination of values, its score the mean validation result over the seeds that choose.
@@ -52,7 +57,6 @@ def budgets(cells: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     for key, group in known.groupby(names, sort=False):
         if len(group) >= FEWEST:
             row = dict(zip(names, key, strict=True))
-            sign = -1 if metric.lower_is_better else 1
-            expected = (sign * expected_best(sign * group["validation"])).tolist()
+            expected = best_by_budget(group["validation"], metric).tolist()
             rows.append({**row, "trials": len(group), "expected": expected})
     return pd.DataFrame(rows, columns=[*names, "trials", "expected"])
