@@ -102,7 +102,9 @@ def train(cfg: Config, folder: Path) -> records.Record:
     with records.sole_use(folder), signals.handled():
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         if record := records.finished(folder, cfg):
-            log.info("%s: already done, test accuracy %.4f", label, record["test"]["accuracy"])
+            name = judged_by(record["test"])
+            value = record["test"][name]
+            log.info("%s: already done, test %s %.4f", label, name.replace("_", " "), value)
             return record
         (folder / records.RESULT).unlink(missing_ok=True)  # one whose other files are damaged
         OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
@@ -114,15 +116,21 @@ def train(cfg: Config, folder: Path) -> records.Record:
         (folder / records.FAILURE).unlink(missing_ok=True)
         cut = record["truncated_share"]["train"]
         lengths = record.get("lengths", {}).items()
-        by_length = "".join(f", {m['accuracy']:.4f} at length {n}" for n, m in lengths)
+        name = judged_by(record["test"])
+        by_length = "".join(f", {split[name]:.4f} at length {n}" for n, split in lengths)
         unit = "evaluation" if cfg.trainer.evaluations > 1 else "epoch"
         log.info(
-            "%s: test accuracy %.4f%s, best %s %d of %d, %.0f s%s", label,
-            record["test"]["accuracy"], by_length, unit, record[f"best_{unit}"], record[f"{unit}s"],
-            sum(record["seconds"].values()),
+            "%s: test %s %.4f%s, best %s %d of %d, %.0f s%s", label,
+            name.replace("_", " "), record["test"][name], by_length,
+            unit, record[f"best_{unit}"], record[f"{unit}s"], sum(record["seconds"].values()),
             f", {cut:.1%} of the documents cut at max_len" if cut else "",
         )  # fmt: skip
         return record
+
+
+def judged_by(test: dict[str, float]) -> str:
+    """The metric that a run is judged by: its task's own one, otherwise accuracy."""
+    return next(name for name in ("bits_per_byte", "exact_match", "accuracy") if name in test)
 
 
 if __name__ == "__main__":

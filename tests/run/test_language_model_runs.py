@@ -16,7 +16,7 @@ from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
-from posfuse.train import train
+from posfuse.train import judged_by, train
 from posfuse.training import sample
 from posfuse.training.language_model import NextToken
 from posfuse.training.trained import load_language_model, load_run
@@ -91,6 +91,16 @@ def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
     assert record["label_names"] == []
     assert record["mean_tokens"]["test"] == 8
     assert data.facts()["documents"]["test"] == len(frame)
+
+
+def test_the_last_line_of_a_run_has_its_tasks_own_metric(text_run, copy_run, caplog):
+    tests = [record["test"] for _, record in (text_run, copy_run)]
+    assert [judged_by(test) for test in tests] == ["bits_per_byte", "exact_match"]
+    assert judged_by({"loss": 1.0, "accuracy": 0.5}) == "accuracy"
+    folder, record = copy_run
+    with caplog.at_level("INFO"):
+        train(of_copy(folder.parent / "cache"), folder)
+    assert f"already done, test exact match {record['test']['exact_match']:.4f}" in caplog.text
 
 
 def test_answers_are_judged_after_the_bar(copy_run):
