@@ -7,7 +7,7 @@ import pytest
 from posfuse.analysis.evidence.metric import BITS_PER_BYTE
 from posfuse.errors import InputError
 from posfuse.runs import records
-from posfuse.study import stages, sweeps
+from posfuse.study import forecast, run_table, stages, sweeps
 from posfuse.study.run_table import read_results
 from posfuse.study.scores import outcomes
 from posfuse.study.spec import Hypothesis, Study
@@ -68,6 +68,28 @@ def test_a_table_of_runs_keeps_the_test_lengths(tmp_path):
     rows += "testing,a,,0,False,50.0,1,2,2,100,40,75.0\ntesting,b,,0,False,50.0,1,2,2,100,40,\n"
     (tmp_path / "runs.csv").write_text(rows)
     assert outcomes(read_results(tmp_path / "runs.csv"), outcome="beyond") == {("a", 0): 75.0}
+
+
+def test_the_time_of_pretraining_is_counted_once():
+    record = {"seconds": {"fit": 3.0, "test": 1.0}}
+    first = {**record, "pretrain": {"fingerprint": "f", "seconds": 10.0}}
+    counted = set()
+    assert [run_table._seconds(r, counted) for r in (record, first, first)] == [4, 14, 4]
+
+
+def test_a_forecast_has_all_batches_of_both_phases():
+    """By hand: a run of 10 batches takes 5 s, one of 30 takes 9 s, so 100 take 9 + 70 / 5 = 23; its
+    pretraining takes 2 s, 4 s, and with batches of 64 documents 4 + 20 / 10 = 6 s."""
+    short, long = (
+        {
+            "documents": {"train": 3200}, "settings": {"data.batch_size": 32},
+            "seconds": {"fit": seconds}, "pretrain": {"seconds": of_first},
+        }
+        for seconds, of_first in ((5.0, 2.0), (9.0, 4.0))
+    )  # fmt: skip
+    assert forecast.whole_seconds(short, long, 30) == pytest.approx(23 + 6)
+    del long["pretrain"]
+    assert forecast.whole_seconds(short, long, 30) == pytest.approx(23)
 
 
 def test_a_table_of_runs_of_a_language_model_has_bits(tmp_path):

@@ -5,7 +5,9 @@ import shutil
 from collections import Counter
 
 from posfuse.analysis.statistics.sequential import AHEAD, EQUIVALENT, Margins, chances
+from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
+from posfuse.runs.records import Record
 from posfuse.study.spec import Study
 from posfuse.study.sweeps import Sweep
 
@@ -48,13 +50,28 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     for arm in study.arms:
         short, long = (results.get((f"{arm}.{n}", seed)) for n in sizes)
         if short is not None and long is not None:
-            batches = math.ceil(long["documents"]["train"] / long["settings"]["data.batch_size"])
-            least, most = (sum(record["seconds"].values()) for record in (short, long))
-            per_batch = max(most - least, 0.0) / MORE
-            found.append((most + per_batch * max(batches - sizes[1], 0)) * long["host"]["threads"])
+            found.append(whole_seconds(short, long, sizes[1]) * long["host"]["threads"])
     if not found:
         raise InputError(f"{sweep.folder}: no arm could be timed; see above")
     return sum(found) / len(found)
+
+
+def whole_seconds(short: Record, long: Record, batches: int) -> float:
+    """The seconds of a run and of its pretraining with all batches, from two short runs: `long` has
+    so many batches in each epoch and split, and `short` MORE fewer."""
+    documents, settings = int(long["documents"]["train"]), long["settings"]
+
+    def of_all(least: float, most: float, size: int) -> float:
+        per_batch = max(most - least, 0.0) / MORE
+        return most + per_batch * max(math.ceil(documents / size) - batches, 0)
+
+    least, most = (float(sum(record["seconds"].values())) for record in (short, long))
+    seconds = of_all(least, most, settings["data.batch_size"])
+    if "pretrain" in long:
+        least, most = (float(record["pretrain"]["seconds"]) for record in (short, long))
+        size = settings.get("pretrain.batch_size", PretrainConfig().batch_size)
+        seconds += of_all(least, most, size)
+    return seconds
 
 
 def forecast(study: Study, seconds: float | None) -> list[str]:

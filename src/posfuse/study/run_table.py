@@ -8,7 +8,7 @@ import pandas as pd
 
 from posfuse.analysis.evidence.bag_of_words import task_bags
 from posfuse.analysis.evidence.metric import ACCURACY, Metric
-from posfuse.runs.records import DIAGNOSTICS
+from posfuse.runs.records import DIAGNOSTICS, Record
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, value_of
 from posfuse.study.spec import Values
@@ -48,6 +48,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     folders = sweep.folders(sweep.arms, seeds)
     rows = []
+    counted: set[str] = set()
     for (arm, seed), record in sweep.results(sweep.arms, seeds).items():
         name, _, trial = arm.rpartition(".") if stage == "tuning" else (arm, "", "")
         row = {"stage": stage, "arm": name, "trial": trial, "seed": seed, **values[arm]}
@@ -68,12 +69,22 @@ def _rows(
                 "classes": len(record.get("label_names", [])),
                 "test_documents": record["documents"]["test"],
                 "norm_ratio": _norm_ratio(folders[arm, seed]),
-                "core_seconds": sum(record["seconds"].values()) * record["host"]["threads"],
+                "core_seconds": _seconds(record, counted) * record["host"]["threads"],
                 "fingerprint": record["fingerprint"],
                 "commit": record["commit"],
             }
         rows.append(row)
     return rows
+
+
+def _seconds(record: Record, counted: set[str]) -> float:
+    """The seconds of a run, with those of its pretraining unless that is in `counted` already."""
+    seconds = float(sum(record["seconds"].values()))
+    first = record.get("pretrain")
+    if first and first["fingerprint"] not in counted:
+        counted.add(first["fingerprint"])
+        seconds += float(first["seconds"])
+    return seconds
 
 
 def _norm_ratio(folder: Path) -> float:
