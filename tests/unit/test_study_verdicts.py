@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.stats.power import TTestPower
 
 from posfuse.analysis.evidence.metric import ACCURACY
 from posfuse.study import figure, forecast, tables
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
-from posfuse.study.verdicts import deltas, progress
+from posfuse.study.verdicts import deltas, progress, seeds_to_decide
 
 ARMS = ["add", "concat", "add_none", "concat_none"]
 GAIN = Hypothesis("gain", "t", "concat", "add", expects="greater", margin=1.0)
@@ -156,6 +157,27 @@ def test_lists_of_arms_are_averaged_seed_by_seed():
     h = Hypothesis("h", "t", ["concat", "concat_none"], ["add", "add_none"], expects="greater")
     assert h.difference == "mean(concat, concat_none) - mean(add, add_none)"
     assert deltas(h, outcomes(results), [0, 1]) == pytest.approx([10, 10])
+
+
+def test_an_undecided_hypothesis_says_what_deciding_takes():
+    """Power by statsmodels, for a mean of 1 and a standard deviation of 4 over 8 seeds."""
+    noise = np.array([-4.0, 4, -4, 4, -4, 4, -4, 4]) * np.sqrt(7 / 8) + 1
+    flat = [50.0] * 8
+    results = records(add=flat, concat=50 + noise, add_none=flat, concat_none=flat)
+    gain = progress(STUDY, results).verdicts[0]
+    assert gain.verdict == "undecided"
+    difference, equivalence = gain.seeds
+    for n, reached in ((difference - 1, False), (difference, True)):
+        assert (TTestPower().power(1 / 4, n, 0.05) >= 0.8) == reached
+    assert (difference, equivalence) == (128, 139)
+    assert tables.numbers(gain, ACCURACY).endswith(
+        "8 seeds. Deciding takes about 140 seeds if the true difference is 0, and about 130 if it "
+        "is as measured."
+    )
+    assert progress(STUDY, {}).verdicts[0].seeds is None
+    equal = replace(GAIN, expects="equivalent", margin=2.0)
+    assert seeds_to_decide(equal, list(noise), 0.05)[0] == np.inf  # 1 is within the margin
+    assert progress(STUDY, records(add=flat, concat=flat, add_none=flat, concat_none=flat))
 
 
 def test_the_first_look_needs_all_arms_and_only_its_seeds():

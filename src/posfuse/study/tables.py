@@ -1,5 +1,6 @@
 """The results of a study as tables and as sentences."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -42,7 +43,21 @@ def numbers(v: Verdict, metric: Metric) -> str:
     if h.expects == "equivalent":
         equal = f" Margin: ±{h.margin:g}."
     mean, low, high = (f"{x:+.{metric.digits - 1}f}" for x in (d.mean, d.low, d.high))
-    return f"{what}: {mean} {metric.unit} ({low} to {high}){small}, {d.n} seeds.{equal}"
+    more = f" {_seeds(*v.seeds)}" if v.seeds else ""
+    return f"{what}: {mean} {metric.unit} ({low} to {high}){small}, {d.n} seeds.{equal}{more}"
+
+
+def _seeds(difference: float, equivalence: float) -> str:
+    """What it takes to decide an undecided hypothesis."""
+    cases = [f"about {_about(equivalence)} seeds if the true difference is 0"]
+    if math.isfinite(difference):
+        cases.append(f"about {_about(difference)} if it is as measured")
+    return f"Deciding takes {', and '.join(cases)}." if math.isfinite(equivalence) else ""
+
+
+def _about(number: float) -> str:
+    """A number with two significant digits."""
+    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def sentence(v: Verdict, metric: Metric) -> str:

@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
+from posfuse.analysis.statistics.paired import spread
 from posfuse.analysis.statistics.sequential import (
     AHEAD,
     BEHIND,
@@ -28,6 +32,7 @@ class Verdict:
     hypothesis: Hypothesis
     decision: Decision | None  # None before the first look
     verdict: str  # supported, refuted, equivalent or undecided
+    seeds: tuple[float, float] | None = None  # `seeds_to_decide`, after the last look
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,26 @@ def progress(study: Study, results: Results) -> Progress:
     looks = [made[h.family] for h in open_]
     n = planned.seeds[min(looks)] if looks else 0
     needed = {arm for h in open_ if made[h.family] == min(looks) for arm in h.weights}
-    verdicts = [Verdict(h, found.get(h.name), _verdict(h, found)) for h in study.hypotheses]
+    verdicts = []
+    for h in study.hypotheses:
+        verdict, more = _verdict(h, found), None
+        if verdict == UNDECIDED and made[h.family] == len(planned.seeds):
+            sample = deltas(h, by_outcome[h.outcome], seeds)[: planned.seeds[-1]]
+            more = seeds_to_decide(h, sample, planned.alpha / len(study.families[h.family]))
+        verdicts.append(Verdict(h, found.get(h.name), verdict, more))
     return Progress(verdicts, [arm for arm in study.arms if arm in needed], seeds[:n], made)
+
+
+def seeds_to_decide(h: Hypothesis, sample: list[float], level: float) -> tuple[float, float]:
+    """The seeds of a new study with one look that decides with a chance of 80 %: if the difference
+    is the mean of the sample, and if there is none. Infinite if no number of seeds does; NaN if the
+    sample does not spread. `level` is the strictest of Holm's."""
+    std = spread(sample)
+    effect = max(abs(float(np.mean(sample))) - h.margins.beyond, 0.0)
+    return (
+        seeds_for_difference(effect, std, level),
+        seeds_for_equivalence(std, h.margins.equivalence, 0.0, level),
+    )
 
 
 def _verdict(h: Hypothesis, found: Mapping[str, Decision]) -> str:
