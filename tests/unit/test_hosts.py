@@ -352,8 +352,7 @@ RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
         ("deberta-v2", {**RELATIVE, "position_biased_input": False}, "no single table of absolute"),
         ("deberta", RELATIVE, "knows the order of tokens without its position table"),
         ("mpnet", {}, "knows the order of tokens without its position table"),
-        ("fnet", {}, "outputs depend on padding"),
-        ("esm", {"mask_token_id": 2}, "of the family esm, which "),
+        ("fnet", {}, "use a BERT-like one"),  # it has no mask of padding
         ("squeezebert", {"embedding_size": 16}, "cannot be run on fused embeddings ("),
     ],
 )
