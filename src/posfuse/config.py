@@ -43,6 +43,8 @@ LATER_KEYS: dict[str, Any] = {
     "pretrain.lr": 1e-3,
     "pretrain.batch_size": 64,
     "pretrain.share": 0.15,
+    "host.name": "own",
+    "host.path": None,
 }
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
@@ -140,6 +142,19 @@ class PretrainConfig:
 
 
 @dataclass
+class HostConfig:
+    """Which Transformer the operator is put into."""
+
+    name: str = option(
+        "own", "own: of model.*; transformers: the pretrained model in host.path",
+        choices=("own", "transformers"),
+    )  # fmt: skip
+    path: str | None = option(
+        None, "folder with config.json, weights and tokenizer.json", check=check_folder
+    )
+
+
+@dataclass
 class EncodingConfig:
     name: str = option("???", "name of the encoding in folders and tables", check=check_name)
     table: dict[str, Any] = option(dict, "`_target_` and arguments of the table to fuse")
@@ -153,13 +168,15 @@ class EncodingConfig:
 
 @dataclass
 class ModelConfig:
-    d_model: int = option(64, "features per token", least=1)
-    n_heads: int = option(4, "attention heads; must divide d_model", least=1)
-    n_layers: int = option(2, "encoder blocks", least=1)
-    d_ff: int = option(128, "hidden features of the feed-forward layers", least=1)
-    activation: str = option("gelu", "of the feed-forward layers", choices=("gelu", "relu"))
-    norm_first: bool = option(False, "pre-norm instead of post-norm")
-    dropout: float = option(
+    """With host=transformers the folder decides what is null in conf/model/pretrained.yaml."""
+
+    d_model: int | None = option(64, "features per token", least=1)
+    n_heads: int | None = option(4, "attention heads; must divide d_model", least=1)
+    n_layers: int | None = option(2, "encoder blocks", least=1)
+    d_ff: int | None = option(128, "hidden features of the feed-forward layers", least=1)
+    activation: str | None = option("gelu", "of the feed-forward layers", choices=("gelu", "relu"))
+    norm_first: bool | None = option(False, "pre-norm instead of post-norm")
+    dropout: float | None = option(
         0.1, "rate after attention, in the feed-forward layers, before the head", least=0, below=1
     )
     attention_dropout: float | None = option(
@@ -279,6 +296,7 @@ class Config:
     task: TaskConfig = field(default_factory=TaskConfig)
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    host: HostConfig = field(default_factory=HostConfig)
     encoding: EncodingConfig = field(default_factory=EncodingConfig)
     fusion: dict[str, Any] = option(dict, "name, `_target_` and arguments of the operator")
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -300,6 +318,11 @@ def models_language(cfg: Config) -> bool:
     return cfg.task.name == "language_model"
 
 
+def is_pretrained(cfg: Config) -> bool:
+    """Whether the operator is put into a pretrained model."""
+    return cfg.host.name == "transformers"
+
+
 def longest(data: DataConfig) -> int:
     """Tokens of the longest document that a model of this config reads."""
     return max([data.max_len, *data.test_lengths])
@@ -316,9 +339,10 @@ def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iter
     """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
 
     The other overrides are written in characters that every file system accepts. If characters are
-    replaced or the text is long, a hash keeps two different runs apart.
+    replaced or the text is long, a hash keeps two different runs apart. Of host.path the last part
+    is written, so that the folder's place does not count.
     """
-    own = sorted(o for o in overrides if not _in_path_already(o))
+    own = sorted(_without_place(o) for o in overrides if not _in_path_already(o))
     text = "__".join(own)
     plain = re.sub(f"[^{VARIANT_LETTERS}]+", "-", text)[:80].strip(".-")
     if plain != text:
@@ -336,6 +360,11 @@ def _in_path_already(override: str) -> bool:
         "data.path",
     )  # fmt: skip
     return key.startswith(("hydra.", "hydra/")) or key in named or is_neutral(key)
+
+
+def _without_place(override: str) -> str:
+    key, _, value = override.partition("=")
+    return f"{key}={Path(value).name}" if key == "host.path" else override
 
 
 def is_neutral(key: str) -> bool:

@@ -83,9 +83,11 @@ def test_a_batch_is_padded_to_its_longest_member_and_cut_at_max_len(lengths, max
 
 
 @settings(deadline=None)
-@given(lengths_lists, st.integers(1, 30), st.data())
-def test_a_batch_assembled_on_the_device_is_the_same_but_for_more_padding(lengths, max_len, data):
-    documents = Documents(split_of(lengths), max_len)
+@given(lengths_lists, st.integers(1, 30), st.integers(0, 1), st.data())
+def test_a_batch_assembled_on_the_device_is_the_same_but_for_more_padding(
+    lengths, max_len, ending, data
+):
+    documents = Documents(split_of(lengths), max_len, ending)
     members = np.array(
         data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, unique=True))
     )
@@ -99,6 +101,11 @@ def test_a_batch_assembled_on_the_device_is_the_same_but_for_more_padding(length
         mine, expected = getattr(found, name), getattr(batch, name)
         assert getattr(mine, "dtype", None) == getattr(expected, "dtype", None)
         assert torch.as_tensor(mine).tolist() == torch.as_tensor(expected).tolist()
+
+
+def test_a_document_that_is_cut_keeps_its_ending() -> None:
+    batch = Documents(split_of([6, 3, 1]), 4, ending=1)[np.arange(3)]
+    assert batch.ids.tolist() == [[2, 3, 4, 7], [8, 9, 10, 0], [11, 0, 0, 0]]
 
 
 def test_order_follows_from_seed_and_epoch_alone() -> None:

@@ -80,6 +80,11 @@ def test_the_model_needs_torch_and_numpy_only():
         assert packages - sys.stdlib_module_names <= {"posfuse", "torch", "numpy"}, module
 
 
+def test_transformers_is_imported_in_one_module():
+    importing = [m for m in MODULES if "transformers" in {n.split(".")[0] for n in imports(m)}]
+    assert importing == ["posfuse.training.hosts"]
+
+
 def test_wandb_is_imported_in_tracking_only_and_torch_never_in_analysis():
     for module in MODULES:
         packages = {name.split(".")[0] for name in imports(module)}

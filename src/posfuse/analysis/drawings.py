@@ -34,6 +34,8 @@ def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]
     name = metric.heading
     is_loss = found.mechanism["name"] == LOSS_BY_POSITION
     losses, mechanism = found.mechanism[is_loss], found.mechanism[~is_loss]
+    # A pretrained model has other measurements than those of attention.
+    attention = mechanism[mechanism["name"].astype(str).str.startswith("attention_")]
     # The function, its arguments (the first is its data) and the caption of each figure.
     every: list[tuple[Callable[..., Figure], tuple[Any, ...], str]] = [
         (scale, (found.own_best.along("scale"), metric), f"{name} by token scale: is an "
@@ -53,7 +55,7 @@ def draw_all(found: Findings, criteria: Criteria, folder: Path) -> list[Drawing]
          "Which order predictions follow: that of the fused input, or that inside attention."),
         (mechanism_figures.probe_by_layer, (mechanism,),
          "How well a linear probe reads a token's place off each layer."),
-        (mechanism_figures.attention_by_distance, (mechanism,),
+        (mechanism_figures.attention_by_distance, (attention,),
          "Where attention looks: its weight by distance, against uniform attention."),
         (figures.accuracy_latency, (found.cells, metric), f"{name} and latency by fusion."),
         (figures.gain_by_length, (comparisons, documents.bins, criteria),

@@ -21,7 +21,7 @@ ALIGNED = 8  # tokens; GPU kernels are fastest with lengths that are a multiple 
 class Batch:
     """Documents padded to the longest of them."""
 
-    ids: Tensor  # (B, L) int64; padding is 0
+    ids: Tensor  # (B, L) int64; padding is 0, which `lengths` tell from a token with this id
     labels: Tensor  # (B,) int64; of a language model the targets, (B, L) (windows.py)
     lengths: Tensor  # (B,) int64, tokens of each document, at least 1
     index: Tensor  # (B,) int64, each document's number in its split
@@ -34,10 +34,13 @@ class Batch:
 
 
 class Documents(Dataset[Batch]):
-    """A split, cut at max_len; its items are batches, its index a list of document numbers."""
+    """A split, cut at max_len; its items are batches, its index a list of document numbers.
 
-    def __init__(self, split: TokenizedSplit, max_len: int) -> None:
-        self.split, self.max_len = split, max_len
+    A document that is cut keeps its last `ending` tokens, such as the [SEP] of a pretrained model.
+    """
+
+    def __init__(self, split: TokenizedSplit, max_len: int, ending: int = 0) -> None:
+        self.split, self.max_len, self.ending = split, max_len, ending
         self.lengths = np.minimum(split.lengths, max_len)  # (documents,), after the cut
 
     def __len__(self) -> int:
@@ -55,17 +58,21 @@ class Documents(Dataset[Batch]):
 
     def counts(self, vocabulary_size: int) -> np.ndarray:
         """How often each word occurs in the documents after the cut to max_len, (V,)."""
-        found = np.zeros(vocabulary_size, dtype=np.int64)
+        found, padding = np.zeros(vocabulary_size, dtype=np.int64), 0
         for chunk in _chunks(np.arange(len(self)), 1000):  # bounds what bincount copies
-            found += np.bincount(self[chunk].ids.flatten(), minlength=vocabulary_size)
-        found[PAD] = 0
+            batch = self[chunk]
+            found += np.bincount(batch.ids.flatten(), minlength=vocabulary_size)
+            padding += batch.ids.numel() - batch.n_tokens
+        found[PAD] = max(found[PAD] - padding, 0)  # a pretrained model has a token with this id
         return found
 
     def __getitem__(self, members: np.ndarray) -> Batch:
         lengths, starts = self.lengths[members], self.split.offsets[members]
         ids = np.full((len(members), lengths.max()), PAD, dtype=np.int64)
-        for row, start, length in zip(ids, starts, lengths, strict=True):
+        ends, n = self.split.offsets[members + 1], self.ending
+        for row, start, end, length in zip(ids, starts, ends, lengths, strict=True):
             row[:length] = self.split.ids[start : start + length]
+            row[length - n : length] = self.split.ids[end - n : end]
         return Batch(
             torch.from_numpy(ids),
             torch.from_numpy(self.split.labels[members]),
@@ -81,8 +88,10 @@ class ResidentDocuments(Documents):
 
     def __init__(self, documents: Documents, max_len: int, device: torch.device) -> None:
         self.split, self.lengths, self.max_len = documents.split, documents.lengths, max_len
+        self.ending = documents.ending
         ids = self.split.ids.astype(np.int32)
         columns = (ids, self.split.offsets[:-1], self.lengths, self.split.labels)
+        self.left_out = torch.tensor(self.split.lengths - self.lengths, device=device)
         self.columns = [torch.tensor(column, device=device) for column in columns]
 
     def __getitem__(self, members: np.ndarray) -> Batch:
@@ -91,8 +100,12 @@ class ResidentDocuments(Documents):
         index = torch.from_numpy(members).to(all_ids.device, non_blocking=True)
         starts, lengths = all_starts[index, None], all_lengths[index]
         position = torch.arange(min(longest, self.max_len), device=all_ids.device)
+        places = starts + position
+        if self.ending:
+            is_ending = position >= lengths[:, None] - self.ending
+            places = places + is_ending * self.left_out[index, None]
         # After the last document there are no ids to read.
-        found = all_ids[(starts + position).clamp_(max=len(all_ids) - 1)]
+        found = all_ids[places.clamp_(max=len(all_ids) - 1)]
         ids = found.long().masked_fill_(position >= lengths[:, None], PAD)
         n_tokens = int(self.lengths[members].sum())
         return Batch(ids, all_labels[index], lengths, index, n_tokens)

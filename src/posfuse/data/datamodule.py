@@ -21,9 +21,9 @@ from posfuse.errors import InputError
 class TextDataModule(L.LightningDataModule):
     """Batches of similar length from the token store, in an order that follows from the seed.
 
-    `validation_seed` and `poll` are those of `open_store`. An epoch has `limit` batches at most.
-    With several `evaluations` per epoch, each of Lightning's epochs is the part of an epoch before
-    one of them; the trainer must reload the loaders before each.
+    `validation_seed`, `poll` and `pretrained` are those of `open_store`. An epoch has `limit`
+    batches at most. With several `evaluations` per epoch, each of Lightning's epochs is the part of
+    an epoch before one of them; the trainer must reload the loaders before each.
     """
 
     def __init__(
@@ -36,12 +36,13 @@ class TextDataModule(L.LightningDataModule):
         evaluations: int = 1,
         limit: int | None = None,
         models_language: bool = False,
+        pretrained: str | None = None,
     ) -> None:
         super().__init__()
         self.models_language = models_language
         self.cfg, self.seed, self.evaluations, self.limit = cfg, seed, evaluations, limit
-        self.store = open_store(cfg, cache_dir, validation_seed, poll)
-        read: Callable[..., Documents] = Documents
+        self.store = open_store(cfg, cache_dir, validation_seed, poll, pretrained)
+        read: Callable[..., Documents] = partial(Documents, ending=self.store.ending)
         if models_language:
             read = partial(_windows, self.store, cfg)
         self.documents = {s: read(self.store.splits[s], cfg.max_len) for s in SPLITS}
@@ -167,4 +168,4 @@ def _by_length(
             f"{cfg.max_len} tokens; lower data.max_len, or remove data.test_lengths"
         )
     texts = test.take(long)
-    return {split: Documents(texts, n) for split, n in lengths.items()}
+    return {split: read(texts, n) for split, n in lengths.items()}

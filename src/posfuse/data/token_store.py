@@ -23,9 +23,11 @@ from typing import BinaryIO
 
 import numpy as np
 from filelock import FileLock
+from tokenizers import Tokenizer
 
 from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus, load
+from posfuse.data.pretrained_folder import read_tokenizer, tokenizer_digest
 from posfuse.data.splits import Split, splits
 from posfuse.data.vocabulary import (
     SPECIAL,
@@ -78,20 +80,22 @@ class TokenStore:
     label_names: list[str]
     unknown_share: dict[str, float]  # of each split's tokens
     folder: Path
+    ending: int = 0  # tokens at the end of each document that a cut keeps
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """The words, or bytes, with these ids."""
-        return [self._vocabulary[int(i)] for i in ids]
+        return [str(self._vocabulary.id_to_token(int(i))) for i in ids]
 
     def id_of(self, word: str) -> int:
         """The id of a word, or byte, of the vocabulary; raises ValueError for another one."""
-        return self._vocabulary.index(word)
+        found: int | None = self._vocabulary.token_to_id(word)
+        if found is None:
+            raise ValueError(f"{word!r} is not in the vocabulary")
+        return found
 
     @cached_property
-    def _vocabulary(self) -> list[str]:
-        tokenizer = json.loads((self.folder / VOCABULARY).read_text(encoding="utf-8"))
-        ids: dict[str, int] = tokenizer["model"]["vocab"]
-        return sorted(ids, key=ids.__getitem__)  # the ids are 0 to V - 1
+    def _vocabulary(self) -> Tokenizer:
+        return Tokenizer.from_file(str(self.folder / VOCABULARY))
 
 
 def open_store(
@@ -99,21 +103,23 @@ def open_store(
     cache_dir: str | Path,
     validation_seed: int | None = None,
     poll: Poll = lambda: None,
+    pretrained: str | None = None,
 ) -> TokenStore:
     """Open the token store of a corpus. A missing or damaged store is built first.
 
     `validation_seed` draws the validation split of a corpus that has none (None: split_seed).
     `poll` is called between batches of texts; an exception that it raises stops the building.
+    `pretrained` is the folder of a model whose tokenizer is used (None: a vocabulary of the texts).
     Raises InputError for documents that cannot be used and for a folder that cannot be written.
     """
     corpus = load(cfg)
     seed = int(cfg.split_seed) if validation_seed is None else validation_seed
-    folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus, seed)}"
+    folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus, seed, pretrained)}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):  # a second process waits, then reads what the first built
             if (store := _read(folder)) is None:
-                _build(folder, cfg, corpus, seed, poll)
+                _build(folder, cfg, corpus, seed, poll, pretrained)
                 store = _read(folder)
     except OSError as error:
         if lacks_memory(error):
@@ -128,7 +134,12 @@ def open_store(
     return store
 
 
-def store_key(cfg: DataConfig, corpus: Corpus, validation_seed: int | None = None) -> str:
+def store_key(
+    cfg: DataConfig,
+    corpus: Corpus,
+    validation_seed: int | None = None,
+    pretrained: str | None = None,
+) -> str:
     """16 hex digits: a hash of everything that can change a byte of the store."""
     parts = {
         "format": FORMAT,
@@ -140,14 +151,28 @@ def store_key(cfg: DataConfig, corpus: Corpus, validation_seed: int | None = Non
         "validation_stratified": cfg.validation_stratified,
         "limit": cfg.limit,
         "vocabulary": asdict(cfg.vocabulary),
+        **({"tokenizer": tokenizer_digest(pretrained)} if pretrained is not None else {}),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int, poll: Poll) -> None:
+def _build(
+    folder: Path,
+    cfg: DataConfig,
+    corpus: Corpus,
+    validation_seed: int,
+    poll: Poll,
+    pretrained: str | None,
+) -> None:
     parts, label_names = splits(corpus, cfg, validation_seed)
     encoder: Encoder
-    if cfg.vocabulary.unit == "bytes":
+    own: dict[str, int] = {}
+    unknown: int | None = UNKNOWN
+    if pretrained is not None:
+        found = read_tokenizer(pretrained)
+        tokenizer, encoder, unknown = found.tokenizer, found.encode, found.unknown
+        own = {"vocabulary_size": found.size, "ending": found.ending}
+    elif cfg.vocabulary.unit == "bytes":
         tokenizer, ending = byte_vocabulary(), cfg.vocabulary.ending
 
         def encoder(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +196,11 @@ def _build(folder: Path, cfg: DataConfig, corpus: Corpus, validation_seed: int, 
         meta = {
             "vocabulary_size": tokenizer.get_vocab_size(),
             "label_names": label_names,
-            "unknown_share": {s: _write(work, s, part, encoder, poll) for s, part in parts.items()},
+            "unknown_share": {
+                split: _write(work, split, part, encoder, poll, unknown)
+                for split, part in parts.items()
+            },
+            **own,
         }
         tokenizer.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: _checksum(file) for file in sorted(work.iterdir())}
@@ -188,11 +217,13 @@ def _polled(texts: Iterable[str], poll: Poll) -> Iterator[str]:
         yield from portion
 
 
-def _write(work: Path, split: str, part: Split, encoder: Encoder, poll: Poll) -> float:
+def _write(
+    work: Path, split: str, part: Split, encoder: Encoder, poll: Poll, unknown: int | None
+) -> float:
     """Write the ids of a split, batch by batch, then its offsets, labels and groups; returns the
-    share of `<unk>`."""
+    share of the id `unknown`."""
     lengths: list[np.ndarray] = []
-    unknown = 0
+    n_unknown = 0
     with (work / f"{split}.ids.npy").open("wb") as file:
         for texts in portions(part.texts()):
             poll()
@@ -201,14 +232,14 @@ def _write(work: Path, split: str, part: Split, encoder: Encoder, poll: Poll) ->
                 _write_header(file, ids.dtype, 0)  # overwritten below, when T is known
             file.write(ids.data)
             lengths.append(np.diff(offsets))
-            unknown += int((ids == UNKNOWN).sum())
+            n_unknown += int((ids == unknown).sum()) if unknown is not None else 0
         offsets = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
         file.seek(0)
         _write_header(file, ids.dtype, int(offsets[-1]))
     np.save(work / f"{split}.offsets.npy", offsets)
     np.save(work / f"{split}.labels.npy", part.labels)
     np.save(work / f"{split}.groups.npy", part.groups)
-    return float(unknown / offsets[-1])
+    return float(n_unknown / offsets[-1])
 
 
 def _write_header(file: BinaryIO, kind: np.dtype, length: int) -> None:
@@ -234,8 +265,9 @@ def _read(folder: Path) -> TokenStore | None:
             for split in meta["unknown_share"]
         }  # fmt: skip
         return TokenStore(
-            tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"], folder
-        )
+            tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"], folder,
+            meta.get("ending", 0),
+        )  # fmt: skip
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log.warning("%s: damaged (%s); building it again", folder, error)
         return None

@@ -1,6 +1,7 @@
 """Words or bytes to token ids; `<pad>` is 0 and `<unk>` is 1 in both.
 
 Words are lower-cased and split at white space. Bytes are those of the text's UTF-8, unchanged.
+The tokenizer of a pretrained model has ids of its own (pretrained_folder.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,6 +6,7 @@ Shapes: B documents, L tokens, d = d_model, V words, C classes.
 
 import hashlib
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -164,19 +165,23 @@ def seed_from(seed: int, *names: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def initialize(model: nn.Module, seed: int, shared_stream: bool = False) -> None:
+def initialize(
+    model: nn.Module, seed: int, shared_stream: bool = False, pretrained: Sequence[nn.Module] = ()
+) -> None:
     """Draw every module's initial values from a separate generator, seeded by (seed, name).
 
     Two models with the same seed have bitwise equal initial values in every parameter that they
     share. With `shared_stream` all modules draw from one generator in the order
     embedding, table, fusion, encoder, head, as in the authors' notebooks: then the encoder's
-    values depend on how many numbers the fusion draws.
+    values depend on how many numbers the fusion draws. The modules of `pretrained`, and those in
+    them, keep their values.
     """
+    kept = {id(module) for part in pretrained for module in part.modules()}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for name, module in model.named_modules():
             reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
+            if callable(reset) and id(module) not in kept:
                 if not shared_stream:
                     torch.manual_seed(seed_from(seed, "initial values", name))
                 reset()

@@ -35,16 +35,17 @@ def chosen(cfg: Config) -> str:
     return fastest(cfg.trainer.accelerator, cfg.model.d_model, sweep)
 
 
-def fastest(accelerator: str, d_model: int, sweep: Path) -> str:
-    """ "bf16-mixed" if bfloat16 is clearly faster than float32 for models of `d_model` features,
-    else "32-true"; the same on each call for a sweep's folder. The log gives the reason."""
+def fastest(accelerator: str, d_model: int | None, sweep: Path) -> str:
+    """ "bf16-mixed" if bfloat16 is clearly faster than float32 for models of `d_model` features
+    (None: SMALLEST or more), else "32-true"; the same on each call for a sweep's folder. The log
+    gives the reason."""
     device = None if accelerator == "cpu" else torch.accelerator.current_accelerator()
     if device is not None and device.type != "cpu":
         is_faster = device.type == "cuda" and torch.cuda.is_bf16_supported(
             including_emulation=False
         )
         reason = f"this GPU has {'' if is_faster else 'no '}bfloat16 units"
-    elif d_model < SMALLEST:
+    elif d_model is not None and d_model < SMALLEST:
         is_faster = False
         reason = f"a model of {d_model} features is too small to gain from bfloat16"
     else:

@@ -17,6 +17,7 @@ from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits
 from posfuse.runs.fidelity import apply_fidelity
+from posfuse.runs.host_checks import check_host
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.split_seeds import with_split_seed
 
@@ -36,14 +37,8 @@ def checked(config: DictConfig) -> Config:
     cfg.model.token_scale = _number(cfg.model.token_scale)
     check_limits(cfg)
     check_name("fusion.name", cfg.fusion.get("name"))
-    model = cfg.model
-    if model.d_model % model.n_heads:
-        fitting = [str(n) for n in range(1, model.d_model + 1) if model.d_model % n == 0]
-        raise InputError(
-            f"model.n_heads: must divide model.d_model={model.d_model} (got {model.n_heads}); use "
-            f"one of {', '.join(fitting)}"
-        )
     apply_fidelity(cfg)
+    check_host(cfg)
     _check_corpus(cfg)
     _check_targets(cfg)
     _check_pretraining(cfg)

@@ -22,6 +22,7 @@ from yaml import YAMLError
 
 from posfuse.config import LATER_KEYS, Config, is_neutral
 from posfuse.data.corpora import files_digest, folder_files
+from posfuse.data.pretrained_folder import pretrained_digest
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.runs.hydra_errors import one_line
 
@@ -73,6 +74,8 @@ def settings(cfg: Config) -> dict[str, Any]:
         # Content, not location, identifies a data folder.
         flat["data.path"] = files_digest(folder_files(cfg.data.path))
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
+    if cfg.host.path is not None:
+        flat["host.path"] = pretrained_digest(cfg.host.path)
     return flat
 
 
@@ -194,6 +197,8 @@ def read_config(folder: Path) -> Config:
     cfg.cache_dir = _found_above(folder, cfg.cache_dir)
     if cfg.data.path is not None:
         cfg.data.path = _found_above(folder, cfg.data.path)
+    if cfg.host.path is not None:
+        cfg.host.path = _found_above(folder, cfg.host.path)
     return cfg
 
 

@@ -31,6 +31,7 @@ from posfuse.model.network import (
     seed_from,
 )
 from posfuse.model.positions import PositionSampler
+from posfuse.model.pretrained_host import Host, HostTable, PretrainedClassifier
 from posfuse.process import signals
 from posfuse.runs.records import BEST, LAST
 from posfuse.runs.split_seeds import validation_seed, with_split_seed
@@ -72,6 +73,7 @@ def build_data(cfg: Config) -> TextDataModule:
         cfg.trainer.evaluations,
         cfg.trainer.limit_batches,
         models_language(cfg),
+        cfg.host.path,
     )
     if is_task(cfg.data) and any(data.store.unknown_share.values()):
         raise InputError(
@@ -94,21 +96,23 @@ def build_data(cfg: Config) -> TextDataModule:
     return data
 
 
-def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
+def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
     """The fusion operator, the position table (None if the operator uses none) and the encoding
-    inside attention (None if there is none) that the config names.
+    inside attention (None if there is none) that the config names; `host` is that of `load_host`.
 
     Raises ConfigError for a value that one of them refuses, and if they do not reach the longest
     document.
     """
     reach = longest(cfg.data)
-    sizes = {"d_model": cfg.model.d_model, "max_len": n_positions(cfg, reach)}
+    model: Any = cfg.model  # its sizes are null with a host
+    d_model: int = host.d_model if host else model.d_model
+    sizes = {"d_model": d_model, "max_len": n_positions(cfg, reach)}
     try:
-        fusion = _built(cfg.fusion, d_model=cfg.model.d_model)
+        fusion = _built(cfg.fusion, d_model=d_model)
         table = _built(cfg.encoding.table, **sizes) if fusion.uses_table else None
         attention = None
         if cfg.encoding.attention:
-            attention = _built(cfg.encoding.attention, n_heads=cfg.model.n_heads, **sizes)
+            attention = _built(cfg.encoding.attention, n_heads=model.n_heads, **sizes)
         for part in filter(None, (fusion, table, attention)):
             learned_scalars(part)  # for its error
     except OverflowError as error:
@@ -118,6 +122,13 @@ def build_parts(cfg: Config) -> tuple[Any, Any, Any]:
         pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
         raise ConfigError(f"{pair}: {error}") from error
     check_reach(cfg, (table, attention), reach)
+    if host and isinstance(table, HostTable):
+        if table.max_len > len(host.rows):
+            raise ConfigError(
+                f"encoding.range: {table.max_len}, but {cfg.host.path} has positions for "
+                f"{len(host.rows)} tokens; use encoding.range={len(host.rows)} or another encoding"
+            )
+        table.take(host.rows)
     return fusion, table, attention
 
 
@@ -187,37 +198,58 @@ def build_masked_model(cfg: Config, vocabulary_size: int) -> MaskedModel:
 def _network_parts(cfg: Config) -> tuple[Any, Any, Encoder, float, PositionSampler]:
     """Fusion, table, encoder, dropout before the last layer, and the sampler of positions."""
     fusion, table, position = build_parts(cfg)
-    model = cfg.model
+    model: Any = cfg.model  # no value is null: runs.host_checks
     encoder = Encoder(
         model.d_model, model.n_heads, model.n_layers, model.d_ff, model.dropout, model.activation,
         model.norm_first, model.attention_dropout, position, models_language(cfg),
     )  # fmt: skip
     before_head = model.dropout if model.head_dropout is None else model.head_dropout
+    return fusion, table, encoder, before_head, _sampler(cfg)
+
+
+def _sampler(cfg: Config) -> PositionSampler:
     random = cfg.encoding.positions == "randomized"
     seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of those outside training
-    sampler = PositionSampler(cfg.encoding.range if random else None, seed)
-    return fusion, table, encoder, before_head, sampler
+    return PositionSampler(cfg.encoding.range if random else None, seed)
 
 
-def build_module(cfg: Config, data: TextDataModule) -> Classifier | NextToken:
-    """The network for this corpus and task with its initial values."""
+def build_pretrained(cfg: Config, host: Host, n_classes: int) -> PretrainedClassifier:
+    """The classifier of `cfg` in a pretrained model; its other parts have no initial values."""
+    fusion, table, _ = build_parts(cfg, host)
+    model: Any = cfg.model  # no value is null: runs.host_checks
+    return PretrainedClassifier(
+        fusion, table, host, n_classes, model.token_scale, model.head_dropout, model.fused_norm,
+        _sampler(cfg),
+    )  # fmt: skip
+
+
+def build_module(
+    cfg: Config, data: TextDataModule, host: Host | None = None
+) -> Classifier | NextToken:
+    """The network for this corpus and task with its initial values; `host` is that of `load_host`,
+    and becomes a part of the network."""
     size, n_classes = data.store.vocabulary_size, len(data.store.label_names)
     network: PositionClassifier | LanguageModel
-    if models_language(cfg):
+    if host:
+        network = build_pretrained(cfg, host, n_classes)
+    elif models_language(cfg):
         network = build_language_model(cfg, size)
     else:
         network = build_network(cfg, size, n_classes)
-    _start(cfg, network)
+    _start(cfg, network, host.pretrained if host else ())
     seed = seed_of(cfg, "dropout")
     if isinstance(network, LanguageModel):
         return NextToken(network, cfg.optim, seed, data.is_text_model)
     return Classifier(network, cfg.optim, n_classes, seed)
 
 
-def _start(cfg: Config, network: FusionTransformer) -> None:
-    """Draw the initial values, and compile the network if the config asks for it."""
+def _start(
+    cfg: Config, network: FusionTransformer, pretrained: Sequence[torch.nn.Module] = ()
+) -> None:
+    """Draw the initial values of all modules but the pretrained ones, and compile the network if
+    the config asks for it."""
     shared_stream = cfg.fidelity.initial_values == "shared_stream"
-    initialize(network, seed_of(cfg, "init"), shared_stream)
+    initialize(network, seed_of(cfg, "init"), shared_stream, pretrained)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
     if cfg.trainer.compile:

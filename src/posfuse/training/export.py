@@ -20,7 +20,7 @@ from safetensors.torch import save, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from posfuse.config import Config
+from posfuse.config import Config, is_pretrained
 from posfuse.data.token_store import VOCABULARY
 from posfuse.data.vocabulary import encode_bytes, word_encoder
 from posfuse.errors import InputError
@@ -76,6 +76,11 @@ def export(run: str | Path, path: str | Path) -> None:
         raise InputError(f"path: {str(path)!r} is not the name of a file; give another path")
     path = Path(path)
     cfg, data, classifier = load_run(run)
+    if is_pretrained(cfg):
+        raise InputError(
+            f"{run}: a run with host=transformers, whose model is not exported as one file; use "
+            "posfuse.training.trained.load_run"
+        )
     header = {
         "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
         "label_names": json.dumps(data.store.label_names),

@@ -23,6 +23,7 @@ from posfuse.training.build import build_data, build_module, build_parts, build_
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
+from posfuse.training.hosts import load_host
 from posfuse.training.mechanism import Mechanism
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.module import TestedModule
@@ -49,11 +50,12 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
 
     # Only for its errors: a value that an operator refuses fails before any data is loaded. The
     # network, which builds the parts again, needs the size of the corpus's vocabulary.
-    build_parts(cfg)
+    host = load_host(cfg)
+    build_parts(cfg, host)
     first = pretrained(cfg) if cfg.pretrain.name != "none" else None
     stopwatch = Stopwatch()
     data = build_data(cfg)
-    module = build_module(cfg, data)
+    module = build_module(cfg, data, host)
     if first:
         load_pretrained(module.model, first)
     per_epoch = cfg.trainer.evaluations

@@ -75,7 +75,7 @@ def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
     result is cached in the run's cache_dir under the record's `settings`, so that a second report
     does not need the corpus.
     """
-    data = {key: value for key, value in settings.items() if key.startswith("data.")}
+    data = {k: value for k, value in settings.items() if k.startswith(("data.", "host."))}
     parts = [FORMAT, data, validation_seed(cfg)]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     path = Path(cfg.cache_dir) / f"{cfg.data.name}-{key}.bag_of_words.json"
@@ -108,7 +108,9 @@ def task_bags(folder: Path, record: Record) -> dict[str, float]:
 
 
 def _fit(cfg: Config) -> BagOfWords:
-    store = open_store(with_split_seed(cfg), cfg.cache_dir, validation_seed(cfg))
+    store = open_store(
+        with_split_seed(cfg), cfg.cache_dir, validation_seed(cfg), pretrained=cfg.host.path
+    )
     train, test = (store.splits[split] for split in ("train", "test"))
     size, max_len = store.vocabulary_size, cfg.data.max_len
     counts = [_counts(split, max_len, size) for split in (train, test)]

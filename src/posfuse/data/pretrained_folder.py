@@ -1,0 +1,121 @@
+"""The folder of a pretrained model, as `save_pretrained` of transformers writes it: its files, a
+digest of their content, and its tokenizer.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from posfuse.data.corpora import files_digest
+from posfuse.errors import InputError
+
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+WEIGHTS = ("model*.safetensors*", "pytorch_model*.bin*")  # with the index of files; first wins
+
+
+def pretrained_files(path: str) -> dict[str, Path]:
+    """The configuration, the tokenizer and the weights by name.
+
+    Raises InputError if the folder or one of them is missing. Nothing is downloaded.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise InputError(
+            f"host.path: no folder {root}; nothing is downloaded, so give a folder with "
+            f"{CONFIG}, model.safetensors and {TOKENIZER}"
+        )
+    if not (root / CONFIG).is_file():
+        raise InputError(
+            f"{root}: no model ({CONFIG}); write it with model.save_pretrained(FOLDER)"
+        )
+    weights = next(filter(None, (sorted(root.glob(pattern)) for pattern in WEIGHTS)), [])
+    if not weights:
+        raise InputError(
+            f"{root}: no weights (model.safetensors or pytorch_model.bin); write them with "
+            "model.save_pretrained(FOLDER)"
+        )
+    if not (root / TOKENIZER).is_file():
+        raise InputError(
+            f"{root}: no tokenizer ({TOKENIZER}); write it with "
+            "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
+        )
+    return {file.name: file for file in (root / CONFIG, root / TOKENIZER, *weights)}
+
+
+def pretrained_digest(path: str) -> str:
+    """sha256 of what the model and its tokens depend on; the folder's place is not part of it.
+
+    Raises InputError as `pretrained_files`.
+    """
+    return files_digest(pretrained_files(path))
+
+
+def tokenizer_digest(path: str) -> str:
+    """sha256 of what the tokens depend on; raises InputError as `pretrained_files`."""
+    return files_digest({TOKENIZER: pretrained_files(path)[TOKENIZER]})
+
+
+@dataclass(frozen=True)
+class PretrainedTokenizer:
+    tokenizer: Tokenizer
+    size: int  # the largest id + 1
+    unknown: int | None  # the id of unknown tokens; None if the tokenizer knows every text
+    special: int  # tokens that it adds to a document
+    ending: int  # of these, those at the end, such as [SEP]
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Texts -> ids of all tokens (T,) uint16 or uint32, and offsets (documents + 1,) int64,
+        with the special tokens. A document without tokens is one unknown token."""
+        kind = np.uint16 if self.size <= 2**16 else np.uint32
+        nothing = [self.unknown or 0]
+        documents = [found.ids or nothing for found in self.tokenizer.encode_batch_fast(texts)]
+        offsets = np.cumsum([0, *map(len, documents)], dtype=np.int64)
+        return np.fromiter(chain.from_iterable(documents), kind, count=offsets[-1]), offsets
+
+
+def read_tokenizer(path: str) -> PretrainedTokenizer:
+    """The tokenizer of a pretrained model. Documents are cut and padded later, so it does neither.
+
+    Raises InputError as `pretrained_files`, and if its file cannot be read.
+    """
+    file = pretrained_files(path)[TOKENIZER]
+    try:
+        text = file.read_text(encoding="utf-8")
+        tokenizer, model = Tokenizer.from_str(text), json.loads(text)["model"]
+    except Exception as error:  # tokenizers raises a plain Exception
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{file}: not a tokenizer ({reason}); write it again with save_pretrained"
+        ) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    ids: dict[str, int] = tokenizer.get_vocab()
+    unknown = model.get("unk_id")  # of a Unigram model; others name the token
+    if unknown is None and model.get("unk_token") is not None:
+        unknown = tokenizer.token_to_id(model["unk_token"])
+    special = tokenizer.encode("").ids
+    return PretrainedTokenizer(
+        tokenizer,
+        size=max(ids.values(), default=-1) + 1,
+        unknown=unknown,
+        special=len(special),
+        ending=_ending(file, tokenizer, special, ids),
+    )
+
+
+def _ending(file: Path, tokenizer: Tokenizer, special: list[int], words: Iterable[str]) -> int:
+    """How many of the special tokens of a document follow its text."""
+    for word in ("a", *words):
+        plain = tokenizer.encode(word, add_special_tokens=False).ids
+        whole = tokenizer.encode(word).ids
+        for start in range(len(special) + 1) if plain else ():
+            if special[:start] + plain + special[start:] == whole:
+                return len(special) - start
+    raise InputError(
+        f"{file}: gives no words, or special tokens inside of a text; use the model's own tokenizer"
+    )

@@ -1,0 +1,110 @@
+"""A pretrained Transformer whose position table is taken out and fused by any operator.
+
+Shapes: B documents, L tokens, V words, N = rows of the position table, C classes; d = features of
+the embeddings, h = features of the output (in ELECTRA and ALBERT d may be below h).
+This module needs torch alone. `training/hosts.py` takes a model of transformers apart.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from posfuse.model.encoder import Encoder, valid_positions
+from posfuse.model.encoding import Table
+from posfuse.model.fusion import Fusion
+from posfuse.model.network import PositionClassifier
+from posfuse.model.positions import PositionSampler
+
+
+class HostTable(Table):
+    """The position table of a pretrained model, which trains further; zero until `take`.
+
+    Pretraining has trained every row, so documents may be longer than in training.
+    """
+
+    def __init__(self, d_model: int, max_len: int) -> None:
+        super().__init__(d_model, max_len)
+        self.pretrained = nn.Parameter(torch.zeros(max_len, d_model))
+
+    @torch.no_grad()
+    def take(self, rows: Tensor) -> None:
+        """Copy the first max_len of rows (N, d)."""
+        self.pretrained.copy_(rows[: self.max_len])
+
+    def forward(self) -> Tensor:
+        return self.pretrained
+
+
+class NoPositions(nn.Module):
+    """In the place of a pretrained model's position table: zero at every position."""
+
+    zero: Tensor
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("zero", torch.zeros(d_model), persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions (...) -> zeros (..., d)."""
+        return self.zero.expand(*positions.shape, -1)
+
+
+class PretrainedEncoder(Encoder):
+    """What a pretrained model does after the sum of its embeddings: their normalisation and
+    dropout, token types, and blocks.
+
+    It has no blocks of this package, so nothing can look into its attention.
+    """
+
+    def __init__(self, pretrained: nn.Module, d_model: int) -> None:
+        """pretrained: called with inputs_embeds (B, L, d) and attention_mask (B, L), it returns a
+        tuple that begins with (B, L, h), or what can be indexed like one. d_model: h."""
+        super().__init__(d_model, n_heads=1, n_layers=0, d_ff=1)
+        self.d_model, self.pretrained = d_model, pretrained
+
+    def forward(self, x: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+        """x (B, L, d), lengths (B,) of at least 1 -> (B, L, h), undefined at padding. `positions`
+        change nothing: no position is left here."""
+        mask = valid_positions(lengths, x.shape[1]).long()
+        encoded: Tensor = self.pretrained(inputs_embeds=x, attention_mask=mask)[0]
+        return encoded
+
+
+@dataclass(frozen=True)
+class Host:
+    """The parts of a pretrained model."""
+
+    embedding: nn.Embedding  # (V, d)
+    rows: Tensor  # (N, d), the position table; row 0 is that of a document's first token
+    encoder: PretrainedEncoder
+
+    @property
+    def d_model(self) -> int:
+        return self.embedding.embedding_dim
+
+    @property
+    def pretrained(self) -> tuple[nn.Module, ...]:
+        """The modules that start from pretrained values."""
+        return (self.embedding, self.encoder)
+
+
+class PretrainedClassifier(PositionClassifier):
+    """A PositionClassifier with the embeddings and the encoder of a pretrained model."""
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        table: Table | None,
+        host: Host,
+        n_classes: int,
+        token_scale: float = 1.0,
+        dropout: float = 0.1,
+        fused_norm: str = "none",
+        sampler: PositionSampler | None = None,
+    ) -> None:
+        super().__init__(
+            fusion, table, host.encoder, 1, n_classes, token_scale, dropout, fused_norm, sampler
+        )
+        self.embedding = host.embedding
+        self.head = nn.Linear(host.encoder.d_model, n_classes)

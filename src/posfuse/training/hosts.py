@@ -1,0 +1,183 @@
+"""host=transformers: a pretrained model of a local folder, taken apart for fusion.
+
+What a family of models does is found out by running it. Its table is known by the name of its
+module, `position_embeddings`; the rest is measured on a few random tokens, once per run.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posfuse.config import Config, is_pretrained, longest
+from posfuse.data.pretrained_folder import TOKENIZER, read_tokenizer
+from posfuse.errors import InputError, lacks_memory
+from posfuse.model.pretrained_host import Host, NoPositions, PretrainedEncoder
+from posfuse.runs.hydra_errors import one_line
+
+TABLE = "position_embeddings"
+CLOSE = 1e-4  # of the largest number of an output: float32 sums in another order differ by less
+OTHERS = "use a BERT-like one, such as bert, roberta, electra, distilbert or albert"
+
+
+def load_host(cfg: Config) -> Host | None:
+    """The pretrained model that a config names, on the CPU in float32; None for host=own.
+
+    Raises InputError if transformers is not installed, the folder cannot be read, its family
+    cannot be taken apart, its tokenizer does not fit, or documents are longer than its table.
+    """
+    if not is_pretrained(cfg):
+        return None
+    path = cfg.host.path
+    assert path is not None  # checked
+    model = _loaded(path)
+    family = _family(path, model.config)
+    try:
+        _check_tokenizer(cfg, path, model.get_input_embeddings())
+        return _taken_apart(cfg, path, family, model)
+    except InputError:
+        raise
+    except Exception as error:  # a family may fail in any way
+        if lacks_memory(error):
+            raise
+        raise InputError(
+            f"{family}, which cannot be run on fused embeddings ({one_line(error)}); {OTHERS}"
+        ) from error
+
+
+def _loaded(path: str) -> Any:
+    """The model of a folder with all its pretrained values, without its pooler."""
+    try:
+        import transformers  # takes seconds, and only this host needs it
+    except ImportError as error:
+        raise InputError(
+            "host=transformers: the package transformers is not installed; pip install "
+            "'posfuse[transformers]'"
+        ) from error
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    local = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = transformers.AutoConfig.from_pretrained(path, **local)
+        if config.is_encoder_decoder:
+            raise InputError(f"{_family(path, config)}, an encoder with a decoder; {OTHERS}")
+        kind = getattr(config, "position_embedding_type", None) or "absolute"
+        if kind != "absolute":
+            raise InputError(f"{_family(path, config)} with {kind} positions; {OTHERS}")
+        model, found = transformers.AutoModel.from_pretrained(
+            path, config=config, output_loading_info=True, **local
+        )
+    except InputError:
+        raise
+    except Exception as error:  # a folder may be damaged in any way
+        if lacks_memory(error):
+            raise
+        raise InputError(
+            f"host.path: {path} cannot be loaded ({one_line(error)}); write it again with "
+            "model.save_pretrained(FOLDER)"
+        ) from error
+    # Encoders without a pooler are often saved, and it is not used here.
+    if missing := sorted(key for key in found["missing_keys"] if not key.startswith("pooler.")):
+        raise InputError(
+            f"host.path: {path} lacks weights of its model ({', '.join(missing[:3])}); write it "
+            "again with model.save_pretrained(FOLDER)"
+        )
+    if isinstance(getattr(model, "pooler", None), nn.Module):
+        model.pooler = None
+    return model.float().eval()
+
+
+def _family(path: str, config: Any) -> str:
+    return f"host.path: {path} is a model of the family {config.model_type}"
+
+
+def _check_tokenizer(cfg: Config, path: str, embedding: nn.Embedding) -> None:
+    tokenizer = read_tokenizer(path)
+    if tokenizer.size > embedding.num_embeddings:
+        raise InputError(
+            f"{path}: {TOKENIZER} has ids up to {tokenizer.size - 1}, but the model has "
+            f"{embedding.num_embeddings} word embeddings; give the model's own tokenizer"
+        )
+    if cfg.data.max_len <= tokenizer.special:
+        raise InputError(
+            f"data.max_len: must be above {tokenizer.special}, the special tokens that {path} adds "
+            f"to each document (got {cfg.data.max_len})"
+        )
+
+
+@torch.no_grad()
+def _taken_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
+    tables = [
+        (name, module)
+        for name, module in model.named_modules()
+        if name.rpartition(".")[2] == TABLE and isinstance(module, nn.Embedding)
+    ]
+    if len(tables) != 1:
+        raise InputError(f"{family}, which has no single table of absolute positions; {OTHERS}")
+    name, table = tables[0]
+    embedding = model.get_input_embeddings()
+    first = _first_row(model, table, embedding)
+    rows = table.weight[first:].clone()
+    length = longest(cfg.data)
+    if length > len(rows):
+        key = "data.test_lengths" if length > cfg.data.max_len else "data.max_len"
+        raise InputError(
+            f"{key}: {length}, but {path} has positions for {len(rows)} tokens; use {len(rows)} or "
+            "fewer"
+        )
+
+    ids, lengths = _random_ids(model, length)
+    x = embedding(ids) + rows[:length]
+    expected = model(input_ids=ids, attention_mask=_mask(lengths, length))[0]
+    parent = model.get_submodule(name.rpartition(".")[0])
+    setattr(parent, TABLE, NoPositions(table.embedding_dim))
+    model.set_input_embeddings(nn.Identity())  # the embeddings have one owner, the classifier
+    encoder = PretrainedEncoder(model, expected.shape[-1])
+    found = encoder(x, lengths)
+
+    short = int(lengths[1])
+    if not _close(found[0], expected[0]) or not _close(found[1, :short], expected[1, :short]):
+        raise InputError(
+            f"{family}, whose path for inputs_embeds gives other outputs than its tokens; {OTHERS}"
+        )
+    if not _close(encoder(x[1:, :short], lengths[1:]), found[1:, :short]):
+        raise InputError(f"{family}, whose outputs depend on padding; {OTHERS}")
+    order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
+    if not _close(encoder(x[:1, order], lengths[:1]), found[:1, order]):
+        raise InputError(
+            f"{family}, which knows the order of tokens without its position table (by relative "
+            f"positions, convolutions, windows or a causal mask); {OTHERS}"
+        )
+    for part in (embedding, model):
+        part.train()
+    return Host(embedding, rows, encoder)
+
+
+def _first_row(model: Any, table: nn.Embedding, embedding: nn.Embedding) -> int:
+    """The row of the table that a document's first token has: in RoBERTa 2."""
+    asked: list[Tensor] = []
+    hook = table.register_forward_pre_hook(lambda _, given: asked.append(given[0]))
+    model(inputs_embeds=embedding.weight[None, :2], attention_mask=torch.ones(1, 2).long())
+    hook.remove()
+    first, second = asked[0].flatten()[:2].tolist()
+    if second != first + 1:
+        raise ValueError(f"its tokens have the positions {first} and {second}")
+    return int(first)
+
+
+def _random_ids(model: Any, length: int) -> tuple[Tensor, Tensor]:
+    """Two documents, ids (2, L) and lengths (2,): a whole one and half of one, without <pad>, which
+    RoBERTa gives another position."""
+    n, pad = model.get_input_embeddings().num_embeddings, model.config.pad_token_id
+    ids = torch.randint(n, (2, length), generator=torch.Generator().manual_seed(0))
+    ids[ids == pad] = (pad or 0) + 1 if n > (pad or 0) + 1 else 0
+    return ids, torch.tensor([length, max(length // 2, 1)])
+
+
+def _mask(lengths: Tensor, length: int) -> Tensor:
+    return (torch.arange(length) < lengths[:, None]).long()
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    largest = other.abs().max()
+    return bool((one - other).abs().max() <= CLOSE * largest)

@@ -1,0 +1,139 @@
+"""Runs with host=transformers: trained, skipped, resumed, loaded, reported."""
+
+import os
+import shutil
+import signal
+
+import pandas as pd
+import pytest
+import torch
+
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.train import train
+from posfuse.training.checkpoints import read_checkpoint
+from posfuse.training.export import export
+from posfuse.training.trained import load_run
+from small_pretrained import host_overrides, write_pretrained
+from small_runs import at_step, composed
+
+RUN = [
+    "data=folder", "data.name=tiny", "data.batch_size=16", "data.max_len=10", "fusion=gate_scalar",
+    "trainer.max_epochs=2", "trainer.accelerator=cpu", "trainer.threads=1", "logger=none",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def overrides(corpus, tmp_path_factory):
+    root = tmp_path_factory.mktemp("hosts")
+    bert = write_pretrained(root / "bert")
+    return [*RUN, f"data.path={corpus}", f"cache_dir={root / 'cache'}", *host_overrides(bert)]
+
+
+@pytest.fixture(scope="module")
+def config(overrides):
+    return lambda *more: checked(composed(*overrides, *more))
+
+
+@pytest.fixture(scope="module")
+def first(config, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return folder, train(config(), folder)
+
+
+def best(folder):
+    return read_checkpoint(folder / records.BEST)["state_dict"]
+
+
+def test_the_command_trains_a_run_and_then_skips_it(command, overrides):
+    assert command(*overrides, "trainer.max_epochs=1").code == 0
+    again = command(*overrides, "trainer.max_epochs=1")
+    assert again.code == 0
+    assert "already done" in again.out + again.err
+
+
+def test_the_command_refuses_in_one_line(command, overrides):
+    refused = command(*overrides, "model.d_model=64")
+    assert refused.code == 1
+    line = refused.err.splitlines()[-1]
+    assert line.startswith("error: model.d_model: host=transformers takes it from ")
+
+
+def test_the_record_and_the_measurements(first):
+    folder, record = first
+    assert record["settings"]["host.name"] == "transformers"
+    assert len(record["settings"]["host.path"]) == 64
+    assert record["settings"]["model.d_model"] is None
+    assert record["fusion_parameters"] == 2 * 16 + 1
+    named = set(pd.read_parquet(folder / records.DIAGNOSTICS)["name"])
+    assert {"gate_mean", "norm_ratio", "accuracy_shuffled"} <= named
+    assert "attention_entropy" not in named
+    found = pd.read_parquet(folder / records.MECHANISM)
+    assert {name.split("_")[0] for name in found["name"]} == {"patch", "probe"}
+
+
+def test_a_run_is_a_function_of_its_config(first, config, tmp_path):
+    folder, record = first
+    assert train(config(), tmp_path)["test"] == record["test"]
+    one, other = best(folder), best(tmp_path)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_it_resumes_where_it_was(first, config, tmp_path, monkeypatch):
+    _, record = first
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "_received", {})
+        at_step(patch, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(signals.Interrupted):
+            train(config(), tmp_path)
+    monkeypatch.setattr(signals, "_received", {})
+    assert (tmp_path / records.LAST).exists()
+    assert train(config(), tmp_path)["test"] == record["test"]
+    one, other = best(first[0]), best(tmp_path)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_operator_changes_no_dropout_mask(config, tmp_path, monkeypatch):
+    """All operators with one seed get the same masks, in the pretrained blocks too."""
+    drawn = {}
+    for fusion in ("add", "gate_mlp"):
+        with monkeypatch.context() as patch:
+            seen = drawn.setdefault(fusion, [])
+            patch.setattr(
+                "torch.nn.Dropout.forward",
+                lambda self, x, seen=seen: seen.append(keep(x, self)) or x * seen[-1],
+            )
+            more = (f"fusion={fusion}", "trainer.limit_batches=1", "trainer.max_epochs=1")
+            train(config(*more, "trainer.mechanism=false"), tmp_path / fusion)
+    assert len(drawn["add"]) > 3
+    assert all(torch.equal(a, b) for a, b in zip(drawn["add"], drawn["gate_mlp"], strict=True))
+
+
+def keep(x, module):
+    return torch.bernoulli(torch.full_like(x, 1 - module.p)) if module.training else x * 0 + 1
+
+
+def test_a_trained_model_is_loaded(first):
+    folder, _ = first
+    _, data, module = load_run(folder)
+    weights = module.state_dict()
+    assert all(torch.equal(weights[name], w) for name, w in best(folder).items())
+    assert data.store.words([2]) == ["[CLS]"]
+
+
+def test_it_is_not_exported(first, tmp_path):
+    with pytest.raises(InputError, match="host=transformers, whose model is not exported"):
+        export(first[0], tmp_path / "model.safetensors")
+
+
+def test_a_changed_folder_is_another_configuration(config, tmp_path):
+    copy = shutil.copytree(config().host.path, tmp_path / "bert")
+    train(config("trainer.max_epochs=1"), tmp_path / "run")
+    moved = config("trainer.max_epochs=1", f"host.path={copy}")
+    assert records.finished(tmp_path / "run", moved)
+    with (copy / "config.json").open("a") as file:
+        file.write(" ")
+    with pytest.raises(InputError, match=r"another configuration's result \(host\.path "):
+        records.finished(tmp_path / "run", moved)

@@ -1,0 +1,399 @@
+"""host=transformers: the untouched model's outputs, what trains, and what is refused."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import torch.nn.functional as F
+
+from posfuse.config import run_folder
+from posfuse.data.pretrained_folder import read_tokenizer
+from posfuse.errors import InputError
+from posfuse.model.encoder import valid_positions
+from posfuse.model.pretrained_host import PretrainedClassifier
+from posfuse.process import precision
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.runs.records import fingerprint, settings
+from posfuse.training.build import build_data, build_module
+from posfuse.training.hosts import load_host
+from small_pretrained import (
+    FAMILIES,
+    ROWS,
+    WORDS,
+    host_overrides,
+    untouched,
+    write_pretrained,
+    write_tokenizer,
+)
+from small_runs import composed, write_corpus
+from variants import HOST, OPERATORS, read_group
+
+SEEN = {"bert": ROWS, "roberta": ROWS - 2, "electra": ROWS, "albert": ROWS, "distilbert": ROWS}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("hosts")
+
+
+@pytest.fixture(scope="module")
+def corpus(root):
+    return write_corpus(root / "corpus")
+
+
+@pytest.fixture(scope="module")
+def folder_of(root):
+    """The folder of a tiny model of a family, written once."""
+    return lambda name: (
+        root / name if (root / name).exists() else write_pretrained(root / name, name)
+    )
+
+
+@pytest.fixture(scope="module")
+def bert(folder_of):
+    return folder_of("bert")
+
+
+@pytest.fixture
+def of_corpus(corpus, root):
+    def config(*overrides):
+        own = ["data=folder", "data.name=tiny", f"data.path={corpus}", "data.max_len=20"]
+        own += [f"cache_dir={root / 'cache'}", "trainer.accelerator=cpu"]
+        return checked(composed(*own, *overrides))
+
+    return config
+
+
+def classifier(cfg):
+    return build_module(cfg, build_data(cfg), load_host(cfg)).model
+
+
+def batch_of(cfg, n=8):
+    return build_data(cfg).documents["train"][np.arange(n)]
+
+
+def complaint(*overrides):
+    with pytest.raises(InputError) as refused:
+        load_host(checked(composed(*overrides)))
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+# What it computes
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_add_with_its_own_table_is_the_untouched_model(family, folder_of, of_corpus):
+    """Up to the rounding of one sum in another order. The documents have different lengths."""
+    folder = folder_of(family)
+    cfg = of_corpus(*host_overrides(folder))
+    ours, theirs = classifier(cfg).eval().double(), untouched(folder).double()
+    batch = batch_of(cfg)
+    valid = valid_positions(batch.lengths, batch.ids.shape[1])
+    assert not valid.all()
+    ids = batch.ids.masked_fill(~valid, theirs.config.pad_token_id)
+    with torch.no_grad():
+        expected = theirs(input_ids=ids, attention_mask=valid.long()).last_hidden_state
+        found = ours.encode(batch.ids, batch.lengths)
+        logits = ours(batch.ids, batch.lengths)
+        pooled = torch.stack([x[:n].mean(0) for x, n in zip(expected, batch.lengths, strict=True)])
+        wanted = F.linear(pooled, ours.head.weight, ours.head.bias)
+    torch.testing.assert_close(found[valid], expected[valid], rtol=0, atol=1e-12)
+    torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_table_has_a_row_for_each_token_that_the_model_reads(family, folder_of, of_corpus):
+    host = load_host(of_corpus(*host_overrides(folder_of(family))))
+    assert len(host.rows) == SEEN[family]
+    assert host.d_model == FAMILIES[family].get("embedding_size", 16)
+
+
+def test_no_table_is_the_model_with_a_table_of_zeros(bert, of_corpus):
+    cfg = of_corpus(*host_overrides(bert), "encoding=none")
+    ours, theirs = classifier(cfg).eval(), untouched(bert)
+    batch = batch_of(cfg)
+    valid = valid_positions(batch.lengths, batch.ids.shape[1])
+    with torch.no_grad():
+        theirs.embeddings.position_embeddings.weight.zero_()
+        expected = theirs(input_ids=batch.ids, attention_mask=valid.long())[0]
+        found = ours.encode(batch.ids, batch.lengths)
+    assert torch.equal(found[valid], expected[valid])
+
+
+def test_there_are_as_many_parameters_as_in_the_untouched_model(bert, of_corpus):
+    ours, theirs = classifier(of_corpus(*host_overrides(bert), "data.max_len=40")), untouched(bert)
+    theirs.pooler = None
+    head = sum(p.numel() for p in ours.head.parameters())
+    count = sum(p.numel() for p in theirs.parameters())
+    assert sum(p.numel() for p in ours.parameters()) == count + head
+
+
+@pytest.mark.parametrize("fusion", OPERATORS)
+def test_every_operator_takes_a_step_that_reaches_its_parameters(fusion, bert, of_corpus):
+    cfg = of_corpus(*host_overrides(bert), f"fusion={fusion}")
+    model = classifier(cfg)
+    assert model.training
+    assert model.encoder.pretrained.training
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    batch = batch_of(cfg)
+    F.cross_entropy(model(batch.ids, batch.lengths), batch.labels).backward()
+    optimizer.step()
+    same = [name for name, p in model.named_parameters() if torch.equal(p, before[name])]
+    assert same == []
+
+
+@pytest.mark.parametrize(
+    "encoding", [name for name, node in read_group("encoding").items() if not node.get("attention")]
+)
+def test_every_table_can_be_fused(encoding, bert, of_corpus):
+    cfg = of_corpus(*host_overrides(bert), f"encoding={encoding}", "fusion=gate_scalar")
+    batch = batch_of(cfg)
+    assert classifier(cfg)(batch.ids, batch.lengths).isfinite().all()
+
+
+def test_random_positions_choose_rows_of_its_table(bert, of_corpus):
+    random = ["encoding.positions=randomized", f"encoding.range={ROWS}", "data.max_len=12"]
+    cfg = of_corpus(*host_overrides(bert), *random)
+    assert classifier(cfg).table().shape == (ROWS, 16)
+    more = of_corpus(*host_overrides(bert), *random, f"encoding.range={ROWS + 1}")
+    with pytest.raises(InputError, match=r"^encoding\.range: 41, but .* positions for 40 tokens"):
+        classifier(more)
+
+
+def test_new_parameters_are_paired_and_pretrained_ones_kept(bert, of_corpus):
+    def weights(*more):
+        return classifier(of_corpus(*host_overrides(bert), *more)).state_dict()
+
+    one, other = weights("fusion=add"), weights("fusion=concat")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert not torch.equal(one["head.weight"], weights("seed=1")["head.weight"])
+    assert torch.equal(one["table.pretrained"], weights("seed=1")["table.pretrained"])
+
+
+def test_a_folded_model_has_the_same_logits(bert, of_corpus):
+    cfg = of_corpus(*host_overrides(bert), "fusion=gate_mlp")
+    model, batch = classifier(cfg).eval(), batch_of(cfg)
+    assert isinstance(model, PretrainedClassifier)
+    with torch.no_grad():
+        expected = model(batch.ids, batch.lengths)
+        torch.testing.assert_close(model.fold()(batch.ids, batch.lengths), expected)
+
+
+# Its tokens
+
+
+def test_documents_have_the_tokens_of_the_folder(bert, of_corpus):
+    data = build_data(of_corpus(*host_overrides(bert), "data.max_len=6"))
+    text = pd.read_parquet(data.cfg.path + "/train.parquet")["text"]
+    batch = data.documents["train"][np.arange(len(text))]
+    cut = 0
+    for ids, n, words in zip(batch.ids, batch.lengths, text, strict=True):
+        found, words = data.store.words(ids[:n]), words.split()
+        cut += len(words) > 4
+        assert found == ["[CLS]", *words[:4], "[SEP]"]
+    assert 0 < cut < len(text)
+    assert data.facts()["truncated_share"]["train"] == cut / len(text)
+    assert data.store.vocabulary_size == len(WORDS) + 4
+
+
+def test_tokens_are_stored_by_tokenizer(bert, folder_of, of_corpus):
+    stores = {
+        build_data(of_corpus(*overrides)).store.folder
+        for overrides in (host_overrides(bert), host_overrides(folder_of("electra")),
+                          host_overrides(folder_of("roberta")), [])
+    }  # fmt: skip
+    assert len(stores) == 3  # those of bert and electra are equal
+
+
+def test_unknown_words_are_counted(tmp_path):
+    write_tokenizer(tmp_path, WORDS[:1])
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).touch()
+    found = read_tokenizer(str(tmp_path))
+    ids, offsets = found.encode([f"{WORDS[0]} else", ""])
+    assert ids.tolist() == [2, 4, found.unknown, 3, 2, 3]
+    assert offsets.tolist() == [0, 4, 6]
+    assert (found.size, found.special, found.ending) == (5, 2, 1)
+
+
+# Identity
+
+
+def test_the_folders_content_counts_and_not_its_place(bert, tmp_path, of_corpus):
+    cfg = of_corpus(*host_overrides(bert))
+    copy = shutil.copytree(bert, tmp_path / "copy")
+    assert fingerprint(of_corpus(*host_overrides(copy))) == fingerprint(cfg)
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        changed = shutil.copytree(bert, tmp_path / name)
+        with (changed / name).open("ab") as file:
+            file.write(b" ")
+        assert fingerprint(of_corpus(*host_overrides(changed))) != fingerprint(cfg), name
+
+
+def test_a_run_of_its_own_host_has_no_settings_of_hosts(of_corpus):
+    assert not [key for key in settings(of_corpus()) if key.startswith("host.")]
+
+
+def test_the_runs_folder_names_the_model_and_not_its_place():
+    one, other = (
+        run_folder("x", "host", "add", 0, ["host=transformers", f"host.path={place}/bert"])
+        for place in ("/here", "there")
+    )
+    assert one == other
+    assert "bert" in one
+    assert one != run_folder("x", "host", "add", 0, ["host=transformers", "host.path=roberta"])
+
+
+def test_its_precision_is_that_of_a_large_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(precision, "_ratio", lambda sweep: 2.0)
+    assert precision.fastest("cpu", None, tmp_path) == "bf16-mixed"
+
+
+# What is refused
+
+BERT = ["host=transformers", "encoding=host"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.d_model=64"], "model.d_model: host=transformers takes it from "),
+        (["model=paper"], "model.d_model: host=transformers takes it from "),
+        (["model.dropout=0.2"], "model.dropout: host=transformers takes it from "),
+        (["speed=fast"], "model.attention_dropout: host=transformers takes it from "),
+        (["model.token_scale=sqrt_d"], "model.token_scale: must be a number with"),
+        (["model.token_scale=learned"], "model.token_scale: must be a number with"),
+        (["model.head_dropout=null"], "model.head_dropout: must be a number with"),
+        (["encoding=rope"], "encoding=rope: acts inside attention"),
+        (["pretrain=masked"], "pretrain=masked: the model of host=transformers is pretrained"),
+        (["task=language_model"], "task=language_model: needs a causal model"),
+        (["trainer.compile=true"], "trainer.compile: compiles the encoder of host=own alone"),
+        (["fidelity.blocks=copies"], "fidelity.blocks: copies, but host=transformers"),
+        (["data.vocabulary.unit=bytes"], "data.vocabulary.unit: host=transformers has the"),
+        (["data.vocabulary.min_count=5"], "data.vocabulary.min_count: host=transformers has the"),
+        (["data=parity"], "data=parity: its strings of symbols need a vocabulary"),
+        (["data=listops"], "data=listops: its strings of symbols need a vocabulary"),
+        (["data.max_len=41"], "data.max_len: 41, but "),
+        (["data.max_len=20", "data.test_lengths=[41]"], "data.test_lengths: 41, but "),
+        (["data.max_len=2"], "data.max_len: must be above 2, the special tokens"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(bert, overrides, message):
+    more = [] if any("max_len" in o for o in overrides) else ["data.max_len=20"]
+    assert complaint(*BERT, f"host.path={bert}", *more, *overrides).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["encoding=host"], "encoding=host: is the position table of a pretrained model"),
+        (["host.path=somewhere"], "host.path: is read with host=transformers alone"),
+        (["model=pretrained"], "model.d_model: null is for host=transformers"),
+        (["host=transformers"], "host.path: no pretrained model given"),
+        (["host=transformers", "host.path="], "host.path: '' is empty"),
+        (["host=transformers", "host.path=no/bert"], "host.path: no folder no/bert; nothing is"),
+    ],
+)
+def test_half_of_the_options_are_refused(overrides, message):
+    assert complaint(*overrides).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", None, "no model (config.json)"),
+        ("model.safetensors", None, "no weights (model.safetensors or pytorch_model.bin)"),
+        ("tokenizer.json", None, "no tokenizer (tokenizer.json)"),
+        ("config.json", "{", "cannot be loaded ("),
+        ("config.json", '{"model_type": "nobert"}', "cannot be loaded ("),
+        ("model.safetensors", "?", "cannot be loaded ("),
+        ("tokenizer.json", "{}", "tokenizer.json: not a tokenizer ("),
+    ],
+)
+def test_an_incomplete_folder_is_refused(bert, tmp_path, file, content, message):
+    folder = shutil.copytree(bert, tmp_path / "bert")
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_text(content)
+    text = complaint(*host_overrides(folder), "data.max_len=20")
+    assert str(folder) in text
+    assert message in text
+
+
+def test_weights_that_are_missing_are_not_drawn(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "bert")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
+    found = complaint(*host_overrides(folder), "data.max_len=20")
+    assert "lacks weights of its model (encoder.layer.2." in found
+
+
+def test_a_vocabulary_of_another_model_is_refused(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "bert")
+    write_tokenizer(folder, [*WORDS, "more"])
+    found = complaint(*host_overrides(folder), "data.max_len=20")
+    assert "tokenizer.json has ids up to 28, but the model has 28 word embeddings" in found
+
+
+RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "message"),
+    [
+        ("t5", {"d_model": 16, "d_kv": 8, "d_ff": 32}, ", an encoder with a decoder"),
+        ("deberta-v2", {**RELATIVE, "position_biased_input": False}, "no single table of absolute"),
+        ("deberta", RELATIVE, "knows the order of tokens without its position table"),
+        ("mpnet", {}, "knows the order of tokens without its position table"),
+        ("fnet", {}, "use a BERT-like one"),  # it has no mask of padding
+        ("squeezebert", {"embedding_size": 16}, "cannot be run on fused embeddings ("),
+    ],
+)
+def test_families_with_other_positions_are_refused_by_name(family, options, message, tmp_path):
+    folder = write_pretrained(tmp_path, family, **options)
+    found = complaint(*host_overrides(folder), "data.max_len=20")
+    assert f"is a model of the family {family}" in found
+    assert message in found
+
+
+def test_relative_positions_of_a_bert_are_refused(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "bert")
+    config = json.loads((folder / "config.json").read_text())
+    config["position_embedding_type"] = "relative_key"
+    (folder / "config.json").write_text(json.dumps(config))
+    found = complaint(*host_overrides(folder), "data.max_len=20")
+    assert "family bert with relative_key positions" in found
+
+
+def test_a_path_that_drops_positions_is_refused(bert, monkeypatch):
+    from transformers.models.bert.modeling_bert import BertEmbeddings
+
+    forward = BertEmbeddings.forward
+
+    def dropping(self, input_ids=None, inputs_embeds=None, **others):
+        if inputs_embeds is None:
+            return forward(self, input_ids=input_ids, **others)
+        self.position_embeddings(torch.arange(inputs_embeds.shape[1])[None])
+        return inputs_embeds
+
+    monkeypatch.setattr(BertEmbeddings, "forward", dropping)
+    found = complaint(*host_overrides(bert), "data.max_len=20")
+    assert "family bert, whose path for inputs_embeds gives other outputs" in found
+
+
+def test_without_the_extra_its_name_is_given(bert, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    found = complaint(*host_overrides(bert))
+    assert found.endswith("is not installed; pip install 'posfuse[transformers]'")
+
+
+def test_the_table_of_the_encoding_is_the_hosts():
+    assert HOST.table == {"_target_": "posfuse.model.pretrained_host.HostTable"}
+    assert records.LATER_KEYS["host.name"] == "own"
