@@ -55,6 +55,7 @@ bench: .venv/installed ## run every benchmark and update docs/performance.md: ma
 	$(BIN)/python benchmarks/rounding.py --out benchmarks/results/rounding.json
 	$(BIN)/python benchmarks/tasks.py --out benchmarks/results/tasks.json
 	$(BIN)/python benchmarks/mechanism.py --out benchmarks/results/mechanism.json
+	$(BIN)/python benchmarks/language_model.py --out benchmarks/results/language_model.json
 	$(BIN)/python benchmarks/performance.py
 
 slurm-test: .venv/installed ## sweeps on a real SLURM of one node, which the test starts and stops

@@ -1,20 +1,29 @@
 """Writes docs/length_generalization.md, a re-analysis of another study's per-seed results.
 
 python docs/length_generalization.py
+python docs/length_generalization.py --runs multirun/copy_reverse    # copies their results first
 """
 
+import argparse
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
 from posfuse.analysis.evidence.foreign import Columns, read_foreign
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.foreign import AHEAD, BEHIND, EQUIVALENT, compare_foreign, ranking
+from posfuse.runs import records
 
 HERE = Path(__file__).parent
 TABLE = HERE / "length_generalization" / "accuracy.csv"
+OWN = HERE / "length_generalization" / "copy_reverse.csv"  # results of experiment=copy_reverse
 CRITERIA = Criteria("none", margin=1.0)
+NAMES = {"abs_sinusoid": "sinusoidal", "rotary": "rope", "t5_relative_bias": "t5"}  # theirs: ours
+TRAINED = 20  # letters
+NEAR = (1, 0, 2, 3, 4)  # a ranking with a tau of 0.8 to 0, 1, 2, 3, 4
+TASKS = {"copy": "s2s_copy", "reverse": "s2s_reverse"}
 START = """\
 # Five position encodings and length: which rankings hold?
 
@@ -52,6 +61,7 @@ def page() -> str:
             _decided(paired, welch, within),
             _rankings(results, within, paired),
             _against(against),
+            _own_rankings(),
         ]
     )
 
@@ -135,5 +145,63 @@ def _needed(comparisons: int) -> float:
     return float(stats.t.isf(0.05 / comparisons / 2, 2))
 
 
+def own_results(sweep: Path) -> pd.DataFrame:
+    """The share of strings that each run of a sweep gets wholly right, by length in letters."""
+    rows = []
+    for path in sorted(sweep.rglob(records.RESULT)):
+        record = records.read_result(path)
+        for symbols, found in record["lengths"].items():
+            own = record["data"], int(symbols) // 2, record["encoding"], record["seed"]
+            rows.append((*own, found["exact_match"]))
+    columns = ["task", "letters", "encoding", "seed", "accuracy"]
+    return pd.DataFrame(rows, columns=columns).sort_values(columns[:-1], ignore_index=True)
+
+
+def _own_rankings() -> str:
+    """The rankings of posfuse's small models beside those of the study."""
+    lines = [
+        "## Small models on copy and reverse\n",
+        "    posfuse-train -m experiment=copy_reverse",
+        "    python docs/length_generalization.py --runs multirun/copy_reverse\n",
+        "posfuse's models of two layers and d = 64 learn the same kind of task on 1 to 20 letters.",
+        "The level of their accuracy says nothing about models of 107 million parameters, so the",
+        "ranking of the encodings is compared. The accuracy of longer strings is the study's over",
+        "21 to 40, and posfuse's mean over 25, 30, 35 and 40 letters; with 40 alone the study has",
+        "an accuracy of 0 for each encoding in five of eight splits. Kendall's tau is between the",
+        "five encodings' mean accuracies: 1 is the same ranking, -1 the opposite one. Equal means",
+        "are ties (tau-b).\n",
+    ]
+    if not OWN.exists():
+        return "\n".join([*lines, "No results of these runs are here yet.\n"])
+    own, theirs = pd.read_csv(OWN), pd.read_csv(TABLE).replace({"encoding": NAMES})
+    theirs = theirs[theirs["part"] == "test"]
+    lines += ["| task | strings | accuracy in % | seeds | tau |", "|---|---|---|---|---|"]
+    for task, dataset in TASKS.items():
+        mine = own[own["task"] == task]
+        longer = mine[mine["letters"] > TRAINED]
+        lines.append(_ranked(f"{task}, posfuse | 20", mine[mine["letters"] == TRAINED], ""))
+        lines.append(_ranked(f"{task}, posfuse | 25 to 40", longer, ""))
+        mean = longer.groupby("encoding")["accuracy"].mean()
+        for split, other in theirs[theirs["dataset"] == dataset].groupby("split"):
+            of_other = other.groupby("encoding")["accuracy"].mean()
+            tau = stats.kendalltau(mean, of_other.reindex(mean.index)).statistic
+            shown = "undefined" if np.isnan(tau) else f"{tau:+.2f}"
+            lines.append(_ranked(f"{dataset} {split} | 21 to 40", other, shown))
+    same, near = (stats.kendalltau(range(5), order).pvalue for order in (range(5), NEAR))
+    end = f"\nWith five encodings a tau of 1 has a two-sided p of {same:.3f}, 0.8 of {near:.3f}."
+    return "\n".join([*lines, end, ""])
+
+
+def _ranked(name: str, part: pd.DataFrame, tau: str) -> str:
+    mean = 100 * part.groupby("encoding")["accuracy"].mean().sort_values(ascending=False)
+    text = ", ".join(f"{encoding} {value:.1f}" for encoding, value in mean.items())
+    return f"| {name} | {text} | {part['seed'].nunique()} | {tau} |"
+
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=Path, help="folder of a finished sweep of copy_reverse")
+    arguments = parser.parse_args()
+    if arguments.runs:
+        own_results(arguments.runs).to_csv(OWN, index=False)
     (HERE / "length_generalization.md").write_text(page(), encoding="utf-8")

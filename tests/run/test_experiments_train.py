@@ -27,3 +27,19 @@ def test_one_batch_trains(experiment, data, tmp_path):
     record = train(checked(composed(f"experiment={experiment}", *place, *TRIAL)), tmp_path / "run")
     assert (record["sweep_id"], record["data"], record["epochs"]) == (experiment, data, 1)
     assert 0 <= record["test"]["accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "metric"),
+    [
+        (["experiment=language_model", "encoding=none", "data.batch_size=2"], "bits_per_byte"),
+        (["experiment=copy_reverse", "data=reverse", "encoding=t5", "fusion=none"], "exact_match"),
+    ],
+)
+def test_one_batch_of_a_language_model_trains(overrides, metric, tmp_path):
+    one = ["trainer.max_epochs=1", "trainer.evaluations=1", "trainer.limit_batches=1"]
+    small = ["logger=none", "data.eval_batch_size=2", f"cache_dir={tmp_path / 'cache'}"]
+    record = train(checked(composed(*overrides, *one, *small)), tmp_path / "run")
+    assert record["epochs"] == 1
+    for found in (record["test"], *record["lengths"].values()):
+        assert found[metric] >= 0

@@ -15,8 +15,10 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import arxiv_path
+import language_model
 import performance
 import plain
+import plain_language_model
 import precision
 import results
 import systems
@@ -267,3 +269,62 @@ def test_the_arxiv_path_reads_the_hubs_form_and_keeps_its_records(tmp_path, monk
     assert row[:3] == ["alibi", 11, 32.0]
     assert found["raw"]["records"][0]["label_names"] == arxiv_path.CLASSES
     assert "11 classes, 100% of the documents cut" in found["tables"][0]["note"]
+
+
+def test_the_plain_language_model_has_the_logits_of_posfuse(tmp_path):
+    """With its weights and without biases; posfuse divides the logits by sqrt(d)."""
+    job = language_model.Job("posfuse", 0, 4, 1, 4, 1, str(tmp_path))
+    cfg = language_model.config(job)
+    ours = build_module(cfg, language_model.data_of(cfg, job)).model.eval()
+    for name, parameter in ours.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.zeros_(parameter)
+    m = cfg.model
+    theirs = plain_language_model.PlainLanguageModel(m.d_model, m.n_heads, m.n_layers, 64)
+    mine = ours.state_dict()
+    found = {
+        "tokens.weight": mine["embedding.weight"][language_model.FIRST_BYTE :],
+        "positions.weight": mine["table.absolute"],
+        "norm.weight": mine["encoder.norm.weight"],
+    }
+    of_block = {
+        "attention.qkv_weight": "qkv", "attention.out_weight": "out", "norm1.weight": "norm1",
+        "linear1.weight": "up", "linear2.weight": "down", "norm2.weight": "norm2",
+    }  # fmt: skip
+    for i in range(m.n_layers):
+        for name, other in of_block.items():
+            found[f"blocks.{i}.{other}.weight"] = mine[f"encoder.blocks.{i}.{name}"]
+    theirs.load_state_dict(found)
+    ids = torch.randint(256, (3, 64), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = ours(ids + language_model.FIRST_BYTE, torch.full((3,), 64))
+        torch.testing.assert_close(
+            theirs(ids), logits[..., language_model.FIRST_BYTE :] * m.d_model**0.5,
+            rtol=1e-4, atol=1e-3,
+        )  # fmt: skip
+
+
+def test_the_plain_learning_rate_rises_and_falls():
+    rates = [plain_language_model.learning_rate(step, 300, 1.0) for step in (0, 99, 100, 200, 300)]
+    assert rates == pytest.approx([1 / 101, 100 / 101, 1.0, 0.55, 0.1])
+    assert plain_language_model.learning_rate(0, None, 0.5) == 0.5
+
+
+def test_random_windows_are_bytes_and_their_successors():
+    ids, targets = plain_language_model.random_windows(np.arange(9, dtype=np.uint8), 50, 4)
+    assert torch.equal(ids + 1, targets)
+    assert set(ids[:, 0].tolist()) == {0, 1, 2, 3, 4}
+
+
+def test_the_language_models_are_compared_in_turns(tmp_path, monkeypatch):
+    out = tmp_path / "language_model.json"
+    given = ["--repeats", "1", "--steps", "6", "--parts", "2", "--windows", "9"]
+    monkeypatch.setattr("sys.argv", ["language_model.py", *given, "--out", str(out)])
+    language_model.main()
+    found = json.loads(out.read_text())
+    assert [row[0] for row in found["tables"][0]["rows"]] == list(language_model.SYSTEMS)
+    assert found["tables"][0]["rows"][0][3] == "1.00×"
+    (run,) = found["raw"]["runs"]
+    for parts in run.values():
+        assert len(parts) == 2
+        assert all(2 < part["bits_per_byte"] < 30 for part in parts)

@@ -10,10 +10,12 @@ from omegaconf import OmegaConf
 from posfuse.config import CONF_DIR, run_folder
 from posfuse.runs import records
 from posfuse.runs.checks import checked
+from posfuse.runs.multirun import with_arm
 from small_runs import composed, hydra_composed
 
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
-         "controls": 75, "variance": 120, "positions": 144, "pretrained": 80}  # fmt: skip
+         "controls": 75, "variance": 120, "positions": 144, "pretrained": 80,
+         "language_model": 36, "copy_reverse": 30}  # fmt: skip
 DATA = [
     *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
     *(("pretrained", name) for name in ("agnews", "imdb")),
@@ -22,6 +24,9 @@ DATA = [
     ("table3", "arxiv"),
     ("scale_surface", "bbc_lead_story"),
     ("variance", "bbc_lead_story"),
+    ("language_model", "bbc_bytes"),
+    ("copy_reverse", "copy"),
+    ("copy_reverse", "reverse"),
     *(("controls", name) for name in ("bbc_digest", "bbc_lead_story", "listops")),
     *(
         ("positions", name)
@@ -92,7 +97,30 @@ POSITIONS = {
     "data.test_lengths": [40, 80, 160],
     "data.corpus.test_lengths": [40, 80, 160],
 }
+BYTES = {
+    "task.name": "language_model",
+    "model.dropout": 0.0,
+    "model.token_scale": 1.0,
+    "trainer.monitor": "loss",
+    "trainer.accelerator": "cpu",
+    "trainer.threads": 1,
+    "data.max_len": 64,
+    "data.test_lengths": [128, 256],
+    "data.vocabulary.unit": "bytes",
+}
+COPIES = {
+    "task.name": "language_model",
+    "model.dropout": 0.0,
+    "trainer.threads": 1,
+    "data.corpus.lengths": [3, 41],
+    "data.max_len": 41,
+    "data.test_lengths": [41, 51, 61, 71, 81],
+    "data.corpus.test_lengths": [41, 51, 61, 71, 81],
+}
 EXPECTED = {
+    ("language_model", "bbc_bytes"): BYTES,
+    ("copy_reverse", "copy"): COPIES,
+    ("copy_reverse", "reverse"): COPIES,
     ("quickstart", "bbc_lead_paragraph"): QUICKSTART,
     ("quickstart", "bbc_article"): QUICKSTART,
     ("quickstart", "bbc_lead_story"): QUICKSTART,
@@ -118,10 +146,11 @@ EXPECTED = {
 @cache
 def grid(experiment):
     """The overrides of each job, as Hydra's own sweeper expands them."""
-    params = hydra_composed(f"experiment={experiment}", hydra_too=True).hydra.sweeper.params
-    asked = [f"{key}={value}" for key, value in params.items()]
+    sweeper = hydra_composed(f"experiment={experiment}", hydra_too=True).hydra.sweeper
+    asked = [f"{key}={value}" for key, value in sweeper.params.items()]
     overrides = OverridesParser.create().parse_overrides(asked)
-    return BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
+    jobs = BasicSweeper.split_arguments(overrides, max_batch_size=None)[0]
+    return [with_arm(job, sweeper.get("arms") or {}) for job in jobs]
 
 
 def values(job):
@@ -144,16 +173,18 @@ def test_a_grid_has_its_size_and_names_no_cell_twice(experiment):
 def test_every_seed_has_every_fusion(experiment):
     cells = [values(job) for job in grid(experiment)]
     seeds = {int(cell["seed"]) for cell in cells}
-    expected = {"quickstart": 3, "table2": 3, "positions": 3, "variance": 10}.get(experiment, 5)
-    assert seeds == set(range(expected))
+    others = {"variance": 10} | dict.fromkeys(
+        ("quickstart", "table2", "positions", "language_model", "copy_reverse"), 3
+    )
+    assert seeds == set(range(others.get(experiment, 5)))
 
 
 def test_grids_hold_the_papers_operators_and_encodings():
     cells = {e: [values(job) for job in grid(e)] for e in CELLS}
     fusions = {e: {cell["fusion"] for cell in cells[e]} for e in CELLS}
-    # Wherever a gate is judged, it runs with both starts.
+    # Wherever a gate is judged, it runs with both starts; of language_model the second is optional.
     arms = {e: {f for f in fusions[e] if f.endswith("_linear_start")} for e in CELLS}
-    for e in CELLS:
+    for e in CELLS.keys() - {"language_model"}:
         gates = {f for f in fusions[e] - arms[e] if f.startswith("gate_") and f != "gate_constant"}
         assert arms[e] == {f"{gate}_linear_start" for gate in gates}
     assert {e: fusions[e] - arms[e] for e in CELLS} == {
@@ -168,6 +199,8 @@ def test_grids_hold_the_papers_operators_and_encodings():
         "controls": {"none", "add", "concat", "gate_scalar"},
         "variance": {"add", "concat"},
         "positions": {"none", "add", "concat"},
+        "language_model": {"add", "concat", "gate_scalar"},
+        "copy_reverse": {"none", "add"},
     }  # fmt: skip
     encodings = {e: {cell["encoding"] for cell in cells[e]} for e in CELLS}
     assert encodings == {
@@ -180,6 +213,8 @@ def test_grids_hold_the_papers_operators_and_encodings():
         "controls": {"sinusoidal"},
         "variance": {"sinusoidal"},
         "positions": {"sinusoidal", "rope", "alibi", "t5"},
+        "language_model": {"none", "sinusoidal", "rope", "alibi"},
+        "copy_reverse": {"none", "sinusoidal", "rope", "alibi", "t5"},
     }
 
 

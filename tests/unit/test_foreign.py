@@ -14,6 +14,7 @@ from posfuse.analysis import report
 from posfuse.analysis.evidence.foreign import Columns, read_foreign
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.foreign import compare_foreign, ranking
+from posfuse.runs.records import SCHEMA, write_json
 
 # Two tasks x three methods x four seeds; b is 10 points above a with each seed, c is noise about a.
 NOISE = [0.01, -0.01, 0.02, -0.02]
@@ -284,3 +285,26 @@ def test_the_page_about_length_generalization_is_current():
     docs = Path(__file__).parents[2] / "docs"
     made = runpy.run_path(str(docs / "length_generalization.py"))["page"]()
     assert made == (docs / "length_generalization.md").read_text(encoding="utf-8")
+
+
+def test_the_page_ranks_own_runs_beside_the_study(tmp_path, monkeypatch):
+    """Invented runs with the ranking of the study's split mc2x of reverse, and its opposite."""
+    page = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "length_generalization.py"))
+    ranked = ["none", "t5", "alibi", "rope", "sinusoidal"]
+    for task, order in (("reverse", ranked), ("copy", ranked[::-1])):
+        for place, encoding in enumerate(order):
+            lengths = {str(n): {"exact_match": 0.5 - place / 10} for n in (41, 51, 81)}
+            record = {"schema": SCHEMA, "fingerprint": "", "data": task, "encoding": encoding}
+            folder = tmp_path / task / encoding
+            folder.mkdir(parents=True)
+            write_json(folder / "result.json", {**record, "seed": 0, "lengths": lengths})
+    own = page["own_results"](tmp_path)
+    assert sorted(own["letters"].unique()) == [20, 25, 40]
+    own.to_csv(tmp_path / "own.csv", index=False)
+    monkeypatch.setitem(page["page"].__globals__, "OWN", tmp_path / "own.csv")
+    lines = page["page"]().splitlines()
+    order = "none 50.0, t5 40.0, alibi 30.0, rope 20.0, sinusoidal 10.0"
+    assert f"| reverse, posfuse | 25 to 40 | {order} | 1 |  |" in lines
+    by_start = {line.split(" | ")[0]: line for line in lines}
+    assert by_start["| s2s_reverse mc2x_tr20_ts40"].endswith("| 3 | +1.00 |")
+    assert by_start["| s2s_copy rdc_tr20_ts40"].endswith("| 3 | -1.00 |")

@@ -1,0 +1,67 @@
+"""The memory of a training step at 4,096 tokens: the causal model's beside the classifier's."""
+
+import weakref
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from posfuse.model.network import initialize
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_language_model, build_network
+from small_runs import composed
+
+LENGTH, BYTES = 4096, 258
+SCORES, LOGITS = 4 * LENGTH**2, 4 * LENGTH * BYTES  # bytes, of one document and head
+SMALL = [
+    "model.d_model=8", "model.n_heads=1", "model.n_layers=1", "model.d_ff=8",
+    "task=language_model", "data=bbc_bytes", "data.test_lengths=[]", f"data.max_len={LENGTH}",
+]  # fmt: skip
+ENCODINGS = ("none", "rope", "alibi", "t5", "relative", "kerple", "fire", "tupe")
+
+
+class Peak(TorchDispatchMode):
+    """Counts the bytes of the tensors that operations return: the most `held` at once, and the
+    `largest`. What a kernel holds inside is not seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = self.held = self.largest = 0
+        self.known = weakref.WeakSet()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        for x in tree_leaves(out):
+            if isinstance(x, torch.Tensor) and (storage := x.untyped_storage()) not in self.known:
+                n = storage.nbytes()
+                self.known.add(storage)
+                self.now, self.largest = self.now + n, max(self.largest, n)
+                weakref.finalize(storage, self.free, n)
+        self.held = max(self.held, self.now)
+        return out
+
+    def free(self, n):
+        self.now -= n
+
+
+def of_a_step(cfg, causal):
+    model = build_language_model(cfg, BYTES) if causal else build_network(cfg, BYTES, 5)
+    initialize(model, 0)
+    ids = torch.randint(2, BYTES, (1, LENGTH))
+    with Peak() as found:
+        logits = model.train()(ids, torch.tensor([LENGTH]))
+        targets = ids if causal else ids[:, 0] % 5
+        F.cross_entropy(logits.flatten(0, -2), targets.flatten()).backward()
+    return found
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_causal_step_takes_the_classifiers_memory_and_the_logits(encoding):
+    cfg = checked(composed(*SMALL, f"encoding={encoding}"))
+    mine, its = of_a_step(cfg, True), of_a_step(cfg, False)
+    assert mine.held <= its.held + 3 * LOGITS  # they, their logarithms and their gradient
+    assert mine.largest <= max(its.largest, LOGITS)
+    if encoding != "alibi":  # its bias, the same for all documents, is stored once
+        assert mine.largest < SCORES / 2
