@@ -110,7 +110,7 @@ def test_a_bad_value_of_hydras_own_key_is_one_line(command, corpus):
 
 def test_an_unknown_name_of_a_group_lists_the_known_ones(command, corpus):
     result = command(*small_overrides(corpus), "model=smal")
-    assert_one_line(result, "error: model: no 'smal'; use one of paper paper_long small")
+    assert_one_line(result, "error: model: no 'smal'; use one of paper paper_long pretrained small")
 
 
 def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):
