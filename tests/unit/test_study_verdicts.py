@@ -334,6 +334,10 @@ def test_accuracy_by_test_length_as_a_table_and_as_lines():
     assert [[20, 85], [40, 55]] in lines
     assert [[20, 70], [40, 40]] in lines
     assert {text.get_text() for text in axis.texts} == {"add", "none encoding=tupe"}
+    common = {"data.corpus.lengths": [6, 20]}  # of all lines of the panel, so no line names it
+    study = replace(study, arms={name: {**values, **common} for name, values in arms.items()})
+    (axis,) = figure.by_length(runs, study).axes
+    assert {text.get_text() for text in axis.texts} == {"add", "none encoding=tupe"}
     study = replace(study, arms={"add": {"optim.lr": 1}, "tupe": {"optim.lr": 2}})
     (axis,) = figure.by_length(runs, study).axes
     assert {text.get_text() for text in axis.texts} == {"add", "tupe"}

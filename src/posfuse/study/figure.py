@@ -61,7 +61,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCU
     in numbers only look the same. Tuning runs are paler.
     """
     corpus = runs["arm"].map(lambda arm: str(arms[arm].get("data", "")))
-    kind = runs["arm"].map(lambda arm: _kind(arms[arm]))
+    kind = runs["arm"].map(lambda arm: _kind(_own(arm, arms)))
     panels = list(dict.fromkeys(corpus))
     caption = (
         f"test {metric.level} against the norm of the token's part of the fused vector divided by "
@@ -100,7 +100,7 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     """
     metric = study.measured
     corpus = {arm: study.corpus(arm) for arm in study.arms}
-    names = {arm: " ".join(_kind(values)).rstrip() for arm, values in study.arms.items()}
+    names = {arm: " ".join(_kind(_own(arm, study.arms))).rstrip() for arm in study.arms}
     if len({(corpus[arm], name) for arm, name in names.items()}) < len(names):
         names = {arm: arm for arm in names}
     rows = runs.melt(
@@ -117,6 +117,16 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     classes = rows.groupby("data")["classes"].max() if metric == ACCURACY else pd.Series()
     chance = {str(name): 100 / n for name, n in classes.items() if n}
     return results_by_length(rows, chance, metric)
+
+
+def _own(arm: str, arms: Mapping[str, Values]) -> Values:
+    """An arm's settings without those that all arms of its corpus have; its operator stays."""
+    same = [other for other in arms.values() if other.get("data") == arms[arm].get("data")]
+    return {
+        key: value
+        for key, value in arms[arm].items()
+        if key == "fusion" or any(other.get(key) != value for other in same)
+    }
 
 
 def _kind(settings: Values) -> tuple[str, str]:
