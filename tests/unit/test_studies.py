@@ -9,6 +9,7 @@ import pytest
 import yaml
 from scipy import stats
 
+import positions
 import studies
 from posfuse.config import CONF_DIR
 
@@ -121,7 +122,10 @@ def test_plans_that_are_run_are_those_of_conf(folder):
 
 def test_the_texts_on_the_page_are_the_committed_ones():
     assert studies.with_texts(DOCUMENT) == DOCUMENT
-    assert {found["study"] for found in studies.SHOWN.finditer(DOCUMENT)} == {f.name for f in KEPT}
+    assert {found["study"] for found in studies.SHOWN.finditer(DOCUMENT)} == {
+        *(folder.name for folder in KEPT),
+        positions.FOLDER.name,
+    }
 
 
 def test_every_number_in_the_prose_is_in_a_text_of_a_study():
@@ -130,3 +134,14 @@ def test_every_number_in_the_prose_is_in_a_text_of_a_study():
     quoted = re.findall(r"(?<![\w.`=])[+-]?\d+\.\d+(?![\d.])|(?<![\w.`=])[+-]\d+(?![\d.])", PROSE)
     for number in quoted:
         assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", found), number
+
+
+def test_the_table_of_positions_follows_from_its_runs():
+    runs = pd.read_csv(positions.FOLDER / positions.RUNS)
+    text = (positions.FOLDER / positions.TEXT).read_text()
+    assert text == positions.table(runs)
+    assert text in DOCUMENT
+    (row,) = (line for line in text.splitlines() if "missing_duplicate | rope |" in line)
+    shown = row.split("|")[3].split(" / ")[1]  # addition at 40 symbols
+    own = runs.query("data == 'missing_duplicate' and encoding == 'rope' and fusion == 'add'")
+    assert float(shown) == pytest.approx(100 * own["lengths.40.accuracy"].sum() / 3, abs=0.051)
