@@ -45,7 +45,8 @@ class Attention(nn.Module):
         """x (B, L, d) -> q, k, v, each (B, H, L, D)."""
         qkv = linear(x, self.qkv_weight, self.qkv_bias)
         split = qkv.view(*x.shape[:2], 3, self.n_heads, -1)
-        q, k, v = split.permute(2, 0, 3, 1, 4)
+        # Unbound before the transpose, so that the backward pass writes qkv's gradient in one copy.
+        q, k, v = (part.transpose(1, 2) for part in split.unbind(2))
         return q, k, v
 
     def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
