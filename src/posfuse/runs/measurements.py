@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from posfuse.errors import InputError
 from posfuse.runs.records import MECHANISM, RESULT, is_whole, replacing
@@ -55,7 +56,7 @@ def read(folder: Path) -> pd.DataFrame:
     try:
         if not is_whole(path):
             raise ValueError("differs from its digest")
-        found = pd.read_parquet(path)
+        found: pd.DataFrame = pq.read_table(path, use_threads=False).to_pandas(ignore_metadata=True)
         missing = [f.name for f in fields(Measurement) if f.name not in found]
         if missing:
             raise ValueError(f"has no {', '.join(missing)}")

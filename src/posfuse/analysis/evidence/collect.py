@@ -4,12 +4,14 @@ import json
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from pyarrow.csv import read_csv
 
 from posfuse.analysis.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.config import NAME, VARIANT_LETTERS
@@ -219,27 +221,39 @@ def learning_curves(
 
     `epoch` is the number of epochs done, a fraction if an epoch has several evaluations.
     """
-    curves, problems = [], []
-    for run in runs.to_dict("records"):
+    curves: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+    kept, problems = [], []
+    for at, run in enumerate(runs.to_dict("records")):
         path = Path(run["folder"]) / HISTORY
         try:
             if path.exists() and not is_whole(path):
                 raise ValueError(f"differs from its digest in {SUMS}")
-            history = pd.read_csv(path)[["epoch", f"val_{metric.name}"]].astype(float)
-            history.columns = pd.Index(["epoch", "value"])
-            if history.empty or not np.isfinite(history).all(axis=None):
+            history = read_csv(path)
+            epoch, value = (
+                np.array(history[name].to_pylist(), dtype=float)
+                for name in ("epoch", f"val_{metric.name}")
+            )
+            if not len(epoch) or not np.isfinite([epoch, value]).all():
                 raise ValueError("empty, or with values that are not numbers")
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             reason = str(error).splitlines()[0]
             problems.append(f"{path}: no learning curve ({reason}); remove {RESULT} to run again")
             continue
-        history["value"] *= metric.factor
         per_epoch = run.get("settings.trainer.evaluations", 1)
         if _is_number(per_epoch) and per_epoch > 1:
-            history["epoch"] = (np.arange(1, len(history) + 1) / per_epoch).round(3)
-        curves.append(history.assign(seed=run["seed"], **{axis: run[axis] for axis in CELL}))
-    columns = [*CELL, "seed", "epoch", "value"]
-    return pd.concat(curves)[columns] if curves else pd.DataFrame(columns=columns), problems
+            epoch = (np.arange(1, len(epoch) + 1) / per_epoch).round(3)
+        curves.append((epoch, value * metric.factor))
+        kept.append(at)
+    found = repeated(runs.iloc[kept], [len(epoch) for epoch, _ in curves])
+    if curves:
+        epochs, values = map(np.concatenate, zip(*curves, strict=True))
+        found = found.assign(epoch=epochs, value=values)
+    return found.reindex(columns=[*CELL, "seed", "epoch", "value"]), problems
+
+
+def repeated(runs: pd.DataFrame, times: Sequence[int]) -> pd.DataFrame:
+    """CELL and seed of each run, as many rows as it has measurements."""
+    return runs.loc[np.repeat(runs.index, times), [*CELL, "seed"]].reset_index(drop=True)
 
 
 def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:

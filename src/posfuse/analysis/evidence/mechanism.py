@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from posfuse.analysis.evidence.collect import CELL
+from posfuse.analysis.evidence.collect import CELL, repeated
 from posfuse.errors import InputError
 from posfuse.runs import measurements
 
@@ -15,14 +15,18 @@ def mechanism(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     Columns: CELL, seed and those of `Measurement`. No rows if no run has the file.
     """
-    found, problems = [], []
-    for run in runs.to_dict("records"):
+    found, kept, problems = [], [], []
+    for at, folder in enumerate(runs["folder"]):
         try:
-            rows = measurements.read(Path(run["folder"]))
+            rows = measurements.read(Path(folder))
         except InputError as error:
             problems.append(str(error))
             continue
         if len(rows):
-            found.append(rows.assign(seed=run["seed"], **{axis: run[axis] for axis in CELL}))
-    columns = [*CELL, "seed", *measurements.frame([])]
-    return pd.concat(found)[columns] if found else pd.DataFrame(columns=columns), problems
+            found.append(rows)
+            kept.append(at)
+    if not found:
+        return pd.DataFrame(columns=[*CELL, "seed", *measurements.frame([])]), problems
+    measured = pd.concat(found, ignore_index=True)[list(measurements.frame([]))]
+    cells = repeated(runs.iloc[kept], [len(rows) for rows in found])
+    return pd.concat([cells, measured], axis=1), problems

@@ -41,10 +41,10 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
     try:
         if path.exists() and not is_whole(path):
             raise ValueError(f"differs from its digest in {SUMS}")
-        columns = [*COLUMNS, *(["group"] if "group" in pq.read_schema(path).names else [])]
-        table: pd.DataFrame = pq.read_table(path, columns=columns).to_pandas(ignore_metadata=True)[
-            columns
-        ]
+        with pq.ParquetFile(path) as file:
+            columns = [*COLUMNS, *(["group"] if "group" in file.schema_arrow.names else [])]
+            read = file.read(columns, use_threads=False).select(columns)
+        table: pd.DataFrame = read.to_pandas(ignore_metadata=True)
         for name, column in table.items():
             if column.dtype.kind not in "iu" or column.empty or column.min() < 0:
                 raise ValueError(f"{name} is not a whole number from 0 for each document")
