@@ -23,7 +23,6 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
 WRITER = "results"  # the script that is not part of a digest
 
 
@@ -36,9 +35,9 @@ def installed_torch() -> str:
     return minor(version("torch"))
 
 
-def is_current(result: dict[str, Any], script: Path, torch: str, root: Path = ROOT) -> bool:
+def is_current(result: dict[str, Any], script: Path, torch: str) -> bool:
     """Whether a result file's content was measured with the code of today and this torch."""
-    return bool(result.get("code") == digest(script, torch, root))
+    return bool(result.get("code") == digest(script, torch))
 
 
 def benchmarks(folder: Path) -> list[Path]:
@@ -46,8 +45,10 @@ def benchmarks(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.py")) if constant(path, "MEASURES")]
 
 
-def digest(script: Path, torch: str, root: Path = ROOT) -> str:
+def digest(script: Path, torch: str) -> str:
     """The digest of what a benchmark measures; `torch` is a minor version, as 2.13."""
+    script = script.resolve()
+    root = script.parents[1]
     files = set(imported(script))
     for name in str(constant(script, "MEASURES")).split():
         files |= set(measured(name, script, root))
