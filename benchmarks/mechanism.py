@@ -33,6 +33,8 @@ MEASURES = (
     "conf/protocol"
 )
 
+TOKENS = 2**15  # of the documents that are measured at once
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -96,7 +98,8 @@ def row(name: str, setting: Setting, rounds: int) -> list[str | float]:
     training, and the share of the training's time in percent."""
     cfg = config(setting.overrides)
     n = int(np.clip(SHARE * setting.read, *DOCUMENTS))
-    timed = min(n, BATCH)  # the cost of a document is the same in every batch
+    # A document of many tokens costs the same in a smaller batch.
+    timed = min(n, BATCH, TOKENS // longest(cfg))
     step, measured = seconds(cfg, timed, rounds)
     relative = measured / timed / (step / cfg.data.batch_size)
     return [name, longest(cfg), setting.read, n, relative, 100 * relative * n / setting.read]

@@ -37,7 +37,7 @@ class Result:
         parts += [f"torch {m['torch']}, Python {m['python']}"]
         parts += [f"{spelt(self.content['commit'])}, {self.content['date']}"]
         if "seconds" in self.content:
-            parts.append(f"measured in {max(round(self.content['seconds'] / 60), 1)} min")
+            parts.append(f"measured in {self.content['seconds']} s")
         return f"{'; '.join(parts)}."
 
     def rows(self, table: int) -> list[Row]:
