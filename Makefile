@@ -45,18 +45,8 @@ leet: .venv/installed ## show a sweep's W&B logs in W&B's terminal viewer
 calibrate: .venv/installed ## simulate sweeps with known effects: writes the tables of docs/statistics.md
 	$(BIN)/python benchmarks/calibrate.py --write docs/statistics.md
 
-bench: .venv/installed ## run every benchmark and update docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
-	$(BIN)/python benchmarks/training.py $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)") --out benchmarks/results/training.json
-	$(BIN)/python benchmarks/operators.py --out benchmarks/results/operators.json
-	$(BIN)/python benchmarks/arxiv_path.py --out benchmarks/results/arxiv.json
-	$(BIN)/python benchmarks/overhead.py --out benchmarks/results/overhead.json
-	$(BIN)/python benchmarks/grid.py --out benchmarks/results/grid.json
-	$(BIN)/python benchmarks/precision.py --out benchmarks/results/precision.json
-	$(BIN)/python benchmarks/rounding.py --out benchmarks/results/rounding.json
-	$(BIN)/python benchmarks/tasks.py --out benchmarks/results/tasks.json
-	$(BIN)/python benchmarks/mechanism.py --out benchmarks/results/mechanism.json
-	$(BIN)/python benchmarks/language_model.py --out benchmarks/results/language_model.json
-	$(BIN)/python benchmarks/performance.py
+bench: .venv/installed ## run the benchmarks without a current result and write docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
+	$(BIN)/python benchmarks/run.py $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
 
 slurm-test: .venv/installed ## sweeps on a real SLURM of one node, which the test starts and stops
 	@PATH="$$PATH:/usr/sbin:/sbin"; for program in munged slurmctld slurmd sbatch; do \

@@ -1,6 +1,6 @@
 """Train on documents of ArXiv's length, generated in the file format of the hub.
 
-    python benchmarks/arxiv_path.py --documents 64 --out benchmarks/results/arxiv.json
+    python benchmarks/arxiv_path.py
 
 It writes a folder like the hub's ArxivClassification (data/<split>-00000-of-00001.parquet and a
 README.md that names the 11 classes), with documents of 5,000 words and more. It trains one epoch
@@ -9,7 +9,6 @@ Adam), and stores documents per second and peak memory from the runs' records. T
 and each class prefers a few of them, so the accuracy only shows that texts keep their labels.
 """
 
-import argparse
 import shutil
 import subprocess
 import sys
@@ -23,6 +22,11 @@ import pandas as pd
 import results
 from posfuse.runs import records
 
+MEASURES = (
+    "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
+    "model.attention_encoding model.biases data.batching data.datamodule training.build "
+    "training.module training.classifier training.run conf/protocol/arxiv.yaml"
+)
 EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
 ENCODINGS = ["sinusoidal", "rope", "alibi", "t5", "relative"]
 CLASSES = [f"cs.{s}" for s in ("AI", "CE", "CV", "DS", "IT", "NE", "PL", "SY")]
@@ -83,11 +87,10 @@ def row(record: records.Record) -> list[str | float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=64, help="for training")
+    parser = results.parser(__file__, __doc__)
+    parser.add_argument("--documents", type=int, default=16, help="for training")
     parser.add_argument("--encodings", nargs="+", default=ENCODINGS, choices=ENCODINGS)
     parser.add_argument("--batch-size", type=int, default=8, help="the authors' is 64")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/arxiv.json"))
     parser.add_argument("overrides", nargs="*", help="further overrides, as data.max_len=1024")
     arguments = parser.parse_args()
     found = []
@@ -105,7 +108,7 @@ def main() -> None:
     )
     columns = ["encoding", "documents", "tokens of each", "docs/s", "peak memory GB"]
     table = results.table("ArXiv's path at full length", columns, map(row, found), note)
-    results.write(arguments.out, [table], {"records": found})
+    results.write(arguments, [table], {"records": found})
 
 
 if __name__ == "__main__":

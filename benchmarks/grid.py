@@ -1,13 +1,12 @@
-"""Runs per hour of a small grid with 1, 2, 4 and 8 runs at once, which share the cores.
+"""Runs per hour of a small grid with 1, 2, 4 and as many runs at once as cores.
 
-    python benchmarks/grid.py --out benchmarks/results/grid.json
+    python benchmarks/grid.py
 
 The grid has the quickstart's model and settings on BBC's lead paragraphs, two operators, and
 --runs / 2 seeds. The time is measured from the start of the first run to the end of the last
 one, without the imports of each process.
 """
 
-import argparse
 import shutil
 import statistics
 import subprocess
@@ -21,7 +20,13 @@ from joblib import cpu_count
 import results
 from posfuse.runs import records
 
-AT_ONCE = (1, 2, 4, 8)
+MEASURES = (
+    "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
+    "data.batching data.datamodule training.build training.module training.classifier "
+    "training.run training.diagnostics train sweeps.launching hydra_plugins.posfuse_parallel "
+    "conf/protocol/quickstart conf/model/small.yaml"
+)
+AT_ONCE = (1, 2, 4)
 OPERATORS = ("add", "gate_scalar")
 EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
 
@@ -45,14 +50,14 @@ def grid(root: Path, at_once: int, threads: int, runs: int, epochs: int) -> floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=16, help="a multiple of 8, to fill all places")
+    parser = results.parser(__file__, __doc__)
+    parser.add_argument("--runs", type=int, default=16, help="a multiple of 4, to fill all places")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/grid.json"))
+    parser.add_argument("--repeats", type=int, default=2)
     arguments = parser.parse_args()
     cores = cpu_count()
-    cases = {(n, max(cores // n, 1)) for n in AT_ONCE} | {(1, 1)}
+    at_once = {*AT_ONCE, min(cores, arguments.runs)}
+    cases = {(n, max(cores // n, 1)) for n in at_once} | {(1, 1)}
     raw: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         grid(Path(folder), 1, 1, len(OPERATORS), 1)  # writes the ids
@@ -71,7 +76,8 @@ def main() -> None:
         f"at a time with all {cores} cores."
     )
     columns = ["runs at once", "threads per run", "runs per hour", "ratio"]
-    results.write(arguments.out, [results.table("Several runs at once", columns, rows, note)], raw)
+    table = results.table("Several runs at once", columns, rows, note)
+    results.write(arguments, [table], raw)
 
 
 if __name__ == "__main__":

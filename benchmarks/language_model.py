@@ -1,10 +1,11 @@
 """Train a small language model on bytes with posfuse and with a plain loop, and compare both.
 
-    python benchmarks/language_model.py --out benchmarks/results/language_model.json
+    python benchmarks/language_model.py
 
 The settings are those with which nanoGPT trains on a CPU: 4 layers of width 128, 4 heads, windows
-of 64 bytes, 12 windows per step, 2,000 steps, learning rate 1e-3, no dropout. The text is
-data=bbc_bytes, with its splits. The plain loop is benchmarks/plain_language_model.py.
+of 64 bytes, 12 windows per step, learning rate 1e-3, no dropout. It trains for 2,000 steps, the
+default here is 500. The text is data=bbc_bytes, with its splits. The plain loop is
+benchmarks/plain_language_model.py.
 
 posfuse has the settings that come closest: learned positions that are added, pre-norm blocks, tied
 embeddings. What differs: its learning rate is constant, so the plain loop runs with its own
@@ -17,7 +18,6 @@ same windows, the first of the validation split. Times are of training alone; po
 trainer and its callbacks, but no checkpoints, since the plain loop has none.
 """
 
-import argparse
 import multiprocessing
 import statistics
 import tempfile
@@ -43,6 +43,11 @@ from posfuse.training.build import build_data, build_module, build_trainer
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
 
+MEASURES = (
+    "model.language_model model.network model.fusion model.encoder model.attention "
+    "model.kernels model.dropout data.windows data.datamodule training.build training.module "
+    "training.language_model training.diagnostics"
+)
 D, HEADS, LAYERS, BLOCK, BATCH, LR = 128, 4, 4, 64, 12, 1e-3
 OVERRIDES = [
     "task=language_model", "data=bbc_bytes", "data.test_lengths=[]", f"data.max_len={BLOCK}",
@@ -189,13 +194,12 @@ def rows(runs: list[dict[str, list[Part]]]) -> list[list[str | float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3, help="seeds")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser = results.parser(__file__, __doc__)
+    parser.add_argument("--repeats", type=int, default=2, help="seeds")
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--parts", type=int, default=8, help="turns of a training")
     parser.add_argument("--windows", type=int, default=1200, help="of an evaluation")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="also write a results file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     given = arguments.steps, arguments.parts, arguments.windows, arguments.threads
@@ -206,19 +210,18 @@ def main() -> None:
             runs.append(measure([Job(system, seed, *given, cache) for system in SYSTEMS]))
             for row in rows(runs):
                 print(f"{seed + 1} of {arguments.repeats}", *row, sep=", ", flush=True)
-    if arguments.out:
-        steps = f"{arguments.steps:,} steps of {BATCH} × {BLOCK} bytes"
-        table = results.table(
-            "A small language model",
-            ["system", "ms per step", "CPU ms", "× plain", "bits per byte", "of the seeds"],
-            rows(runs),
-            f"{steps}, d = {D}, {LAYERS} layers, {HEADS} heads, no dropout, on data=bbc_bytes. The "
-            "systems take turns. Times are medians over all turns; the ratio is the median of the "
-            "turns' own ratios of CPU time. Bits per byte are those after the last step, of the "
-            f"first {arguments.windows:,} validation windows: the median over the seeds, the "
-            "lowest and the highest.",
-        )
-        results.write(arguments.out, [table], {"runs": runs})
+    steps = f"{arguments.steps:,} steps of {BATCH} × {BLOCK} bytes"
+    table = results.table(
+        "A small language model",
+        ["system", "ms per step", "CPU ms", "× plain", "bits per byte", "of the seeds"],
+        rows(runs),
+        f"{steps}, d = {D}, {LAYERS} layers, {HEADS} heads, no dropout, on data=bbc_bytes. The "
+        "systems take turns. Times are medians over all turns; the ratio is the median of the "
+        "turns' own ratios of CPU time. Bits per byte are those after the last step, of the "
+        f"first {arguments.windows:,} validation windows: the median over the seeds, the "
+        "lowest and the highest.",
+    )
+    results.write(arguments, [table], {"runs": runs})
 
 
 if __name__ == "__main__":

@@ -1,17 +1,15 @@
 """Time what a run measures after training (training/mechanism.py), against its training.
 
-    python benchmarks/mechanism.py --out benchmarks/results/mechanism.json
+    python benchmarks/mechanism.py
 
 The networks are those of four settings. Documents are random words that fill every position. A
 measured document and a document of a training step are timed in turns; the share of a run's
 training follows from the numbers of documents. CPU time of one thread; on a GPU, elapsed time.
 """
 
-import argparse
 import statistics
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +18,22 @@ from hydra import compose, initialize_config_dir
 
 import operators
 import results
+import timing
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.batching import Batch
 from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.runs.checks import checked
 from posfuse.training.diagnostics import BATCH
 from posfuse.training.mechanism import DOCUMENTS, SHARE, measure
-from results import DEVICE
+from timing import DEVICE
+
+MEASURES = (
+    "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
+    "training.mechanism training.attention_by_distance training.probe training.patching "
+    "conf/protocol"
+)
+
+TOKENS = 2**15  # of the documents that are measured at once
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ def config(overrides: tuple[str, ...]) -> Config:
 
 def now() -> float:
     """Seconds of CPU time; on a GPU of the clock, after the device has finished its work."""
-    return time.process_time() if DEVICE.type == "cpu" else results.now(DEVICE)
+    return time.process_time() if DEVICE.type == "cpu" else timing.now(DEVICE)
 
 
 def seconds(cfg: Config, n: int, rounds: int) -> tuple[float, float]:
@@ -91,7 +98,8 @@ def row(name: str, setting: Setting, rounds: int) -> list[str | float]:
     training, and the share of the training's time in percent."""
     cfg = config(setting.overrides)
     n = int(np.clip(SHARE * setting.read, *DOCUMENTS))
-    timed = min(n, BATCH)  # the cost of a document is the same in every batch
+    # A document of many tokens costs the same in a smaller batch.
+    timed = min(n, BATCH, TOKENS // longest(cfg))
     step, measured = seconds(cfg, timed, rounds)
     relative = measured / timed / (step / cfg.data.batch_size)
     return [name, longest(cfg), setting.read, n, relative, 100 * relative * n / setting.read]
@@ -99,10 +107,9 @@ def row(name: str, setting: Setting, rounds: int) -> list[str | float]:
 
 @denormals_flushed()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = results.parser(__file__, __doc__)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=SETTINGS)
-    parser.add_argument("--out", type=Path, help="also write a results file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_memory()
@@ -110,15 +117,14 @@ def main() -> None:
     for name in arguments.settings:
         rows.append(row(name, SETTINGS[name], arguments.rounds))
         print(*rows[-1], sep="\t", flush=True)
-    if arguments.out:
-        columns = ["setting", "tokens", "documents in training", "measured",
-                   "a measured document / one of training", "share of training, %"]  # fmt: skip
-        note = (
-            "trainer.mechanism: attention by distance, the probe and patching. The share is of the "
-            "training steps alone; evaluations and the setup of a run make it smaller."
-        )
-        table = results.table("What a run measures after training", columns, rows, note)
-        results.write(arguments.out, [table], {})
+    columns = ["setting", "tokens", "documents in training", "measured",
+               "a measured document / one of training", "share of training, %"]  # fmt: skip
+    note = (
+        "trainer.mechanism: attention by distance, the probe and patching. The share is of the "
+        "training steps alone; evaluations and the setup of a run make it smaller."
+    )
+    table = results.table("What a run measures after training", columns, rows, note)
+    results.write(arguments, [table], {})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Time each fusion operator: in a training step, and at inference, unfolded and folded.
 
-    python benchmarks/operators.py --out RESULTS.json
+    python benchmarks/operators.py
 
 The networks are those of conf/protocol: imdb (d=256, 512 tokens) and arxiv (d=128, 4,096 tokens,
 the paper's Table 2 and Figure 4). Documents are random words and fill every position. A round times
@@ -8,12 +8,10 @@ all variants, the next round in reverse order; ratios are medians over the round
 also timed alone, because whole steps vary by more than most operators cost.
 """
 
-import argparse
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +23,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 import results
+import timing
 from posfuse.analysis.evidence.published import numbers
 from posfuse.config import CONF_DIR, Config
 from posfuse.model.network import PositionClassifier
@@ -32,8 +31,13 @@ from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_module
 from posfuse.training.classifier import Classifier
-from results import DEVICE
+from timing import DEVICE
 
+MEASURES = (
+    "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
+    "model.controls model.split_mlp model.folding training.build training.module "
+    "training.classifier conf/fusion conf/protocol"
+)
 BASELINE = "add"
 FUSIONS = sorted(p.stem for p in (CONF_DIR / "fusion").glob("*.yaml"))
 # A gate's initial values do not change its cost.
@@ -53,8 +57,8 @@ class Settings:
 
 
 SETTINGS = {
-    "imdb": Settings(batch=8, rounds=9, latency_rounds={1: 60, 64: 5}),
-    "arxiv": Settings(batch=2, rounds=5, latency_rounds={1: 20, 64: 3}),
+    "imdb": Settings(batch=8, rounds=5, latency_rounds={1: 40, 64: 3}),
+    "arxiv": Settings(batch=2, rounds=2, latency_rounds={1: 10, 16: 2}),
 }
 
 
@@ -84,9 +88,9 @@ def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
         turn()
     for i in range(rounds):
         for name in list(turns)[:: 1 if i % 2 == 0 else -1]:
-            start = results.now(DEVICE)
+            start = timing.now(DEVICE)
             turns[name]()
-            times[name].append(1000 * (results.now(DEVICE) - start))
+            times[name].append(1000 * (timing.now(DEVICE) - start))
     return times
 
 
@@ -141,7 +145,7 @@ def training(name: str, rounds: int) -> dict[str, Any]:
 @torch.no_grad()
 def inference(name: str, every: bool) -> dict[int, dict[str, Times]]:
     """By batch size: times of the whole forward pass, and of the part before the encoder, for
-    "FUSION" and "FUSION folded". With 64 documents only the paper's operators, unless `every`."""
+    "FUSION" and "FUSION folded". Of larger batches only the paper's operators, unless `every`."""
     models = {fusion: network(config(name, fusion)).model.eval() for fusion in FUSIONS}
     length = config(name, BASELINE).data.max_len
     found = {}
@@ -240,17 +244,16 @@ def latency_tables(measured: dict[str, Any]) -> list[results.Table]:
 
 @denormals_flushed()  # as a run is
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="the results, a JSON file")
+    parser = results.parser(__file__, __doc__)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--rounds", type=int, help="of training steps (default: by settings)")
     parser.add_argument(
         "--every", action="store_true", default=DEVICE.type == "cuda",
-        help="batches of 64 with every operator, not only the paper's (default on a GPU)",
+        help="large batches with every operator, not only the paper's (default on a GPU)",
     )  # fmt: skip
     arguments = parser.parse_args()
     keep_memory()  # as a run does
-    rate = results.product_rate(torch.float32, DEVICE)
+    rate = timing.product_rate(torch.float32, DEVICE)
     trained, latencies = {}, {}
     for name in arguments.settings:
         print(f"{name}: training", flush=True)
@@ -259,7 +262,7 @@ def main() -> None:
         latencies[name] = inference(name, arguments.every)
     found = [training_table(trained, rate), *latency_tables(latencies)]
     raw = {"training_ms": trained, "latency_ms": latencies, "product_rate": rate}
-    results.write(arguments.out, found, raw)
+    results.write(arguments, found, raw)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """Time a sweep besides training: seconds to the first step, per further run, per finished run,
 and for building token ids.
 
-    python benchmarks/overhead.py --megabytes 200 --out benchmarks/results/overhead.json
+    python benchmarks/overhead.py
 
 Runs use BBC's lead paragraphs with one epoch of one batch, so training takes almost none of their
 time. Texts for the ids are drawn by Zipf's law from 3 million words. Each measurement has its own
 processes.
 """
 
-import argparse
 import shutil
 import statistics
 import subprocess
@@ -25,6 +24,11 @@ import pyarrow.parquet as pq
 
 import results
 
+MEASURES = (
+    "train runs training.run training.build training.checkpoints training.diagnostics "
+    "tracking.live data.token_store data.vocabulary data.datamodule "
+    "hydra_plugins.posfuse_sweeper"
+)
 RUNS = 6  # of a sweep whose further runs are timed
 LOGGERS = ("none", "wandb")
 OVERRIDES = [
@@ -161,17 +165,16 @@ def ids_table(root: Path, megabytes: int) -> tuple[results.Table, dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser = results.parser(__file__, __doc__)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--finished", type=int, default=20, help="finished runs")
-    parser.add_argument("--megabytes", type=int, default=200, help="of text to make ids of")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/overhead.json"))
+    parser.add_argument("--megabytes", type=int, default=100, help="of text to make ids of")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         ids, raw_ids = ids_table(root, arguments.megabytes)
         runs, raw_runs = runs_table(root, arguments.repeats, arguments.finished)
-    results.write(arguments.out, [runs, ids], {"runs": raw_runs, "ids": raw_ids})
+    results.write(arguments, [runs, ids], {"runs": raw_runs, "ids": raw_ids})
 
 
 if __name__ == "__main__":

@@ -1,86 +1,108 @@
-"""Copy the benchmarks' results into docs/performance.md.
+"""Write docs/performance.md, its picture and docs/performance_tables.md from the stored results.
 
     python benchmarks/performance.py
 
-The results of benchmarks/results/NAME.json replace the text between the line <!-- NAME --> and the
-next <!-- end -->. Results without such a line are appended. Other text does not change.
+All figures of these pages come from benchmarks/results. A result is left out if the code that it
+measures has changed (measured_code.py).
 """
 
-import argparse
-import json
-import re
 from pathlib import Path
-from typing import Any
+
+import headlines
+import measured_code
+import performance_figure
+import performance_tables
+import stored
+from stored import Result
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, DOCUMENT = ROOT / "benchmarks" / "results", ROOT / "docs" / "performance.md"
-MARKED = r"<!-- {name} -->\n.*?<!-- end -->"
+SCRIPTS, RESULTS, DOCS = ROOT / "benchmarks", ROOT / "benchmarks" / "results", ROOT / "docs"
+PAGE, TABLES, PICTURE = "performance.md", "performance_tables.md", "performance.svg"
+PICTURED = "training"  # the benchmark of the picture
+
+BEGIN = """# Performance
+
+    make bench AGNEWS=FOLDER IMDB=FOLDER    # under an hour on 2 cores; writes this page
+    python benchmarks/run.py --only grid    # one of the benchmarks
+
+`make bench` runs each benchmark that has no current result of this machine and skips the others,
+so the same command continues after an interruption. A folder contains `train` and `test`, as for
+`data.path`; a corpus without a folder is skipped. Leave the cores to it.
+
+The plain loop, [plain.py](../benchmarks/plain.py), is that of the paper's notebooks, written from
+their description: it splits every text at every epoch, pads to `max_len` and leaves the rest to
+`nn.TransformerEncoder`. With posfuse's weights it gives posfuse's logits (tested). Both get the
+same documents and settings, and take turns in processes of their own.
+"""
+LIMITS = """
+The share of the machine's rate of matrix products limits what faster code could still gain in
+training: at 50 %, twice the speed. Memory limits the batch; the time besides training limits sweeps
+of small runs.
+"""
+END = """
+[Tables of the benchmarks](performance_tables.md): training and memory, operators, 4,096 tokens,
+language models, tasks, bfloat16, sweeps.
+
+A result stores a digest of what it measures: the code of the modules and the configs that its
+benchmark names (`MEASURES`), the benchmark's own script, and torch's minor version. Comments and
+docstrings do not count. A result with another digest than that of today is left out of these pages.
+A test fails if they still show it; `python benchmarks/performance.py` writes them without it.
+"""
 
 
-def with_results(document: str, files: list[Path]) -> str:
-    """The document with these results in it."""
-    for file in sorted(files):
-        marked = f"<!-- {file.stem} -->\n{section(file)}<!-- end -->"
-        place = re.compile(MARKED.format(name=re.escape(file.stem)), re.DOTALL)
-        if not place.search(document):
-            document += f"\n{marked}\n"
-        else:
-            document = place.sub(lambda _, text=marked: text, document)
-    return document
-
-
-def section(file: Path) -> str:
-    """Command, machine and tables of a results file."""
-    found = json.loads(file.read_text())
-    lines = [f"`{found['command']}`", "", provenance(found), ""]
-    for table in found["tables"]:
-        lines += [f"**{table['title']}**", "", *markdown(table["columns"], table["rows"]), ""]
-        lines += [table["note"], ""] if table["note"] else []
+def page(results: list[Result], names: list[str]) -> str:
+    """The text of docs/performance.md; `names` are those of all benchmarks."""
+    current: dict[str, Result] = {}
+    for result in results:
+        if result.is_current:
+            current.setdefault(result.name, result)
+    lines = [BEGIN, *table("ratio", headlines.RATIOS, current)]
+    lines += [LIMITS, *table("limit", headlines.LIMITS, current)]
+    if PICTURED in current:
+        lines += ["", f"![Speed against the plain loop]({PICTURE})", ""]
+        lines.append(f"{current[PICTURED].measured}. Bars begin at the speed of the plain loop.")
+    lines.append(END)
+    left_out = [name for name in names if name not in current]
+    if left_out:
+        lines.append(
+            "Left out, since their code has changed or they were never measured: "
+            f"{', '.join(left_out)}. `make bench` measures them.\n"
+        )
     return "\n".join(lines)
 
 
-def provenance(found: dict[str, Any]) -> str:
-    """Machine, versions, commit and date of a results file, as one sentence."""
-    m = found["machine"]
-    device = f"{m['cpu']}, {m['cores']} cores, {m['threads']} threads, {m['memory_gib']:.0f} GiB"
-    if m["gpu"]:
-        device += f", {m['gpu']}"
-    commit = found["commit"]
-    source = "outside a checkout" if commit is None else f"commit {spelt(commit)}"
-    return f"{device}; torch {m['torch']}, Python {m['python']}; {source}, {found['date']}."
+def table(kind: str, rows: list[headlines.Headline], current: dict[str, Result]) -> list[str]:
+    lines = [f"| {kind} | value | measured |", "|---|---|---|"]
+    for row in rows:
+        result = current.get(row.benchmark)
+        value = row.value(result) if result else "not measured with this code"
+        how = result.measured if result else f"`python benchmarks/run.py --only {row.benchmark}`"
+        lines.append(f"| {row.title} | {value} | {how} |")
+    return lines
 
 
-def spelt(commit: str) -> str:
-    head, _, changes = commit.partition("+")
-    return f"{head[:10]} with {changes}" if changes else head[:10]
+def pages(results: list[Result], scripts: dict[str, Path]) -> dict[str, str]:
+    """The texts of both pages by file name."""
+    tables = performance_tables.page(scripts, results)
+    return {PAGE: page(results, list(scripts)), TABLES: tables}
 
 
-def markdown(columns: list[str], rows: list[list[str | float]]) -> list[str]:
-    """The lines of a table; columns of numbers are aligned right."""
-    numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(columns))]
-    rule = [("---:" if right else "---") for right in numeric]
-    cells = [columns, rule, *([shown(value) for value in row] for row in rows)]
-    return [f"| {' | '.join(text.replace('|', '&#124;') for text in row)} |" for row in cells]
-
-
-def shown(value: str | float) -> str:
-    """A number with three significant digits, or all digits before the point; text unchanged."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:#.3g}".rstrip(".")
+def read(torch: str) -> tuple[list[Result], dict[str, Path]]:
+    """All results, and the scripts of all benchmarks; `torch` is a minor version."""
+    scripts = {path.stem: path for path in measured_code.benchmarks(SCRIPTS)}
+    return stored.read(RESULTS, scripts, torch), scripts
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON files")
-    parser.add_argument("--document", type=Path, default=DOCUMENT)
-    arguments = parser.parse_args()
-    files = list(arguments.results.glob("*.json"))
-    text = with_results(arguments.document.read_text(), files)
-    arguments.document.write_text(text)
-    print(f"{arguments.document}: {', '.join(sorted(f.stem for f in files)) or 'no results'}")
+    results, scripts = read(measured_code.installed_torch())
+    for name, text in pages(results, scripts).items():
+        (DOCS / name).write_text(text)
+        print(f"wrote docs/{name}")
+    pictured = [r for r in results if r.name == PICTURED and r.is_current]
+    if pictured:
+        performance_figure.draw(pictured[0], DOCS / PICTURE)
+    else:
+        (DOCS / PICTURE).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

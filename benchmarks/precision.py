@@ -1,13 +1,12 @@
 """Compare bfloat16 mixed precision with float32, seed by seed.
 
-    python benchmarks/precision.py --out benchmarks/results/precision.json
+    python benchmarks/precision.py
 
 The grid has the quickstart's model and settings on BBC's lead paragraphs. With the same seed both
 precisions have the same initial weights, batches and dropout, so the difference of the two
 accuracies comes from precision. It is tested like any paired difference of a sweep.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,10 @@ import results
 from posfuse.analysis.statistics.paired import spread, t_interval
 from posfuse.runs import records
 
+MEASURES = (
+    "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
+    "training.build training.module training.classifier conf/model/small.yaml"
+)
 PRECISIONS = ("32-true", "bf16-mixed")
 OPERATORS = ("add", "concat", "gate_scalar")
 EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
@@ -55,10 +58,9 @@ def rows(accuracies: Accuracies) -> list[list[str | float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = results.parser(__file__, __doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--accelerator", default="auto", help="as trainer.accelerator takes it")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/precision.json"))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = sweep(Path(folder), arguments.seeds, arguments.accelerator)
@@ -69,7 +71,7 @@ def main() -> None:
     )
     table = results.table("bfloat16 against float32", columns, rows(found), note)
     raw = {" ".join(key): list(by_seed.values()) for key, by_seed in found.items()}
-    results.write(arguments.out, [table], raw)
+    results.write(arguments, [table], raw)
 
 
 if __name__ == "__main__":

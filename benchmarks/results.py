@@ -1,13 +1,16 @@
-"""Write a benchmark's results: its tables, the command, the versions and the machine.
+"""Write a benchmark's results: its tables, the command, the versions, the machine, and the digest
+of the code that was measured.
 
-`python benchmarks/performance.py` copies them into docs/performance.md.
+The file is benchmarks/results/MACHINE/NAME.json. `python benchmarks/performance.py` makes the pages
+of docs from all of them.
 """
 
+import argparse
 import json
 import os
 import platform
+import re
 import shlex
-import statistics
 import sys
 import time
 from collections.abc import Iterable
@@ -17,10 +20,12 @@ from typing import Any
 
 import torch
 
+import measured_code
 from posfuse.process.environment import commit
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SIDE, PRODUCTS = 2048, 9  # side and number of the products that measure the machine's rate
+RESULTS = Path(__file__).resolve().parent / "results"
+STARTED = time.perf_counter()
+CODE = ("src", "conf", "benchmarks", ":!benchmarks/results")  # changes of which a result names
 Table = dict[str, Any]
 
 
@@ -29,18 +34,54 @@ def table(title: str, columns: list[str], rows: Iterable[list[str | float]], not
     return {"title": title, "columns": columns, "rows": list(rows), "note": note}
 
 
-def write(path: Path, tables: list[Table], raw: dict[str, Any]) -> None:
-    """Write {command, commit, date, machine, tables, raw} to `path`, a JSON file."""
+def parser(script: str, doc: str | None) -> argparse.ArgumentParser:
+    """A benchmark's options: --out, and those that the benchmark adds. The commit and the digest of
+    the code are those of the start."""
+    options = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    where = "the results, a JSON file (default: benchmarks/results/MACHINE/NAME.json)"
+    options.add_argument("--out", type=Path, help=where)
+    code = measured_code.digest(Path(script), measured_code.installed_torch())
+    options.set_defaults(name=Path(script).stem, code=code, commit=commit(*CODE))
+    return options
+
+
+def write(
+    arguments: argparse.Namespace,
+    tables: list[Table],
+    raw: dict[str, Any],
+    folders: Iterable[str] = (),
+) -> None:
+    """Write a benchmark's results; `arguments` are those of `parser`, `folders` names the corpora
+    that were given. An interruption leaves the previous file as it was."""
     content = {
         "command": command(sys.argv),
-        "commit": commit(),
+        "commit": arguments.commit,
         "date": date.today().isoformat(),
         "machine": machine(),
+        "code": arguments.code,
+        "folders": sorted(folders),
+        "seconds": round(time.perf_counter() - STARTED),
         "tables": tables,
         "raw": raw,
     }
+    path = arguments.out or default_path(arguments.name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=1) + "\n")
+    partial.replace(path)
+
+
+def default_path(name: str) -> Path:
+    """The results file of a benchmark on this machine."""
+    return RESULTS / slug(machine()) / f"{name}.json"
+
+
+def slug(machine: dict[str, Any]) -> str:
+    """The GPU, or the CPU and its cores, in a folder's name: amd-epyc-2-cores. Virtual machines of
+    different sizes name the same CPU."""
+    name = machine["gpu"] or f"{machine['cpu']} {machine['cores']} cores"
+    name = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@ [\d.]+ghz", " ", name.lower())
+    return re.sub(r"[^a-z0-9]+", "-", name).strip("-")
 
 
 def command(argv: list[str]) -> str:
@@ -71,21 +112,3 @@ def _cpu() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-def product_rate(kind: torch.dtype, device: torch.device) -> float:
-    """FLOP/s of a product of 2048 x 2048 matrices of this type, with the current threads."""
-    left, right = torch.randn(2, SIDE, SIDE, device=device).to(kind)
-    seconds = []
-    for _ in range(PRODUCTS + 2):
-        start = now(device)
-        left @ right
-        seconds.append(now(device) - start)
-    return 2 * SIDE**3 / statistics.median(seconds[2:])  # the first ones start the threads
-
-
-def now(device: torch.device) -> float:
-    """Seconds of a clock, read after the device has finished its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()

@@ -1,15 +1,13 @@
 """Rounding errors of bfloat16 attention: with blocks of scores, and with torch's kernel.
 
-    python benchmarks/rounding.py --out benchmarks/results/rounding.json
+    python benchmarks/rounding.py
 
 Both get the same bfloat16 numbers. The reference computes with them in float64. CPU only.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +16,7 @@ from torch import Tensor
 import results
 from posfuse.model.kernels import block_attention
 
+MEASURES = "model.kernels"
 SHAPES = ((40, 32), (128, 32), (200, 64))  # tokens, features of a head
 TIMES = (1, 3)  # the factors of q and k
 DOCUMENTS, HEADS = 8, 4
@@ -68,9 +67,8 @@ def rows(repeats: int) -> list[list[str | float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = results.parser(__file__, __doc__)
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/rounding.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     columns = ["tokens × head", "q, k ×", "method", "y", "dq", "dk", "dv", "ms"]
@@ -80,7 +78,7 @@ def main() -> None:
         "and backward pass with one thread. The two methods take turns."
     )
     found = results.table("Rounding of bfloat16 attention", columns, rows(arguments.repeats), note)
-    results.write(arguments.out, [found], {})
+    results.write(arguments, [found], {})
 
 
 if __name__ == "__main__":

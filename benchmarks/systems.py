@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 import plain
-import results
+import timing
 from posfuse.config import Config, ModelConfig
 from posfuse.data.batching import Documents, LengthBatches, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
@@ -24,7 +24,7 @@ from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.training.build import build_data, build_module, build_trainer
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
-from results import DEVICE
+from timing import DEVICE
 
 Rates = dict[str, float]  # documents a second of "training" and of "evaluation"
 Chooser = Callable[[list[np.ndarray], int], list[np.ndarray]]
@@ -69,16 +69,16 @@ class Clock(Callback):
     """Seconds of an epoch's training, including the callbacks at its end, and of its evaluation."""
 
     def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.start = results.now(DEVICE)
+        self.start = timing.now(DEVICE)
 
     def on_validation_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.trained = results.now(DEVICE)
+        self.trained = timing.now(DEVICE)
 
     def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.evaluated = results.now(DEVICE)
+        self.evaluated = timing.now(DEVICE)
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        end = results.now(DEVICE)
+        end = timing.now(DEVICE)
         self.training = self.trained - self.start + end - self.evaluated
         self.evaluation = self.evaluated - self.trained
 
@@ -133,12 +133,12 @@ class Plain:
         turn = [(self.taken + i) % len(texts) for i in range(train)]
         self.taken += train
         texts, labels = [texts[i] for i in turn], [labels[i] for i in turn]
-        start = results.now(DEVICE)
+        start = timing.now(DEVICE)
         plain.train(self.model, self.optimizer, texts, labels, self.words, size, clip_norm)
-        trained = results.now(DEVICE)
+        trained = timing.now(DEVICE)
         texts, labels = (column[:test] for column in self.texts["test"])
         plain.evaluate(self.model, texts, labels, self.words, size)
-        end = results.now(DEVICE)
+        end = timing.now(DEVICE)
         return {"training": train / (trained - start), "evaluation": len(texts) / (end - trained)}
 
 

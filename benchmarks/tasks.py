@@ -1,13 +1,12 @@
 """How fast the strings of the generated tasks are made, and how long a training run on them takes.
 
-    python benchmarks/tasks.py --out benchmarks/results/tasks.json
+    python benchmarks/tasks.py
 
 On one core. Every task of conf/data is made with its own sizes and with test strings of 40, 80 and
 160 symbols. The runs are some of experiment=positions: d = 64, two layers, strings of up to 40
 symbols, 2,000 steps of 128 strings. Prints one line per task and per run.
 """
 
-import argparse
 import json
 import pkgutil
 import statistics
@@ -24,6 +23,12 @@ from posfuse.config import CONF_DIR
 from posfuse.data.corpora import Corpus
 from posfuse.runs import records
 
+MEASURES = (
+    "data.tasks data.strings model.network model.fusion model.encoder model.attention "
+    "model.kernels model.dropout model.attention_encoding model.biases data.batching "
+    "data.datamodule training.build training.module training.classifier training.run "
+    "conf/experiment/positions.yaml"
+)
 TEST_LENGTHS = [40, 80, 160]
 STEPS = 2000  # of a run
 RUNS = [
@@ -69,10 +74,9 @@ def run_seconds(task: str, encoding: str, fusion: str) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = results.parser(__file__, __doc__)
     parser.add_argument("--repeats", type=int, default=5, help="of making strings")
-    parser.add_argument("--runs", type=int, default=3, help="repeats of each run")
-    parser.add_argument("--out", type=Path, help="also write a results file")
+    parser.add_argument("--runs", type=int, default=1, help="repeats of each run")
     arguments = parser.parse_args()
     made = {name: measure(corpus, arguments.repeats) for name, corpus in corpora().items()}
     for name, found in made.items():
@@ -82,23 +86,22 @@ def main() -> None:
         for case in RUNS:
             raw.setdefault(" ".join(case), []).append(run_seconds(*case))
             print(json.dumps({"run": case, **raw[" ".join(case)][-1]}), flush=True)
-    if arguments.out:
-        strings = results.table(
-            "Generated tasks",
-            ["task", "strings", "strings/s"],
-            [[name, found["strings"], found["per_second"]] for name, found in made.items()],
-            "Texts and labels of all splits, with test strings of 40, 80 and 160 symbols; CPU time "
-            "of one core, median over the repeats. Token ids are not included.",
-        )
-        runs = results.table(
-            "Runs on generated tasks",
-            ["task", "encoding", "operator", "seconds", "training", "ms per step"],
-            [_row(case, parts) for case, parts in raw.items()],
-            "A run of experiment=positions on one core: 2,000 steps of 128 strings of up to 40 "
-            "symbols, d = 64, two layers. Seconds of the whole process, with imports, data, "
-            "validation and tests at 40, 80 and 160 symbols, and of its training alone. Medians.",
-        )
-        results.write(arguments.out, [strings, runs], {"tasks": made, "runs": raw})
+    strings = results.table(
+        "Generated tasks",
+        ["task", "strings", "strings/s"],
+        [[name, found["strings"], found["per_second"]] for name, found in made.items()],
+        "Texts and labels of all splits, with test strings of 40, 80 and 160 symbols; CPU time "
+        "of one core, median over the repeats. Token ids are not included.",
+    )
+    runs = results.table(
+        "Runs on generated tasks",
+        ["task", "encoding", "operator", "seconds", "training", "ms per step"],
+        [_row(case, parts) for case, parts in raw.items()],
+        "A run of experiment=positions on one core: 2,000 steps of 128 strings of up to 40 "
+        "symbols, d = 64, two layers. Seconds of the whole process, with imports, data, "
+        "validation and tests at 40, 80 and 160 symbols, and of its training alone. Medians.",
+    )
+    results.write(arguments, [strings, runs], {"tasks": made, "runs": raw})
 
 
 def _row(case: str, parts: list[dict[str, float]]) -> list[str | float]:

@@ -1,6 +1,6 @@
 """Time training and evaluation against the plain baseline, on the same documents.
 
-    python benchmarks/training.py --agnews FOLDER --imdb FOLDER --out RESULTS.json
+    python benchmarks/training.py --agnews FOLDER --imdb FOLDER
 
 In each repeat the systems take turns, each in its own process, because memory allocation and the
 allowed algorithms are part of a system. posfuse's epoch is a few batches that represent the corpus:
@@ -10,9 +10,7 @@ does not depend on length, and evaluates the same documents as posfuse. Peak mem
 process that does nothing else.
 """
 
-import argparse
 import multiprocessing
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +27,8 @@ from hydra import compose, initialize_config_dir
 import arxiv_path
 import plain
 import results
+import timing
+import training_tables
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import load
 from posfuse.data.splits import Split, splits
@@ -36,6 +36,13 @@ from posfuse.process.environment import do_without_broken_amx, peak_memory
 from posfuse.runs.checks import checked
 from systems import DEVICE, Plain, Posfuse, Rates, Texts, longest, product_flops
 
+MEASURES = (
+    "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
+    "data.batching data.datamodule training.build training.module training.classifier "
+    "training.diagnostics training.history process.environment process.precision conf/protocol "
+    "conf/speed"
+)
+FOLDERS = ("agnews", "imdb")  # of corpora that cannot be generated
 SPEEDS = ("exact", "fast")  # of conf/speed
 NUMBERS = {"32-true": "float32", "bf16-mixed": "bfloat16"}  # of a precision's products
 SYSTEMS = ("plain", *SPEEDS)
@@ -50,13 +57,13 @@ class Settings:
     steps: int  # of training
     plain_steps: int  # of the baseline's training
     evaluated: int  # batches
-    larger: tuple[int, ...] = ()  # more batch sizes for posfuse's peak memory
+    larger: tuple[int, ...] = ()  # more batch sizes for the peak memory of speed=exact
 
 
 SETTINGS = {
-    "agnews": Settings(batch=64, steps=10, plain_steps=1, evaluated=60),
-    "imdb": Settings(batch=64, steps=8, plain_steps=1, evaluated=4),
-    "arxiv": Settings(batch=2, steps=4, plain_steps=2, evaluated=4, larger=(8, 64)),
+    "agnews": Settings(batch=64, steps=10, plain_steps=1, evaluated=30),
+    "imdb": Settings(batch=64, steps=6, plain_steps=1, evaluated=4),
+    "arxiv": Settings(batch=2, steps=4, plain_steps=1, evaluated=2, larger=(64,)),
 }
 
 
@@ -155,9 +162,8 @@ def measure(name: str, folder: Path, repeats: int) -> dict[str, Any]:
         work |= {speed: partial(train_posfuse, configs[speed]) for speed in SPEEDS}
         memory = [(settings.batch, system, peak(threads, work[system])) for system in SYSTEMS]
         for batch in settings.larger:
-            for speed in SPEEDS:
-                larger = partial(train_posfuse, with_sizes(configs[speed], batch_size=batch))
-                memory.append((batch, speed, peak(threads, larger)))
+            larger = partial(train_posfuse, with_sizes(configs["exact"], batch_size=batch))
+            memory.append((batch, "exact", peak(threads, larger)))
     lengths = chosen.data.documents["train"].lengths
     return {
         "rates": rates,
@@ -197,86 +203,19 @@ def timed(
             rates[system].append(epoch(*whole[system]))
             kind = getattr(torch, numbers[system])
             # At every turn, because the speed of a shared machine changes within minutes.
-            rates[system][-1]["products"] = results.product_rate(kind, DEVICE)
+            rates[system][-1]["products"] = timing.product_rate(kind, DEVICE)
             shown = (f"{k} {rates[system][-1][k]:.2f} docs/s" for k in ("training", "evaluation"))
             print(name, system, *shown, sep=", ", flush=True)
     return rates
 
 
-def times_plain(rates: dict[str, list[Rates]], system: str, what: str) -> float:
-    """Median over the repeats of a system's rate divided by the baseline's in the same repeat."""
-    pairs = zip(rates[system], rates["plain"], strict=True)
-    return statistics.median(mine[what] / plain[what] for mine, plain in pairs)
-
-
-def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Table]:
-    """`imports` in bytes."""
-    speeds, shares, memory = [], [], []
-    for name, found in measured.items():
-        (_, _, plain_bytes), *_ = found["peak_bytes"]
-        for system, own in found["rates"].items():
-            median = {k: statistics.median(r[k] for r in own) for k in ("training", "evaluation")}
-            ratio = {k: f"{times_plain(found['rates'], system, k):.3g}×" for k in median}
-            used = next(b for _, of, b in found["peak_bytes"] if of == system)
-            speeds.append(
-                [name, system, median["training"], ratio["training"], median["evaluation"],
-                 ratio["evaluation"], used / 1e9, f"{used / plain_bytes:.2f}×"]
-            )  # fmt: skip
-            flops = 3 * found["forward_flops"]
-            products = statistics.median(r["products"] for r in own)
-            share = statistics.median(flops * r["training"] / r["products"] for r in own)
-            shares.append(
-                [name, system, found["tokens"], found["tokens_of_corpus"], flops / 1e9,
-                 flops * median["training"] / 1e9,
-                 f"{found['numbers'][system]}, {products / 1e9:.0f}", f"{share:.1%}"]
-            )  # fmt: skip
-        memory += [[name, batch, system, b / 1e9] for batch, system, b in found["peak_bytes"]]
-    return [
-        results.table(
-            "Against the plain baseline",
-            ["settings", "system", "training docs/s", "× plain", "evaluation docs/s", "× plain",
-             "peak memory GB", "× plain"],
-            speeds,
-            "`plain` is benchmarks/plain.py, `exact` and `fast` are posfuse with `speed=exact` "
-            "(float32, the protocol's dropout) and `speed=fast` (no dropout inside attention, and "
-            "bfloat16 mixed precision where it is faster); the fusion is add. All systems get the "
-            "same documents, model, protocol and threads. They take turns, each in its own "
-            "process; rates and ratios are medians over the repeats. posfuse's training includes "
-            "its diagnostics, on 8 documents per epoch, but not its checkpoints, because the "
-            "baseline has none. In evaluation the baseline uses torch's fast path, which skips "
-            "padding. ArXiv's documents are generated; its batch size, 2, is the largest with "
-            "which the baseline fits into this memory.",
-        ),
-        results.table(
-            "Share of the machine's matrix product rate in training",
-            ["settings", "system", "tokens a document", "of the corpus", "GFLOP a document",
-             "GFLOP/s", "machine's GFLOP/s", "share"],
-            shares,
-            "GFLOP counts the matrix products over the documents' own tokens: 2mnk forward, three "
-            "times that with the backward pass, attention once. Padding and recomputation are not "
-            "counted. The machine's rate is that of a product of two 2,048 × 2,048 matrices of the "
-            "same number type with the same threads, measured beside every turn. Rates and shares "
-            "are medians.",
-        ),
-        results.table(
-            "Peak memory",
-            ["settings", "batch", "system", "GB"],
-            memory,
-            f"Peak of a process that does one training step on the longest documents and evaluates "
-            f"the longest ones, posfuse with its usual evaluation batch. Imports alone take "
-            f"{imports / 1e9:.2f} GB.",
-        ),
-    ]  # fmt: skip
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("agnews", "imdb"):
+    parser = results.parser(__file__, __doc__)
+    for name in FOLDERS:
         parser.add_argument(f"--{name}", type=Path, help="folder, as data.path takes it")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, help="torch's own choice unless given")
-    parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     do_without_broken_amx()  # ahead of any product
     if arguments.threads:
@@ -286,7 +225,7 @@ def main() -> None:
         folders = {"agnews": arguments.agnews, "imdb": arguments.imdb, "arxiv": Path(generated)}
         for name in arguments.settings:
             if folders[name] is None:
-                print(f"{name}: skipped, no folder; give --{name} FOLDER")
+                print(f"{name}: skipped, no folder; give --{name} FOLDER", flush=True)
                 continue
             if name == "arxiv":
                 for split, frame in arxiv_path.generated(ARXIV_DOCUMENTS):
@@ -294,7 +233,8 @@ def main() -> None:
             measured[name] = measure(name, folders[name], arguments.repeats)
     imports = peak(torch.get_num_threads(), None)
     raw = {"settings": measured, "imports_bytes": imports}
-    results.write(arguments.out, tables(measured, imports), raw)
+    found = training_tables.tables(measured, imports)
+    results.write(arguments, found, raw, folders=measured.keys() & FOLDERS)
 
 
 if __name__ == "__main__":

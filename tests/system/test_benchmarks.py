@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -16,13 +15,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import arxiv_path
 import language_model
-import performance
 import plain
 import plain_language_model
 import precision
-import results
 import systems
+import timing
 import training
+import training_tables
 from posfuse.config import ModelConfig
 from posfuse.data.corpora import load
 from posfuse.data.splits import splits
@@ -162,7 +161,7 @@ def benchmarked(corpus):
         patched.setattr(training, "peak", lambda threads, work: work() if work else 10**9)
         patched.setattr(training, "train_plain", lambda *_: 4 * 10**9)
         patched.setattr(training, "train_posfuse", lambda cfg: 10**8 * cfg.data.batch_size)
-        patched.setattr(results, "product_rate", lambda kind, device: 2e12)
+        patched.setattr(timing, "product_rate", lambda kind, device: 2e12)
         patched.setattr("sys.argv", [*argv, "2", "--out", str(out)])
         training.main()
     return out, printed.getvalue()
@@ -178,13 +177,13 @@ def test_a_benchmark_from_its_command_to_the_page(benchmarked, corpus):
     assert [row[:2] for row in speeds] == [["agnews", s] for s in ("plain", "exact", "fast")]
     assert speeds[0][3] == speeds[0][5] == "1×"
     assert [row[6:] for row in speeds] == [[4.0, "1.00×"], [1.6, "0.40×"], [1.6, "0.40×"]]
-    assert memory[3:] == [["agnews", 32, "exact", 3.2], ["agnews", 32, "fast", 3.2]]
+    assert memory[3:] == [["agnews", 32, "exact", 3.2]]
     raw = found["raw"]["settings"]["agnews"]
     assert raw["vocabulary_size"]["plain"] == raw["vocabulary_size"]["posfuse"]
     for row, speed in zip(shares, speeds, strict=True):
         assert row[5] == pytest.approx(speed[2] * row[4])
         assert row[7] == f"{row[5] / 2000:.1%}"
-    assert "\n| agnews | 16 | plain | 4.00 |\n" in performance.section(out)
+    assert found["folders"] == ["agnews"]
 
 
 def test_a_setting_without_its_folder_is_skipped(benchmarked):
@@ -196,35 +195,7 @@ def test_a_setting_without_its_folder_is_skipped(benchmarked):
 def test_the_ratio_is_the_median_of_the_repeats_own():
     rates = {"plain": [{"training": t} for t in (1, 2, 4)],
              "exact": [{"training": t} for t in (10, 10, 10)]}  # fmt: skip
-    assert training.times_plain(rates, "exact", "training") == 5
-
-
-def test_numbers_are_shown_with_three_digits():
-    shown = {
-        0.01234: "0.0123", 2.0: "2.00", 99.96: "100", 123.4: "123", 54321: "54,321", 7: "7",
-        "3.1×": "3.1×", 0.0: "0.00",
-    }  # fmt: skip
-    for value, text in shown.items():
-        assert performance.shown(value) == text
-
-
-def test_results_are_written_to_their_section_of_the_document(benchmarked, tmp_path):
-    out, _ = benchmarked
-    first = "# Title\n\nBefore.\n\n<!-- training -->\nold\n<!-- end -->\n\nAfter.\n"
-    filled = performance.with_results(first, [out])
-    assert "old" not in filled
-    assert filled.startswith("# Title\n\nBefore.\n\n<!-- training -->\n`python ")
-    assert filled.endswith("\n<!-- end -->\n\nAfter.\n")
-    assert performance.with_results(filled, [out]) == filled
-    other = Path(shutil.copy(out, tmp_path / "other.json"))
-    both = performance.with_results(filled, [other])
-    assert both.startswith(filled)
-    assert "<!-- other -->\n`python " in both
-
-
-def test_the_document_shows_the_committed_results():
-    text = performance.DOCUMENT.read_text()
-    assert performance.with_results(text, list(performance.RESULTS.glob("*.json"))) == text
+    assert training_tables.times_plain(rates, "exact", "training") == 5
 
 
 def test_commands_in_the_documents_exist():

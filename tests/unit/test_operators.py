@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import operators
-import results
+import timing
 from posfuse.runs.checks import checked
 from small_runs import SMALL, composed
 
@@ -30,7 +30,7 @@ def written(tmp_path_factory):
         patch.setattr(operators, "SETTINGS", {"imdb": SMALLEST, "arxiv": SMALLEST})
         patch.setattr(operators, "WORDS", 20)
         patch.setattr(operators, "ALONE", 1)
-        patch.setattr(operators.results, "product_rate", lambda kind, device: 1e9)
+        patch.setattr(operators.timing, "product_rate", lambda kind, device: 1e9)
         patch.setattr(sys, "argv", ["operators.py", "--out", str(path)])
         operators.main()
     return json.loads(path.read_text())
@@ -107,4 +107,4 @@ def test_documents_fill_every_position():
     assert ids.shape == (3, 7)
     assert (ids > 1).all()
     assert torch.equal(lengths.cpu(), torch.tensor([7, 7, 7]))
-    assert results.now(operators.DEVICE) > 0
+    assert timing.now(operators.DEVICE) > 0

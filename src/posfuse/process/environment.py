@@ -50,8 +50,9 @@ def facts(seconds: dict[str, float], seen: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def commit() -> str | None:
-    """The checkout's commit, with "+changes" if files differ; None outside a checkout."""
+def commit(*paths: str) -> str | None:
+    """The checkout's commit, with "+changes" if files differ (or files of these paths, in git's
+    notation); None outside a checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
@@ -59,7 +60,7 @@ def commit() -> str | None:
     try:
         head, changes = (
             subprocess.check_output([*git, *command], text=True, stderr=subprocess.DEVNULL).strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", *paths])
         )
     except (OSError, subprocess.CalledProcessError):
         return None  # no git, or a checkout without a commit

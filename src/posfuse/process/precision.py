@@ -20,7 +20,7 @@ from posfuse.process import environment
 
 FASTEST, FLOAT32, BFLOAT16 = "fastest", "32-true", "bf16-mixed"
 FASTER = 1.2  # required speed-up of bfloat16 products: a step also converts and rounds
-SMALLEST = 128  # features of a model whose steps become faster (docs/performance.md)
+SMALLEST = 128  # features of a model whose steps become faster
 TOKENS, D_MODEL, D_FF, ROUNDS = 2048, 256, 1024, 7  # of the products that are measured
 RATIO = ".bfloat16"  # in the sweep's folder
 

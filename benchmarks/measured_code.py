@@ -1,0 +1,123 @@
+"""Which code a benchmark measures, and whether a result still describes that code.
+
+A benchmark names what it measures:
+
+    MEASURES = "model.fusion training.build hydra_plugins.posfuse_parallel conf/protocol"
+
+These are modules and packages of src/posfuse or src, and YAML files or folders of the repository.
+A result stores their digest. It is current while the digest is the same. The digest covers
+
+- the syntax trees of the modules, without comments and docstrings;
+- the contents of the YAML files, without comments;
+- the benchmark's script, and the scripts beside it that it imports, except results.py, which writes
+  a result and measures nothing;
+- torch's minor version.
+"""
+
+import ast
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+WRITER = "results"  # the script that is not part of a digest
+
+
+def minor(torch: str) -> str:
+    """2.13.0+cpu -> 2.13"""
+    return ".".join(torch.partition("+")[0].split(".")[:2])
+
+
+def installed_torch() -> str:
+    return minor(version("torch"))
+
+
+def is_current(result: dict[str, Any], script: Path, torch: str) -> bool:
+    """Whether a result file's content was measured with the code of today and this torch."""
+    return bool(result.get("code") == digest(script, torch))
+
+
+def benchmarks(folder: Path) -> list[Path]:
+    """The scripts of a folder that say what they measure, by name."""
+    return [path for path in sorted(folder.glob("*.py")) if constant(path, "MEASURES")]
+
+
+def digest(script: Path, torch: str) -> str:
+    """The digest of what a benchmark measures; `torch` is a minor version, as 2.13."""
+    script = script.resolve()
+    root = script.parents[1]
+    files = set(imported(script))
+    for name in str(constant(script, "MEASURES")).split():
+        files |= set(measured(name, script, root))
+    contents = {path.relative_to(root).as_posix(): content(path) for path in files}
+    text = json.dumps([torch, contents], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def measured(name: str, script: Path, root: Path) -> list[Path]:
+    """The files that a word of MEASURES names."""
+    if "/" in name:
+        places = [root / name]
+    else:
+        path = name.replace(".", "/")
+        places = [root / "src" / room / f"{path}{end}" for room in ("posfuse", "")
+                  for end in (".py", "")]  # fmt: skip
+    for place in places:
+        if place.is_file():
+            return [place]
+        if place.is_dir():
+            return sorted(p for p in place.rglob("*") if p.suffix in (".py", ".yaml"))
+    raise SystemExit(f"error: {script}: MEASURES names {name!r}, which does not exist; correct it")
+
+
+def imported(script: Path) -> list[Path]:
+    """The script and the scripts beside it that it imports, directly or not."""
+    found, todo = [], [script]
+    while todo:
+        path = todo.pop()
+        found.append(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            beside = (script.parent / f"{name}.py" for name in names if name != WRITER)
+            todo += [p for p in beside if p.exists() and p not in found and p not in todo]
+    return found
+
+
+def constant(script: Path, name: str) -> Any:
+    """The literal that a script assigns to a name at its top level; None if it assigns none."""
+    for node in ast.parse(script.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    return None
+
+
+def content(path: Path) -> Any:
+    if path.suffix == ".yaml":
+        return yaml.safe_load(path.read_text())
+    return shape(ast.parse(path.read_text()))
+
+
+def shape(node: Any) -> Any:
+    """A syntax tree as nested lists, without docstrings. Empty fields are left out, since new
+    versions of Python add some."""
+    if isinstance(node, list):
+        return [shape(item) for item in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        fields["body"] = node.body[is_docstring(node.body[:1]) :]
+    return [type(node).__name__, {k: shape(v) for k, v in fields.items() if v not in (None, [])}]
+
+
+def is_docstring(first: list[ast.stmt]) -> bool:
+    return any(
+        isinstance(s, ast.Expr)
+        and isinstance(s.value, ast.Constant)
+        and isinstance(s.value.value, str)
+        for s in first
+    )

@@ -1,0 +1,65 @@
+"""The stored results of all machines, and which of them are current."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import measured_code
+
+Row = list[str | float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A file benchmarks/results/MACHINE/NAME.json."""
+
+    name: str
+    content: dict[str, Any]
+    is_current: bool
+
+    @property
+    def machine(self) -> str:
+        m = self.content["machine"]
+        return ", ".join(filter(None, [m["cpu"], f"{m['cores']} cores", m["gpu"]]))
+
+    @property
+    def measured(self) -> str:
+        """Machine, date and commit."""
+        return f"{self.machine}; {self.content['date']}, {spelt(self.content['commit'])}"
+
+    @property
+    def provenance(self) -> str:
+        """Machine, versions, commit, date and duration, as one sentence."""
+        m = self.content["machine"]
+        parts = [f"{self.machine}, {m['threads']} threads, {m['memory_gib']:.0f} GiB"]
+        parts += [f"torch {m['torch']}, Python {m['python']}"]
+        parts += [f"{spelt(self.content['commit'])}, {self.content['date']}"]
+        if "seconds" in self.content:
+            parts.append(f"measured in {self.content['seconds']} s")
+        return f"{'; '.join(parts)}."
+
+    def rows(self, table: int) -> list[Row]:
+        rows: list[Row] = self.content["tables"][table]["rows"]
+        return rows
+
+
+def spelt(commit: str | None) -> str:
+    if commit is None:
+        return "outside a checkout"
+    head, _, changes = commit.partition("+")
+    return f"commit {head[:10]} with {changes}" if changes else f"commit {head[:10]}"
+
+
+def read(folder: Path, scripts: dict[str, Path], torch: str) -> list[Result]:
+    """The results of a folder, those of the machine with the most current ones first."""
+    found = {}
+    for path in sorted(folder.glob("*/*.json")):
+        if path.stem not in scripts:
+            raise SystemExit(f"error: {path}: no benchmark has this name; remove the file")
+        content = json.loads(path.read_text())
+        is_current = measured_code.is_current(content, scripts[path.stem], torch)
+        found[path] = Result(path.stem, content, is_current)
+    current = Counter(path.parent for path, result in found.items() if result.is_current)
+    return [found[path] for path in sorted(found, key=lambda p: (-current[p.parent], p))]

@@ -1,0 +1,121 @@
+"""benchmarks/run.py with small scripts in the place of the benchmarks."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import results
+import run
+
+STUB = """
+import argparse, json, os, pathlib, signal, sys
+import measured_code
+MEASURES = "model.kernels"
+FOLDERS = ("imdb",)
+parser = argparse.ArgumentParser()
+parser.add_argument("--imdb")
+imdb = parser.parse_args().imdb
+here = pathlib.Path(__file__)
+with (here.parent / "log").open("a") as log:
+    print(here.stem, imdb or "", file=log)
+{body}
+code = measured_code.digest(here, measured_code.installed_torch())
+content = {{"code": code, "folders": ["imdb"] if imdb else []}}
+here.with_suffix(".json").write_text(json.dumps(content))
+"""
+FAILS = "sys.exit(3)"
+INTERRUPTED = "os.kill(os.getppid(), signal.SIGINT); signal.pause()"
+
+
+class Bench:
+    """run.main() over the scripts of a folder."""
+
+    def __init__(self, root, patched):
+        self.scripts, self.patched, self.written = root / "benchmarks", patched, 0
+        (root / "src/posfuse/model").mkdir(parents=True)
+        self.measured = root / "src/posfuse/model/kernels.py"
+        self.measured.write_text("x = 1\n")
+        self.scripts.mkdir()
+        patched.setattr(run, "SCRIPTS", self.scripts)
+        patched.setattr(results, "default_path", lambda name: self.scripts / f"{name}.json")
+        patched.setattr(run.performance, "main", self.write_pages)
+        for name in "abc":
+            self.script(name)
+
+    def script(self, name, body=""):
+        (self.scripts / f"{name}.py").write_text(STUB.format(body=body))
+
+    def write_pages(self):
+        self.written += 1
+
+    def __call__(self, *options):
+        """The exit status, and the benchmarks that ran."""
+        log = self.scripts / "log"
+        log.write_text("")
+        self.patched.setattr("sys.argv", ["run.py", *options])
+        status = run.main()
+        return status, [line.strip() for line in log.read_text().splitlines()]
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    path = [str(Path(run.__file__).parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    return Bench(tmp_path, monkeypatch)
+
+
+def test_current_results_are_skipped(bench, capsys):
+    assert bench() == (0, ["a", "b", "c"])
+    assert bench() == (0, [])
+    assert "a: skipped, its result is current" in capsys.readouterr().out
+    assert bench("--only", "b", "--force") == (0, ["b"])
+    assert bench.written == 3
+
+
+def test_missing_and_stale_results_are_measured(bench):
+    bench()
+    (bench.scripts / "b.json").unlink()
+    assert bench() == (0, ["b"])
+    bench.measured.write_text("x = 1  # a comment\n")
+    assert bench() == (0, [])
+    bench.measured.write_text("x = 2\n")
+    assert bench("--only", "c") == (0, ["c"])
+    assert bench() == (0, ["a", "b"])
+
+
+def test_a_failure_is_reported_and_the_others_run(bench, capsys):
+    bench.script("b", FAILS)
+    assert bench() == (1, ["a", "b", "c"])
+    assert capsys.readouterr().err == "error: b: exit status 3; see its message above\n"
+    assert bench.written == 1
+    assert bench() == (1, ["b"])
+
+
+def test_an_interruption_loses_the_benchmark_that_ran(bench, capsys):
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        bench.script("b", INTERRUPTED)
+        assert bench() == (run.INTERRUPTED, ["a", "b"])
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert capsys.readouterr().err == "interrupted; run the same command to continue\n"
+    bench.script("b")
+    assert bench() == (0, ["b", "c"])
+
+
+def test_a_corpus_given_later_is_measured(bench, capsys):
+    bench()
+    assert bench("--only", "a", "--imdb", "folder") == (0, ["a folder"])
+    assert "a: measured without imdb" in capsys.readouterr().out
+    assert bench("--only", "a") == (0, [])
+
+
+def test_code_that_changes_during_a_benchmark_is_a_failure(bench, capsys):
+    text = (bench.scripts / "c.py").read_text()
+    change = f"pathlib.Path({str(bench.measured)!r}).write_text('x = 3')\n"
+    (bench.scripts / "c.py").write_text(text + change)
+    assert bench("--only", "c") == (1, ["c"])
+    message = "error: c: it ended, but the code has changed; run the same command again\n"
+    assert capsys.readouterr().err == message

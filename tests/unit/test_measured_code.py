@@ -1,0 +1,131 @@
+"""A benchmark's result is current until the code that it measures changes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import measured_code
+import results
+
+MODEL = '"""The model."""\n\n\ndef double(x):\n    """2 x."""\n    return 2 * x  # a comment\n'
+SCRIPT = 'import beside\nimport results\n\nMEASURES = "model.network data conf/speed"\n'
+FILES = {
+    "src/posfuse/model/network.py": MODEL,
+    "src/posfuse/model/fusion.py": MODEL,
+    "src/posfuse/data/batching.py": MODEL,
+    "conf/speed/fast.yaml": "model: {dropout: 0.0}  # a comment\n",
+    "benchmarks/speed.py": SCRIPT,
+    "benchmarks/beside.py": MODEL,
+    "benchmarks/results.py": MODEL,
+}
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def is_current(tree, result, torch="2.13"):
+    return measured_code.is_current(result, tree / "benchmarks" / "speed.py", torch)
+
+
+@pytest.fixture
+def result(tree):
+    found = {"code": measured_code.digest(tree / "benchmarks" / "speed.py", "2.13")}
+    assert is_current(tree, found)
+    return found
+
+
+def change(tree, name, old, new):
+    text = (tree / name).read_text()
+    assert old in text
+    (tree / name).write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("src/posfuse/model/network.py", "# a comment", "# another one"),
+        ("src/posfuse/model/network.py", '"""The model."""', '"""Another text."""'),
+        ("src/posfuse/model/network.py", '    """2 x."""\n', ""),
+        ("src/posfuse/model/network.py", "2 * x", "(2\n  * x)"),
+        ("src/posfuse/model/fusion.py", "2 * x", "3 * x"),  # not measured
+        ("benchmarks/results.py", "2 * x", "3 * x"),  # writes what the others measure
+        ("conf/speed/fast.yaml", "# a comment", "# another one"),
+    ],
+)
+def test_these_changes_keep_a_result_current(tree, result, name, old, new):
+    change(tree, name, old, new)
+    assert is_current(tree, result)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("src/posfuse/model/network.py", "2 * x", "3 * x"),
+        ("src/posfuse/data/batching.py", "2 * x", "2 * x + 0"),
+        ("benchmarks/speed.py", "conf/speed", "conf/speed "),
+        ("benchmarks/beside.py", "double", "twice"),
+        ("conf/speed/fast.yaml", "0.0", "0.1"),
+    ],
+)
+def test_these_changes_make_it_stale(tree, result, name, old, new):
+    change(tree, name, old, new)
+    assert not is_current(tree, result)
+
+
+def test_a_new_module_of_a_measured_package_and_another_torch_make_it_stale(tree, result):
+    assert not is_current(tree, result, "2.14")
+    (tree / "src/posfuse/data/more.py").write_text(MODEL)
+    assert not is_current(tree, result)
+
+
+def test_a_result_without_a_digest_is_stale(tree):
+    assert not is_current(tree, {"date": "2026-11-22"})
+
+
+def test_only_the_minor_version_of_torch_counts():
+    assert measured_code.minor("2.13.0+cpu") == measured_code.minor("2.13.1") == "2.13"
+
+
+def test_a_wrong_name_is_an_error_of_one_line(tree):
+    change(tree, "benchmarks/speed.py", "model.network", "model.netwrok")
+    with pytest.raises(SystemExit, match=r"speed.py: MEASURES names 'model.netwrok', which does"):
+        measured_code.digest(tree / "benchmarks" / "speed.py", "2.13")
+
+
+def test_a_benchmark_is_a_script_that_says_what_it_measures(tree):
+    assert [path.stem for path in measured_code.benchmarks(tree / "benchmarks")] == ["speed"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "slug"),
+    [
+        ("AMD EPYC", None, "amd-epyc-2-cores"),
+        ("Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz", None, "intel-xeon-e5-2680-v4-2-cores"),
+        ("arm", None, "arm-2-cores"),
+        ("AMD EPYC", "NVIDIA H200", "nvidia-h200"),
+    ],
+)
+def test_the_folder_of_a_machine(cpu, gpu, slug):
+    assert results.slug({"cpu": cpu, "cores": 2, "gpu": gpu}) == slug
+
+
+def test_a_result_says_what_was_measured_where_and_when(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr("sys.argv", ["rounding.py"])
+    script = Path(measured_code.__file__).with_name("rounding.py")
+    arguments = results.parser(str(script), "Title.").parse_args([])
+    table = results.table("Speed", ["x"], [[1.0]], "")
+    results.write(arguments, [table], {}, folders=["imdb"])
+    (path,) = tmp_path.glob("*/*")
+    assert path == results.default_path("rounding")
+    found = json.loads(path.read_text())
+    assert measured_code.is_current(found, script, measured_code.installed_torch())
+    assert found["machine"]["torch"].startswith(measured_code.installed_torch())
+    assert (found["command"], found["folders"]) == ("python benchmarks/rounding.py", ["imdb"])
+    assert {"commit", "date", "seconds"} < found.keys()
