@@ -66,7 +66,7 @@ def page(results: list[Result], names: list[str]) -> str:
     if left_out:
         lines.append(
             "Left out, since their code has changed or they were never measured: "
-            f"{', '.join(left_out)}. `make bench` measures them.\n"
+            f"{', '.join(left_out)}. `make bench` measures them; sweep_times needs a GPU.\n"
         )
     return "\n".join(lines)
 

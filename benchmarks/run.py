@@ -17,6 +17,7 @@ from pathlib import Path
 import measured_code
 import performance
 import results
+from timing import DEVICE
 
 SCRIPTS = Path(__file__).resolve().parent
 INTERRUPTED = 130  # the exit status after Ctrl-C
@@ -55,6 +56,9 @@ def run(scripts: list[Path], given: dict[str, Path], force: bool) -> dict[str, s
     """Run what is due; the failures by benchmark."""
     failures = {}
     for script in scripts:
+        if measured_code.constant(script, "GPU") and DEVICE.type != "cuda":
+            print(f"{script.stem}: skipped, it needs a GPU", flush=True)
+            continue
         why = "--force" if force else reason(script, given)
         if why is None:
             print(f"{script.stem}: skipped, its result is current", flush=True)

@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 import results
 import run
@@ -119,3 +120,12 @@ def test_code_that_changes_during_a_benchmark_is_a_failure(bench, capsys):
     assert bench("--only", "c") == (1, ["c"])
     message = "error: c: it ended, but the code has changed; run the same command again\n"
     assert capsys.readouterr().err == message
+
+
+def test_a_benchmark_of_gpus_is_skipped_without_one(bench, capsys, monkeypatch):
+    bench.script("b", "GPU = True")
+    monkeypatch.setattr(run, "DEVICE", torch.device("cpu"))
+    assert bench() == (0, ["a", "c"])
+    assert "b: skipped, it needs a GPU\n" in capsys.readouterr().out
+    monkeypatch.setattr(run, "DEVICE", torch.device("cuda"))
+    assert bench() == (0, ["b"])

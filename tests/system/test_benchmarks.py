@@ -18,6 +18,8 @@ import language_model
 import plain
 import plain_language_model
 import precision
+import step_budget
+import sweep_times
 import systems
 import timing
 import training
@@ -299,3 +301,43 @@ def test_the_language_models_are_compared_in_turns(tmp_path, monkeypatch):
     for parts in run.values():
         assert len(parts) == 2
         assert all(2 < part["bits_per_byte"] < 30 for part in parts)
+
+
+def test_the_parts_of_a_step_and_its_alternatives(tmp_path, monkeypatch):
+    small = ["data.corpus.sizes=[64,40,40]", "trainer.max_epochs=1", "data.batch_size=8"]
+    cell = step_budget.CELLS["lead_story_long"]
+    monkeypatch.setitem(step_budget.CELLS, "lead_story_long", [*cell, *small])
+    monkeypatch.setattr(step_budget, "WARM", 1)
+    monkeypatch.setattr(step_budget, "STEPS", 2)
+    monkeypatch.setattr(step_budget.shutil, "which", lambda _: None)  # a compilation takes long
+    out = tmp_path / "budget.json"
+    options = ["--repeats", "1", "--cells", "lead_story_long", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["step_budget.py", *options])
+    step_budget.main()
+    runs, parts, others = (table["rows"] for table in json.loads(out.read_text())["tables"])
+    (_, steps, fit, bare, _) = runs[0]
+    assert steps == 8
+    assert fit > bare > 0
+    shares = {kind: int(share.rstrip("%")) for _, kind, share in parts}
+    assert 95 <= sum(shares.values()) <= 105
+    assert shares["matrix products"] > 0
+    assert shares["attention kernel"] > 0
+    assert len(others) == 3
+
+
+def test_plain_attention_is_attention():
+    q, k, v = torch.randn(3, 2, 4, 7, 16)
+    mask = (torch.arange(7) < torch.tensor([[7], [3]]))[:, None, None]
+    expected = F.scaled_dot_product_attention(q, k, v, mask)
+    torch.testing.assert_close(step_budget.plain_attention(q, k, v, mask), expected)
+
+
+def test_the_time_of_many_seeds(tmp_path, monkeypatch):
+    out = tmp_path / "sweeps.json"
+    options = ["--seeds", "2", "--at-once", "1", "2", "--out", str(out)]
+    small = ["trainer.limit_batches=1", "trainer.max_epochs=1", "data.corpus.sizes=[64,40,40]"]
+    monkeypatch.setattr("sys.argv", ["sweep_times.py", *options, *small])
+    sweep_times.main()
+    ((table,),) = (json.loads(out.read_text())["tables"],)
+    assert [row[:2] for row in table["rows"]] == [["1", "1"], ["2", "1"], ["2", "2"]]
+    assert all(row[2] > 0 for row in table["rows"])
