@@ -32,6 +32,7 @@ import training_tables
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import load
 from posfuse.data.splits import Split, splits
+from posfuse.process import precision
 from posfuse.process.environment import do_without_broken_amx, peak_memory
 from posfuse.runs.checks import checked
 from systems import DEVICE, Plain, Posfuse, Rates, Texts, longest, product_flops
@@ -78,7 +79,9 @@ def config(name: str, system: str, folder: Path, cache: Path) -> Config:
         "logger=none",
     ]  # fmt: skip
     with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        return checked(compose("train", overrides))
+        cfg = checked(compose("train", overrides))
+    cfg.trainer.precision = precision.chosen(cfg)  # as posfuse-train does
+    return cfg
 
 
 def with_sizes(cfg: Config, **sizes: int) -> Config:
