@@ -18,6 +18,7 @@ import language_model
 import plain
 import plain_language_model
 import precision
+import scale
 import step_budget
 import sweep_times
 import systems
@@ -341,3 +342,15 @@ def test_the_time_of_many_seeds(tmp_path, monkeypatch):
     ((table,),) = (json.loads(out.read_text())["tables"],)
     assert [row[:2] for row in table["rows"]] == [["1", "1"], ["2", "1"], ["2", "2"]]
     assert all(row[2] > 0 for row in table["rows"])
+
+
+def test_cost_by_size(tmp_path, monkeypatch):
+    out = tmp_path / "scale.json"
+    sizes = ["--tokens", "8", "--documents", "50", "--predictions", "700", "--runs", "6"]
+    monkeypatch.setattr(scale, "STEPS", 1)
+    monkeypatch.setattr(scale, "RUN", [*scale.RUN, "trainer.limit_batches=1"])
+    monkeypatch.setattr("sys.argv", ["scale.py", *sizes, "--out", str(out)])
+    scale.main()
+    tables = json.loads(out.read_text())["tables"]
+    assert [row[0] for table in tables for row in table["rows"]] == [8, 50, 700, 6]
+    assert all(row[1] > 0 and row[2] > 0.1 for table in tables for row in table["rows"])

@@ -534,3 +534,13 @@ def test_the_evidence_of_damaged_files_is_empty_and_reported_once(tmp_path, two_
     assert sum("not usable" in line for line in notes) == 1
     assert sum("its documents are not those" in line for line in notes) == 1
     assert {"document_seeds", "p_mcnemar", *CELL} <= set(found.statistics.columns)
+
+
+def test_blocks_of_resamples_draw_the_same(monkeypatch):
+    difference = np.random.default_rng(0).normal(1, 5, (4, 300))
+    groups = np.arange(300) // 2
+    whole = over.hierarchical_bootstrap(difference, groups=groups)
+    monkeypatch.setattr(over, "MOST_DRAWS", 7 * 150 + 3)
+    parts = [draws.shape for _, draws in over.draw_blocks(150, 20, 0)]
+    assert parts == [(7, 150), (7, 150), (6, 150)]
+    assert over.hierarchical_bootstrap(difference, groups=groups) == pytest.approx(whole, rel=1e-5)

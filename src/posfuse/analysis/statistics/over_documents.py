@@ -3,6 +3,7 @@
 Shapes: S seeds, D documents, G groups of documents.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from posfuse.analysis.statistics.paired import NONE, Interval
+
+MOST_DRAWS = 2**26  # in memory at once, 4 bytes each
 
 
 def hierarchical_bootstrap(
@@ -40,16 +43,36 @@ def hierarchical_bootstrap(
     np.add.at(totals, group, x.T)
     rng = np.random.default_rng(seed)
     rows = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), resamples).astype(np.float32)
-    columns = group_draws(len(sizes), resamples, seed)
-    means = np.einsum("bg,bg->b", rows @ totals.T, columns) / (n_seeds * (columns @ sizes))
+    means = np.concatenate([
+        np.einsum("bg,bg->b", rows[some] @ totals.T, columns) / (n_seeds * (columns @ sizes))
+        for some, columns in draw_blocks(len(sizes), resamples, seed)
+    ])  # fmt: skip
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def draw_blocks(
+    n_groups: int, resamples: int, seed: int
+) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """How often each resample draws each group of documents, in blocks of resamples that fit into
+    memory: which resamples, and their draws (resamples, G)."""
+    size = max(1, MOST_DRAWS // n_groups)
+    if size >= resamples:
+        yield slice(None), group_draws(n_groups, resamples, seed)
+        return
+    rng = np.random.default_rng([seed, 1])
+    for start in range(0, resamples, size):
+        some = slice(start, min(start + size, resamples))
+        yield some, _drawn(rng, some.stop - start, n_groups)
 
 
 @lru_cache(maxsize=1)  # all comparisons on a corpus use the same draws
 def group_draws(n_groups: int, resamples: int, seed: int) -> NDArray[np.float32]:
     """How often each resample draws each group of documents, (resamples, G)."""
-    rng = np.random.default_rng([seed, 1])
+    return _drawn(np.random.default_rng([seed, 1]), resamples, n_groups)
+
+
+def _drawn(rng: np.random.Generator, resamples: int, n_groups: int) -> NDArray[np.float32]:
     draws = np.zeros((resamples, n_groups), np.float32)
     for row in draws:
         row += np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)

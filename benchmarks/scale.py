@@ -1,0 +1,206 @@
+"""How cost grows with tokens, documents, predictions and runs.
+
+    python benchmarks/scale.py
+
+Each row has its own process. Tokens: training steps of a small model. Documents: the ids of a
+corpus of so many texts of 40 words. Predictions: the report of a sweep of four runs with so many
+test documents. Runs: the report of a sweep of so many runs, copies of two real ones.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import torch.nn.functional as F
+from hydra import compose, initialize_config_dir
+
+import results
+from posfuse.config import CONF_DIR, DataConfig
+from posfuse.data.token_store import open_store
+from posfuse.process.environment import denormals_flushed, keep_memory, peak_memory
+from posfuse.runs.checks import checked
+from posfuse.runs.records import PREDICTIONS, RESULT, SUMS, digest
+from posfuse.training.build import build_network
+
+MEASURES = (
+    "model.network model.encoder model.attention model.dropout data.token_store "
+    "analysis.report analysis.findings analysis.drawings analysis.evidence.collect "
+    "analysis.evidence.mechanism analysis.statistics.documents analysis.statistics.over_documents"
+)
+EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
+TOKENS = (40, 80, 160, 320, 640, 1280, 2560, 4096)
+STEPS, BATCH_TOKENS = 5, 8192  # tokens of a batch, in documents of equal length
+WORDS, PART = 5_000, 20_000  # different words; texts that are written at a time
+RUN = [
+    "data=bbc_lead_paragraph", "fusion=add,concat", "seed=0", "model.n_layers=1",
+    "model.attention_dropout=0", "trainer.max_epochs=2", "trainer.accelerator=cpu",
+    "trainer.threads=1", "trainer.progress=none", "logger=none", "sweep_id=one",
+]  # fmt: skip
+NOTES = {
+    "tokens of a document": f"A training step of one layer of d = 64 on {BATCH_TOKENS:,} tokens; "
+    f"median of {STEPS}, one thread.",
+    "documents of a corpus": "Reading, counting and encoding texts of 40 words.",
+    "predictions of a run": "posfuse-report of two operators and two seeds.",
+    "runs of a sweep": "posfuse-report of two operators; the runs are copies with other seeds.",
+}
+Measured = tuple[float, float]  # seconds, peak memory in GB
+
+
+def apart(work: Callable[[], float]) -> Measured:
+    """Seconds that the work returns, and the peak memory of its process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_apart, work).result()
+
+
+def _apart(work: Callable[[], float]) -> Measured:
+    torch.set_num_threads(1)
+    keep_memory()
+    with denormals_flushed():
+        seconds = work()
+    of_children = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return seconds, (of_children or peak_memory()) / 1e9
+
+
+def step(length: int) -> float:
+    """Seconds of a training step with documents of this length."""
+    overrides = ["fusion=add", "model.n_layers=1", "model.attention_dropout=0"]
+    overrides += [f"data.max_len={length}", "trainer.accelerator=cpu"]
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        cfg = checked(compose("train", overrides))
+    network = build_network(cfg, WORDS, 4)
+    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
+    documents = max(1, BATCH_TOKENS // length)
+    ids = torch.randint(2, WORDS, (documents, length))
+    lengths, labels = torch.full((documents,), length), torch.randint(4, (documents,))
+    times = []
+    for _ in range(1 + STEPS):
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        F.cross_entropy(network(ids, lengths), labels).backward()
+        optimizer.step()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times[1:]))
+
+
+def write_texts(folder: Path, n: int) -> None:
+    """n training texts of 40 words, and a few for test."""
+    draw = np.random.default_rng(0)
+    folder.mkdir()
+    schema = pa.schema([("text", pa.string()), ("label", pa.int64())])
+    for split, size in (("train", n), ("test", 1000)):
+        with pq.ParquetWriter(folder / f"{split}.parquet", schema) as file:
+            for start in range(0, size, PART):
+                words = draw.integers(WORDS, size=(min(PART, size - start), 40))
+                texts = [" ".join(f"w{word}" for word in text) for text in words.tolist()]
+                labels = [i % 4 for i in range(len(texts))]
+                file.write_table(pa.table({"text": texts, "label": labels}, schema=schema))
+
+
+def ids(folder: Path) -> float:
+    """Seconds to make the ids of a corpus."""
+    start = time.perf_counter()
+    open_store(DataConfig("generated", path=str(folder)), str(folder / "ids"))
+    return time.perf_counter() - start
+
+
+def trained(root: Path) -> Path:
+    """The folder of a finished sweep with one run of each of two operators."""
+    folders = [f"output_dir={root}", f"cache_dir={root / 'cache'}"]
+    command = [EXECUTABLE, "-m", *RUN, *folders]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return root / "one"
+
+
+def copies(sweep: Path, target: Path, seeds: int, documents: int | None = None) -> None:
+    """A sweep with `seeds` copies of each run, with so many predictions (None: as they are)."""
+    for result in sorted(sweep.rglob(RESULT)):
+        record = json.loads(result.read_text())
+        table = pd.read_parquet(result.parent / PREDICTIONS)
+        if documents:
+            table = table.iloc[np.arange(documents) % len(table)]
+            table = table.assign(index=np.arange(documents), group=np.arange(documents))
+            right = float((table["label"] == table["predicted"]).mean())
+            record["test"]["accuracy"] = right
+        for seed in range(seeds):
+            folder = target / result.parent.parent.relative_to(sweep) / f"seed={seed}"
+            shutil.copytree(result.parent, folder, ignore=shutil.ignore_patterns("checkpoints"))
+            name = f"{record['fusion']} {seed}"
+            record |= {"seed": seed, "sweep_id": target.name}
+            record["fingerprint"] = hashlib.sha256(name.encode()).hexdigest()[:16]
+            record["settings"]["seed"] = seed
+            (folder / RESULT).write_text(json.dumps(record))
+            if documents:
+                table.to_parquet(folder / PREDICTIONS, index=False)
+            names = [line.split("  ")[1] for line in (folder / SUMS).read_text().splitlines()]
+            kept = [name for name in names if (folder / name).exists()]
+            lines = [f"{digest(folder / name)}  {name}\n" for name in kept]
+            (folder / SUMS).write_text("".join(lines))
+
+
+def reported(sweep: Path) -> float:
+    """Seconds of the report of a sweep."""
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "posfuse.analysis.report", str(sweep)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def rows(
+    counts: Sequence[int], work: Callable[[int], Callable[[], float]]
+) -> list[list[str | float]]:
+    return [[count, *apart(work(count))] for count in counts]
+
+
+def main() -> None:
+    parser = results.parser(__file__, __doc__)
+    parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS))
+    parser.add_argument("--documents", type=int, nargs="+", default=[10**n for n in (3, 4, 5, 6)])
+    parser.add_argument("--predictions", type=int, nargs="+", default=[10**n for n in (3, 4, 5, 6)])
+    parser.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000, 10_000])
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+
+        def corpus(n: int) -> Callable[[], float]:
+            write_texts(root / f"{n}", n)
+            return partial(ids, root / f"{n}")
+
+        def predictions(n: int) -> Callable[[], float]:
+            copies(one, root / f"{n}_predictions", 2, n)
+            return partial(reported, root / f"{n}_predictions")
+
+        def runs(n: int) -> Callable[[], float]:
+            copies(one, root / f"{n}_runs", n // 2)
+            return partial(reported, root / f"{n}_runs")
+
+        measured = {
+            "tokens of a document": rows(arguments.tokens, lambda length: partial(step, length)),
+            "documents of a corpus": rows(arguments.documents, corpus),
+        }
+        one = trained(root)
+        measured["predictions of a run"] = rows(arguments.predictions, predictions)
+        measured["runs of a sweep"] = rows(arguments.runs, runs)
+    tables = [
+        results.table(f"By {of}", [of, "seconds", "peak memory GB"], found, NOTES[of])
+        for of, found in measured.items()
+    ]
+    results.write(arguments, tables, {})
+
+
+if __name__ == "__main__":
+    main()
