@@ -9,6 +9,7 @@ that docs/findings.md shows. tests/unit/test_studies.py computes the table again
 
 import argparse
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -50,6 +51,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sweep", type=Path, help="as multirun/positions, with its report")
     report = parser.parse_args().sweep / "report"
+    if not (report / RUNS).exists():
+        sys.exit(f"error: {report / RUNS}: missing; run posfuse-report {report.parent} first")
     runs = pd.read_csv(report / RUNS)[[*CELL, "seed", *MEASURED, *SECONDS, "commit"]]
     FOLDER.mkdir(parents=True, exist_ok=True)
     runs.to_csv(FOLDER / RUNS, index=False)

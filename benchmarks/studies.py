@@ -11,6 +11,7 @@ replaces the text between each line <!-- <study>/<text> --> of docs/findings.md 
 import argparse
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +112,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("studies", type=Path, nargs="+", help="as multirun/operator_or_scale")
     for study in parser.parse_args().studies:
-        keep(study)
+        try:
+            keep(study)
+        except FileNotFoundError as error:
+            sys.exit(f"error: {error.filename}: missing; run posfuse-study run {study.name} first")
     DOCUMENT.write_text(with_texts(DOCUMENT.read_text()))
 
 
