@@ -85,8 +85,12 @@ class Job:
 
 
 class Executor:
+    submitted: list[list[str]] = []  # the overrides of the jobs
+
     def map_array(self, work, *columns):
-        return [Job(work, call) for call in zip(*columns, strict=True)]
+        calls = list(zip(*columns, strict=True))
+        self.submitted += [call[1] for call in calls]
+        return [Job(work, call) for call in calls]
 
 
 class Executing(SlurmLauncher):
@@ -94,12 +98,19 @@ class Executing(SlurmLauncher):
         return Executor()
 
 
-def test_a_job_without_a_result_fails_alone(command, sweep, monkeypatch, tmp_path):
+@pytest.fixture
+def executing(monkeypatch):
+    """An override: the slurm launcher with jobs in this process."""
     names = Plugins.instance().class_name_to_class
     monkeypatch.setitem(names, "hydra_plugins.x.Executing", Executing)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(signals, "launcher", None)
-    ended = command(*sweep, "hydra.launcher._target_=hydra_plugins.x.Executing")
+    monkeypatch.setattr(Executor, "submitted", [])
+    return "hydra.launcher._target_=hydra_plugins.x.Executing"
+
+
+def test_a_job_without_a_result_fails_alone(command, sweep, executing, tmp_path):
+    ended = command(*sweep, executing)
     assert ended.code == 1
     first, second, *_ = ended.err.splitlines()
     assert first.startswith("failed: tiny/sinusoidal/add/")
@@ -111,6 +122,19 @@ def test_a_job_without_a_result_fails_alone(command, sweep, monkeypatch, tmp_pat
     assert kinds(tmp_path) == ["failed"]
     ((_, done),) = results(tmp_path / "work").items()
     assert (done.name, (done / records.FAILURE).exists()) == ("seed=0", False)
+
+
+def test_finished_runs_get_no_job(command, sweep, executing, tmp_path):
+    assert command(*sweep, executing).code == 1  # seed=1 is lost
+    assert len(Executor.submitted) == 2
+    again = command(*sweep, executing)
+    assert again.code == 1
+    assert "seed=0: already done, test accuracy" in again.out
+    assert [job[-1] for job in Executor.submitted[2:]] == ["seed=1"]
+    ((_, done),) = results(tmp_path / "work").items()
+    (done / records.PREDICTIONS).write_bytes(b"damaged")
+    command(*sweep, executing)
+    assert [job[-1] for job in Executor.submitted[3:]] == ["seed=0", "seed=1"]
 
 
 def test_an_interrupted_job_requeues_itself_unless_it_was_cancelled(programs, monkeypatch):

@@ -38,10 +38,27 @@ def execute(
     os.chdir(folder)
     setup_globals()
     Singleton.set_state(state)
+    return executed(composed(number, overrides, context, config), context, task_function)
+
+
+def composed(
+    number: int, overrides: list[str], context: HydraContext, config: DictConfig
+) -> DictConfig:
+    """The config of one run, which becomes that of this process: its folder's resolvers read it."""
     cfg = context.config_loader.load_sweep_config(config, overrides)
     with open_dict(cfg):
         cfg.hydra.job.id, cfg.hydra.job.num = f"{cfg.hydra.job.name}_{number}", number
     HydraConfig.instance().set_config(cfg)
+    return cfg
+
+
+def folder_of(cfg: DictConfig) -> Path:
+    """The folder of a composed run."""
+    return Path(cfg.hydra.sweep.dir, cfg.hydra.sweep.subdir)
+
+
+def executed(cfg: DictConfig, context: HydraContext, task_function: TaskFunction) -> JobReturn:
+    """Execute a composed run."""
     return run_job(
         task_function,
         cfg,
@@ -82,7 +99,7 @@ class SweepLauncher(Launcher):
         with closing(self.results(calls)) as results:
             for (number, overrides, *_), result in results:
                 if isinstance(result, str):
-                    folder = self._record(overrides, result)
+                    folder = self._record(number, overrides, result)
                     result = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
                 else:
                     assert result.hydra_cfg is not None
@@ -91,11 +108,9 @@ class SweepLauncher(Launcher):
                 returns[number] = result
         return [returns[number] for number in sorted(returns)]
 
-    def _record(self, overrides: list[str], reason: str) -> Path:
+    def _record(self, number: int, overrides: list[str], reason: str) -> Path:
         """Record the failure of a run whose process ended without a result; returns its folder."""
-        cfg = self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
-        HydraConfig.instance().set_config(cfg)  # the resolvers of its folder read it
-        folder = Path(cfg.hydra.sweep.dir, cfg.hydra.sweep.subdir)
+        folder = folder_of(composed(number, overrides, self.hydra_context, self.config))
         if not (folder / records.RESULT).exists():
             folder.mkdir(parents=True, exist_ok=True)
             record_failure(reason, folder, overrides, "failed")
