@@ -50,8 +50,8 @@ A test fails if they still show it; `python benchmarks/performance.py` writes th
 """
 
 
-def page(results: list[Result], names: list[str]) -> str:
-    """The text of docs/performance.md; `names` are those of all benchmarks."""
+def page(results: list[Result], scripts: dict[str, Path]) -> str:
+    """The text of docs/performance.md; `scripts` are those of all benchmarks, by name."""
     current: dict[str, Result] = {}
     for result in results:
         if result.is_current:
@@ -62,11 +62,13 @@ def page(results: list[Result], names: list[str]) -> str:
         lines += ["", f"![Speed against the plain loop]({PICTURE})", ""]
         lines.append(f"{current[PICTURED].measured}. Bars begin at the speed of the plain loop.")
     lines.append(END)
-    left_out = [name for name in names if name not in current]
+    left_out = [name for name in scripts if name not in current]
     if left_out:
+        found = {name: measured_code.constant(scripts[name], "NEEDS") for name in left_out}
+        needs = [f" {name} needs {needed}." for name, needed in found.items() if needed]
         lines.append(
             "Left out, since their code has changed or they were never measured: "
-            f"{', '.join(left_out)}. `make bench` measures them; sweep_times needs a GPU.\n"
+            f"{', '.join(left_out)}. `make bench` measures them.{''.join(needs)}\n"
         )
     return "\n".join(lines)
 
@@ -84,7 +86,7 @@ def table(kind: str, rows: list[headlines.Headline], current: dict[str, Result])
 def pages(results: list[Result], scripts: dict[str, Path]) -> dict[str, str]:
     """The texts of both pages by file name."""
     tables = performance_tables.page(scripts, results)
-    return {PAGE: page(results, list(scripts)), TABLES: tables}
+    return {PAGE: page(results, scripts), TABLES: tables}
 
 
 def read(torch: str) -> tuple[list[Result], dict[str, Path]]:

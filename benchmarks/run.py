@@ -17,6 +17,7 @@ from pathlib import Path
 import measured_code
 import performance
 import results
+import slurm_cluster
 from timing import DEVICE
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -40,6 +41,13 @@ def folders(script: Path) -> set[str]:
     return set(measured_code.constant(script, "FOLDERS") or ())
 
 
+def is_available(needed: str) -> bool:
+    """Whether this machine has what a benchmark names in NEEDS."""
+    if needed == "SLURM":
+        return not slurm_cluster.missing()
+    return DEVICE.type == "cuda"
+
+
 def failure(script: Path, given: dict[str, Path]) -> str | None:
     """Run a benchmark; says what went wrong, if anything did."""
     command = [sys.executable, str(script)]
@@ -56,8 +64,9 @@ def run(scripts: list[Path], given: dict[str, Path], force: bool) -> dict[str, s
     """Run what is due; the failures by benchmark."""
     failures = {}
     for script in scripts:
-        if measured_code.constant(script, "GPU") and DEVICE.type != "cuda":
-            print(f"{script.stem}: skipped, it needs a GPU", flush=True)
+        needs = measured_code.constant(script, "NEEDS")
+        if needs and not is_available(needs):
+            print(f"{script.stem}: skipped, it needs {needs}", flush=True)
             continue
         why = "--force" if force else reason(script, given)
         if why is None:

@@ -22,7 +22,7 @@ import results
 from posfuse.runs import records
 from timing import DEVICE
 
-GPU = True  # on CPUs it takes days
+NEEDS = "a GPU"  # on CPUs it takes days
 FOLDERS = ("imdb",)
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.dropout data.batching "

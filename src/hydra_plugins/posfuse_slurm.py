@@ -63,8 +63,8 @@ class SlurmLauncher(SweepLauncher):
         self.parameters = parameters
 
     def results(self, calls: list[Call]) -> Results:
-        """As in `SweepLauncher`. Finished runs get no job. After a signal it cancels the jobs, which
-        save."""
+        """As in `SweepLauncher`. Finished runs get no job. After a signal it cancels the jobs,
+        which save."""
         executor = self.executor()
         from submitit.core.utils import FailedJobError, UncompletedJobError
 
@@ -103,7 +103,7 @@ class SlurmLauncher(SweepLauncher):
                     time.sleep(1)
 
     def unfinished(self, calls: list[Call]) -> Generator[tuple[Call, JobReturn], None, list[Call]]:
-        """Execute the finished runs in this process, which skips them; returns the other calls."""
+        """Execute the finished runs here, which skips them; returns the other calls."""
         if not any(Path(self.config.hydra.sweep.dir).rglob(records.RESULT)):
             return calls  # composing all configs of a new sweep would take long
         left = []

@@ -123,7 +123,7 @@ def test_code_that_changes_during_a_benchmark_is_a_failure(bench, capsys):
 
 
 def test_a_benchmark_of_gpus_is_skipped_without_one(bench, capsys, monkeypatch):
-    bench.script("b", "GPU = True")
+    bench.script("b", "NEEDS = 'a GPU'")
     monkeypatch.setattr(run, "DEVICE", torch.device("cpu"))
     assert bench() == (0, ["a", "c"])
     assert "b: skipped, it needs a GPU\n" in capsys.readouterr().out

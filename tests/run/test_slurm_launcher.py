@@ -85,8 +85,6 @@ class Job:
 
 
 class Executor:
-    submitted: list[list[str]] = []  # the overrides of the jobs
-
     def map_array(self, work, *columns):
         calls = list(zip(*columns, strict=True))
         self.submitted += [call[1] for call in calls]
@@ -105,7 +103,7 @@ def executing(monkeypatch):
     monkeypatch.setitem(names, "hydra_plugins.x.Executing", Executing)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(signals, "launcher", None)
-    monkeypatch.setattr(Executor, "submitted", [])
+    monkeypatch.setattr(Executor, "submitted", [], raising=False)  # overrides of the jobs
     return "hydra.launcher._target_=hydra_plugins.x.Executing"
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import cluster as cluster_benchmark
+import cluster_jobs
 import slurm_cluster
 from processes import HANG, ended, started, wait_for
 from small_runs import write_corpus
 from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
 
-pytest.importorskip("submitit", reason="needs the extra: pip install -e '.[slurm]'")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(slurm_cluster.missing(), reason=slurm_cluster.INSTALL),
@@ -138,3 +139,18 @@ def test_an_interrupted_command_leaves_no_job(corpus, cluster, whole, tmp_path):
     again = ended(argv, tmp_path, cluster)
     assert again.returncode == 0, again.stderr
     assert_same_results(whole, tmp_path, 6)
+
+
+def test_many_jobs_with_faults_and_a_lost_node(cluster, tmp_path):
+    environment = cluster | {"PYTHONPATH": str(Path(cluster_jobs.__file__).parent)}
+    rows, _ = cluster_benchmark.commands(tmp_path, 60, 2, environment)
+    assert [row[:4] for row in rows] == [[1, 0, 56, 4], [2, 56, 4, 0]]
+    tried = cluster_benchmark.attempts(tmp_path)
+    assert sorted(tried) == list(range(60))
+    by_fault = {
+        fault: (n, tries, most) for fault, n, tries, most in cluster_benchmark.by_fault(tried)
+    }
+    assert {by_fault[fault] for fault in cluster_jobs.FAULTS} == {(2, 4, 2)}
+    n, tries, most = by_fault["none"]
+    assert (n, most) == (52, 2)  # the node's two jobs had a second attempt
+    assert tries <= 52 + 2

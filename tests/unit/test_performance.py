@@ -78,7 +78,9 @@ def test_the_page_fits_one_screen(results, committed, as_current):
 
 
 def test_the_page_of_current_results(results):
-    text = performance.page(results, ["grid", "overhead", "tasks", "training"])
+    names = ["grid", "overhead", "sweep_times", "tasks", "training"]
+    scripts = {name: performance.SCRIPTS / f"{name}.py" for name in names}
+    text = performance.page(results, scripts)
     three = "58.6×, IMDB 58.6×, ArXiv 58.6× (`speed=fast`: 102×, 102×, 102×)"
     measured = "AMD EPYC, 2 cores; 2026-11-22, commit 0123456789"
     for title, value in {
@@ -96,7 +98,8 @@ def test_the_page_of_current_results(results):
         "Time besides training": "4.21 s to a sweep's first step, 0.449 s for each further run",
     }.items():
         assert f"| {title} | {value} | {measured} |\n" in text
-    assert "Left out, since their code has changed or they were never measured: tasks. " in text
+    assert "Left out, since their code has changed or they were never measured: " in text
+    assert "sweep_times, tasks. `make bench` measures them. sweep_times needs a GPU.\n" in text
 
 
 def test_a_stale_result_is_left_out_with_the_command_that_measures_it(results, committed):

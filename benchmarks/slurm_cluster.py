@@ -1,5 +1,6 @@
-"""For tests: a real SLURM of one node that lives in a folder, without systemd."""
+"""A real SLURM of one node that lives in a folder, without systemd; tests use it too."""
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -10,11 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from processes import HANG, wait_for
-
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
-INSTALL = "needs SLURM's programs: apt-get install slurm-wlm munge"
-CPUS = 2  # jobs at once
+INSTALL = "needs SLURM: apt-get install slurm-wlm munge, pip install -e '.[slurm]'"
+HANG = 600  # seconds after which a program of SLURM counts as hanging
 
 # Preemption as on clusters: a job in `urgent` makes SLURM requeue a job in `main`.
 CONFIG = """
@@ -65,8 +64,9 @@ scontrol show job --oneliner | sed -nE '
 
 
 def missing() -> bool:
-    """Whether SLURM's programs are not installed."""
-    return any(shutil.which(name, path=_path()) is None for name in PROGRAMS)
+    """Whether SLURM's programs or submitit are not installed."""
+    found = [shutil.which(name, path=_path()) for name in PROGRAMS]
+    return None in found or importlib.util.find_spec("submitit") is None
 
 
 def _path() -> str:
@@ -84,12 +84,13 @@ def free_ports(n: int) -> list[int]:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[dict[str, str]]:
-    """Start SLURM in `folder` and yield the environment for its commands; stop it afterwards."""
+def cluster(folder: Path, cpus: int = 2) -> Iterator[dict[str, str]]:
+    """Start SLURM in `folder`, whose path must be short, and yield the environment for its
+    commands; stop it afterwards. It runs `cpus` jobs at once, however many cores there are."""
     for name in ("bin", "state", "spool"):
         (folder / name).mkdir(parents=True)
     host, user = socket.gethostname().split(".")[0], subprocess.getoutput("id -un")
-    config = CONFIG.format(host=host, user=user, folder=folder, ports=free_ports(2), cpus=CPUS)
+    config = CONFIG.format(host=host, user=user, folder=folder, ports=free_ports(2), cpus=cpus)
     (folder / "slurm.conf").write_text(config)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
@@ -118,7 +119,9 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
             with (folder / "daemons.log").open("a") as log:
                 daemon = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             daemons.append(daemon)
-            wait_for(lambda d=daemon, ready=is_ready: ready() or d.poll() is not None)
+            end = time.monotonic() + HANG
+            while not is_ready() and daemon.poll() is None and time.monotonic() < end:
+                time.sleep(0.05)
         wait_until_idle(environment, daemons, folder)
         yield environment
     finally:
