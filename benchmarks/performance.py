@@ -12,13 +12,18 @@ import headlines
 import measured_code
 import performance_figure
 import performance_tables
+import scale_figure
 import stored
 from stored import Result
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS, RESULTS, DOCS = ROOT / "benchmarks", ROOT / "benchmarks" / "results", ROOT / "docs"
 PAGE, TABLES, PICTURE = "performance.md", "performance_tables.md", "performance.svg"
-PICTURED = "training"  # the benchmark of the picture
+PICTURED = "training"  # the benchmark of the page's picture
+PICTURES = {  # by benchmark: a file of docs, and the function that draws it
+    PICTURED: (PICTURE, performance_figure.draw),
+    "scale": (performance_tables.PICTURES["scale"], scale_figure.draw),
+}
 
 BEGIN = """# Performance
 
@@ -100,11 +105,12 @@ def main() -> None:
     for name, text in pages(results, scripts).items():
         (DOCS / name).write_text(text)
         print(f"wrote docs/{name}")
-    pictured = [r for r in results if r.name == PICTURED and r.is_current]
-    if pictured:
-        performance_figure.draw(pictured[0], DOCS / PICTURE)
-    else:
-        (DOCS / PICTURE).unlink(missing_ok=True)
+    for name, (picture, draw) in PICTURES.items():
+        pictured = [r for r in results if r.name == name and r.is_current]
+        if pictured:
+            draw(pictured[0], DOCS / picture)
+        else:
+            (DOCS / picture).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

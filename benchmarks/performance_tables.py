@@ -5,6 +5,7 @@ from pathlib import Path
 
 from stored import Result, Row
 
+PICTURES = {"scale": "performance_scale.svg"}  # by benchmark: of its first current result
 INTRODUCTION = """# Tables of the benchmarks
 
 `python benchmarks/performance.py` writes this page from `benchmarks/results`;
@@ -25,7 +26,11 @@ def page(scripts: dict[str, Path], results: list[Result]) -> str:
         about = (ast.get_docstring(ast.parse(script.read_text())) or "").split("\n\n")[0]
         sections += [f"## {name}\n", f"{about}\n"]
         own = [result for result in results if result.name == name]
-        sections += [section(result) for result in own if result.is_current]
+        current = [result for result in own if result.is_current]
+        if current and name in PICTURES:
+            about = f"Time and memory, {current[0].measured}"
+            sections.append(f"![{about}]({PICTURES[name]})\n")
+        sections += [section(result) for result in current]
         if not any(result.is_current for result in own):
             sections.append(f"{missing(name, own)}\n")
     return "\n".join(sections)

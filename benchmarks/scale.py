@@ -4,14 +4,12 @@
 
 Each row has its own process. Tokens: training steps of a small model. Documents: the ids of a
 corpus of so many texts of 40 words. Predictions: the report of a sweep of four runs with so many
-test documents. Runs: the report of a sweep of so many runs, copies of two real ones.
+test documents. Runs: the command and the report of a finished sweep of so many runs, copies of two
+real ones.
 """
 
-import hashlib
-import json
 import multiprocessing
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +20,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -30,34 +27,36 @@ import torch.nn.functional as F
 from hydra import compose, initialize_config_dir
 
 import results
+from copied_sweeps import copies, skipping, trained
+from posfuse.analysis.evidence.collect import collect
 from posfuse.config import CONF_DIR, DataConfig
 from posfuse.data.token_store import open_store
 from posfuse.process.environment import denormals_flushed, keep_memory, peak_memory
 from posfuse.runs.checks import checked
-from posfuse.runs.records import PREDICTIONS, RESULT, SUMS, digest
+from posfuse.runs.records import RESULT
 from posfuse.training.build import build_network
 
 MEASURES = (
-    "model.network model.encoder model.attention model.dropout data.token_store "
+    "model.network model.encoder model.attention model.dropout data.token_store train runs "
     "analysis.report analysis.findings analysis.drawings analysis.evidence.collect "
     "analysis.evidence.mechanism analysis.statistics.documents analysis.statistics.over_documents"
 )
-EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
 TOKENS = (40, 80, 160, 320, 640, 1280, 2560, 4096)
 STEPS, BATCH_TOKENS = 5, 8192  # tokens of a batch, in documents of equal length
 WORDS, PART = 5_000, 20_000  # different words; texts that are written at a time
-RUN = [
-    "data=bbc_lead_paragraph", "fusion=add,concat", "seed=0", "model.n_layers=1",
-    "model.attention_dropout=0", "trainer.max_epochs=2", "trainer.accelerator=cpu",
-    "trainer.threads=1", "trainer.progress=none", "logger=none", "sweep_id=one",
-]  # fmt: skip
+MOST_SKIPPED = 1000  # runs
 NOTES = {
     "tokens of a document": f"A training step of one layer of d = 64 on {BATCH_TOKENS:,} tokens; "
     f"median of {STEPS}, one thread.",
     "documents of a corpus": "Reading, counting and encoding texts of 40 words.",
     "predictions of a run": "posfuse-report of two operators and two seeds.",
-    "runs of a sweep": "posfuse-report of two operators; the runs are copies with other seeds.",
+    "runs of a sweep": "Composing: the configs of all runs, and their checks. Skipping: the same "
+    "command on the finished sweep, in one process. Both grow linearly and are left out above "
+    f"{MOST_SKIPPED:,} runs. Report: posfuse-report of two operators, which collects the records "
+    "first.",
 }
+EACH = ["seconds", "peak memory GB"]
+OF_SWEEP = ["composing s", "skipping s", "collecting s", "report s", "report's peak memory GB"]
 Measured = tuple[float, float]  # seconds, peak memory in GB
 
 
@@ -118,46 +117,28 @@ def ids(folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def trained(root: Path) -> Path:
-    """The folder of a finished sweep with one run of each of two operators."""
-    folders = [f"output_dir={root}", f"cache_dir={root / 'cache'}"]
-    command = [EXECUTABLE, "-m", *RUN, *folders]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return root / "one"
-
-
-def copies(sweep: Path, target: Path, seeds: int, documents: int | None = None) -> None:
-    """A sweep with `seeds` copies of each run, with so many predictions (None: as they are)."""
-    for result in sorted(sweep.rglob(RESULT)):
-        record = json.loads(result.read_text())
-        table = pd.read_parquet(result.parent / PREDICTIONS)
-        if documents:
-            table = table.iloc[np.arange(documents) % len(table)]
-            table = table.assign(index=np.arange(documents), group=np.arange(documents))
-            right = float((table["label"] == table["predicted"]).mean())
-            record["test"]["accuracy"] = right
-        for seed in range(seeds):
-            folder = target / result.parent.parent.relative_to(sweep) / f"seed={seed}"
-            shutil.copytree(result.parent, folder, ignore=shutil.ignore_patterns("checkpoints"))
-            name = f"{record['fusion']} {seed}"
-            record |= {"seed": seed, "sweep_id": target.name}
-            record["fingerprint"] = hashlib.sha256(name.encode()).hexdigest()[:16]
-            record["settings"]["seed"] = seed
-            (folder / RESULT).write_text(json.dumps(record))
-            if documents:
-                table.to_parquet(folder / PREDICTIONS, index=False)
-            names = [line.split("  ")[1] for line in (folder / SUMS).read_text().splitlines()]
-            kept = [name for name in names if (folder / name).exists()]
-            lines = [f"{digest(folder / name)}  {name}\n" for name in kept]
-            (folder / SUMS).write_text("".join(lines))
-
-
 def reported(sweep: Path) -> float:
     """Seconds of the report of a sweep."""
     start = time.perf_counter()
     command = [sys.executable, "-m", "posfuse.analysis.report", str(sweep)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
+
+
+def collected(sweep: Path) -> float:
+    """Seconds to read the records of a sweep."""
+    start = time.perf_counter()
+    collect(sweep)
+    return time.perf_counter() - start
+
+
+def by_runs(sweep: Path) -> list[str | float]:
+    """Seconds of composing, skipping, collecting and reporting, and the report's memory in GB."""
+    runs = len(list(sweep.rglob(RESULT)))
+    commands: list[str | float] = ["", ""]
+    if runs <= MOST_SKIPPED:
+        commands = [apart(partial(skipping, sweep, compose))[0] for compose in (True, False)]
+    return [runs, *commands, apart(partial(collected, sweep))[0], *apart(partial(reported, sweep))]
 
 
 def rows(
@@ -184,9 +165,9 @@ def main() -> None:
             copies(one, root / f"{n}_predictions", 2, n)
             return partial(reported, root / f"{n}_predictions")
 
-        def runs(n: int) -> Callable[[], float]:
+        def sweep(n: int) -> Path:
             copies(one, root / f"{n}_runs", n // 2)
-            return partial(reported, root / f"{n}_runs")
+            return root / f"{n}_runs"
 
         measured = {
             "tokens of a document": rows(arguments.tokens, lambda length: partial(step, length)),
@@ -194,9 +175,11 @@ def main() -> None:
         }
         one = trained(root)
         measured["predictions of a run"] = rows(arguments.predictions, predictions)
-        measured["runs of a sweep"] = rows(arguments.runs, runs)
+        measured["runs of a sweep"] = [by_runs(sweep(n)) for n in arguments.runs]
     tables = [
-        results.table(f"By {of}", [of, "seconds", "peak memory GB"], found, NOTES[of])
+        results.table(
+            f"By {of}", [of, *(OF_SWEEP if of == "runs of a sweep" else EACH)], found, NOTES[of]
+        )
         for of, found in measured.items()
     ]
     results.write(arguments, tables, {})

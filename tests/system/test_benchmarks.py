@@ -14,12 +14,15 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import arxiv_path
+import copied_sweeps
 import language_model
 import plain
 import plain_language_model
 import precision
 import scale
+import scale_figure
 import step_budget
+import stored
 import sweep_times
 import systems
 import timing
@@ -348,9 +351,22 @@ def test_cost_by_size(tmp_path, monkeypatch):
     out = tmp_path / "scale.json"
     sizes = ["--tokens", "8", "--documents", "50", "--predictions", "700", "--runs", "6"]
     monkeypatch.setattr(scale, "STEPS", 1)
-    monkeypatch.setattr(scale, "RUN", [*scale.RUN, "trainer.limit_batches=1"])
+    monkeypatch.setattr(copied_sweeps, "RUN", [*copied_sweeps.RUN, "trainer.limit_batches=1"])
     monkeypatch.setattr("sys.argv", ["scale.py", *sizes, "--out", str(out)])
     scale.main()
     tables = json.loads(out.read_text())["tables"]
     assert [row[0] for table in tables for row in table["rows"]] == [8, 50, 700, 6]
-    assert all(row[1] > 0 and row[2] > 0.1 for table in tables for row in table["rows"])
+    assert all(row[1] > 0 and row[-1] > 0.1 for table in tables for row in table["rows"])
+    assert min(tables[-1]["rows"][0]) > 0
+    tables[-1]["rows"].append([10_000, "", "", 3.0, 100.0, 1.5])  # composing is left out
+    scale_figure.draw(stored.Result("scale", {"tables": tables}, True), tmp_path / "scale.svg")
+    assert (tmp_path / "scale.svg").stat().st_size > 10_000
+
+
+def test_a_copied_sweep_is_finished(tmp_path, capfd):
+    one = copied_sweeps.trained(tmp_path)
+    copied_sweeps.copies(one, tmp_path / "many", 2)
+    assert copied_sweeps.skipping(tmp_path / "many", compose=False) > 0
+    records = list((tmp_path / "many").rglob("result.json"))
+    assert len(records) == 4
+    assert not list((tmp_path / "many").rglob("*.ckpt"))  # nothing was trained
