@@ -77,19 +77,36 @@ def test_the_time_of_pretraining_is_counted_once():
     assert [run_table._seconds(r, counted) for r in (record, first, first)] == [4, 14, 4]
 
 
-def test_a_forecast_has_all_batches_of_both_phases():
-    """By hand: a run of 10 batches takes 5 s, one of 30 takes 9 s, so 100 take 9 + 70 / 5 = 23; its
-    pretraining takes 2 s, 4 s, and with batches of 64 documents 4 + 20 / 10 = 6 s."""
+def test_a_forecast_has_all_batches_of_each_phase():
+    """By hand: 1 s, and 1 ms for each evaluated document; a trained one is worth three. With 10
+    batches fit takes 3 x 320 + 2 x 640 documents, 3.24 s; with 30, 3 x 960 + 2 x 640, 5.16 s; with
+    all, 3 x 3200 + 2 x 640, 11.88 s. The test takes 0.64 s, 1.92 s and 3.2 s. Pretraining takes
+    2 s, 4 s and, in batches of 64, 4 + 20 / 10 = 6 s."""
+    settings = {"data.batch_size": 32, "data.eval_batch_size": 64, "trainer.evaluations": 2}
     short, long = (
         {
-            "documents": {"train": 3200}, "settings": {"data.batch_size": 32},
-            "seconds": {"fit": seconds}, "pretrain": {"seconds": of_first},
+            "documents": {"train": 3200, "validation": 640, "test": 3200}, "settings": settings,
+            "seconds": {"fit": fit, "test": test}, "pretrain": {"seconds": first},
         }
-        for seconds, of_first in ((5.0, 2.0), (9.0, 4.0))
+        for fit, test, first in ((3.24, 0.64, 2.0), (5.16, 1.92, 4.0))
     )  # fmt: skip
-    assert forecast.whole_seconds(short, long, 30) == pytest.approx(23 + 6)
+    assert forecast.whole_seconds(short, long, (10, 30)) == pytest.approx(11.88 + 3.2 + 6)
     del long["pretrain"]
-    assert forecast.whole_seconds(short, long, 30) == pytest.approx(23)
+    assert forecast.whole_seconds(short, long, (10, 30)) == pytest.approx(11.88 + 3.2)
+
+
+def test_a_forecast_keeps_the_time_of_a_split_that_is_complete():
+    settings = {"data.batch_size": 1, "data.eval_batch_size": 64, "trainer.evaluations": 1}
+    documents = {"train": 8, "validation": 8, "test": 8}
+    short, long = (
+        {
+            "documents": documents,
+            "settings": settings,
+            "seconds": {"setup": 1.0, "fit": t, "test": t},
+        }
+        for t in (2.0, 3.0)
+    )
+    assert forecast.whole_seconds(short, long, (10, 30)) == 7
 
 
 def test_a_table_of_runs_of_a_language_model_has_bits(tmp_path):

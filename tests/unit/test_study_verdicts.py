@@ -256,7 +256,7 @@ def test_the_forecast_counts_runs():
 
 
 def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
-    """By hand: 2 s and 0.1 s a batch, 100 batches, 2 threads: (2 + 10) x 2."""
+    """By hand: 2 s and 0.1 s a batch, 100 batches, a test of 1 s, 2 threads: (2 + 10 + 1) x 2."""
 
     class Timed:
         folder = "timing"
@@ -270,15 +270,18 @@ def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
         def results(self, arms, seeds):
             return {
                 (arm, 8): {
-                    "seconds": {"fit": 2 + 0.1 * values["trainer.limit_batches"]},
-                    "documents": {"train": 400}, "settings": {"data.batch_size": 4},
+                    "seconds": {"fit": 2 + 0.1 * values["trainer.limit_batches"], "test": 1},
+                    "documents": {"train": 400, "validation": 4, "test": 4},
+                    "settings": {
+                        "data.batch_size": 4, "data.eval_batch_size": 4, "trainer.evaluations": 1,
+                    },
                     "host": {"threads": 2},
                 }
                 for arm, values in self.arms.items()
             }  # fmt: skip
 
     monkeypatch.setattr(forecast, "Sweep", Timed)
-    assert forecast.cpu_seconds_per_run("mine", STUDY, []) == pytest.approx(24)
+    assert forecast.cpu_seconds_per_run("mine", STUDY, []) == pytest.approx(26)
 
 
 def test_the_figure_of_ratios_has_one_mark_per_run():

@@ -3,6 +3,7 @@
 import math
 import shutil
 from collections import Counter
+from collections.abc import Callable
 
 from posfuse.analysis.statistics.sequential import AHEAD, EQUIVALENT, Margins, chances
 from posfuse.config import PretrainConfig
@@ -12,6 +13,7 @@ from posfuse.study.spec import Study
 from posfuse.study.sweeps import Sweep
 
 FEW, MORE = 5, 20  # batches of an epoch in the short runs; how many more in the long ones
+TRAINED = 3  # a training step's forward and backward pass, in forward passes
 
 
 def numbers_of_runs(study: Study) -> tuple[int, int, int]:
@@ -50,27 +52,47 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     for arm in study.arms:
         short, long = (results.get((f"{arm}.{n}", seed)) for n in sizes)
         if short is not None and long is not None:
-            found.append(whole_seconds(short, long, sizes[1]) * long["host"]["threads"])
+            found.append(whole_seconds(short, long, sizes) * long["host"]["threads"])
     if not found:
         raise InputError(f"{sweep.folder}: no arm could be timed; see above")
     return sum(found) / len(found)
 
 
-def whole_seconds(short: Record, long: Record, batches: int) -> float:
-    """The seconds of a run and of its pretraining with all batches, from two short runs: `long` has
-    so many batches in each epoch and split, and `short` MORE fewer."""
-    documents, settings = int(long["documents"]["train"]), long["settings"]
+def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:
+    """The seconds of a run and of its pretraining with all batches, from two short runs.
 
-    def of_all(least: float, most: float, size: int) -> float:
-        per_batch = max(most - least, 0.0) / MORE
-        return most + per_batch * max(math.ceil(documents / size) - batches, 0)
+    `sizes` are the most batches of each epoch and split in the two. Time grows with the documents,
+    and training on a document takes as long as evaluating TRAINED documents.
+    """
+    settings, documents = long["settings"], long["documents"]
 
-    least, most = (float(sum(record["seconds"].values())) for record in (short, long))
-    seconds = of_all(least, most, settings["data.batch_size"])
-    if "pretrain" in long:
-        least, most = (float(record["pretrain"]["seconds"]) for record in (short, long))
+    def read(batches: float, size: int, split: str) -> float:
+        return min(batches * size, float(documents[split]))
+
+    def fitted(batches: float) -> float:
+        trained = read(batches, settings["data.batch_size"], "train")
+        evaluated = read(batches, settings["data.eval_batch_size"], "validation")
+        return TRAINED * trained + int(settings["trainer.evaluations"]) * evaluated
+
+    def tested(batches: float) -> float:
+        return read(batches, settings["data.eval_batch_size"], "test")
+
+    def pretrained(batches: float) -> float:
         size = settings.get("pretrain.batch_size", PretrainConfig().batch_size)
-        seconds += of_all(least, most, size)
+        return read(batches, size, "train")
+
+    def with_all(work: Callable[[float], float], least: float, most: float) -> float:
+        fewer, more = map(work, sizes)
+        if more == fewer:
+            return most
+        return most + max(most - least, 0.0) / (more - fewer) * (work(math.inf) - more)
+
+    before, after = short["seconds"], long["seconds"]
+    seconds = float(after.get("setup", 0.0))
+    seconds += with_all(fitted, before["fit"], after["fit"])
+    seconds += with_all(tested, before["test"], after["test"])
+    if "pretrain" in long:
+        seconds += with_all(pretrained, short["pretrain"]["seconds"], long["pretrain"]["seconds"])
     return seconds
 
 
