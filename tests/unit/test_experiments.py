@@ -16,6 +16,7 @@ from small_runs import composed, hydra_composed
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
          "controls": 75, "variance": 120, "positions": 144, "pretrained": 80,
          "language_model": 36, "copy_reverse": 30}  # fmt: skip
+STUDIES = {path.stem for path in (CONF_DIR / "study").glob("*.yaml")}
 DATA = [
     *(("quickstart", f"bbc_{name}") for name in ("lead_paragraph", "article", "lead_story")),
     *(("pretrained", name) for name in ("agnews", "imdb")),
@@ -283,7 +284,8 @@ def test_every_cell_passes_the_checks_and_is_of_its_sweep(experiment):
         if len(set(job) - set(grid(experiment)[0])) <= 1:
             cfg = checked(composed(f"experiment={experiment}", *job))
             asked = values(job)
-            assert cfg.sweep_id == experiment
+            assert cfg.sweep_id in (experiment, f"{experiment}_grid")
+            assert cfg.sweep_id not in STUDIES  # both write multirun/NAME/report
             assert (cfg.data.name, cfg.encoding.name) == (asked["data"], asked["encoding"])
             assert cfg.fusion["name"] == asked["fusion"]
 
