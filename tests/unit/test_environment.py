@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import platform
 import resource
 import sys
 from pathlib import Path
@@ -56,3 +57,23 @@ def test_a_system_without_proc_has_its_own_unit(monkeypatch):
     for platform, expected in (("linux", 5 * 1024), ("darwin", 5)):
         monkeypatch.setattr(sys, "platform", platform)
         assert environment.peak_memory() == expected
+
+
+def resident():
+    """The memory of this process that is in use, in MB."""
+    (line,) = (
+        line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line
+    )
+    return int(line.split()[1]) / 1000
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_a_run_returns_the_memory_that_earlier_ones_freed():
+    environment.keep_memory()
+    pieces = [torch.ones(2**18) for _ in range(300)]  # 315 MB
+    last = torch.ones(2**18)  # keeps the pieces from the end of the heap
+    del pieces
+    before = resident()
+    environment.keep_memory()
+    assert resident() < before - 250
+    assert last.sum() == 2**18

@@ -68,13 +68,18 @@ def commit(*paths: str) -> str | None:
 
 
 def keep_memory() -> None:
-    """Have glibc keep up to 2 GiB of freed memory. By default it returns each large tensor's memory
-    to the system, and allocating it again takes longer than many operations on it."""
+    """Have glibc keep freed memory for this run, and return what earlier runs of the process left.
+
+    By default glibc returns each large tensor's memory to the system, and allocating it again takes
+    longer than many operations on it. What it keeps is in pieces, which over several runs add up to
+    several times the memory of one.
+    """
     if platform.libc_ver()[0] == "glibc":
         mmap_max, trim_threshold = -4, -1  # M_MMAP_MAX and M_TRIM_THRESHOLD of malloc.h
         libc = ctypes.CDLL(None)
         libc.mallopt(mmap_max, 0)
         libc.mallopt(trim_threshold, 2**31 - 1)
+        libc.malloc_trim(0)
 
 
 @contextmanager
