@@ -54,8 +54,8 @@ def test_a_system_without_proc_has_its_own_unit(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(Path, "exists", lambda self: False)
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=5))
-    for platform, expected in (("linux", 5 * 1024), ("darwin", 5)):
-        monkeypatch.setattr(sys, "platform", platform)
+    for system, expected in (("linux", 5 * 1024), ("darwin", 5)):
+        monkeypatch.setattr(sys, "platform", system)
         assert environment.peak_memory() == expected
 
 

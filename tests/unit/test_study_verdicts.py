@@ -107,7 +107,9 @@ def test_fewer_bits_per_byte_are_less():
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
     assert "counts as 8 bits per byte" in table.caption
-    assert tables.lengths_table(results, metric).rows[0] == ["add", "3.3000 ± 0.0816 (4)"]
+    table = tables.lengths_table(results, metric)
+    assert table.columns == ["arm", "64", "128"]  # the test split is at 64
+    assert table.rows[0] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
     assert "bits per byte" in tables.legend(study).lower()
     assert figure.hypotheses(state.verdicts, {"h": [-0.2], "b": [-0.2]}, metric)
 
@@ -309,9 +311,12 @@ def test_a_wide_range_of_ratios_has_ticks():
 def test_accuracy_by_test_length_as_a_table_and_as_lines():
     by_length = {("add", 0): (80, 60), ("add", 1): (90, 50), ("tupe", 0): (70, 40)}
     results = {
-        key: {"lengths": {"20": {"accuracy": a / 100}, "40": {"accuracy": b / 100}}}
+        key: {
+            "lengths": {"20": {"accuracy": a / 100}, "40": {"accuracy": b / 100}},
+            "test": {"accuracy": 0.5}, "settings": {"data.max_len": 20},
+        }
         for key, (a, b) in by_length.items()
-    }
+    }  # fmt: skip
     table = tables.lengths_table({**results, ("tupe", 1): None}, ACCURACY)
     assert table.columns == ["arm", "20", "40"]
     assert table.rows[0] == ["add", "85.00 ± 7.07 (2)", "55.00 ± 7.07 (2)"]
@@ -331,6 +336,7 @@ def test_accuracy_by_test_length_as_a_table_and_as_lines():
     at = ["test_accuracy_at_20", "test_accuracy_at_40"]
     runs = pd.DataFrame(rows, columns=["arm", "seed", "max_len", "classes", *at])
     arms = {"add": {"fusion": "add"}, "tupe": {"fusion": "none", "encoding": "tupe"}}
+    arms |= {"other": {"fusion": "add", "data": "even_pairs"}}
     study = replace(STUDY, arms=arms, settings={"data": "parity"})
     (axis,) = figure.by_length(runs, study).axes
     lines = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
@@ -341,6 +347,6 @@ def test_accuracy_by_test_length_as_a_table_and_as_lines():
     study = replace(study, arms={name: {**values, **common} for name, values in arms.items()})
     (axis,) = figure.by_length(runs, study).axes
     assert {text.get_text() for text in axis.texts} == {"add", "none encoding=tupe"}
-    study = replace(study, arms={"add": {"optim.lr": 1}, "tupe": {"optim.lr": 2}})
-    (axis,) = figure.by_length(runs, study).axes
-    assert {text.get_text() for text in axis.texts} == {"add", "tupe"}
+    for same in ({"add": {"optim.lr": 1}, "tupe": {"optim.lr": 2}}, dict(list(arms.items())[:2])):
+        (axis,) = figure.by_length(runs, replace(study, arms=same)).axes
+        assert {text.get_text() for text in axis.texts} == {"add", "tupe"}

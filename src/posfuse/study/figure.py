@@ -95,13 +95,14 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCU
 def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     """The metric against test length, in a panel per corpus; one line per arm, with its band.
 
-    `runs` are test runs of `run_table` with columns `at`. If two arms of a corpus differ in numbers
-    alone, each line has its arm's name, otherwise its operator's.
+    `runs` are test runs of `run_table` with columns `at`. A line has its operator's name if there
+    are several corpora, and no two arms of one differ in numbers alone; otherwise its arm's.
     """
     metric = study.measured
     corpus = {arm: study.corpus(arm) for arm in study.arms}
     names = {arm: " ".join(_kind(_own(arm, study.arms))).rstrip() for arm in study.arms}
-    if len({(corpus[arm], name) for arm, name in names.items()}) < len(names):
+    different = {(corpus[arm], name) for arm, name in names.items()}
+    if len(set(corpus.values())) == 1 or len(different) < len(names):
         names = {arm: arm for arm in names}
     rows = runs.melt(
         ["arm", "seed", "max_len", "classes"],

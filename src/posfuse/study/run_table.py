@@ -10,7 +10,7 @@ from posfuse.analysis.evidence.bag_of_words import task_bags
 from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.runs.records import DIAGNOSTICS, Record
 from posfuse.study.plan import Plan
-from posfuse.study.scores import Results, value_of
+from posfuse.study.scores import Results, by_length, value_of
 from posfuse.study.spec import Values
 from posfuse.study.sweeps import Sweep
 
@@ -61,10 +61,7 @@ def _rows(
                 f"validation_{metric.name}": value_of(record["validation"], metric),
                 "best_evaluation": record["best_evaluation"],
                 "evaluations": record["evaluations"],
-                **{
-                    f"{at(metric)}{length}": value_of(split, metric)
-                    for length, split in record.get("lengths", {}).items()
-                },
+                **{f"{at(metric)}{n}": value for n, value in by_length(record, metric).items()},
                 "max_len": record["settings"]["data.max_len"],
                 "classes": len(record.get("label_names", [])),
                 "test_documents": record["documents"]["test"],

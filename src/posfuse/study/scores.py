@@ -35,8 +35,19 @@ def outcomes(
 def _value(record: Record, metric: Metric, outcome: str) -> float:
     if outcome != BEYOND:
         return value_of(record["test"], metric)
-    by_length = {int(n): value_of(split, metric) for n, split in record.get("lengths", {}).items()}
-    return area(by_length, record["settings"]["data.max_len"]) if by_length else np.nan
+    found = by_length(record, metric)
+    return area(found, record["settings"]["data.max_len"]) if found else np.nan
+
+
+def by_length(record: Record, metric: Metric) -> dict[int, float]:
+    """The metric by test length, in the metric's unit; empty without data.test_lengths.
+
+    The test split stands for the trained length if that has no test of its own.
+    """
+    found = {int(n): value_of(split, metric) for n, split in record.get("lengths", {}).items()}
+    if found:
+        found.setdefault(int(record["settings"]["data.max_len"]), value_of(record["test"], metric))
+    return found
 
 
 def value_of(split: Mapping[str, float], metric: Metric) -> float:

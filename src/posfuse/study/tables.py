@@ -13,7 +13,7 @@ from posfuse.analysis.statistics.budget import FEWEST, best_by_budget
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
 from posfuse.study.plan import Plan
-from posfuse.study.scores import Results, best_was_last, outcomes, value_of
+from posfuse.study.scores import Results, best_was_last, by_length, outcomes
 from posfuse.study.spec import BEYOND, Study
 from posfuse.study.verdicts import Progress, Verdict
 
@@ -189,10 +189,10 @@ def arms_table(plan: Plan, results: Results) -> Table:
 def lengths_table(results: Results, metric: Metric) -> Table | None:
     """Results by test length of each arm; None without data.test_lengths."""
     cells = [
-        {"arm": arm, "length": int(length), "value": value_of(split, metric)}
+        {"arm": arm, "length": length, "value": value}
         for (arm, _), record in results.items()
         if record
-        for length, split in record.get("lengths", {}).items()
+        for length, value in by_length(record, metric).items()
     ]
     if not cells:
         return None
