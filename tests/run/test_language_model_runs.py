@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import os
+import shutil
 import signal
 import sys
 
@@ -171,6 +172,8 @@ def test_tied_embeddings_and_every_kind_of_position(tmp_path):
         (["data=bbc_bytes"], r"data\.vocabulary\.ending: is for language models"),
         (["task=language_model"], r"unit: a language model reads texts as bytes; use data=bbc"),
         (["task=language_model", "data=copy", "data.targets=all"], r"data\.targets: copy has"),
+        (["task=language_model", "data=copy", "data.vocabulary.ending=x"],
+         r"data\.vocabulary\.ending: is for texts; remove it for copy"),
         (["task.name=sorting"], r"task\.name: must be classification or language_model"),
         (["task=language_model", "data=copy", "data.corpus.lengths=[3,40]"],
          r"data\.corpus\.lengths: must end at data\.max_len=41"),
@@ -273,11 +276,40 @@ def test_a_sample_of_a_task_is_symbols(copy_run):
         (["--prompt", "a " * 40], "--prompt: has 40 tokens, but this model reads 13; give at most"),
         (["--prompt", "a", "--tokens", "0"], "--tokens: must be at least 1 (got 0)"),
         (["--prompt", "a", "--temperature", "-1"], "--temperature: must be 0 or above (got -1)"),
+        (["--prompt", "a", "--seed", "-1"], "--seed: must be between 0 and 4294967295 (got -1)"),
     ],
 )
 def test_a_wrong_prompt_is_one_line(copy_run, arguments, message):
     _, status = sampled(copy_run[0], *arguments)
     assert status.startswith(f"error: {message}")
+
+
+def test_every_prompt_and_temperature_gives_a_sample(text_run):
+    folder = text_run[0]
+    text, status = sampled(folder, "--prompt", "\udcff", "--tokens", 2)  # as Python reads byte 255
+    assert status is None
+    assert text.startswith("\ufffd")
+    almost = sampled(folder, "--prompt", "a", "--tokens", 9, "--temperature", "1e-320")
+    assert almost == sampled(folder, "--prompt", "a", "--tokens", 9)
+
+
+def test_an_unfinished_run_gives_no_samples(copy_run, tmp_path):
+    shutil.copy(copy_run[0] / "config.yaml", tmp_path)
+    _, status = sampled(tmp_path, "--prompt", "a")
+    assert status == f"error: {tmp_path}: the run is not finished; run its command again"
+
+
+def test_a_text_without_labels_is_for_language_models(corpus, tmp_path):
+    for path in corpus.glob("*.parquet"):
+        pd.read_parquet(path)[["text"]].to_parquet(tmp_path / path.name)
+    cache = f"cache_dir={tmp_path / 'cache'}"
+    record = train(small_config(tmp_path, *TEXT, cache), tmp_path / "run")
+    assert record["test"]["bits_per_byte"] > 0
+    bytes_ = [entry for entry in TEXT if "unit" in entry]
+    with pytest.raises(InputError, match=r"one class or no labels; .* task=language_model"):
+        train(small_config(tmp_path, *bytes_, cache), tmp_path / "classifier")
+    with pytest.raises(InputError, match="no column 'label'"):
+        train(small_config(tmp_path, cache), tmp_path / "words")
 
 
 def test_a_classifier_gives_no_samples(corpus, tmp_path):

@@ -2,18 +2,24 @@
 
 import json
 import os
+import shutil
 import signal
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
+from filelock import FileLock
 
-from posfuse.errors import InputError
+from posfuse.data import locks
+from posfuse.errors import Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training import pretraining
 from posfuse.training.checkpoints import read_checkpoint
+from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.pretraining import MaskedTokens
 from posfuse.training.trained import load_run
 from small_runs import at_step, composed, small_config, small_overrides
@@ -156,6 +162,36 @@ def test_the_second_phase_resumes_too(first, tmp_path, monkeypatch):
     again = train(cfg, tmp_path / "run")
     assert again["test"] == record["test"]
     assert same(best(tmp_path / "run"), best(root / "run"))
+
+
+def test_the_advice_names_the_keys_of_pretraining(corpus, tmp_path):
+    with pytest.raises(Diverged, match=r"lower pretrain\.lr=1e\+30"):
+        folder_of(config(corpus, tmp_path / "cache", "pretrain.lr=1e30"))
+    limit = MemoryLimit(config(corpus, tmp_path).data, "pretrain.batch_size")
+    limit.on_exception(SimpleNamespace(training=True, global_step=3), None, MemoryError())
+    assert "with pretrain.batch_size=" in limit.advice
+
+
+def test_validation_documents_without_known_words_are_one_line(corpus, tmp_path):
+    for path in corpus.glob("*.parquet"):
+        shutil.copy(path, tmp_path)
+    labels = pd.read_parquet(corpus / "test.parquet")["label"].unique()
+    unknown = pd.DataFrame({"text": ["zzzz"] * len(labels), "label": labels})
+    unknown.to_parquet(tmp_path / "validation.parquet")
+    with pytest.raises(InputError, match="the validation documents have no known word"):
+        folder_of(config(tmp_path, tmp_path / "cache"))
+
+
+def test_a_run_that_waits_for_pretraining_heeds_signals(first, monkeypatch):
+    cfg, *_ = first
+    monkeypatch.setattr(locks, "WAIT", 0.01)
+    folder = folder_of(cfg)
+    with FileLock(folder / ".lock"), signals.handled():
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(signals.Interrupted, match="interrupted by SIGTERM before pretraining"):
+            folder_of(cfg)
+    with signals.handled():  # forgets the signal
+        assert folder_of(cfg) == folder  # the lock is free again
 
 
 @pytest.mark.parametrize("damage", ["weights", "result"])

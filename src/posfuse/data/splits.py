@@ -50,8 +50,9 @@ def splits(
 
     `validation_seed` is that of `open_store`. Raises InputError for what cannot be used.
     """
-    parts = {split: _checked(given, cfg.drop_empty) for split, given in corpus.read().items()}
-    names = _number_labels(parts, corpus.label_names)
+    labelled = cfg.vocabulary.unit != "bytes"  # a language model needs no labels
+    parts = {s: _checked(given, cfg.drop_empty, labelled) for s, given in corpus.read().items()}
+    names = _number_labels(parts, corpus.label_names, labelled)
     if "validation" not in parts:
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         seed = int(cfg.split_seed) if validation_seed is None else validation_seed
@@ -97,8 +98,9 @@ def _drawn(
     return part.take(np.sort(rest)), part.take(np.sort(taken))
 
 
-def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
-    """The documents of a source; each has words and a label."""
+def _checked(given: pd.DataFrame | Source, drop_empty: bool, labelled: bool) -> Split:
+    """The documents of a source; each has words and a label, or if `labelled` is not set and there
+    is no column of labels, an empty one."""
     source = in_memory(given) if isinstance(given, pd.DataFrame) else given
     for column in ("text", "label"):
         if source.columns.count(column) > 1:
@@ -106,15 +108,17 @@ def _checked(given: pd.DataFrame | Source, drop_empty: bool) -> Split:
                 f"{source.name}: {source.columns.count(column)} columns are named {column!r}; "
                 "rename or remove all but one"
             )
-        if column not in source.columns:
+        if column not in source.columns and (labelled or column == "text"):
             has = ", ".join(map(str, source.columns)) or "none"
             raise InputError(
                 f"{source.name}: no column {column!r} among {has}; rename the column that holds it"
             )
-    read = [*source.read("label")]
-    labels = pd.concat(read) if read else pd.Series(dtype=object)
-    _check_labels(source.name, labels)
     empty = np.fromiter(_is_empty(source), bool)
+    labels = pd.Series([""] * len(empty), dtype=object)
+    if "label" in source.columns:
+        read = [*source.read("label")]
+        labels = pd.concat(read) if read else labels
+        _check_labels(source.name, labels)
     if empty.any() and not drop_empty:
         raise InputError(
             f"{source.name}: no text in row {empty.argmax()} ({empty.sum()} such rows); remove "
@@ -165,8 +169,9 @@ def _wrong_types(name: str, types: set[str]) -> InputError:
     )
 
 
-def _number_labels(parts: dict[str, Split], given: list[str] | None) -> list[str]:
-    """Replace labels by 0..C-1 in place, in the sorted order of their values; returns the names."""
+def _number_labels(parts: dict[str, Split], given: list[str] | None, labelled: bool) -> list[str]:
+    """Replace labels by 0..C-1 in place, in the sorted order of their values; returns the names.
+    There are at least two if `labelled` is set."""
     typed = [v for part in parts.values() if part.source.has_types for v in part.labels.tolist()]
     untyped = [v for part in parts.values() if not part.source.has_types for v in part.labels]
     if not any(isinstance(v, str) for v in typed) and all(map(INTEGER.fullmatch, untyped)):
@@ -178,7 +183,7 @@ def _number_labels(parts: dict[str, Split], given: list[str] | None) -> list[str
     if len(types) > 1:
         raise _wrong_types(train.source.name, types)
     values = sorted(set(train.labels.tolist()))
-    if len(values) < 2:
+    if labelled and len(values) < 2:
         raise InputError(f"{train.source.name}: only one class, {values[0]!r}; give at least two")
     classes = pd.Index(values, dtype=object)
     for split, part in parts.items():

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from filelock import FileLock
 from tokenizers import Tokenizer
 
 from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus, load
+from posfuse.data.locks import locked
 from posfuse.data.pretrained_folder import read_tokenizer, tokenizer_digest
 from posfuse.data.splits import Split, splits
 from posfuse.data.vocabulary import (
@@ -117,7 +117,8 @@ def open_store(
     folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus, seed, pretrained)}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):  # a second process waits, then reads what the first built
+        # A second process waits, then reads what the first one built.
+        with locked(folder.with_name(f"{folder.name}.lock"), poll):
             if (store := _read(folder)) is None:
                 _build(folder, cfg, corpus, seed, poll, pretrained)
                 store = _read(folder)

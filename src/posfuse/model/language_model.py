@@ -97,7 +97,8 @@ class LanguageModel(FusionTransformer):
             start += new.shape[1]
             logits = self.step(new, at, cache)
             if temperature:
-                p = (logits.float() / temperature).softmax(-1)
+                above = logits.double() - logits.double().amax(-1, keepdim=True)  # at most 0
+                p = (above / temperature).softmax(-1)
                 new = torch.multinomial(p, 1, generator=draws)
             else:
                 new = logits.argmax(-1, keepdim=True)

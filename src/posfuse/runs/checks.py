@@ -91,6 +91,8 @@ def _check_targets(cfg: Config) -> None:
             f"data.targets: {data.name} has classes and no answer to predict; use data=copy, "
             "reverse or associative_recall, or task=classification"
         )
+    elif is_task(data) and data.vocabulary.ending:
+        raise InputError(f"data.vocabulary.ending: is for texts; remove it for {data.name}")
     elif not is_task(data) and (data.vocabulary.unit != "bytes" or data.targets != "all"):
         raise InputError(
             "data.vocabulary.unit: a language model reads texts as bytes; use data=bbc_bytes, or "

@@ -234,6 +234,11 @@ def build_module(
         network = build_pretrained(cfg, host, n_classes)
     elif models_language(cfg):
         network = build_language_model(cfg, size)
+    elif n_classes < 2:
+        raise InputError(
+            f"data: {cfg.data.name} has one class or no labels; give at least two classes, or set "
+            "task=language_model"
+        )
     else:
         network = build_network(cfg, size, n_classes)
     _start(cfg, network, host.pretrained if host else ())

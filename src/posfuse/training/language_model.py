@@ -25,8 +25,8 @@ class NextToken(TestedModule):
 
     Accuracy is the share of the targets that have the highest logit, given all tokens before them.
     Of texts as bytes, bits_per_byte is the loss in bits. Of answers, exact_match is the share of
-    strings whose targets are all right; greedy decoding finds the same, since a first wrong token
-    makes both wrong.
+    the strings with targets whose targets are all right; greedy decoding finds the same, since a
+    first wrong token makes both wrong.
     """
 
     def __init__(
@@ -52,8 +52,9 @@ class NextToken(TestedModule):
         if self.reads_bytes:
             self.log_mean("val/bits_per_byte", loss / math.log(2), n)
         else:
-            exact = (found["right"] == found["targets"]).double().mean()
-            self.log_mean("val/exact_match", exact, len(batch.index))
+            asked = found["targets"] > 0
+            exact = (found["right"] == found["targets"])[asked].double().mean()
+            self.log_mean("val/exact_match", exact, int(asked.sum()))
 
     def test_step(self, batch: Batch, batch_number: int) -> None:
         losses, right, is_target = token_losses(self.timed_logits(batch), batch)
@@ -96,7 +97,9 @@ class NextToken(TestedModule):
         found = {"loss": loss, "accuracy": float(frame["right"].sum() / frame["targets"].sum())}
         if self.reads_bytes:
             return found | {"bits_per_byte": loss / math.log(2)}, frame
-        return found | {"exact_match": float((frame["right"] == frame["targets"]).mean())}, frame
+        asked = frame[frame["targets"] > 0]
+        exact = float((asked["right"] == asked["targets"]).mean())
+        return found | {"exact_match": exact}, frame
 
 
 def token_losses(logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,16 +12,15 @@ from posfuse.errors import lacks_memory
 class MemoryLimit(Callback):
     """Sets `advice` when memory runs out in a step; None otherwise."""
 
-    def __init__(self, data: DataConfig) -> None:
-        self.data = data
+    def __init__(self, data: DataConfig, batch_key: str = "data.batch_size") -> None:
+        self.data, self.batch_key = data, batch_key
         self.advice: str | None = None
 
     def on_exception(self, trainer: L.Trainer, module: Any, exception: BaseException) -> None:
         if not lacks_memory(exception):
             return
-        key = "batch_size" if trainer.training else "eval_batch_size"
-        size: int = getattr(self.data, key)
-        fix = (
-            f"try data.{key}={size // 2}" if size > 1 else "lower data.max_len or the model's size"
-        )
-        self.advice = f"out of memory at step {trainer.global_step} with data.{key}={size}; {fix}"
+        key, size = "data.eval_batch_size", self.data.eval_batch_size
+        if trainer.training:
+            key, size = self.batch_key, self.data.batch_size
+        fix = f"try {key}={size // 2}" if size > 1 else "lower data.max_len or the model's size"
+        self.advice = f"out of memory at step {trainer.global_step} with {key}={size}; {fix}"

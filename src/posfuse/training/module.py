@@ -25,6 +25,8 @@ NEVER = 2**62  # a step that no run reaches
 class TrainingModule(L.LightningModule):
     """Trains a model. A task adds its losses."""
 
+    lr_key = "optim.lr"  # the key of the learning rate
+
     def __init__(self, model: FusionTransformer, optim: OptimConfig, seed: int) -> None:
         super().__init__()
         self.model, self.optim, self.seed = model, optim, seed  # of dropout and positions
@@ -89,7 +91,7 @@ class TrainingModule(L.LightningModule):
     def divergence(self, step: int) -> Diverged:
         """The error for a loss that is not finite at a step."""
         return Diverged(
-            f"diverged at step {step}: the loss is not finite; lower optim.lr={self.optim.lr}"
+            f"diverged at step {step}: the loss is not finite; lower {self.lr_key}={self.optim.lr}"
         )
 
     def on_train_batch_start(self, batch: Batch, batch_number: int) -> None:

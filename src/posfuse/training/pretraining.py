@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from filelock import FileLock
 from torch import Tensor
 
 from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig
 from posfuse.data.batching import Batch
+from posfuse.data.locks import locked
 from posfuse.data.vocabulary import UNKNOWN
 from posfuse.errors import InputError, OutOfMemory
 from posfuse.model.masked import MaskedModel, mask
@@ -48,6 +48,7 @@ class MaskedTokens(TrainingModule):
     """
 
     model: MaskedModel
+    lr_key = "pretrain.lr"
 
     def __init__(
         self,
@@ -104,15 +105,15 @@ def pretrained(cfg: Config) -> Path:
     """
     first = first_phase(cfg)
     folder = Path(cfg.cache_dir, "pretrained", records.fingerprint(first))
+    interrupted = " before pretraining"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
     except OSError as error:
         raise InputError(
             f"{folder}: cannot be written ({error.strerror}); set cache_dir=FOLDER"
         ) from error
-    with lock:
-        signals.check(" before pretraining")
+    with locked(folder / ".lock", lambda: signals.check(interrupted)):
+        signals.check(interrupted)
         if not _is_finished(folder):
             _pretrain(first, folder)
     return folder
@@ -156,13 +157,18 @@ def _pretrain(cfg: Config, folder: Path) -> None:
     size = data.store.vocabulary_size
     if size <= UNKNOWN + 1:
         raise InputError("pretrain: the vocabulary has no words to predict; remove pretrain=masked")
+    if not any((batch.ids > UNKNOWN).any() for batch in data.val_dataloader()):
+        raise InputError(
+            "pretrain: the validation documents have no known word to predict; give others, or "
+            "remove pretrain=masked"
+        )
     model = build_masked_model(cfg, size)
     seed = cfg.seed if cfg.seeds.dropout is None else cfg.seeds.dropout
     module = MaskedTokens(model, cfg.optim, seed, cfg.pretrain.share, size)
     last = folder / records.LAST
     history = History()
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
-    limit = MemoryLimit(cfg.data)
+    limit = MemoryLimit(cfg.data, "pretrain.batch_size")
     trainer = build_trainer(cfg, folder, [history, state, limit, stopwatch])
     start = last if last.exists() else None
     log.info("pretraining%s: %s", " resumes" if start else "", folder)

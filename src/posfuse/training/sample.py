@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from posfuse.config import Config, longest
+from posfuse.config import LARGEST_SEED, Config, longest
 from posfuse.data.datamodule import TextDataModule
 from posfuse.data.vocabulary import SPECIAL
 from posfuse.errors import InputError, checked_streams
@@ -30,7 +30,7 @@ def parse() -> argparse.Namespace:
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     """The prompt's tokens, (1, L); raises InputError if it is empty or has an unknown symbol."""
     if cfg.data.vocabulary.unit == "bytes":
-        ids = [byte + len(SPECIAL) for byte in text.encode()]
+        ids = [byte + len(SPECIAL) for byte in _bytes(text)]
     else:
         symbols = data.store.words(range(len(SPECIAL), data.store.vocabulary_size))
         if unknown := [symbol for symbol in text.split() if symbol not in symbols]:
@@ -42,6 +42,11 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     if not ids:
         raise InputError("--prompt: is empty; give a text to continue")
     return torch.tensor([ids])
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes that were typed; Python has bytes that are not UTF-8 as surrogates."""
+    return text.encode(errors="surrogateescape")
 
 
 def continued(
@@ -76,6 +81,9 @@ def main() -> None:
             raise InputError(f"--tokens: must be at least 1 (got {arguments.tokens})")
         if not 0 <= arguments.temperature < math.inf:
             raise InputError(f"--temperature: must be 0 or above (got {arguments.temperature:g})")
+        if not 0 <= arguments.seed <= LARGEST_SEED:
+            largest = f"must be between 0 and {LARGEST_SEED}"
+            raise InputError(f"--seed: {largest} (got {arguments.seed})")
         cfg, data, module = load_language_model(arguments.run)
         ids = prompt_ids(arguments.prompt, cfg, data)
         assert isinstance(module.model, LanguageModel)
@@ -84,7 +92,7 @@ def main() -> None:
         sys.exit(f"error: {error}")
     if cfg.data.vocabulary.unit == "bytes":
         values = [int(i) - len(SPECIAL) for i in found if i >= len(SPECIAL)]
-        print(arguments.prompt + bytes(values).decode(errors="replace"))
+        print((_bytes(arguments.prompt) + bytes(values)).decode(errors="replace"))
     else:
         print(arguments.prompt.strip(), *data.store.words(found))
 

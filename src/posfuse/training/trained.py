@@ -46,6 +46,8 @@ def _loaded(folder: Path) -> tuple[Config, TextDataModule, Classifier | NextToke
         cfg = checked(OmegaConf.structured(cfg))
     except InputError as error:
         raise InputError(f"{folder / 'config.yaml'}: {error}") from error
+    if not (folder / records.RESULT).exists():
+        raise InputError(f"{folder}: the run is not finished; run its command again")
     record = records.read_result(folder / records.RESULT)
     data = build_data(cfg)
     changed = [k for k, now in data.facts().items() if k in record and record[k] != now]

@@ -1,0 +1,34 @@
+"""Locks between processes: one works, the others wait."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+WAIT = 1.0  # seconds between two calls of `poll`
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def locked(path: Path, poll: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock of a file during the block.
+
+    While another process holds it, `poll` is called every second; an exception that it raises ends
+    the wait. Raises OSError if the file cannot be made.
+    """
+    lock, is_first = FileLock(path, timeout=WAIT), True
+    while True:
+        try:
+            lock.acquire()
+            break
+        except Timeout:
+            if is_first:
+                log.info("waiting for another process that holds %s", path)
+            is_first = False
+            poll()
+    try:
+        yield
+    finally:
+        lock.release()
