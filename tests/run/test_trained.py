@@ -106,7 +106,7 @@ DAMAGES = {
     "a list": (overwritten("config.yaml", "- a"), r"config\.yaml: "),
     "unknown key": (changed("colour", 1), r"config\.yaml: does not fit this version .*colour"),
     "unknown operator": (changed("fusion._target_", "posfuse.no"), r"config\.yaml: .*posfuse\.no"),
-    "not finished": (without("result.json"), r"result\.json: not a readable record"),
+    "not finished": (without("result.json"), r"the run is not finished; run its command again"),
     "other corpus": (
         changed("data.limit", 12),
         r"the corpus has changed since the run \(documents",
