@@ -61,7 +61,7 @@ def test_the_table_has_each_length_and_the_area(runs):
     assert cells[["16", "32", "128"]].to_numpy() == pytest.approx(
         np.array([[80, 60, 140 / 3], [230 / 3, 260 / 3, 70]])
     )
-    tables = length_tables(rows, compare(beyond(runs), CRITERIA)[0], CRITERIA)
+    tables = length_tables(rows, rows.iloc[:0], compare(beyond(runs), CRITERIA)[0], CRITERIA)
     assert tables[0].columns[3:] == ["16", "32", "128", "beyond"]
     assert [row[-1] for row in tables[0].rows] == ["53.33 ± 2.89 (3)", "78.33 ± 2.89 (3)"]
     assert tables[1].name == "beyond"
@@ -78,7 +78,8 @@ def test_a_run_without_a_test_at_its_trained_length_has_its_ordinary_test_there(
         ["add", 16, 50.0], ["add", 32, 75.0],
     ]  # fmt: skip
     assert beyond(runs)["fusion"].tolist() == ["add"]
-    assert [t.name for t in length_tables(rows, runs.iloc[:0], CRITERIA)] == ["lengths"]
+    nothing = runs.iloc[:0]
+    assert [t.name for t in length_tables(rows, nothing, nothing, CRITERIA)] == ["lengths"]
 
 
 def test_without_test_lengths_there_is_nothing(tmp_path):
@@ -86,7 +87,8 @@ def test_without_test_lengths_there_is_nothing(tmp_path):
     runs = collect(tmp_path / "s")[0]
     assert beyond(runs).empty
     assert by_test_length(runs).empty
-    assert length_tables(by_test_length(runs), runs.iloc[:0], CRITERIA) == []
+    rows = by_test_length(runs)
+    assert length_tables(rows, rows, runs.iloc[:0], CRITERIA) == []
 
 
 def test_claims_of_kind_extrapolates_are_about_the_area(runs):

@@ -30,6 +30,7 @@ def write(root, fusion, seed, bits, at_32, **more):
     folder = write_record(
         root, bits / 10, fusion, seed, "text", test=results, validation=results, label_names=[],
         lengths={"32": {"accuracy": 0.5, "bits_per_byte": at_32}},
+        sliding={n: {"accuracy": 0.5, "bits_per_byte": at_32 - 1} for n in ("16", "32")},
         settings={"data.max_len": 16, "task.name": "language_model", **more.pop("settings", {})},
         **more,
     )  # fmt: skip
@@ -60,6 +61,14 @@ def runs(folder):
 
 def found(folder, runs, claims=(), criteria=CRITERIA):
     return analyse(str(folder), runs, [], Claims(claims=list(claims)), criteria, True)
+
+
+def test_windows_that_overlap_have_a_table_of_their_own(folder, runs):
+    tables = {table.name: table for table in found(folder, runs).paired}
+    whole, sliding = tables["lengths"], tables["sliding"]
+    assert (whole.columns[-3:], sliding.columns[-2:]) == (["16", "32", "beyond"], ["16", "32"])
+    assert "do not overlap" in whole.caption
+    assert [row[-1] for row in sliding.rows] == ["2.0000", "2.2000", "2.0333"]
 
 
 def test_a_difference_is_positive_where_bits_are_fewer(runs):

@@ -24,7 +24,7 @@ from posfuse.analysis.statistics.comparisons import (
 )
 from posfuse.analysis.statistics.convergence import convergence, unequal
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
-from posfuse.analysis.statistics.lengths import beyond, by_test_length
+from posfuse.analysis.statistics.lengths import SLIDING, beyond, by_test_length
 from posfuse.analysis.statistics.own_best import OwnBest, keys_of, own_best
 from posfuse.analysis.statistics.placebo import placebos
 from posfuse.analysis.statistics.pretraining import survival
@@ -162,7 +162,9 @@ def analyse(
                 trends(documents.bins),
                 criteria,
             ),
-            *length_tables(lengths, beyond_compared, criteria),
+            *length_tables(
+                lengths, by_test_length(runs, metric, SLIDING), beyond_compared, criteria
+            ),
         ],
         described=described,
         verdicts=[v for v in verdicts if own_claims or v.judged],

@@ -17,6 +17,7 @@ from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.statistics import paired as st
 
 MAX_LEN = "settings.data.max_len"
+WHOLE, SLIDING = "lengths", "sliding"  # the keys of a record
 
 
 def area(results: Mapping[int, float], trained: float) -> float:
@@ -31,18 +32,22 @@ def area(results: Mapping[int, float], trained: float) -> float:
     return float(trapezoid(values, x) / (x[-1] - x[0])) if len(x) > 1 else float(values[0])
 
 
-def by_test_length(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
-    """One row for each run and test length.
+def by_test_length(
+    runs: pd.DataFrame, metric: Metric = ACCURACY, windows: str = WHOLE
+) -> pd.DataFrame:
+    """One row for each run and test length; `windows` are WHOLE or, of language models, SLIDING.
 
     Columns: CELL, seed, trained (data.max_len), test_length, value of the metric. A run that has no
-    test at the trained length gets a row there with the value of its ordinary test split.
+    test at the trained length gets a row there with the value of its ordinary test split, whose
+    windows are whole.
     """
     rows = []
     for run in runs.to_dict("records"):
-        found = _by_length(run, metric)
+        found = _by_length(run, metric, windows)
         if not found:
             continue
-        found.setdefault(run[MAX_LEN], metric.factor * run[metric.column])
+        if windows == WHOLE:
+            found.setdefault(run[MAX_LEN], metric.factor * run[metric.column])
         own = {**{axis: run[axis] for axis in CELL}, "seed": run["seed"], "trained": run[MAX_LEN]}
         rows += [{**own, "test_length": n, "value": found[n]} for n in sorted(found)]
     return pd.DataFrame(rows, columns=[*CELL, "seed", "trained", "test_length", "value"])
@@ -79,11 +84,13 @@ def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=[*CELL, "n", "mean", "std", *map(str, columns)])
 
 
-def _by_length(run: Mapping[object, float], metric: Metric) -> dict[int, float]:
+def _by_length(
+    run: Mapping[object, float], metric: Metric, windows: str = WHOLE
+) -> dict[int, float]:
     """The metric of a run by test length."""
     found = {}
     for key, value in run.items():
         place = BY_LENGTH.fullmatch(str(key))
-        if place and place[1] == "lengths" and place[3] == metric.name and not np.isnan(value):
+        if place and place[1] == windows and place[3] == metric.name and not np.isnan(value):
             found[int(place[2])] = metric.factor * value
     return found
