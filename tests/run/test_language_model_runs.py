@@ -123,8 +123,8 @@ def test_answers_are_judged_after_the_bar(copy_run):
 
 
 def test_greedy_decoding_finds_the_same_exact_matches(copy_run):
-    """The answers, decoded with the cache: the first wrong token makes both wrong."""
-    folder, _ = copy_run
+    """The answers, decoded one string at a time: the first wrong token makes both wrong."""
+    folder, record = copy_run
     _, data, module = load_language_model(folder)
     frame = pd.read_parquet(folder / records.PREDICTIONS)
     part, bar = data.store.splits["test"], data.store.id_of("|")
@@ -133,7 +133,11 @@ def test_greedy_decoding_finds_the_same_exact_matches(copy_run):
         ids = torch.from_numpy(part.ids[start:end].astype(np.int64))
         prompt = ids[: ids.tolist().index(bar) + 1]
         answer = module.model.generate(prompt[None], len(ids) - len(prompt))[0]
-        assert torch.equal(answer, ids[len(prompt) :]) == (row["right"] == row["targets"])
+        found = answer == ids[len(prompt) :]
+        assert found.all() == (row["right"] == row["targets"])
+        assert found.sum() == row["greedy_right"]
+    assert record["test"]["greedy_accuracy"] == frame["greedy_right"].sum() / frame["targets"].sum()
+    assert "greedy_accuracy" in record["lengths"]["13"]
 
 
 def test_a_resumed_run_equals_an_undisturbed_one(copy_run, tmp_path, monkeypatch):

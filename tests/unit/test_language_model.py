@@ -183,6 +183,28 @@ def test_decoding_with_a_cache_equals_the_model(encoding, norm_first):
 
 
 @torch.no_grad()
+def test_greedy_decoding_reads_its_own_answers_and_the_given_questions():
+    """Each row alone and without a cache; targets begin at other places and alternate with
+    questions, as in associative recall."""
+    is_target = torch.tensor([[0, 0, 1, 0, 1, 0, 1, 0], [0, 0, 0, 1, 1, 1, 0, 0]]).bool()
+    for sampler in (None, PositionSampler(12, seed=1)):
+        model = language_model("concat", "rope", sampler=sampler).eval()
+        at = model.sampler.given(0, IDS)
+        expected = torch.zeros_like(IDS)
+        for row, (ids, targets) in enumerate(zip(IDS.tolist(), is_target.tolist(), strict=True)):
+            for place in range(7):
+                some = at if isinstance(at, int) else at[: place + 1]
+                read = torch.tensor([ids[: place + 1]])
+                best = int(model(read, torch.tensor([place + 1]), some)[0, -1].argmax())
+                if targets[place]:
+                    expected[row, place] = ids[place + 1] = best
+        found = model.decode(IDS, is_target)
+        assert torch.equal(found, expected)
+        assert not torch.equal(found, model(IDS, LENGTHS).argmax(-1) * is_target)
+    assert not model.decode(IDS, torch.zeros_like(is_target)).any()
+
+
+@torch.no_grad()
 def test_tied_logits_by_hand():
     model = language_model(tied=True).eval()
     assert model.head is None

@@ -7,7 +7,13 @@ import pytest
 from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims, read_claims
 from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE, metric_of, metrics_of
+from posfuse.analysis.evidence.metric import (
+    ACCURACY,
+    BITS_PER_BYTE,
+    METRICS,
+    metric_of,
+    metrics_of,
+)
 from posfuse.analysis.findings import analyse
 from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
@@ -172,7 +178,7 @@ def test_a_claim_about_a_metric_without_runs_is_open(runs):
 def test_an_unknown_metric_of_a_claim_is_one_line(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("claims: [{name: a, text: t, kind: gain, metric: speed}]\n")
-    message = "claim a: unknown metric 'speed'; use one of accuracy, exact_match, bits_per_byte"
+    message = "claim a: unknown metric 'speed'; use one of accuracy, exact_match, greedy_accuracy, "
     with pytest.raises(InputError, match=message):
         read_claims(path)
 
@@ -211,7 +217,7 @@ def test_the_report_chooses_the_metric_that_all_runs_have(folder, runs, tmp_path
     ("metric", "message"),
     [
         ("exact_match", "no metric 'exact_match' here; these runs have accuracy, bits_per_byte"),
-        ("speed", "no metric 'speed'; use one of accuracy, exact_match, bits_per_byte"),
+        ("speed", f"no metric 'speed'; use one of {', '.join(METRICS)}"),
     ],
 )
 def test_a_metric_that_the_runs_lack_is_one_line(folder, metric, message):

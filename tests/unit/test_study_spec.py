@@ -109,7 +109,7 @@ MISTAKES = [
     ({"hypotheses__0__than": "concat"}, "hypotheses: gain: compares concat with itself; name"),
     ({"hypotheses__0__margin": 0}, "hypotheses: gain: margin: must be points above 0, at"),
     ({"hypotheses__0__outcome": "loss"}, "hypotheses: gain: outcome 'loss'; use accuracy or"),
-    ({"metric": "loss"}, "metric: 'loss'; use one of accuracy, exact_match, bits_per_byte"),
+    ({"metric": "loss"}, "metric: 'loss'; use one of accuracy, exact_match, greedy_"),
     ({"metric": "bits_per_byte", "hypotheses__0__outcome": "accuracy"},
      "hypotheses: gain: outcome 'accuracy'; use bits_per_byte or beyond"),
     ({"metric": "bits_per_byte", "hypotheses__0__margin": 0},

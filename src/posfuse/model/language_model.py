@@ -15,7 +15,7 @@ from posfuse.model.encoder import Attention, Block, Encoder, visible
 from posfuse.model.encoding import Table
 from posfuse.model.fusion import Fusion
 from posfuse.model.network import FusionTransformer
-from posfuse.model.positions import PositionSampler
+from posfuse.model.positions import PositionSampler, as_tensor
 
 
 class LanguageModel(FusionTransformer):
@@ -85,10 +85,7 @@ class LanguageModel(FusionTransformer):
         Each is the most probable one, or with a temperature above 0 a draw from the softmax of the
         logits divided by it.
         """
-        total = ids.shape[1] + n
-        positions = self.sampler.given(0, ids.new_zeros(1, total))
-        if isinstance(positions, int):
-            positions = torch.arange(total, device=ids.device)
+        positions = self.positions(ids.new_zeros(1, ids.shape[1] + n))
         cache = Cache(positions[:0])
         found: list[Tensor] = []
         new, start = ids, 0
@@ -104,6 +101,33 @@ class LanguageModel(FusionTransformer):
                 new = logits.argmax(-1, keepdim=True)
             found.append(new)
         return torch.cat(found, 1)
+
+    @torch.no_grad()
+    def decode(self, ids: Tensor, is_target: Tensor) -> Tensor:
+        """The most probable successor at each place of ids (B, L) with a target: (B, L), 0 at
+        places without one. is_target (B, L). In evaluation mode.
+
+        The answer is the model's own: after a target it reads the token that it has found, not the
+        next one of ids, which it reads elsewhere. A string ends at its last target.
+        """
+        positions = self.positions(ids)
+        cache = Cache(positions[:0])
+        found = torch.zeros_like(ids)
+        places = is_target.any(0).nonzero().flatten().tolist()
+        if not places:
+            return found
+        start, new = 0, ids[:, : places[0] + 1]
+        for end in range(places[0] + 1, places[-1] + 2):
+            best = self.step(new, positions[start:end], cache).argmax(-1)  # (B,)
+            found[:, end - 1] = best.where(is_target[:, end - 1], 0)
+            if end < ids.shape[1]:
+                new = best.where(is_target[:, end - 1], ids[:, end])[:, None]
+            start = end
+        return found
+
+    def positions(self, ids: Tensor) -> Tensor:
+        """Those of the tokens ids (B, L) outside training, (L,)."""
+        return as_tensor(self.sampler.given(0, ids), ids)
 
 
 class Cache:

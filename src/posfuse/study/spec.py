@@ -112,7 +112,7 @@ class Assumed:
 @dataclass
 class Study:
     question: str = "???"
-    metric: str = "accuracy"  # or exact_match, bits_per_byte
+    metric: str = "accuracy"  # a key of METRICS
     base: str = ""  # a file of conf/ that all runs start from, such as quickstart
     settings: Values = field(default_factory=dict)  # overrides of all runs
     arms: dict[str, Values] = field(default_factory=dict)  # overrides of each arm

@@ -26,8 +26,11 @@ class NextToken(TestedModule):
     Accuracy is the share of the targets that have the highest logit, given all tokens before them.
     Of texts as bytes, bits_per_byte is the loss in bits. Of answers, exact_match is the share of
     the strings with targets whose targets are all right; greedy decoding finds the same, since a
-    first wrong token makes both wrong.
+    first wrong token makes both wrong. greedy_accuracy is the share of the targets that greedy
+    decoding finds, which reads its own tokens where accuracy reads the right ones.
     """
+
+    model: LanguageModel
 
     def __init__(
         self, model: LanguageModel, optim: OptimConfig, seed: int, reads_bytes: bool
@@ -59,10 +62,11 @@ class NextToken(TestedModule):
     def test_step(self, batch: Batch, batch_number: int) -> None:
         losses, right, is_target = token_losses(self.timed_logits(batch), batch)
         self.by_position.append((losses.sum(0).cpu(), is_target.sum(0).cpu()))
-        found = scores(losses, right, is_target)
-        self.predictions.append(
-            {"index": batch.index.cpu()} | {k: v.cpu() for k, v in found.items()}
-        )
+        found = {"index": batch.index, **scores(losses, right, is_target)}
+        if not self.reads_bytes:
+            decoded = self.model.decode(batch.ids, is_target)
+            found["greedy_right"] = ((decoded == batch.labels) & is_target).sum(1)
+        self.predictions.append({name: values.cpu() for name, values in found.items()})
 
     def on_test_epoch_start(self) -> None:
         super().on_test_epoch_start()
@@ -93,13 +97,13 @@ class NextToken(TestedModule):
         frame = pd.DataFrame(parts).sort_values("index", ignore_index=True)
         frame.insert(1, "length", documents.whole_lengths[frame["index"]])
         frame.insert(2, "group", documents.groups[frame["index"]])
-        loss = float(frame["loss"].sum() / frame["targets"].sum())
-        found = {"loss": loss, "accuracy": float(frame["right"].sum() / frame["targets"].sum())}
+        by_target = frame.sum() / frame["targets"].sum()
+        found = {"loss": float(by_target["loss"]), "accuracy": float(by_target["right"])}
         if self.reads_bytes:
-            return found | {"bits_per_byte": loss / math.log(2)}, frame
+            return found | {"bits_per_byte": found["loss"] / math.log(2)}, frame
         asked = frame[frame["targets"] > 0]
-        exact = float((asked["right"] == asked["targets"]).mean())
-        return found | {"exact_match": exact}, frame
+        found["exact_match"] = float((asked["right"] == asked["targets"]).mean())
+        return found | {"greedy_accuracy": float(by_target["greedy_right"])}, frame
 
 
 def token_losses(logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

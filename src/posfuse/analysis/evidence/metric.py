@@ -98,11 +98,14 @@ class Metric:
 
 ACCURACY = Metric("accuracy", "accuracy", "points", "accuracy in %")
 EXACT_MATCH = Metric("exact_match", "exact match", "points", "exact match in %")
+GREEDY_ACCURACY = Metric("greedy_accuracy", "greedy accuracy", "points", "greedy accuracy in %")
 BITS_PER_BYTE = Metric(
     "bits_per_byte", "bits per byte", "bits per byte", "bits per byte",
     factor=1.0, digits=4, lower_is_better=True, margin=0.01, effect=0.02, guess=8.0,
 )  # fmt: skip
-METRICS = {metric.name: metric for metric in (ACCURACY, EXACT_MATCH, BITS_PER_BYTE)}
+METRICS = {
+    metric.name: metric for metric in (ACCURACY, EXACT_MATCH, GREEDY_ACCURACY, BITS_PER_BYTE)
+}
 
 
 def metrics_of(runs: pd.DataFrame) -> list[str]:
