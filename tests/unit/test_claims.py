@@ -149,7 +149,7 @@ def test_every_combination_that_a_claim_names_must_be_there():
     diagonal = frame(("tiny", "concat", GAIN), ("wordy", "mlp", GAIN))
     found = one(diagonal, "gain", where)
     assert found.verdict == "inconclusive"
-    assert "data=tiny fusion=mlp; data=wordy fusion=concat" in found.settle
+    assert "with data=tiny fusion=mlp; with data=wordy fusion=concat" in found.settle
     short = one(frame(("tiny", "concat", GAIN)), "gain", {"regime": ["short", "long"]})
     assert short.verdict == "inconclusive"
     assert "data=wordy or wordier (long)" in short.settle
@@ -242,6 +242,20 @@ def test_a_claim_that_names_missing_runs_is_not_supported():
     assert "needs runs with fusion=gate_scalar" in found.settle
     refuted = one(frame(("tiny", "concat", LOSS)), "gain", {"fusion": ["concat", "mlp"]})
     assert refuted.verdict == "refuted"
+
+
+def test_a_claim_that_only_runs_with_overrides_match_says_how_to_judge_them():
+    name = "task=language_model"
+    comparisons = frame(("tiny", "concat", GAIN), ("tiny", "mul", GAIN)).assign(variant=name)
+    how = f"(to judge those here, add `variant: {name}` to `where`)"
+    assert one(comparisons, "gain").settle == f"needs runs without overrides {how}"
+    where = {"data": "tiny", "fusion": "concat"}
+    found = one(comparisons, "gain", where)
+    assert found.settle == f"needs runs with data=tiny fusion=concat without overrides {how}"
+    assert one(comparisons, "gain", {**where, "variant": name}).verdict == "supported"
+    assert one(comparisons, "gain", {"fusion": "mlp"}).settle == "needs runs with fusion=mlp"
+    other = pd.concat([comparisons, comparisons.assign(variant="optim.lr=1")], ignore_index=True)
+    assert "`variant: optim.lr=1` or another one to `where`" in one(other, "gain", where).settle
 
 
 def test_a_regime_without_runs_names_its_corpora():

@@ -191,15 +191,15 @@ def _evidence(
     if claims.baseline not in (None, criteria.baseline):
         return untested(f"{BASELINE} {claims.baseline}")
     wanted = _wanted(claim, claims)
-    rows = comparisons
-    for axis, choices in wanted.items():
-        rows = rows[rows[AXIS_OF[axis]].isin([v for _, values in choices for v in values])]
+    with_position = comparisons
     if "encoding" not in wanted:  # runs without position belong to claims that name them
-        rows = rows[rows["table"] != NO_TABLE]
-    absent = _absent(claim, wanted, rows)
+        with_position = comparisons[comparisons["table"] != NO_TABLE]
+    every = {axis: [v for _, own in choices for v in own] for axis, choices in wanted.items()}
+    rows = _selected(with_position, every)
+    absent = _absent(claim, wanted, rows, with_position)
     if rows.empty:
         tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
-        return untested(f"needs runs{tested} with {'; '.join(absent)}")
+        return untested(f"needs runs{tested} {'; '.join(absent)}")
     default = criteria.margin if claim.kind == "negligible" else 0.0
     margin = default if claim.margin is None else claim.margin
     others = comparisons[comparisons["fusion"] == claim.than]
@@ -214,7 +214,7 @@ def _evidence(
     # Some of the runs that the claim names are missing: it can be refuted but not supported.
     needs = "; ".join(absent)
     return replace(
-        found, p_support=np.nan, settle=lambda a: f"needs runs with {needs}; {found.settle(a)}"
+        found, p_support=np.nan, settle=lambda a: f"needs runs {needs}; {found.settle(a)}"
     )
 
 
@@ -232,19 +232,43 @@ def _wanted(claim: Claim, claims: Claims) -> dict[str, Choices]:
     return wanted
 
 
-def _absent(claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame) -> list[str]:
-    """The combinations that the claim names and the rows lack; one corpus of a regime is enough."""
+def _selected(rows: pd.DataFrame, values: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """The rows with one of these values on each axis."""
+    for axis, allowed in values.items():
+        rows = rows[rows[AXIS_OF[axis]].isin(allowed)]
+    return rows
+
+
+def _absent(
+    claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame, comparisons: pd.DataFrame
+) -> list[str]:
+    """The combinations that the claim names and the rows lack, as "with fusion=concat"; one corpus
+    of a regime is enough."""
     absent = []
     for combination in product(*wanted.values()):
-        found = rows
-        for axis, (_, values) in zip(wanted, combination, strict=True):
-            found = found[found[AXIS_OF[axis]].isin(values)]
-        if found.empty:
-            absent.append(" ".join(name for name, _ in combination if name != "variant="))
+        values = {axis: own for axis, (_, own) in zip(wanted, combination, strict=True)}
+        if not _selected(rows, values).empty:
+            continue
+        names = " ".join(name for name, _ in combination if name != "variant=")
+        words = [f"with {names}"] if names else []
+        if "variant" not in claim.where:
+            del values["variant"]
+            words += _other_variants(_selected(comparisons, values))
+        absent.append(" ".join(words))
     # Encodings that fuse the same table, such as rope and sinusoidal, count as one.
     if claim.each:
         column = "table" if claim.each == "encoding" else AXIS_OF[claim.each]
         if rows[column].loc[lambda v: v != NO_TABLE].nunique() < 2:
             tables = " with different tables" if column == "table" else ""
-            absent.append(f"at least two values of {claim.each}{tables}")
-    return [line for line in absent if line] or (["other settings"] if rows.empty else [])
+            absent.append(f"with at least two values of {claim.each}{tables}")
+    return [line for line in absent if line] or (["with other settings"] if rows.empty else [])
+
+
+def _other_variants(rows: pd.DataFrame) -> list[str]:
+    """How a claim can name the variant of these runs, which it would match then."""
+    found = sorted(set(rows["variant"]))
+    if not found:
+        return []
+    more = " or another one" if len(found) > 1 else ""
+    named = f"`variant: {found[0]}`{more}"
+    return [f"without overrides (to judge those here, add {named} to `where`)"]
