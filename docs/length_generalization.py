@@ -22,6 +22,7 @@ OWN = HERE / "length_generalization" / "copy_reverse.csv"  # results of experime
 CRITERIA = Criteria("none", margin=1.0)
 NAMES = {"abs_sinusoid": "sinusoidal", "rotary": "rope", "t5_relative_bias": "t5"}  # theirs: ours
 TRAINED = 20  # letters
+EXACT, GIVEN, GREEDY = "exact_match", "accuracy", "greedy_accuracy"  # of a record
 NEAR = (1, 0, 2, 3, 4)  # a ranking with a tau of 0.8 to 0, 1, 2, 3, 4
 TASKS = {"copy": "s2s_copy", "reverse": "s2s_reverse"}
 START = """\
@@ -146,15 +147,17 @@ def _needed(comparisons: int) -> float:
 
 
 def own_results(sweep: Path) -> pd.DataFrame:
-    """The share of strings that each run of a sweep gets wholly right, by length in letters."""
+    """The results of each run of a sweep by length in letters, as shares: strings that are wholly
+    right, and letters."""
     rows = []
     for path in sorted(sweep.rglob(records.RESULT)):
         record = records.read_result(path)
         for symbols, found in record["lengths"].items():
             own = record["data"], int(symbols) // 2, record["encoding"], record["seed"]
-            rows.append((*own, found["exact_match"]))
-    columns = ["task", "letters", "encoding", "seed", "accuracy"]
-    return pd.DataFrame(rows, columns=columns).sort_values(columns[:-1], ignore_index=True)
+            rows.append((*own, found[EXACT], found[GIVEN], found[GREEDY]))
+    key = ["task", "letters", "encoding", "seed"]
+    frame = pd.DataFrame(rows, columns=[*key, EXACT, GIVEN, GREEDY])
+    return frame.sort_values(key, ignore_index=True)
 
 
 def _own_rankings() -> str:
@@ -179,21 +182,38 @@ def _own_rankings() -> str:
     for task, dataset in TASKS.items():
         mine = own[own["task"] == task]
         longer = mine[mine["letters"] > TRAINED]
-        lines.append(_ranked(f"{task}, posfuse | 20", mine[mine["letters"] == TRAINED], ""))
-        lines.append(_ranked(f"{task}, posfuse | 25 to 40", longer, ""))
-        mean = longer.groupby("encoding")["accuracy"].mean()
+        lines.append(_ranked(f"{task}, posfuse | 20", mine[mine["letters"] == TRAINED], EXACT))
+        lines.append(_ranked(f"{task}, posfuse | 25 to 40", longer, EXACT))
+        mean = longer.groupby("encoding")[EXACT].mean()
         for split, other in theirs[theirs["dataset"] == dataset].groupby("split"):
             of_other = other.groupby("encoding")["accuracy"].mean()
             tau = stats.kendalltau(mean, of_other.reindex(mean.index)).statistic
             shown = "undefined" if np.isnan(tau) else f"{tau:+.2f}"
-            lines.append(_ranked(f"{dataset} {split} | 21 to 40", other, shown))
+            lines.append(_ranked(f"{dataset} {split} | 21 to 40", other, "accuracy", shown))
     same, near = (stats.kendalltau(range(5), order).pvalue for order in (range(5), NEAR))
     end = f"\nWith five encodings a tau of 1 has a two-sided p of {same:.3f}, 0.8 of {near:.3f}."
-    return "\n".join([*lines, end, ""])
+    return "\n".join([*lines, end, *_by_letter(own), ""])
 
 
-def _ranked(name: str, part: pd.DataFrame, tau: str) -> str:
-    mean = 100 * part.groupby("encoding")["accuracy"].mean().sort_values(ascending=False)
+def _by_letter(own: pd.DataFrame) -> list[str]:
+    """The share of letters that are right, by length."""
+    lengths = sorted(own["letters"].unique())
+    lines = [
+        "\nLetters of the answer that are right, in %, mean over seeds: given the letters before "
+        "them /\ndecoded greedily, where a model reads its own errors.\n",
+        "| task | encoding | " + " | ".join(f"{n} letters" for n in lengths) + " |",
+        "|---|---|" + "---|" * len(lengths),
+    ]
+    means = 100 * own.groupby(["task", "encoding", "letters"])[[GIVEN, GREEDY]].mean()
+    for task, encoding in dict.fromkeys(zip(own["task"], own["encoding"], strict=True)):
+        of = means.loc[task, encoding]
+        cells = [f"{of.at[n, GIVEN]:.1f} / {of.at[n, GREEDY]:.1f}" for n in lengths]
+        lines.append(f"| {task} | {encoding} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _ranked(name: str, part: pd.DataFrame, column: str, tau: str = "") -> str:
+    mean = 100 * part.groupby("encoding")[column].mean().sort_values(ascending=False)
     text = ", ".join(f"{encoding} {value:.1f}" for encoding, value in mean.items())
     return f"| {name} | {text} | {part['seed'].nunique()} | {tau} |"
 

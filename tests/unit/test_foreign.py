@@ -293,7 +293,8 @@ def test_the_page_ranks_own_runs_beside_the_study(tmp_path, monkeypatch):
     ranked = ["none", "t5", "alibi", "rope", "sinusoidal"]
     for task, order in (("reverse", ranked), ("copy", ranked[::-1])):
         for place, encoding in enumerate(order):
-            lengths = {str(n): {"exact_match": 0.5 - place / 10} for n in (41, 51, 81)}
+            result = {"exact_match": 0.5 - place / 10, "accuracy": 0.9, "greedy_accuracy": 0.6}
+            lengths = {str(n): result for n in (41, 51, 81)}
             record = {"schema": SCHEMA, "fingerprint": "", "data": task, "encoding": encoding}
             folder = tmp_path / task / encoding
             folder.mkdir(parents=True)
@@ -305,6 +306,7 @@ def test_the_page_ranks_own_runs_beside_the_study(tmp_path, monkeypatch):
     lines = page["page"]().splitlines()
     order = "none 50.0, t5 40.0, alibi 30.0, rope 20.0, sinusoidal 10.0"
     assert f"| reverse, posfuse | 25 to 40 | {order} | 1 |  |" in lines
+    assert "| reverse | t5 | 90.0 / 60.0 | 90.0 / 60.0 | 90.0 / 60.0 |" in lines
     by_start = {line.split(" | ")[0]: line for line in lines}
     assert by_start["| s2s_reverse mc2x_tr20_ts40"].endswith("| 3 | +1.00 |")
     assert by_start["| s2s_copy rdc_tr20_ts40"].endswith("| 3 | -1.00 |")
