@@ -9,7 +9,7 @@ import pytest
 import yaml
 from scipy import stats
 
-import positions
+import grids
 import studies
 from posfuse.config import CONF_DIR
 
@@ -124,24 +124,34 @@ def test_the_texts_on_the_page_are_the_committed_ones():
     assert studies.with_texts(DOCUMENT) == DOCUMENT
     assert {found["study"] for found in studies.SHOWN.finditer(DOCUMENT)} == {
         *(folder.name for folder in KEPT),
-        positions.FOLDER.name,
+        *grids.GRIDS,
     }
 
 
 def test_every_number_in_the_prose_is_in_a_text_of_a_study():
     """A number with a decimal point or a sign is a result."""
     found = " ".join(text for folder in KEPT for text in studies.texts(folder).values())
+    found += " ".join((studies.FOLDER / name / grids.TEXT).read_text() for name in grids.GRIDS)
     quoted = re.findall(r"(?<![\w.`=])[+-]?\d+\.\d+(?![\d.])|(?<![\w.`=])[+-]\d+(?![\d.])", PROSE)
     for number in quoted:
         assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", found), number
 
 
-def test_the_table_of_positions_follows_from_its_runs():
-    runs = pd.read_csv(positions.FOLDER / positions.RUNS)
-    text = (positions.FOLDER / positions.TEXT).read_text()
-    assert text == positions.table(runs)
+@pytest.mark.parametrize(
+    ("sweep", "data", "column", "factor"),
+    [
+        ("positions", "missing_duplicate", "lengths.40.accuracy", 100),
+        ("language_model_grid", "bbc_bytes", "lengths.128.bits_per_byte", 1),
+    ],
+)
+def test_the_table_of_a_grid_follows_from_its_runs(sweep, data, column, factor):
+    runs = pd.read_csv(studies.FOLDER / sweep / grids.RUNS)
+    text = (studies.FOLDER / sweep / grids.TEXT).read_text()
+    assert text == grids.table(runs, grids.GRIDS[sweep])
     assert text in DOCUMENT
-    (row,) = (line for line in text.splitlines() if "missing_duplicate | rope |" in line)
-    shown = row.split("|")[3].split(" / ")[1]  # addition at 40 symbols
-    own = runs.query("data == 'missing_duplicate' and encoding == 'rope' and fusion == 'add'")
-    assert float(shown) == pytest.approx(100 * own["lengths.40.accuracy"].sum() / 3, abs=0.051)
+    (row,) = (line for line in text.splitlines() if f"{data} | rope |" in line)
+    shown = row.split("|")[3].split(" / ")[1]  # addition at the first of data.test_lengths
+    own = runs[(runs["data"] == data) & (runs["encoding"] == "rope") & (runs["fusion"] == "add")]
+    digits = len(shown.partition(".")[2])
+    expected = factor * own[column].sum() / 3
+    assert float(shown) == pytest.approx(expected, abs=0.51 * 10**-digits)
