@@ -44,10 +44,21 @@ def losses(operator: str, encoding: str) -> list[float]:
 
 
 def machine() -> str:
-    """What the last bits of a loss depend on, beside the program."""
-    return (
-        f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} torch {torch.__version__}"
-    )
+    """What the last bits of a loss depend on, beside the program. The libraries for products choose
+    their code by the model of the CPU, and not by its instructions alone."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{platform.machine()} {capability} {processor()} torch {torch.__version__}"
+
+
+def processor() -> str:
+    """The CPU's vendor, family and model, as "AuthenticAMD 25 17", and whether it announces AMX."""
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return platform.processor()
+    first = path.read_text().partition("\n\n")[0]
+    facts = {k.strip(): v.strip() for k, _, v in (x.partition(":") for x in first.splitlines())}
+    known = [facts.get(name, "") for name in ("vendor_id", "cpu family", "model")]
+    return " ".join([*known, *(["amx"] if "amx_tile" in facts.get("flags", "") else [])])
 
 
 @pytest.fixture(scope="module")
