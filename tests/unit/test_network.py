@@ -43,6 +43,18 @@ def test_every_variant_trains_every_parameter(fusion: str, encoding: str) -> Non
         assert parameter.grad.any(), name
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_combination_trains_in_bfloat16(encoding: str) -> None:
+    given = batch([7, 4])
+    for fusion in OPERATORS:
+        network = make_network(fusion, encoding).train()
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = network(given.ids, given.lengths)
+        torch.nn.functional.cross_entropy(logits.float(), given.labels).backward()
+        found = [p.grad for p in network.parameters() if p.grad is not None]
+        assert all(gradient.isfinite().all() for gradient in found), fusion
+
+
 def test_without_a_table_the_weights_of_the_position_get_no_gradient() -> None:
     network, given = make_network("concat", "none"), batch([7, 4])
     network(given.ids, given.lengths).square().sum().backward()

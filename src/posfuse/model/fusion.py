@@ -169,8 +169,10 @@ class Gated(Fusion):
 
     def merge(self, token: Parts, position: Parts) -> Tensor:
         tokens, rows = token[0], position[-1]
-        # lerp is one pass over the batch. Under autocast the gate has a smaller type than E.
-        return torch.lerp(rows, tokens, self.gate(token, position).to(tokens.dtype))
+        # lerp is one pass over the batch. Under autocast the gate, and the rows of an encoding that
+        # computes them by products, have a smaller type than E.
+        gate = self.gate(token, position).to(tokens.dtype)
+        return torch.lerp(rows.to(tokens.dtype), tokens, gate)
 
     def token_part(self, token: Parts, position: Parts) -> Tensor:
         return self.gate(token, position) * token[0]
