@@ -51,6 +51,27 @@ def test_an_arm_whose_runs_differ_in_their_settings_is_refused(sweep):
         sweep.results("ac", [0, 1])
 
 
+@pytest.mark.parametrize(
+    ("metric", "settings", "message"),
+    [
+        ("bits_per_byte", {"data": "bbc_lead_story"},
+         "arms.add: metric: bbc_lead_story with task=classification has no bits_per_byte; use acc"),
+        ("exact_match", {"task": "language_model", "data": "bbc_bytes"},
+         "has no exact_match; use accuracy or bits_per_byte"),
+        ("bits_per_byte", {"task": "language_model", "data": "copy"},
+         "has no bits_per_byte; use accuracy or exact_match or greedy_accuracy"),
+        ("greedy_accuracy", {"task": "language_model", "data": "copy"}, None),
+    ],
+)  # fmt: skip
+def test_a_metric_that_the_task_lacks_is_refused_before_anything_runs(metric, settings, message):
+    study = Study("q", settings=settings, arms={"add": {"fusion": "add"}}, metric=metric)
+    if message is None:
+        stages.check_arms("mine", study, [])
+        return
+    with pytest.raises(InputError, match=message):
+        stages.check_arms("mine", study, [])
+
+
 def test_an_outcome_beyond_needs_longer_tests():
     gain = Hypothesis("gain", "t", "concat", "add", outcome="beyond")
     arms = {"add": {"fusion": "add"}, "concat": {"fusion": "concat"}}

@@ -8,7 +8,8 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import CONF_DIR, DataConfig
+from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE, EXACT_MATCH, GREEDY_ACCURACY
+from posfuse.config import CONF_DIR, Config, DataConfig, models_language
 from posfuse.errors import InputError
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
@@ -21,6 +22,19 @@ def _check_lengths(data: DataConfig) -> None:
         raise InputError(
             f"data.test_lengths: needs a length above data.max_len={data.max_len} for a hypothesis "
             f"with outcome: beyond (got {data.test_lengths})"
+        )
+
+
+def _check_metric(name: str, cfg: Config) -> None:
+    """The study's metric must be one that the arm's records have."""
+    known = [ACCURACY.name]
+    if models_language(cfg):
+        answers = [EXACT_MATCH.name, GREEDY_ACCURACY.name]
+        known += [BITS_PER_BYTE.name] if cfg.data.vocabulary.unit == "bytes" else answers
+    if name not in known:
+        raise InputError(
+            f"metric: {cfg.data.name} with task={cfg.task.name} has no {name}; use "
+            f"{' or '.join(known)}"
         )
 
 
@@ -38,6 +52,7 @@ def fingerprints(sweep: Sweep, arms: Iterable[str], extra: list[str]) -> dict[st
             try:
                 with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
                     config = checked(compose("train", [*common, *sweep.arms[arm]]))
+                _check_metric(sweep.study.metric, config)
                 if arm in sweep.study.tested_beyond:
                     _check_lengths(config.data)
                 own = fingerprint(config)
