@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims, read_claims
+from posfuse.analysis.claims.verdicts import Claim, Claims, read_claims
 from posfuse.analysis.drawings import draw_all
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.evidence.metric import (
@@ -123,6 +123,40 @@ def test_windows_are_resampled_with_their_articles(folder, runs):
     assert (concat["documents_low"], concat["documents_high"]) == pytest.approx(alone, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("metric", "gains"),
+    [
+        # Of 2, 4 and 2 targets: 2, 1 and 0 are right, and 1, 1 and 0 are decoded.
+        ("accuracy", [100 * 2 * 3 / 8, 100 * 1 * 3 / 8, 0]),
+        ("greedy_accuracy", [100 * 1 * 3 / 8, 100 * 1 * 3 / 8, 0]),
+        ("exact_match", [100, 0, 0]),
+    ],
+)
+def test_strings_are_resampled_for_each_metric_of_answers(tmp_path, metric, gains):
+    """One operator finds nothing, so a string's difference is what the other one finds."""
+    strings = {"index": range(3), "group": range(3), "targets": [2, 4, 2]}
+    for seed in range(3):
+        for fusion, right, greedy in (("add", 0, 0), ("concat", [2, 1, 0], [1, 1, 0])):
+            frame = pd.DataFrame({**strings, "right": right, "greedy_right": greedy, "loss": 1.0})
+            shares = frame.sum() / 8
+            found = {"accuracy": shares["right"], "greedy_accuracy": shares["greedy_right"]}
+            found["exact_match"] = float((frame["right"] == frame["targets"]).mean())
+            folder = write_record(
+                tmp_path, 0.5, fusion, seed, "copy", test=found, validation=found,
+                settings={"task.name": "language_model"},
+            )  # fmt: skip
+            frame.to_parquet(folder / "predictions.parquet", index=False)
+            curve = {"epoch": [1, 2], f"val_{metric}": [0.1, found[metric]]}
+            pd.DataFrame(curve).to_csv(folder / "history.csv", index=False)
+    criteria = criteria_for(Criteria(), METRICS[metric])
+    runs, _ = collect(tmp_path)
+    report = analyse(str(tmp_path), runs, [], Claims(), criteria, True)
+    (row,) = report.documents.statistics.to_dict("records")
+    assert row["documents_mean"] == pytest.approx(np.mean(gains))
+    assert (row["document_seeds"], row["n_documents"]) == ([0, 1, 2], 3)
+    assert report.problems == []
+
+
 def test_windows_that_contradict_the_record_are_left_out(tmp_path):
     root = tmp_path / "sweep"
     for fusion in ("add", "concat"):
@@ -168,11 +202,13 @@ def test_a_claim_may_name_the_metric(folder, runs):
         assert verdicts[3].evidence.tested == "each mean difference within ±0.01 bits per byte"
 
 
-def test_a_claim_about_a_metric_without_runs_is_open(runs):
-    claims = Claims(claims=[Claim("bits", "t", "gain", metric="bits_per_byte")])
-    (verdict,) = judge_claims(claims, compare(runs, Criteria())[0], Criteria())
+def test_a_claim_about_a_metric_without_runs_is_open(folder, runs):
+    where = {"data": "text", "fusion": "concat"}
+    (verdict,) = found(
+        folder, runs, [Claim("a", "t", "gain", where=where, metric="exact_match")]
+    ).verdicts
     assert verdict.verdict == "inconclusive"
-    assert "needs runs" in verdict.settle
+    assert verdict.settle == "needs runs with the metric exact_match"
 
 
 def test_an_unknown_metric_of_a_claim_is_one_line(tmp_path):

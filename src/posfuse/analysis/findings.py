@@ -101,7 +101,7 @@ def analyse(
     documents, mismatched = document_evidence(
         of_classifiers(comparisons, runs), classifiers, criteria.baseline
     )
-    if metric != ACCURACY:
+    if metric != ACCURACY or classifiers.empty:
         by_window, mismatched = window_evidence(comparisons, runs, criteria)
         documents = DocumentEvidence(by_window, documents.bins.iloc[:0], {})
     bags, without_bag = bags_of_words(classifiers)

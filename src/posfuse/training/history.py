@@ -7,7 +7,8 @@ from lightning.pytorch.callbacks import Callback
 
 COLUMNS = (
     "train_loss", "val_loss", "val_accuracy",
-    "val_macro_f1", "val_bits_per_byte", "val_exact_match",  # each of some tasks
+    # Each of some tasks.
+    "val_macro_f1", "val_bits_per_byte", "val_exact_match", "val_greedy_accuracy",
 )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ class NextToken(TestedModule):
         return self.counted(loss, batch, int((batch.labels != IGNORED).sum()))
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
-        found = scores(*token_losses(self.model(batch.ids, batch.lengths).float(), batch))
+        found = self.scores(self.model(batch.ids, batch.lengths).float(), batch)
         n = int(found["targets"].sum())
         loss = found["loss"].sum() / n
         self.log_mean("val/loss", loss, n)
@@ -58,15 +58,26 @@ class NextToken(TestedModule):
             asked = found["targets"] > 0
             exact = (found["right"] == found["targets"])[asked].double().mean()
             self.log_mean("val/exact_match", exact, int(asked.sum()))
+            self.log_mean("val/greedy_accuracy", found["greedy_right"].sum() / n, n)
 
     def test_step(self, batch: Batch, batch_number: int) -> None:
-        losses, right, is_target = token_losses(self.timed_logits(batch), batch)
+        logits = self.timed_logits(batch)
+        found = {"index": batch.index, **self.scores(logits, batch)}
+        self.predictions.append({name: values.cpu() for name, values in found.items()})
+        losses, is_target = token_losses(logits, batch)
         self.by_position.append((losses.sum(0).cpu(), is_target.sum(0).cpu()))
-        found = {"index": batch.index, **scores(losses, right, is_target)}
+
+    def scores(self, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """By window or string, (B,): its number of `targets`, how many of them are `right`, and the
+        sum of their losses in nats, `loss`; of answers also how many greedy decoding finds,
+        `greedy_right`. The logits (B, L, V) are those of the batch."""
+        losses, is_target = token_losses(logits, batch)
+        right = (logits.argmax(-1) == batch.labels) & is_target
+        found = {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}
         if not self.reads_bytes:
             decoded = self.model.decode(batch.ids, is_target)
             found["greedy_right"] = ((decoded == batch.labels) & is_target).sum(1)
-        self.predictions.append({name: values.cpu() for name, values in found.items()})
+        return found
 
     def on_test_epoch_start(self) -> None:
         super().on_test_epoch_start()
@@ -106,17 +117,10 @@ class NextToken(TestedModule):
         return found | {"greedy_accuracy": float(by_target["greedy_right"])}, frame
 
 
-def token_losses(logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """For each token, (B, L): the loss of its target in nats, 0 if it has none; whether the target
-    has the highest logit; whether it has a target."""
+def token_losses(logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """For each token, (B, L): the loss of its target in nats, 0 if it has none; and whether it has
+    a target."""
     losses = F.cross_entropy(
         logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, reduction="none"
     ).view_as(batch.labels)
-    is_target = batch.labels != IGNORED
-    return losses.double(), (logits.argmax(-1) == batch.labels) & is_target, is_target
-
-
-def scores(losses: Tensor, right: Tensor, is_target: Tensor) -> dict[str, Tensor]:
-    """By window or string, (B,): its number of `targets`, how many of them are `right`, and the sum
-    of their losses in nats, `loss`. The arguments are those that `token_losses` returns."""
-    return {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}
+    return losses.double(), batch.labels != IGNORED

@@ -151,10 +151,13 @@ def judge_claims(
         own = criteria_for(criteria, METRICS[name])
         both = compared.get(name, (nothing, nothing))
         frames[name] = [(rows, placebos(rows, own), own) for rows in both]
-    evidence = [
-        _evidence(claim, claims, *frames[claim.metric][claim.kind == EXTRAPOLATES])
-        for claim in claims.claims
-    ]
+    evidence = []
+    for claim in claims.claims:
+        own_frames = frames[claim.metric]
+        if own_frames[False][0].empty and not comparisons.empty:
+            evidence.append(untested(f"needs runs with the metric {claim.metric}"))
+        else:
+            evidence.append(_evidence(claim, claims, *own_frames[claim.kind == EXTRAPOLATES]))
     support = st.holm([e.p_support for e in evidence])
     refute = st.holm([e.p_refute for e in evidence])
     level = criteria.alpha / max(len(claims.claims), 1)

@@ -12,26 +12,33 @@ import pandas as pd
 from pyarrow import ArrowException
 
 from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.evidence.metric import BITS_PER_BYTE, EXACT_MATCH, Metric
+from posfuse.analysis.evidence.metric import (
+    ACCURACY,
+    BITS_PER_BYTE,
+    EXACT_MATCH,
+    GREEDY_ACCURACY,
+    Metric,
+)
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.documents import judge_differences
 from posfuse.errors import InputError
 from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
 
-COLUMNS = ["index", "group", "targets", "right", "loss"]
+COLUMNS = ["index", "group", "targets"]
+COUNTED = {  # what each metric counts
+    ACCURACY.name: "right",
+    EXACT_MATCH.name: "right",
+    GREEDY_ACCURACY.name: "greedy_right",
+    BITS_PER_BYTE.name: "loss",
+}
 
 
 def window_evidence(
     comparisons: pd.DataFrame, runs: pd.DataFrame, criteria: Criteria
 ) -> tuple[pd.DataFrame, list[str]]:
     """One row for each row of `compare`: CELL and the keys of `judge_differences`; and a line for
-    each run that is left out.
-
-    No rows for a metric that is no mean over windows or strings.
-    """
+    each run that is left out."""
     metric = criteria.metric
-    if metric not in (BITS_PER_BYTE, EXACT_MATCH):
-        return pd.DataFrame(columns=CELL), []
     folder_of = runs.set_index([*CELL, "seed"])
     read: dict[str, pd.DataFrame] = {}
     problems = []
@@ -68,7 +75,7 @@ def window_evidence(
 
 
 def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
-    """index, group and value of the metric of the W windows of a run's test split.
+    """index, group and value of the W windows of a run's test split; the mean value is the metric.
 
     Raises InputError where the file is missing, damaged, or contradicts the run's record.
     """
@@ -76,11 +83,13 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     try:
         if path.exists() and not is_whole(path):
             raise ValueError(f"differs from its digest in {SUMS}")
-        frame = pd.read_parquet(path, columns=COLUMNS)
-        if metric == BITS_PER_BYTE:
-            value = frame["loss"] / frame["targets"] / math.log(2)
-        else:
-            value = 100.0 * (frame["right"] == frame["targets"])
+        frame = pd.read_parquet(path, columns=[*COLUMNS, COUNTED[metric.name]])
+        counted = frame[COUNTED[metric.name]]
+        if metric == EXACT_MATCH:
+            value = 100.0 * (counted == frame["targets"])
+        else:  # a mean over targets, of which each window counts its own
+            share = counted / frame["targets"].mean()
+            value = share / math.log(2) if metric == BITS_PER_BYTE else 100.0 * share
         recorded = metric.factor * run[metric.column]
         if not abs(value.mean() - recorded) < 10**-metric.digits:
             own = metric.number(value.mean())
