@@ -14,7 +14,7 @@ from posfuse.runs.multirun import with_arm
 from small_runs import composed, hydra_composed
 
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
-         "controls": 75, "variance": 120, "positions": 144, "pretrained": 80,
+         "controls": 75, "variance": 120, "positions": 144, "pretrained": 48,
          "language_model": 36, "copy_reverse": 30}  # fmt: skip
 STUDIES = {path.stem for path in (CONF_DIR / "study").glob("*.yaml")}
 DATA = [
@@ -85,6 +85,14 @@ QUICKSTART = {
     "trainer.threads": 1,
     "data.limit": None,
 }
+PRETRAINED = QUICKSTART | {
+    "model.n_layers": 1,
+    "trainer.monitor": "loss",
+    "trainer.patience": 4,
+    "data.limit": 10_000,
+    "data.max_len": 128,
+    "data.split_seed": "seed",
+}
 # Tasks: sized by time too, without dropout and at the scale where addition sees positions.
 POSITIONS = {
     "model.d_model": 64,
@@ -128,8 +136,8 @@ EXPECTED = {
     ("table1", "agnews"): SHORT,
     ("table1", "imdb"): SHORT,
     ("table1", "arxiv"): ARXIV,
-    ("pretrained", "agnews"): SHORT,
-    ("pretrained", "imdb"): SHORT,
+    ("pretrained", "agnews"): PRETRAINED,
+    ("pretrained", "imdb"): PRETRAINED,
     ("table2", "arxiv"): ARXIV,
     ("table3", "arxiv"): ARXIV,
     ("scale_surface", "bbc_lead_story"): QUICKSTART,
@@ -175,7 +183,7 @@ def test_every_seed_has_every_fusion(experiment):
     cells = [values(job) for job in grid(experiment)]
     seeds = {int(cell["seed"]) for cell in cells}
     others = {"variance": 10} | dict.fromkeys(
-        ("quickstart", "table2", "positions", "language_model", "copy_reverse"), 3
+        ("quickstart", "table2", "pretrained", "positions", "language_model", "copy_reverse"), 3
     )
     assert seeds == set(range(others.get(experiment, 5)))
 
