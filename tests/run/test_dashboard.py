@@ -10,6 +10,7 @@ import wandb
 
 from fake_wandb import ENTITY, FakeRun, in_use, serve
 from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.evidence.metric import BITS_PER_BYTE
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError
@@ -114,6 +115,15 @@ def specs(server):
     """The workspace and the report on the server."""
     views = {view["type"]: json.loads(view["spec"]) for view in server.views.values()}
     return views["project-view"], views["runs"]
+
+
+def test_views_of_a_language_model_show_its_metric():
+    space = code.workspace("mine", ENTITY, "posfuse", BITS_PER_BYTE)
+    bars, learning, _ = space.sections
+    assert bars.name == "Test bits per byte"
+    assert [panel.metrics[0].name for panel in bars.panels] == ["test/bits_per_byte"] * 3
+    shown = [panel.y[0] for panel in learning.panels]
+    assert [getattr(y, "name", y) for y in shown] == ["val/bits_per_byte", "val/loss", "train/loss"]
 
 
 def test_both_views_are_saved_and_then_changed(dashboard, sweep, server):

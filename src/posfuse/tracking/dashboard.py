@@ -15,7 +15,8 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from posfuse.analysis.evidence.collect import SHARED, collect, declared_family
-from posfuse.analysis.statistics.comparisons import Criteria, compare
+from posfuse.analysis.evidence.metric import ACCURACY, Metric, metric_of
+from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError, checked_streams
 from posfuse.runs import records
@@ -23,14 +24,15 @@ from posfuse.tracking import server
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import STEP, variant
 
-CURVES = {
-    "val/accuracy": "validation accuracy",
-    "val/loss": "validation loss",
-    "train/loss": "training loss",
-}
+LOSSES = {"val/loss": "validation loss", "train/loss": "training loss"}
 INSIDE = ("gate_mean", "norm_ratio", "attention_entropy_layer_1")  # of the diagnostics
 SPREAD = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}  # over the seeds of a group
 MANY = 1000  # runs; W&B shows ten by default
+
+
+def learning_curves(metric: Metric) -> dict[str, str]:
+    """The titles of the curves by their names in W&B."""
+    return {f"val/{metric.name}": f"validation {metric.title}", **LOSSES}
 
 
 def curves(titles: dict[str, str], by: Any) -> list[wr.LinePlot]:
@@ -39,34 +41,37 @@ def curves(titles: dict[str, str], by: Any) -> list[wr.LinePlot]:
     return [wr.LinePlot(title=t, x=STEP, y=[name], **grouped) for name, t in titles.items()]
 
 
-def bars() -> list[wr.BarPlot]:
-    """Test accuracy by each axis: mean and standard deviation."""
+def bars(metric: Metric) -> list[wr.BarPlot]:
+    """The metric of the test split by each axis: mean and standard deviation."""
     shown: Any = {"max_runs_to_show": MANY, "max_bars_to_show": MANY, **SPREAD}
-    metrics, axes = [wr.SummaryMetric("test/accuracy")], ("fusion", "data", "encoding")
+    metrics = [wr.SummaryMetric(f"test/{metric.name}")]
     return [
-        wr.BarPlot(title=f"test accuracy by {a}", metrics=metrics, groupby=wr.Config(a), **shown)
-        for a in axes
-    ]
+        wr.BarPlot(title=f"test {metric.title} by {axis}", metrics=metrics,
+                   groupby=wr.Config(axis), **shown)
+        for axis in ("fusion", "data", "encoding")
+    ]  # fmt: skip
 
 
-def workspace(sweep_id: str, entity: str, project: str) -> ws.Workspace:
+def workspace(sweep_id: str, entity: str, project: str, metric: Metric) -> ws.Workspace:
     """All of a sweep's runs: bars by each axis, and curves by W&B's group (data, encoding, fusion
     and variant), so the spread is over seeds."""
+    shown = [metric.name, *(["macro_f1"] if metric == ACCURACY else [])]
     media = wr.MediaBrowser(title="gates", media_keys=["gate"], num_columns=3)
+    learning = curves(learning_curves(metric), "Group")
     inside = [*curves({f"diagnostics/{name}": name for name in INSIDE}, "Group"), media]
     return ws.Workspace(
         entity=entity,
         project=project,
         name=f"posfuse {sweep_id}",
         sections=[
-            ws.Section(name="Test accuracy", panels=bars(), is_open=True),
-            ws.Section(name="Learning curves", panels=curves(CURVES, "Group"), is_open=True),
+            ws.Section(name=f"Test {metric.title}", panels=bars(metric), is_open=True),
+            ws.Section(name="Learning curves", panels=learning, is_open=True),
             ws.Section(name="What position does", panels=inside, is_open=True),
         ],
         settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MANY),
         runset_settings=ws.RunsetSettings(
             filters=[expr.Config("sweep_id") == sweep_id],
-            pinned_columns=["run:displayName", "summary:test/accuracy", "summary:test/macro_f1"],
+            pinned_columns=["run:displayName", *(f"summary:test/{name}" for name in shown)],
         ),
     )
 
@@ -77,6 +82,7 @@ def report(
     """The paired differences, the bars, and the curves of each corpus and encoding. `primary` is
     that of Criteria."""
     sweep_id = str(runs["sweep_id"].iloc[0])
+    metric = metric_of(runs)
 
     def grid(panels: list[Any], cell: dict[str, str]) -> wr.PanelGrid:
         for i, panel in enumerate(panels):  # three side by side, in W&B's grid of 24 columns
@@ -90,11 +96,12 @@ def report(
         )
         return wr.PanelGrid(runsets=[runset], panels=panels)
 
+    criteria = criteria_for(Criteria(primary=primary), metric)
     blocks: list[Any] = [
         wr.H1("Paired differences"),
-        wr.MarkdownBlock(paired_table(runs, Criteria(primary=primary))),
-        wr.H1("Test accuracy"),
-        grid(bars(), {}),
+        wr.MarkdownBlock(paired_table(runs, criteria)),
+        wr.H1(f"Test {metric.title}"),
+        grid(bars(metric), {}),
         wr.H1("Learning curves"),
         wr.P("Mean and standard deviation over seeds, by fusion."),
     ]
@@ -104,7 +111,7 @@ def report(
     stated = runs.assign(variant=[variant(record["variant"]) for record in found])
     for cell in stated[axes].drop_duplicates().to_dict("records"):
         names = {str(axis): str(name) for axis, name in cell.items()}
-        plots = curves(CURVES, wr.Config("fusion"))
+        plots = curves(learning_curves(metric), wr.Config("fusion"))
         blocks += [wr.H2(" ".join(names.values()).strip()), grid(plots, names)]
     return wr.Report(
         entity=entity,
@@ -169,7 +176,7 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
             place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse-sync {sweep} first")
         primary = declared_family(sweep, sweep_ids[0])
-        space = workspace(sweep_ids[0], entity, project)
+        space = workspace(sweep_ids[0], entity, project, metric_of(runs))
         text = report(runs, entity, project, primary)
         return save(sweep / "dashboard" / "views.json", space, text), problems
 
