@@ -13,12 +13,14 @@ import pandas as pd
 import pytest
 import torch
 
-from posfuse.errors import InputError
+from posfuse.errors import ConfigError, InputError
+from posfuse.model.attention_encoding import AttentionEncoding
+from posfuse.model.language_model import LanguageModel
 from posfuse.process import signals
 from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
 from posfuse.train import judged_by, train
-from posfuse.training import sample
+from posfuse.training import build, sample
 from posfuse.training.language_model import NextToken
 from posfuse.training.trained import load_language_model, load_run
 from small_runs import SMALL, composed, small_config
@@ -87,6 +89,7 @@ def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
     history = pd.read_csv(folder / records.HISTORY)
     assert len(history) == 4
     assert {"train_loss", "val_loss", "val_accuracy", "val_bits_per_byte"} < set(history)
+    assert "val_greedy_accuracy" not in history
     best = history.loc[record["best_evaluation"] - 1]
     assert best["val_accuracy"] == pytest.approx(record["validation"]["accuracy"], abs=1e-6)
     assert record["label_names"] == []
@@ -138,6 +141,9 @@ def test_greedy_decoding_finds_the_same_exact_matches(copy_run):
         assert found.sum() == row["greedy_right"]
     assert record["test"]["greedy_accuracy"] == frame["greedy_right"].sum() / frame["targets"].sum()
     assert "greedy_accuracy" in record["lengths"]["13"]
+    best = pd.read_csv(folder / records.HISTORY).loc[record["best_evaluation"] - 1]
+    found = record["validation"]["greedy_accuracy"]
+    assert best["val_greedy_accuracy"] == pytest.approx(found, abs=1e-6)
 
 
 def test_a_resumed_run_equals_an_undisturbed_one(copy_run, tmp_path, monkeypatch):
@@ -188,11 +194,44 @@ def test_data_of_the_other_task_is_one_line(overrides, message):
         checked(composed(*overrides))
 
 
+class Unmasked(AttentionEncoding):
+    """Lets every token see every other one."""
+
+    def forward(self, q, k, v, mask, positions, bias, p, causal):
+        return super().forward(q, k, v, mask, positions, bias, p, False)
+
+
+class Older(AttentionEncoding):
+    """Knows nothing of causal attention."""
+
+    def forward(self, q, k, v, mask, positions, bias, p):
+        return super().forward(q, k, v, mask, positions, bias, p, False)
+
+
+@pytest.mark.parametrize("kind", [Unmasked, Older])
+def test_an_encoding_that_cannot_be_causal_is_refused(kind, tmp_path, monkeypatch):
+    cfg = of_copy(tmp_path / "cache", "encoding=alibi", "fusion=none")
+    cfg.encoding.attention = {"_target_": "a.place", "n_heads": 2}
+    made, built = kind(8, 2, 13), build._built
+    monkeypatch.setattr(
+        build,
+        "_built",
+        lambda node, **sizes: made if node["_target_"] == "a.place" else built(node, **sizes),
+    )
+    with pytest.raises(ConfigError, match=r"encoding=alibi fusion=none: cannot be causal"):
+        train(cfg, tmp_path / "run")
+
+
 def test_windows_longer_than_the_text_are_one_line(corpus, tmp_path):
     for key, value in (("data.max_len", "5000"), ("data.test_lengths", "[5000]")):
         with pytest.raises(InputError, match=rf"{key}: a split of tiny has .* use shorter windows"):
             train(small_config(corpus, *TEXT, f"{key}={value}", "data.test_lengths=[]"
                                if key == "data.max_len" else "seed=0"), tmp_path / key)  # fmt: skip
+
+
+def test_a_vocabulary_without_some_symbols_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"data\.vocabulary: leaves symbols of copy out"):
+        train(of_copy(tmp_path / "cache", "data.vocabulary.max_size=5"), tmp_path / "run")
 
 
 def test_the_kind_of_a_run_is_named(copy_run, reference):
@@ -262,6 +301,22 @@ def test_a_sample_may_be_longer_than_the_window(text_run):
     assert status is None
     assert len(first.encode(errors="replace")) >= 90
     assert sampled(folder, *draw)[0] == first != sampled(folder, *draw, "--seed", 1)[0]
+
+
+def test_a_sample_of_a_text_stays_at_trained_positions(text_run, monkeypatch):
+    folder, _ = text_run  # trained with windows of 8 bytes and tested with longer ones
+    ends, step = [], LanguageModel.step
+
+    def noting(self, ids, positions, cache):
+        ends.append(int(positions[-1]) + 1)
+        return step(self, ids, positions, cache)
+
+    monkeypatch.setattr(LanguageModel, "step", noting)
+    for prompt in ("w1", "w1 w2 w3 w4 w5"):
+        text, status = sampled(folder, "--prompt", prompt, "--tokens", 20)
+        assert status is None
+        assert text.startswith(prompt)
+    assert max(ends) <= 8
 
 
 def test_a_sample_of_a_task_is_symbols(copy_run):

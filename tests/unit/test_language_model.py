@@ -6,9 +6,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from posfuse.model import attention, kernels
+from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.encoder import Encoder
 from posfuse.model.kernels import block_attention
-from posfuse.model.language_model import Cache, LanguageModel
+from posfuse.model.language_model import Cache, LanguageModel, looks_ahead
 from posfuse.model.network import initialize
 from posfuse.model.positions import PositionSampler
 from variants import (
@@ -24,12 +25,13 @@ IDS = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9], [9, 9, 3, 2, 5, 5, 4, 3]])
 LENGTHS = torch.tensor([8, 8])
 
 
-def language_model(fusion="add", encoding="sinusoidal", **options):
-    """In double precision, with positions inside attention that matter."""
+def language_model(fusion="add", encoding="sinusoidal", position=None, **options):
+    """In double precision, with positions inside attention that matter; `position` replaces the
+    encoding's."""
     options = {"norm_first": False, "sampler": None, "tied": False, "dropout": 0.0, **options}
     encoder = Encoder(
         8, 2, 2, 16, options["dropout"], norm_first=options.pop("norm_first"),
-        position=make_attention(encoding), causal=True,
+        position=position or make_attention(encoding), causal=True,
     )  # fmt: skip
     fusion, table = make_fusion(fusion, 8), make_table(encoding, 8, 12)
     model = LanguageModel(fusion, table, encoder, 20, **options)
@@ -213,6 +215,21 @@ def test_tied_logits_by_hand():
     torch.testing.assert_close(model.logits(x), by_hand)
     names = {name for name, _ in model.named_parameters()}
     assert names == {n for n, _ in language_model().named_parameters()} - {"head.weight"}
+
+
+class Bidirectional(AttentionEncoding):
+    """Ignores that attention must be causal."""
+
+    def forward(self, q, k, v, mask, positions, bias, p, causal):
+        return super().forward(q, k, v, mask, positions, bias, p, False)
+
+
+def test_a_model_that_looks_ahead_is_found():
+    assert looks_ahead(language_model(position=Bidirectional(8, 2, 12)), 8)
+    for encoding in ENCODINGS:
+        model = language_model("gate_cnn", encoding, dropout=0.5).float().train()
+        assert not looks_ahead(model, 8)
+        assert model.training
 
 
 def test_an_encoder_that_sees_the_future_is_refused():

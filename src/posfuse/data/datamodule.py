@@ -42,6 +42,11 @@ class TextDataModule(L.LightningDataModule):
         self.models_language = models_language
         self.cfg, self.seed, self.evaluations, self.limit = cfg, seed, evaluations, limit
         self.store = open_store(cfg, cache_dir, validation_seed, poll, pretrained)
+        if is_task(cfg) and any(self.store.unknown_share.values()):
+            raise InputError(
+                f"data.vocabulary: leaves symbols of {cfg.name} out, and with them labels; remove "
+                "data.vocabulary.max_size and data.vocabulary.min_count"
+            )
         read: Callable[..., Documents] = partial(Documents, ending=self.store.ending)
         if models_language:
             read = partial(_windows, self.store, cfg)

@@ -130,6 +130,20 @@ class LanguageModel(FusionTransformer):
         return as_tensor(self.sampler.given(0, ids), ids)
 
 
+@torch.no_grad()
+def looks_ahead(model: LanguageModel, length: int) -> bool:
+    """Whether other tokens in the second half of `length` change the logits of the first half by
+    more than rounding does."""
+    draws = torch.Generator().manual_seed(0)
+    n, half = model.embedding.num_embeddings, length // 2
+    ids = torch.randint(n, (1, length), generator=draws)
+    changed = torch.cat((ids[:, :half], (ids[:, half:] + 1) % n), 1)
+    is_training = model.training
+    logits = model.eval()(torch.cat((ids, changed)), torch.full((2,), length))[:, :half]
+    model.train(is_training)
+    return not torch.allclose(logits[0], logits[1], rtol=1e-4, atol=1e-5)
+
+
 class Cache:
     """The positions (L,) of the tokens so far, and their keys and values (B, H, L, D) by block."""
 

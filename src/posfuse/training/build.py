@@ -12,15 +12,14 @@ import lightning as L
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
 from posfuse.config import Config, longest, models_language, seed_of
-from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
-from posfuse.model.language_model import LanguageModel
+from posfuse.model.language_model import LanguageModel, looks_ahead
 from posfuse.model.masked import MaskedModel
 from posfuse.model.network import (
     FusionTransformer,
@@ -35,7 +34,7 @@ from posfuse.model.pretrained_host import Host, HostTable, PretrainedClassifier
 from posfuse.process import signals
 from posfuse.runs.records import BEST, LAST
 from posfuse.runs.split_seeds import validation_seed, with_split_seed
-from posfuse.training.checkpoints import WholeFiles
+from posfuse.training.checkpoints import MovableCheckpoint, ResumableEarlyStopping, WholeFiles
 from posfuse.training.classifier import Classifier
 from posfuse.training.language_model import NextToken
 from posfuse.training.progress import progress_callbacks
@@ -75,11 +74,6 @@ def build_data(cfg: Config) -> TextDataModule:
         models_language(cfg),
         cfg.host.path,
     )
-    if is_task(cfg.data) and any(data.store.unknown_share.values()):
-        raise InputError(
-            f"data.vocabulary: leaves symbols of {cfg.data.name} out, and with them labels; remove "
-            "data.vocabulary.max_size and data.vocabulary.min_count"
-        )
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
             raise InputError(
@@ -192,6 +186,8 @@ def build_masked_model(cfg: Config, vocabulary_size: int) -> MaskedModel:
         cfg.model.fused_norm, sampler,
     )  # fmt: skip
     _start(cfg, network)
+    if cfg.trainer.compile:
+        network.compile(dynamic=True)
     return network
 
 
@@ -242,6 +238,10 @@ def build_module(
     else:
         network = build_network(cfg, size, n_classes)
     _start(cfg, network, host.pretrained if host else ())
+    if isinstance(network, LanguageModel):
+        _check_causal(cfg, network)
+    if cfg.trainer.compile:
+        network.compile(dynamic=True)  # one graph for batches of every length
     seed = seed_of(cfg, "dropout")
     if isinstance(network, LanguageModel):
         return NextToken(network, cfg.optim, seed, data.is_text_model)
@@ -257,32 +257,20 @@ def _start(
     initialize(network, seed_of(cfg, "init"), shared_stream, pretrained)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
-    if cfg.trainer.compile:
-        network.compile(dynamic=True)  # one graph for batches of every length
 
 
-class ResumableEarlyStopping(EarlyStopping):
-    """EarlyStopping that also stops a run that is resumed between its stop and its test."""
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self.wait_count >= self.patience:
-            trainer.should_stop = True
-
-
-class MovableCheckpoint(ModelCheckpoint):
-    """ModelCheckpoint that finds its best epoch after the sweep's folder was moved."""
-
-    def __init__(self, path: Path, **options: Any) -> None:
-        super().__init__(path.parent, path.stem, enable_version_counter=False, **options)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        def moved(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {moved(key): score for key, score in value.items()}
-            is_path = isinstance(value, str) and value.startswith(state_dict["dirpath"])
-            return f"{self.dirpath}{value[len(state_dict['dirpath']) :]}" if is_path else value
-
-        super().load_state_dict({key: moved(value) for key, value in state_dict.items()})
+def _check_causal(cfg: Config, network: LanguageModel) -> None:
+    """Raise ConfigError if the model's encoding or operator lets a token see later ones."""
+    why = "a later token changes what is predicted earlier"
+    try:
+        is_causal = not looks_ahead(network, min(8, longest(cfg.data)))
+    except TypeError as error:  # an encoding without the argument `causal`
+        is_causal, why = False, str(error)
+    if not is_causal:
+        raise ConfigError(
+            f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}: cannot be causal ({why}); "
+            "use other ones with task=language_model"
+        )
 
 
 def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L.Trainer:

@@ -11,7 +11,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from posfuse.errors import InputError
@@ -113,3 +113,27 @@ class Checkpoints(Callback):
         """Raise Interrupted if a signal was received."""
         if trainer.is_global_zero:  # the others end with rank 0
             signals.check(f"; saved at step {trainer.global_step}")
+
+
+class ResumableEarlyStopping(EarlyStopping):
+    """EarlyStopping that also stops a run that is resumed between its stop and its test."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.wait_count >= self.patience:
+            trainer.should_stop = True
+
+
+class MovableCheckpoint(ModelCheckpoint):
+    """ModelCheckpoint that finds its best epoch after the sweep's folder was moved."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__(path.parent, path.stem, enable_version_counter=False, **options)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def moved(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {moved(key): score for key, score in value.items()}
+            is_path = isinstance(value, str) and value.startswith(state_dict["dirpath"])
+            return f"{self.dirpath}{value[len(state_dict['dirpath']) :]}" if is_path else value
+
+        super().load_state_dict({key: moved(value) for key, value in state_dict.items()})

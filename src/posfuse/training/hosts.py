@@ -159,6 +159,8 @@ def _first_row(model: Any, table: nn.Embedding, embedding: nn.Embedding) -> int:
     hook = table.register_forward_pre_hook(lambda _, given: asked.append(given[0]))
     model(inputs_embeds=embedding.weight[None, :2], attention_mask=torch.ones(1, 2).long())
     hook.remove()
+    if not asked:
+        raise ValueError("it leaves its position table out for given embeddings")
     first, second = asked[0].flatten()[:2].tolist()
     if second != first + 1:
         raise ValueError(f"its tokens have the positions {first} and {second}")

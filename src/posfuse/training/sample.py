@@ -52,18 +52,13 @@ def _bytes(text: str) -> bytes:
 def continued(
     model: LanguageModel, ids: torch.Tensor, n: int, reach: int, temperature: float, seed: int
 ) -> torch.Tensor:
-    """n further tokens of ids (1, L): (1, n). Raises InputError for more than `reach` - 1 tokens.
+    """n further tokens of ids (1, L): (1, n).
 
-    A text that reaches the last of the model's positions is continued from its last half.
+    A text that has reached `reach` tokens is continued from its last half.
     """
-    if ids.shape[1] >= reach:
-        raise InputError(
-            f"--prompt: has {ids.shape[1]} tokens, but this model reads {reach}; give at most "
-            f"{reach - 1}"
-        )
     draws = torch.Generator().manual_seed(seed)
     whole, end = ids, ids.shape[1] + n
-    context = ids
+    context = ids if ids.shape[1] < reach else ids[:, -max(1, reach // 2) :]
     while whole.shape[1] < end:
         steps = min(end - whole.shape[1], reach - context.shape[1])
         whole = torch.cat((whole, model.generate(context, steps, temperature, draws)), 1)
@@ -86,8 +81,14 @@ def main() -> None:
             raise InputError(f"--seed: {largest} (got {arguments.seed})")
         cfg, data, module = load_language_model(arguments.run)
         ids = prompt_ids(arguments.prompt, cfg, data)
-        assert isinstance(module.model, LanguageModel)
-        found = continued(module.model, ids, arguments.tokens, longest(cfg.data), *given)[0]
+        # A text has no end, so its trained positions are enough. A string of a task needs its own.
+        reach = cfg.data.max_len if data.is_text_model else longest(cfg.data)
+        if not data.is_text_model and ids.shape[1] >= reach:
+            raise InputError(
+                f"--prompt: has {ids.shape[1]} tokens, but this model reads {reach}; give at most "
+                f"{reach - 1}"
+            )
+        found = continued(module.model, ids, arguments.tokens, reach, *given)[0]
     except InputError as error:
         sys.exit(f"error: {error}")
     if cfg.data.vocabulary.unit == "bytes":
