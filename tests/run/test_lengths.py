@@ -56,7 +56,8 @@ def test_the_model_reads_each_document_up_to_the_length(longer, corpus):
 
 
 def test_nothing_else_changes(longer, corpus, tmp_path):
-    """The sinusoidal table is longer, but its first rows are the same."""
+    """The sinusoidal table is longer, but its first rows are the same. On some CPUs a product with
+    more rows rounds them differently."""
     folder, record = longer
     usual = train(small_config(corpus, *CUT), tmp_path)
     same = ("test", "validation", "position", "documents", "mean_tokens", "truncated_share",
@@ -65,7 +66,8 @@ def test_nothing_else_changes(longer, corpus, tmp_path):
     assert record.keys() - usual.keys() == {"lengths"}
     assert record["settings"].keys() - usual["settings"].keys() == {"data.test_lengths"}
     for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
-        assert (folder / name).read_bytes() == (tmp_path / name).read_bytes()
+        read = pd.read_csv if name == records.HISTORY else pd.read_parquet
+        pd.testing.assert_frame_equal(read(folder / name), read(tmp_path / name), rtol=1e-5)
     assert not (tmp_path / records.BY_LENGTH).exists()
     assert records.BY_LENGTH in (folder / records.SUMS).read_text()
 
