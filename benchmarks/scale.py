@@ -60,19 +60,24 @@ OF_SWEEP = ["composing s", "skipping s", "collecting s", "report s", "report's p
 Measured = tuple[float, float]  # seconds, peak memory in GB
 
 
-def apart(work: Callable[[], float]) -> Measured:
-    """Seconds that the work returns, and the peak memory of its process."""
+def apart(work: Callable[[], float], memory: Callable[[], int] = peak_memory) -> Measured:
+    """Seconds that the work returns in a process of its own, and the peak memory in GB."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        return process.submit(_apart, work).result()
+        return process.submit(_apart, work, memory).result()
 
 
-def _apart(work: Callable[[], float]) -> Measured:
+def _apart(work: Callable[[], float], memory: Callable[[], int]) -> Measured:
     torch.set_num_threads(1)
     keep_memory()
     with denormals_flushed():
         seconds = work()
-    of_children = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return seconds, (of_children or peak_memory()) / 1e9
+    return seconds, memory() / 1e9
+
+
+def of_command() -> int:
+    """Peak memory in bytes of the largest child, for work that runs a command. Other work has
+    small children too: importing scipy starts one."""
+    return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
 def step(length: int) -> float:
@@ -138,13 +143,16 @@ def by_runs(sweep: Path) -> list[str | float]:
     commands: list[str | float] = ["", ""]
     if runs <= MOST_SKIPPED:
         commands = [apart(partial(skipping, sweep, compose))[0] for compose in (True, False)]
-    return [runs, *commands, apart(partial(collected, sweep))[0], *apart(partial(reported, sweep))]
+    report = apart(partial(reported, sweep), of_command)
+    return [runs, *commands, apart(partial(collected, sweep))[0], *report]
 
 
 def rows(
-    counts: Sequence[int], work: Callable[[int], Callable[[], float]]
+    counts: Sequence[int],
+    work: Callable[[int], Callable[[], float]],
+    memory: Callable[[], int] = peak_memory,
 ) -> list[list[str | float]]:
-    return [[count, *apart(work(count))] for count in counts]
+    return [[count, *apart(work(count), memory)] for count in counts]
 
 
 def main() -> None:
@@ -174,7 +182,7 @@ def main() -> None:
             "documents of a corpus": rows(arguments.documents, corpus),
         }
         one = trained(root)
-        measured["predictions of a run"] = rows(arguments.predictions, predictions)
+        measured["predictions of a run"] = rows(arguments.predictions, predictions, of_command)
         measured["runs of a sweep"] = [by_runs(sweep(n)) for n in arguments.runs]
     tables = [
         results.table(
