@@ -9,6 +9,12 @@ from typing import Any
 import measured_code
 
 Row = list[str | float]
+UNITS = {  # of bfloat16, as results.py names them
+    "amx": "with AMX",
+    "broken-amx": "with broken AMX",
+    "avx512_bf16": "with AVX-512 BF16",
+    "no-bf16": "without bfloat16 units",
+}
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,8 @@ class Result:
     @property
     def machine(self) -> str:
         m = self.content["machine"]
-        return ", ".join(filter(None, [m["cpu"], f"{m['cores']} cores", m["gpu"]]))
+        cpu = f"{m['cpu']} {UNITS[m['bf16']]}" if "bf16" in m else m["cpu"]  # absent in old files
+        return ", ".join(filter(None, [cpu, f"{m['cores']} cores", m["gpu"]]))
 
     @property
     def measured(self) -> str:
