@@ -75,6 +75,11 @@ def test_current_results_are_skipped(bench, capsys):
     assert bench.written == 3
 
 
+def test_training_runs_first(bench):
+    bench.script("training")
+    assert bench() == (0, ["training", "a", "b", "c"])
+
+
 def test_missing_and_stale_results_are_measured(bench):
     bench()
     (bench.scripts / "b.json").unlink()
