@@ -86,9 +86,10 @@ def commands(
     argv, half, until_half = command(root, jobs, at_once), jobs // 2, []
     while finished(root) < jobs:
         before = finished(root)
-        if len(rows) == MOST:
+        if len(rows) == MOST or (rows and not rows[-1][2]):  # another would finish nothing either
             log = (root / "log").read_text()[-2000:]
-            sys.exit(f"error: {jobs - before} runs have no result after {MOST} commands: {log}")
+            after = f"after {len(rows)} commands"
+            sys.exit(f"error: {jobs - before} runs have no result {after}: {log}")
         seconds, reached = swept(root, argv, environment, jobs + 1 if rows else half)
         until_half.append(reached)
         failures = len(list(root.rglob(records.FAILURE)))

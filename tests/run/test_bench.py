@@ -134,3 +134,13 @@ def test_a_benchmark_of_gpus_is_skipped_without_one(bench, capsys, monkeypatch):
     assert "b: skipped, it needs a GPU\n" in capsys.readouterr().out
     monkeypatch.setattr(run, "DEVICE", torch.device("cuda"))
     assert bench() == (0, ["b"])
+
+
+def test_a_benchmark_of_slurm_is_skipped_without_its_launcher(bench, capsys, monkeypatch):
+    bench.script("b", "NEEDS = 'SLURM'")
+    monkeypatch.setattr(run.slurm_cluster, "PROGRAMS", ["sh"])
+    monkeypatch.setattr(run.slurm_cluster, "MODULES", ["json", "hydra_plugins.no_launcher"])
+    assert bench() == (0, ["a", "c"])
+    shown = capsys.readouterr().out
+    assert "b: skipped, it needs SLURM: apt-get install " in shown
+    assert "pip install -e '.[slurm]'; missing: hydra_plugins.no_launcher\n" in shown
