@@ -6,6 +6,7 @@ All figures of these pages come from benchmarks/results. A result is left out if
 measures has changed (measured_code.py).
 """
 
+import argparse
 import re
 from pathlib import Path
 
@@ -128,4 +129,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Not in main(), which run.py calls with its own options.
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     main()
