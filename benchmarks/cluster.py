@@ -22,7 +22,10 @@ import slurm_cluster
 from posfuse.runs import records
 
 NEEDS = "SLURM"
-MEASURES = "hydra_plugins.posfuse_slurm sweeps.launching sweeps.failures runs.records"
+MEASURES = (
+    "hydra_plugins.posfuse_slurm sweeps.launching sweeps.failures runs.records "
+    "hydra_plugins.posfuse_sweeper"
+)
 JOBS, AT_ONCE = 1000, 16
 DOWN = 10  # seconds in which the node is down
 MOST = 4  # commands

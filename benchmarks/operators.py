@@ -35,8 +35,8 @@ from timing import DEVICE
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "model.controls model.split_mlp model.folding training.build training.module "
-    "training.classifier conf/fusion conf/protocol"
+    "model.controls model.split_mlp model.folding model.attention_encoding model.encoding "
+    "training.build training.module training.classifier conf/fusion conf/protocol"
 )
 BASELINE = "add"
 FUSIONS = sorted(p.stem for p in (CONF_DIR / "fusion").glob("*.yaml"))
