@@ -46,16 +46,15 @@ MEASURES = (
 TOKENS = (40, 80, 160, 320, 640, 1280, 2560, 4096)
 STEPS, BATCH_TOKENS = 5, 8192  # tokens of a batch, in documents of equal length
 WORDS, PART = 5_000, 20_000  # different words; texts that are written at a time
-MOST_SKIPPED = 1000  # runs
+MOST_SKIPPED = 300  # runs of a sweep whose commands are timed
 NOTES = {
     "tokens of a document": f"A training step of one layer of d = 64 on {BATCH_TOKENS:,} tokens; "
     f"median of {STEPS}, one thread.",
     "documents of a corpus": "Reading, counting and encoding texts of 40 words.",
     "predictions of a run": "posfuse-report of two operators and two seeds.",
     "runs of a sweep": "Composing: the configs of all runs, and their checks. Skipping: the same "
-    "command on the finished sweep, in one process. Both grow linearly and are left out above "
-    f"{MOST_SKIPPED:,} runs. Report: posfuse-report of two operators, which collects the records "
-    "first.",
+    "command on the finished sweep, in one process. Both grow linearly and are left out for the "
+    "larger sweeps. Report: posfuse-report of two operators, which collects the records first.",
 }
 EACH = ["seconds", "peak memory GB"]
 OF_SWEEP = ["composing s", "skipping s", "collecting s", "report s", "report's peak memory GB"]
@@ -139,11 +138,11 @@ def collected(sweep: Path) -> float:
     return time.perf_counter() - start
 
 
-def by_runs(sweep: Path) -> list[str | float]:
+def by_runs(sweep: Path, most_skipped: int) -> list[str | float]:
     """Seconds of composing, skipping, collecting and reporting, and the report's memory in GB."""
     runs = len(list(sweep.rglob(RESULT)))
     commands: list[str | float] = ["", ""]
-    if runs <= MOST_SKIPPED:
+    if runs <= most_skipped:
         commands = [apart(partial(skipping, sweep, compose))[0] for compose in (True, False)]
     report = apart(partial(reported, sweep), of_command)
     return [runs, *commands, apart(partial(collected, sweep))[0], *report]
@@ -162,7 +161,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS))
     parser.add_argument("--documents", type=int, nargs="+", default=[10**n for n in (3, 4, 5, 6)])
     parser.add_argument("--predictions", type=int, nargs="+", default=[10**n for n in (3, 4, 5, 6)])
-    parser.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000, 10_000])
+    parser.add_argument("--runs", type=int, nargs="+", default=[10, 100, 300, 1000, 10_000])
+    about = "largest sweep of which composing and skipping are timed (default: %(default)s)"
+    parser.add_argument("--most-skipped", type=int, default=MOST_SKIPPED, help=about)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -185,7 +186,9 @@ def main() -> None:
         }
         one = trained(root)
         measured["predictions of a run"] = rows(arguments.predictions, predictions, of_command)
-        measured["runs of a sweep"] = [by_runs(sweep(n)) for n in arguments.runs]
+        measured["runs of a sweep"] = [
+            by_runs(sweep(n), arguments.most_skipped) for n in arguments.runs
+        ]
     tables = [
         results.table(
             f"By {of}", [of, *(OF_SWEEP if of == "runs of a sweep" else EACH)], found, NOTES[of]
