@@ -22,7 +22,10 @@ import slurm_cluster
 from posfuse.runs import records
 
 NEEDS = "SLURM"
-MEASURES = "hydra_plugins.posfuse_slurm sweeps.launching sweeps.failures runs.records"
+MEASURES = (
+    "hydra_plugins.posfuse_slurm sweeps.launching sweeps.failures runs.records "
+    "hydra_plugins.posfuse_sweeper"
+)
 JOBS, AT_ONCE = 1000, 16
 DOWN = 10  # seconds in which the node is down
 MOST = 4  # commands
@@ -37,18 +40,24 @@ def command(root: Path, jobs: int, at_once: int) -> list[str]:
     return [sys.executable, script, "-m", *overrides]
 
 
-def swept(root: Path, argv: list[str], environment: Environment, half: int) -> tuple[float, float]:
-    """Seconds of the command, and seconds until `half` runs are finished: then the node goes down
-    for a while."""
-    start, until_half = time.perf_counter(), math.nan
+def swept(
+    root: Path, argv: list[str], environment: Environment, half: int
+) -> tuple[float, list[float]]:
+    """Seconds of the command, and seconds per run until `half` of them are finished: with the
+    launcher's start, and from the first finished run on. Then the node goes down for a while."""
+    start, first, of_run = time.perf_counter(), (0.0, 0), []
     with (root / "log").open("a") as log:
         sweep = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, cwd=root)
         while sweep.poll() is None:
             time.sleep(1)
-            if math.isnan(until_half) and finished(root) >= half:
-                until_half = time.perf_counter() - start
+            seconds, done = time.perf_counter() - start, finished(root)
+            if done and not first[1]:
+                first = seconds, done
+            if not of_run and done >= half:
+                # Both counts may be the same if the runs are few.
+                of_run = [seconds / done, (seconds - first[0]) / max(done - first[1], 1)]
                 node_fails(environment)
-    return time.perf_counter() - start, until_half
+    return time.perf_counter() - start, of_run
 
 
 def node_fails(environment: Environment) -> None:
@@ -79,21 +88,22 @@ def imports() -> float:
 
 def commands(
     root: Path, jobs: int, at_once: int, environment: Environment
-) -> tuple[list[Row], float]:
+) -> tuple[list[Row], list[float]]:
     """Repeat the command until every run is finished; a row for each time, and the first command's
-    seconds per run before the node goes down."""
+    seconds per run, as `swept` returns them."""
     rows: list[Row] = []
-    argv, half, until_half = command(root, jobs, at_once), jobs // 2, []
+    argv, half, of_run = command(root, jobs, at_once), jobs // 2, []
     while finished(root) < jobs:
         before = finished(root)
-        if len(rows) == MOST:
+        if len(rows) == MOST or (rows and not rows[-1][2]):  # another would finish nothing either
             log = (root / "log").read_text()[-2000:]
-            sys.exit(f"error: {jobs - before} runs have no result after {MOST} commands: {log}")
-        seconds, reached = swept(root, argv, environment, jobs + 1 if rows else half)
-        until_half.append(reached)
+            after = f"after {len(rows)} commands"
+            sys.exit(f"error: {jobs - before} runs have no result {after}: {log}")
+        seconds, found = swept(root, argv, environment, jobs + 1 if rows else half)
+        of_run += found
         failures = len(list(root.rglob(records.FAILURE)))
         rows.append([len(rows) + 1, before, finished(root) - before, failures, seconds])
-    return rows, until_half[0] / half
+    return rows, of_run or [math.nan, math.nan]
 
 
 def by_fault(attempts: dict[int, int]) -> list[Row]:
@@ -107,7 +117,7 @@ def by_fault(attempts: dict[int, int]) -> list[Row]:
 
 
 def tables(
-    jobs: int, at_once: int, rows: list[Row], tried: dict[int, int], seconds: float
+    jobs: int, at_once: int, rows: list[Row], tried: dict[int, int], of_run: list[float]
 ) -> list[results.Table]:
     length = cluster_jobs.STEPS * cluster_jobs.STEP
     columns = ["command", "runs finished before", "finished by it", "failures", "seconds"]
@@ -116,7 +126,11 @@ def tables(
         "command ends. SLURM starts a requeued job after two minutes."
     )
     down = f"none: some of these jobs ran when the node went down for {DOWN} s."
-    overhead = [["a job, mean of the first half", seconds], ["import of posfuse-train", imports()]]
+    overhead: list[Row] = [
+        ["a job, mean of the first half", of_run[0]],
+        ["a job, without the launcher's start", of_run[1]],
+        ["import of posfuse-train", imports()],
+    ]
     imported = "The jobs import Hydra and the records, but not torch and lightning as a run does."
     faults = ["fault", "runs", "attempts", "most of a run"]
     return [
@@ -142,9 +156,9 @@ def main() -> None:
         root = Path(folder) / "runs"
         root.mkdir()
         environment = environment | {"PYTHONPATH": os.pathsep.join(filter(None, beside))}
-        rows, seconds = commands(root, jobs, at_once, environment)
+        rows, of_run = commands(root, jobs, at_once, environment)
         tried = attempts(root)
-    found = tables(jobs, at_once, rows, tried, seconds)
+    found = tables(jobs, at_once, rows, tried, of_run)
     results.write(arguments, found, {"attempts": tried})
 
 

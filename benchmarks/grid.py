@@ -22,9 +22,10 @@ from posfuse.runs import records
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "data.batching data.datamodule training.build training.module training.classifier "
-    "training.run training.diagnostics train sweeps.launching hydra_plugins.posfuse_parallel "
-    "conf/protocol/quickstart conf/model/small.yaml"
+    "model.attention_encoding model.encoding data.batching data.datamodule training.build "
+    "training.module training.classifier training.run training.diagnostics train sweeps.launching "
+    "hydra_plugins.posfuse_parallel conf/protocol/quickstart conf/model/small.yaml "
+    "conf/quickstart.yaml conf/experiment/quickstart.yaml"
 )
 AT_ONCE = (1, 2, 4)
 OPERATORS = ("add", "gate_scalar")

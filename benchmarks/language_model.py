@@ -44,9 +44,9 @@ from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
 
 MEASURES = (
-    "model.language_model model.network model.fusion model.encoder model.attention "
-    "model.kernels model.dropout data.windows data.datamodule training.build training.module "
-    "training.language_model training.diagnostics"
+    "model.language_model model.network model.fusion model.encoder model.attention model.kernels "
+    "model.dropout model.attention_encoding model.encoding data.windows data.datamodule "
+    "training.build training.module training.language_model training.diagnostics"
 )
 D, HEADS, LAYERS, BLOCK, BATCH, LR = 128, 4, 4, 64, 12, 1e-3
 OVERRIDES = [

@@ -29,8 +29,8 @@ from timing import DEVICE
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "training.mechanism training.attention_by_distance training.probe training.patching "
-    "conf/protocol"
+    "model.attention_encoding model.encoding training.mechanism training.attention_by_distance "
+    "training.probe training.patching conf/protocol"
 )
 
 TOKENS = 2**15  # of the documents that are measured at once

@@ -35,8 +35,8 @@ from timing import DEVICE
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "model.controls model.split_mlp model.folding training.build training.module "
-    "training.classifier conf/fusion conf/protocol"
+    "model.controls model.split_mlp model.folding model.attention_encoding model.encoding "
+    "training.build training.module training.classifier conf/fusion conf/protocol"
 )
 BASELINE = "add"
 FUSIONS = sorted(p.stem for p in (CONF_DIR / "fusion").glob("*.yaml"))
@@ -187,7 +187,7 @@ def training_table(measured: dict[str, Any], product_rate: float) -> results.Tab
          "more than add, of add's step"],
         rows,
         '"fusion alone" is its forward and backward pass. The floor is the time of its matrix '
-        "products at the rate of a 2048-cubed product in this run, "
+        f"products at the rate of a {timing.SIDE}-cubed product in this run, "
         f"{product_rate / 1e9:.0f} GFLOP/s. The last column is a more precise form of the fourth, "
         "which has the noise of whole steps.",
     )  # fmt: skip

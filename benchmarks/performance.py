@@ -6,6 +6,8 @@ All figures of these pages come from benchmarks/results. A result is left out if
 measures has changed (measured_code.py).
 """
 
+import argparse
+import re
 from pathlib import Path
 
 import headlines
@@ -27,12 +29,15 @@ PICTURES = {  # by benchmark: a file of docs, and the function that draws it
 
 BEGIN = """# Performance
 
-    make bench AGNEWS=FOLDER IMDB=FOLDER    # under an hour on 2 cores; writes this page
+    make bench AGNEWS=FOLDER IMDB=FOLDER    # about an hour and a half on 2 cores
     python benchmarks/run.py --only grid    # one of the benchmarks
 
 `make bench` runs each benchmark that has no current result of this machine and skips the others,
-so the same command continues after an interruption. A folder contains `train` and `test`, as for
+so the same command continues after an interruption. Then it writes this page. It skips benchmarks
+that need SLURM or a GPU where these are missing. A folder contains `train` and `test`, as for
 `data.path`; a corpus without a folder is skipped. Leave the cores to it.
+
+The tables show one machine: the one with the most current results.
 
 The plain loop, [plain.py](../benchmarks/plain.py), is that of the paper's notebooks, written from
 their description: it splits every text at every epoch, pads to `max_len` and leaves the rest to
@@ -57,11 +62,9 @@ A test fails if they still show it; `python benchmarks/performance.py` writes th
 
 def page(results: list[Result], scripts: dict[str, Path]) -> str:
     """The text of docs/performance.md; `scripts` are those of all benchmarks, by name."""
-    current: dict[str, Result] = {}
-    for result in results:
-        if result.is_current:
-            current.setdefault(result.name, result)
+    current, *others = list(stored.by_machine(results).values()) or [{}]
     lines = [BEGIN, *table("ratio", headlines.RATIOS, current)]
+    lines += [line for other in others if PICTURED in other for line in ("", in_one_line(other))]
     lines += [LIMITS, *table("limit", headlines.LIMITS, current)]
     if PICTURED in current:
         lines += ["", f"![Speed against the plain loop]({PICTURE})", ""]
@@ -72,7 +75,7 @@ def page(results: list[Result], scripts: dict[str, Path]) -> str:
         found = {name: measured_code.constant(scripts[name], "NEEDS") for name in left_out}
         needs = [f" {name} needs {needed}." for name, needed in found.items() if needed]
         lines.append(
-            "Left out, since their code has changed or they were never measured: "
+            "Left out, since their code has changed or this machine has not measured them: "
             f"{', '.join(left_out)}. `make bench` measures them.{''.join(needs)}\n"
         )
     return "\n".join(lines)
@@ -82,10 +85,20 @@ def table(kind: str, rows: list[headlines.Headline], current: dict[str, Result])
     lines = [f"| {kind} | value | measured |", "|---|---|---|"]
     for row in rows:
         result = current.get(row.benchmark)
-        value = row.value(result) if result else "not measured with this code"
+        value = row.value(result) if result else "not measured on this machine with this code"
         how = result.measured if result else f"`python benchmarks/run.py --only {row.benchmark}`"
         lines.append(f"| {row.title} | {value} | {how} |")
     return lines
+
+
+def in_one_line(current: dict[str, Result]) -> str:
+    """The ratios of a machine that the tables do not show, as one line."""
+    result = current[PICTURED]
+    rows = [row for row in headlines.RATIOS if row.benchmark in current]
+    titles = [re.split(", | /", row.title)[0] for row in rows]
+    values = [row.value(current[row.benchmark]) for row in rows]
+    ratios = "; ".join(f"{title}: {value}" for title, value in zip(titles, values, strict=True))
+    return f"{result.machine}; {result.content['date']}. {ratios}."
 
 
 def pages(results: list[Result], scripts: dict[str, Path]) -> dict[str, str]:
@@ -105,8 +118,10 @@ def main() -> None:
     for name, text in pages(results, scripts).items():
         (DOCS / name).write_text(text)
         print(f"wrote docs/{name}")
+    machines = list(stored.by_machine(results).values())
     for name, (picture, draw) in PICTURES.items():
-        pictured = [r for r in results if r.name == name and r.is_current]
+        shown = machines[:1] if name == PICTURED else machines
+        pictured = [current[name] for current in shown if name in current]
         if pictured:
             draw(pictured[0], DOCS / picture)
         else:
@@ -114,4 +129,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Not in main(), which run.py calls with its own options.
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     main()

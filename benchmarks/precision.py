@@ -20,7 +20,9 @@ from posfuse.runs import records
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "training.build training.module training.classifier conf/model/small.yaml"
+    "model.attention_encoding model.encoding training.build training.module training.classifier "
+    "hydra_plugins.posfuse_parallel conf/model/small.yaml conf/quickstart.yaml "
+    "conf/experiment/quickstart.yaml"
 )
 PRECISIONS = ("32-true", "bf16-mixed")
 OPERATORS = ("add", "concat", "gate_scalar")

@@ -21,11 +21,12 @@ from typing import Any
 import torch
 
 import measured_code
-from posfuse.process.environment import commit
+from posfuse.process.environment import CPU_INFO, commit, do_without_broken_amx
 
 RESULTS = Path(__file__).resolve().parent / "results"
 STARTED = time.perf_counter()
 CODE = ("src", "conf", "benchmarks", ":!benchmarks/results")  # changes of which a result names
+ISA = "ONEDNN_MAX_CPU_ISA"  # do_without_broken_amx sets it
 Table = dict[str, Any]
 
 
@@ -77,9 +78,9 @@ def default_path(name: str) -> Path:
 
 
 def slug(machine: dict[str, Any]) -> str:
-    """The GPU, or the CPU and its cores, in a folder's name: amd-epyc-2-cores. Virtual machines of
-    different sizes name the same CPU."""
-    name = machine["gpu"] or f"{machine['cpu']} {machine['cores']} cores"
+    """The GPU, the CPU, its bfloat16 units and its cores in a folder's name:
+    amd-epyc-no-bf16-2-cores. Virtual machines of different sizes name the same CPU."""
+    name = f"{machine['gpu'] or ''} {machine['cpu']} {machine['bf16']} {machine['cores']} cores"
     name = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@ [\d.]+ghz", " ", name.lower())
     return re.sub(r"[^a-z0-9]+", "-", name).strip("-")
 
@@ -96,6 +97,7 @@ def command(argv: list[str]) -> str:
 def machine() -> dict[str, Any]:
     return {
         "cpu": _cpu(),
+        "bf16": bfloat16_units(),
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
         "threads": torch.get_num_threads(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
@@ -105,10 +107,22 @@ def machine() -> dict[str, Any]:
     }
 
 
+def bfloat16_units() -> str:
+    """amx, broken-amx, avx512_bf16 or no-bf16. Virtual Xeons have one name with any of these, but
+    not one speed."""
+    flags = CPU_INFO.read_text() if CPU_INFO.exists() else ""
+    if "amx_bf16" not in flags:
+        return "avx512_bf16" if "avx512_bf16" in flags else "no-bf16"
+    isa = os.environ.get(ISA)
+    is_broken = do_without_broken_amx()
+    if isa is None:
+        os.environ.pop(ISA, None)  # the benchmarks that run.py starts look for themselves
+    return "broken-amx" if is_broken else "amx"
+
+
 def _cpu() -> str:
-    described = Path("/proc/cpuinfo")
-    if described.exists():
-        for line in described.read_text().splitlines():
+    if CPU_INFO.exists():
+        for line in CPU_INFO.read_text().splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()

@@ -41,11 +41,12 @@ def folders(script: Path) -> set[str]:
     return set(measured_code.constant(script, "FOLDERS") or ())
 
 
-def is_available(needed: str) -> bool:
-    """Whether this machine has what a benchmark names in NEEDS."""
+def unavailable(needed: str) -> str | None:
+    """What this machine lacks of what a benchmark names in NEEDS, if it lacks anything."""
     if needed == "SLURM":
-        return not slurm_cluster.missing()
-    return DEVICE.type == "cuda"
+        missing = slurm_cluster.missing()
+        return f"{slurm_cluster.INSTALL}; missing: {', '.join(missing)}" if missing else None
+    return None if DEVICE.type == "cuda" else f"needs {needed}"
 
 
 def failure(script: Path, given: dict[str, Path]) -> str | None:
@@ -65,8 +66,9 @@ def run(scripts: list[Path], given: dict[str, Path], force: bool) -> dict[str, s
     failures = {}
     for script in scripts:
         needs = measured_code.constant(script, "NEEDS")
-        if needs and not is_available(needs):
-            print(f"{script.stem}: skipped, it needs {needs}", flush=True)
+        lacks = needs and unavailable(needs)
+        if lacks:
+            print(f"{script.stem}: skipped, it {lacks}", flush=True)
             continue
         why = "--force" if force else reason(script, given)
         if why is None:
@@ -82,7 +84,9 @@ def run(scripts: list[Path], given: dict[str, Path], force: bool) -> dict[str, s
 
 
 def main() -> int:
-    scripts = {path.stem: path for path in measured_code.benchmarks(SCRIPTS)}
+    # The headline comes first, so that an interrupted command has it.
+    paths = sorted(measured_code.benchmarks(SCRIPTS), key=lambda p: p.stem != performance.PICTURED)
+    scripts = {path.stem: path for path in paths}
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     corpora = sorted(set().union(*map(folders, scripts.values())))
     for name in corpora:

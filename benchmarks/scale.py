@@ -37,42 +37,48 @@ from posfuse.runs.records import RESULT
 from posfuse.training.build import build_network
 
 MEASURES = (
-    "model.network model.encoder model.attention model.dropout data.token_store train runs "
-    "analysis.report analysis.findings analysis.drawings analysis.evidence.collect "
-    "analysis.evidence.mechanism analysis.statistics.documents analysis.statistics.over_documents"
+    "model.network model.encoder model.attention model.dropout model.attention_encoding "
+    "model.encoding data.token_store train runs analysis.report analysis.findings "
+    "analysis.drawings analysis.evidence.collect analysis.evidence.mechanism "
+    "analysis.statistics.documents analysis.statistics.over_documents "
+    "hydra_plugins.posfuse_sweeper"
 )
 TOKENS = (40, 80, 160, 320, 640, 1280, 2560, 4096)
 STEPS, BATCH_TOKENS = 5, 8192  # tokens of a batch, in documents of equal length
 WORDS, PART = 5_000, 20_000  # different words; texts that are written at a time
-MOST_SKIPPED = 1000  # runs
+MOST_SKIPPED = 300  # runs of a sweep whose commands are timed
 NOTES = {
     "tokens of a document": f"A training step of one layer of d = 64 on {BATCH_TOKENS:,} tokens; "
     f"median of {STEPS}, one thread.",
     "documents of a corpus": "Reading, counting and encoding texts of 40 words.",
     "predictions of a run": "posfuse-report of two operators and two seeds.",
     "runs of a sweep": "Composing: the configs of all runs, and their checks. Skipping: the same "
-    "command on the finished sweep, in one process. Both grow linearly and are left out above "
-    f"{MOST_SKIPPED:,} runs. Report: posfuse-report of two operators, which collects the records "
-    "first.",
+    "command on the finished sweep, in one process. Both grow linearly and are left out for the "
+    "larger sweeps. Report: posfuse-report of two operators, which collects the records first.",
 }
 EACH = ["seconds", "peak memory GB"]
 OF_SWEEP = ["composing s", "skipping s", "collecting s", "report s", "report's peak memory GB"]
 Measured = tuple[float, float]  # seconds, peak memory in GB
 
 
-def apart(work: Callable[[], float]) -> Measured:
-    """Seconds that the work returns, and the peak memory of its process."""
+def apart(work: Callable[[], float], memory: Callable[[], int] = peak_memory) -> Measured:
+    """Seconds that the work returns in a process of its own, and the peak memory in GB."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        return process.submit(_apart, work).result()
+        return process.submit(_apart, work, memory).result()
 
 
-def _apart(work: Callable[[], float]) -> Measured:
+def _apart(work: Callable[[], float], memory: Callable[[], int]) -> Measured:
     torch.set_num_threads(1)
     keep_memory()
     with denormals_flushed():
         seconds = work()
-    of_children = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return seconds, (of_children or peak_memory()) / 1e9
+    return seconds, memory() / 1e9
+
+
+def of_command() -> int:
+    """Peak memory in bytes of the largest child, for work that runs a command. Other work has
+    small children too: importing scipy starts one."""
+    return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
 def step(length: int) -> float:
@@ -132,19 +138,22 @@ def collected(sweep: Path) -> float:
     return time.perf_counter() - start
 
 
-def by_runs(sweep: Path) -> list[str | float]:
+def by_runs(sweep: Path, most_skipped: int) -> list[str | float]:
     """Seconds of composing, skipping, collecting and reporting, and the report's memory in GB."""
     runs = len(list(sweep.rglob(RESULT)))
     commands: list[str | float] = ["", ""]
-    if runs <= MOST_SKIPPED:
+    if runs <= most_skipped:
         commands = [apart(partial(skipping, sweep, compose))[0] for compose in (True, False)]
-    return [runs, *commands, apart(partial(collected, sweep))[0], *apart(partial(reported, sweep))]
+    report = apart(partial(reported, sweep), of_command)
+    return [runs, *commands, apart(partial(collected, sweep))[0], *report]
 
 
 def rows(
-    counts: Sequence[int], work: Callable[[int], Callable[[], float]]
+    counts: Sequence[int],
+    work: Callable[[int], Callable[[], float]],
+    memory: Callable[[], int] = peak_memory,
 ) -> list[list[str | float]]:
-    return [[count, *apart(work(count))] for count in counts]
+    return [[count, *apart(work(count), memory)] for count in counts]
 
 
 def main() -> None:
@@ -152,7 +161,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS))
     parser.add_argument("--documents", type=int, nargs="+", default=[10**n for n in (3, 4, 5, 6)])
     parser.add_argument("--predictions", type=int, nargs="+", default=[10**n for n in (3, 4, 5, 6)])
-    parser.add_argument("--runs", type=int, nargs="+", default=[10, 100, 1000, 10_000])
+    parser.add_argument("--runs", type=int, nargs="+", default=[10, 100, 300, 1000, 10_000])
+    about = "largest sweep of which composing and skipping are timed (default: %(default)s)"
+    parser.add_argument("--most-skipped", type=int, default=MOST_SKIPPED, help=about)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -174,8 +185,10 @@ def main() -> None:
             "documents of a corpus": rows(arguments.documents, corpus),
         }
         one = trained(root)
-        measured["predictions of a run"] = rows(arguments.predictions, predictions)
-        measured["runs of a sweep"] = [by_runs(sweep(n)) for n in arguments.runs]
+        measured["predictions of a run"] = rows(arguments.predictions, predictions, of_command)
+        measured["runs of a sweep"] = [
+            by_runs(sweep(n), arguments.most_skipped) for n in arguments.runs
+        ]
     tables = [
         results.table(
             f"By {of}", [of, *(OF_SWEEP if of == "runs of a sweep" else EACH)], found, NOTES[of]

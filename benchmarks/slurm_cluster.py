@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
+MODULES = ("submitit", "hydra_plugins.hydra_submitit_launcher")
 INSTALL = "needs SLURM: apt-get install slurm-wlm munge, pip install -e '.[slurm]'"
 HANG = 600  # seconds after which a program of SLURM counts as hanging
 
@@ -63,10 +64,10 @@ scontrol show job --oneliner | sed -nE '
 """
 
 
-def missing() -> bool:
-    """Whether SLURM's programs or submitit are not installed."""
-    found = [shutil.which(name, path=_path()) for name in PROGRAMS]
-    return None in found or importlib.util.find_spec("submitit") is None
+def missing() -> list[str]:
+    """The programs of SLURM and the modules of its launcher that are not installed."""
+    programs = [name for name in PROGRAMS if not shutil.which(name, path=_path())]
+    return programs + [name for name in MODULES if not importlib.util.find_spec(name)]
 
 
 def _path() -> str:

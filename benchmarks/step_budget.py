@@ -172,7 +172,7 @@ def alternatives(cfg: Config, repeats: int) -> list[list[str | float]]:
         [
             cfg.data.name,
             name,
-            1e3 * statistics.median(turn[name] for turn in turns) / len(on),
+            1e3 * statistics.median(turn[name] for turn in turns) / len(on[WARM:]),
             f"{statistics.median(turn[usual] / turn[name] for turn in turns):.2f}×",
         ]
         for name in steps

@@ -1,7 +1,6 @@
 """The stored results of all machines, and which of them are current."""
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,12 @@ from typing import Any
 import measured_code
 
 Row = list[str | float]
+UNITS = {  # of bfloat16, as results.py names them
+    "amx": "with AMX",
+    "broken-amx": "with broken AMX",
+    "avx512_bf16": "with AVX-512 BF16",
+    "no-bf16": "without bfloat16 units",
+}
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class Result:
     @property
     def machine(self) -> str:
         m = self.content["machine"]
-        return ", ".join(filter(None, [m["cpu"], f"{m['cores']} cores", m["gpu"]]))
+        cpu = f"{m['cpu']} {UNITS[m['bf16']]}" if "bf16" in m else m["cpu"]  # absent in old files
+        return ", ".join(filter(None, [cpu, f"{m['cores']} cores", m["gpu"]]))
 
     @property
     def measured(self) -> str:
@@ -53,7 +59,8 @@ def spelt(commit: str | None) -> str:
 
 
 def read(folder: Path, scripts: dict[str, Path], torch: str) -> list[Result]:
-    """The results of a folder, those of the machine with the most current ones first."""
+    """The results of a folder, those of the machine with the most current ones first; of several
+    such machines, the one with the newest current result."""
     found = {}
     for path in sorted(folder.glob("*/*.json")):
         if path.stem not in scripts:
@@ -61,5 +68,21 @@ def read(folder: Path, scripts: dict[str, Path], torch: str) -> list[Result]:
         content = json.loads(path.read_text())
         is_current = measured_code.is_current(content, scripts[path.stem], torch)
         found[path] = Result(path.stem, content, is_current)
-    current = Counter(path.parent for path, result in found.items() if result.is_current)
-    return [found[path] for path in sorted(found, key=lambda p: (-current[p.parent], p))]
+    dates: dict[Path, list[str]] = {path.parent: [] for path in found}  # of current results
+    for path, result in found.items():
+        if result.is_current:
+            dates[path.parent].append(result.content["date"])
+
+    def rank(path: Path) -> tuple[int, str]:
+        return len(dates[path.parent]), max(dates[path.parent], default="")
+
+    return [found[path] for path in sorted(found, key=rank, reverse=True)]
+
+
+def by_machine(results: list[Result]) -> dict[str, dict[str, Result]]:
+    """The current results by machine and benchmark, in the order of `read`."""
+    machines: dict[str, dict[str, Result]] = {}
+    for result in results:
+        if result.is_current:
+            machines.setdefault(result.machine, {}).setdefault(result.name, result)
+    return machines

@@ -25,8 +25,10 @@ from timing import DEVICE
 NEEDS = "a GPU"  # on CPUs it takes days
 FOLDERS = ("imdb",)
 MEASURES = (
-    "model.network model.fusion model.encoder model.attention model.dropout data.batching "
-    "data.datamodule training.build training.module training.classifier training.run"
+    "model.network model.fusion model.encoder model.attention model.dropout "
+    "model.attention_encoding model.encoding data.batching data.datamodule training.build "
+    "training.module training.classifier training.run hydra_plugins.posfuse_parallel "
+    "conf/experiment/table1.yaml conf/trainer/gpu.yaml"
 )
 EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
 SMALL = [

@@ -6,18 +6,23 @@ import time
 import torch
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SIDE, PRODUCTS = 2048, 9  # side and number of the products that measure the machine's rate
+# Side of the products that measure the machine's rate, and their number in a measurement. On a GPU
+# a single small product would time its launch as well.
+SIDE, AT_ONCE = (8192, 20) if DEVICE.type == "cuda" else (2048, 1)
+MEASUREMENTS = 9
 
 
 def product_rate(kind: torch.dtype, device: torch.device) -> float:
-    """FLOP/s of a product of 2048 x 2048 matrices of this type, with the current threads."""
+    """FLOP/s of a product of SIDE x SIDE matrices of this type, with the current threads."""
     left, right = torch.randn(2, SIDE, SIDE, device=device).to(kind)
     seconds = []
-    for _ in range(PRODUCTS + 2):
+    for _ in range(MEASUREMENTS + 2):
         start = now(device)
-        left @ right
+        for _ in range(AT_ONCE):
+            left @ right
         seconds.append(now(device) - start)
-    return 2 * SIDE**3 / statistics.median(seconds[2:])  # the first ones start the threads
+    # The first ones start the threads.
+    return 2 * SIDE**3 * AT_ONCE / statistics.median(seconds[2:])
 
 
 def now(device: torch.device) -> float:

@@ -39,9 +39,9 @@ from systems import DEVICE, Plain, Posfuse, Rates, Texts, longest, product_flops
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "data.batching data.datamodule training.build training.module training.classifier "
-    "training.diagnostics training.history process.environment process.precision conf/protocol "
-    "conf/speed"
+    "model.attention_encoding model.encoding data.batching data.datamodule training.build "
+    "training.module training.classifier training.diagnostics training.history "
+    "process.environment process.precision conf/protocol conf/speed"
 )
 FOLDERS = ("agnews", "imdb")  # of corpora that cannot be generated
 SPEEDS = ("exact", "fast")  # of conf/speed

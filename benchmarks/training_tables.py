@@ -5,6 +5,7 @@ from typing import Any
 
 import results
 from systems import Rates
+from timing import SIDE
 
 
 def times_plain(rates: dict[str, list[Rates]], system: str, what: str) -> float:
@@ -58,9 +59,9 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
             shares,
             "GFLOP counts the matrix products over the documents' own tokens: 2mnk forward, three "
             "times that with the backward pass, attention once. Padding and recomputation are not "
-            "counted. The machine's rate is that of a product of two 2,048 × 2,048 matrices of the "
-            "same number type with the same threads, measured beside every turn. Rates and shares "
-            "are medians.",
+            f"counted. The machine's rate is that of a product of two {SIDE:,} × {SIDE:,} matrices "
+            "of the same number type with the same threads, measured beside every turn. Rates and "
+            "shares are medians.",
         ),
         results.table(
             "Peak memory",

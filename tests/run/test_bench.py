@@ -75,6 +75,11 @@ def test_current_results_are_skipped(bench, capsys):
     assert bench.written == 3
 
 
+def test_training_runs_first(bench):
+    bench.script("training")
+    assert bench() == (0, ["training", "a", "b", "c"])
+
+
 def test_missing_and_stale_results_are_measured(bench):
     bench()
     (bench.scripts / "b.json").unlink()
@@ -129,3 +134,13 @@ def test_a_benchmark_of_gpus_is_skipped_without_one(bench, capsys, monkeypatch):
     assert "b: skipped, it needs a GPU\n" in capsys.readouterr().out
     monkeypatch.setattr(run, "DEVICE", torch.device("cuda"))
     assert bench() == (0, ["b"])
+
+
+def test_a_benchmark_of_slurm_is_skipped_without_its_launcher(bench, capsys, monkeypatch):
+    bench.script("b", "NEEDS = 'SLURM'")
+    monkeypatch.setattr(run.slurm_cluster, "PROGRAMS", ["sh"])
+    monkeypatch.setattr(run.slurm_cluster, "MODULES", ["json", "hydra_plugins.no_launcher"])
+    assert bench() == (0, ["a", "c"])
+    shown = capsys.readouterr().out
+    assert "b: skipped, it needs SLURM: apt-get install " in shown
+    assert "pip install -e '.[slurm]'; missing: hydra_plugins.no_launcher\n" in shown

@@ -363,6 +363,15 @@ def test_cost_by_size(tmp_path, monkeypatch):
     assert (tmp_path / "scale.svg").stat().st_size > 10_000
 
 
+def two_hundred_megabytes():
+    return float(np.ones(200_000_000, dtype=np.uint8)[0])
+
+
+def test_the_memory_of_work_is_that_of_its_own_process():
+    (_, without), (_, with_more) = scale.apart(float), scale.apart(two_hundred_megabytes)
+    assert 0.19 < with_more - without < 0.25
+
+
 def test_a_copied_sweep_is_finished(tmp_path, capfd):
     one = copied_sweeps.trained(tmp_path)
     copied_sweeps.copies(one, tmp_path / "many", 2)

@@ -1,12 +1,14 @@
 """A benchmark's result is current until the code that it measures changes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 import measured_code
 import results
+import stored
 
 MODEL = '"""The model."""\n\n\ndef double(x):\n    """2 x."""\n    return 2 * x  # a comment\n'
 SCRIPT = 'import beside\nimport results\n\nMEASURES = "model.network data conf/speed"\n'
@@ -103,16 +105,41 @@ def test_a_benchmark_is_a_script_that_says_what_it_measures(tree):
 
 
 @pytest.mark.parametrize(
-    ("cpu", "gpu", "slug"),
+    ("cpu", "bf16", "gpu", "slug"),
     [
-        ("AMD EPYC", None, "amd-epyc-2-cores"),
-        ("Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz", None, "intel-xeon-e5-2680-v4-2-cores"),
-        ("arm", None, "arm-2-cores"),
-        ("AMD EPYC", "NVIDIA H200", "nvidia-h200"),
+        ("AMD EPYC", "avx512_bf16", None, "amd-epyc-avx512-bf16-2-cores"),
+        ("Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz", "amx", None,
+         "intel-xeon-e5-2680-v4-amx-2-cores"),
+        ("arm", "no-bf16", None, "arm-no-bf16-2-cores"),
+        ("Xeon", "broken-amx", "NVIDIA H200", "nvidia-h200-xeon-broken-amx-2-cores"),
+    ],
+)  # fmt: skip
+def test_the_folder_of_a_machine(cpu, bf16, gpu, slug):
+    assert results.slug({"cpu": cpu, "bf16": bf16, "cores": 2, "gpu": gpu}) == slug
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_broken", "units"),
+    [
+        ("avx512_bf16 amx_bf16", False, "amx"),
+        ("avx512_bf16 amx_bf16", True, "broken-amx"),
+        ("avx512_bf16", False, "avx512_bf16"),
+        ("avx2", False, "no-bf16"),
     ],
 )
-def test_the_folder_of_a_machine(cpu, gpu, slug):
-    assert results.slug({"cpu": cpu, "cores": 2, "gpu": gpu}) == slug
+def test_the_bfloat16_units_of_a_machine(tmp_path, monkeypatch, flags, is_broken, units):
+    def do_without():
+        monkeypatch.setenv(results.ISA, "AVX10_1_512")
+        return is_broken
+
+    monkeypatch.delenv(results.ISA, raising=False)
+    monkeypatch.setattr(results, "CPU_INFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(f"model name : Xeon\nflags : {flags}\n")
+    monkeypatch.setattr(results, "do_without_broken_amx", do_without)
+    found = results.machine()
+    assert (found["cpu"], found["bf16"]) == ("Xeon", units)
+    assert results.ISA not in os.environ
+    assert units in stored.UNITS
 
 
 def test_a_result_says_what_was_measured_where_and_when(tmp_path, monkeypatch):
