@@ -9,9 +9,10 @@ benchmarks/plain_language_model.py.
 
 posfuse has the settings that come closest: learned positions that are added, pre-norm blocks, tied
 embeddings. What differs: its learning rate is constant, so the plain loop runs with its own
-schedule and with a constant rate. It has biases, decays every parameter, has Adam's usual beta2 of
-0.999, and starts embeddings and positions from N(0, 1) instead of N(0, 0.02). It reads windows that
-do not overlap, each once in an epoch; the plain loop draws them at random.
+schedule and with a constant rate. It has biases, so the plain loop runs with a constant rate and
+biases too, an option of nanoGPT. It decays every parameter, has Adam's usual beta2 of 0.999, and
+starts embeddings and positions from N(0, 1) instead of N(0, 0.02). It reads windows that do not
+overlap, each once in an epoch; the plain loop draws them at random.
 
 Each system has its own process. They take turns: each trains a part of its steps and evaluates the
 same windows, the first of the validation split. Times are of training alone; posfuse's contain its
@@ -58,7 +59,7 @@ OVERRIDES = [
     "trainer.accelerator=cpu", "trainer.progress=none", "logger=none",
 ]  # fmt: skip
 FIRST_BYTE = 2  # its id, after those of <pad> and <unk>
-SYSTEMS = ("plain", "plain, constant rate", "posfuse")
+SYSTEMS = ("plain", "plain, constant rate", "plain, constant rate and biases", "posfuse")
 Part = dict[str, float]  # ms per step, CPU ms per step, and bits per byte after a part
 
 
@@ -139,7 +140,7 @@ def train_plain(cfg: Config, job: Job, turns: Turns) -> None:
     held_out = windows[np.arange(len(windows))]
     ids, targets = held_out.ids - FIRST_BYTE, held_out.labels - FIRST_BYTE
     torch.manual_seed(job.seed)
-    model = plain.PlainLanguageModel(D, HEADS, LAYERS, BLOCK)
+    model = plain.PlainLanguageModel(D, HEADS, LAYERS, BLOCK, bias="biases" in job.system)
     updates = plain.optimizer(model, LR)
     steps = job.steps if job.system == "plain" else None
     for part in range(job.parts):

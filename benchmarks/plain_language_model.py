@@ -1,10 +1,10 @@
 """The plain loop of a small GPT on bytes, written from the description of nanoGPT.
 
-Learned positions are added to the token embeddings. Pre-norm blocks follow, without biases, and a
-LayerNorm; the output layer is the embeddings. AdamW decays the matrices alone; it is torch's
-default one, since nanoGPT uses the fused one on GPUs only. The learning rate rises over the first
-steps and falls with a cosine to a tenth; without `steps` it is constant. Every batch is windows
-that begin at random bytes. Attention is torch's causal kernel.
+Learned positions are added to the token embeddings. Pre-norm blocks follow, and a LayerNorm; they
+have biases or, as by default, none. The output layer is the embeddings. AdamW decays the matrices
+alone; it is torch's default one, since nanoGPT uses the fused one on GPUs only. The learning rate
+rises over the first steps and falls with a cosine to a tenth; without `steps` it is constant. Every
+batch is windows that begin at random bytes. Attention is torch's causal kernel.
 
 Shapes: B windows, L bytes, d = d_model, H heads.
 """
@@ -22,15 +22,15 @@ BETAS, DECAY, CLIP_NORM = (0.9, 0.99), 0.1, 1.0
 
 
 class PlainBlock(nn.Module):
-    def __init__(self, d_model: int, n_heads: int) -> None:
+    def __init__(self, d_model: int, n_heads: int, bias: bool) -> None:
         super().__init__()
         self.n_heads = n_heads
-        self.norm1 = nn.LayerNorm(d_model, bias=False)
-        self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.out = nn.Linear(d_model, d_model, bias=False)
-        self.norm2 = nn.LayerNorm(d_model, bias=False)
-        self.up = nn.Linear(d_model, 4 * d_model, bias=False)
-        self.down = nn.Linear(4 * d_model, d_model, bias=False)
+        self.norm1 = nn.LayerNorm(d_model, bias=bias)
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.out = nn.Linear(d_model, d_model, bias=bias)
+        self.norm2 = nn.LayerNorm(d_model, bias=bias)
+        self.up = nn.Linear(d_model, 4 * d_model, bias=bias)
+        self.down = nn.Linear(4 * d_model, d_model, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, L, d) -> (B, L, d)."""
@@ -42,13 +42,17 @@ class PlainBlock(nn.Module):
 
 
 class PlainLanguageModel(nn.Module):
-    def __init__(self, d_model: int, n_heads: int, n_layers: int, block: int) -> None:
+    def __init__(
+        self, d_model: int, n_heads: int, n_layers: int, block: int, bias: bool = False
+    ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(BYTES, d_model)
         self.positions = nn.Embedding(block, d_model)
-        self.blocks = nn.ModuleList(PlainBlock(d_model, n_heads) for _ in range(n_layers))
-        self.norm = nn.LayerNorm(d_model, bias=False)
+        self.blocks = nn.ModuleList(PlainBlock(d_model, n_heads, bias) for _ in range(n_layers))
+        self.norm = nn.LayerNorm(d_model, bias=bias)
         for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
             if parameter.dim() == 2:
                 last = name.endswith(("out.weight", "down.weight"))  # of a residual branch
                 std = 0.02 / math.sqrt(2 * n_layers) if last else 0.02
