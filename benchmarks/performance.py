@@ -37,6 +37,10 @@ so the same command continues after an interruption. Then it writes this page. I
 that need SLURM or a GPU where these are missing. A folder contains `train` and `test`, as for
 `data.path`; a corpus without a folder is skipped. Leave the cores to it.
 
+On a machine with an NVIDIA GPU the same command measures the GPU, and `sweep_times` too: the IMDB
+row of Table 1 (15 runs), and 24 seeds of a small run with several processes on the device. No GPU
+has been measured so far.
+
 The tables show one machine: the one with the most current results.
 
 The plain loop, [plain.py](../benchmarks/plain.py), is that of the paper's notebooks, written from
