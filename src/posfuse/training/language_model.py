@@ -47,7 +47,8 @@ class NextToken(TestedModule):
         return self.counted(loss, batch, int((batch.labels != IGNORED).sum()))
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
-        found = self.scores(self.model(batch.ids, batch.lengths).float(), batch)
+        logits = self.model(batch.ids, batch.lengths).float()
+        found = self.scores(logits, token_losses(logits, batch), batch)
         n = int(found["targets"].sum())
         loss = found["loss"].sum() / n
         self.log_mean("val/loss", loss, n)
@@ -62,16 +63,16 @@ class NextToken(TestedModule):
 
     def test_step(self, batch: Batch, batch_number: int) -> None:
         logits = self.timed_logits(batch)
-        found = {"index": batch.index, **self.scores(logits, batch)}
+        losses = token_losses(logits, batch)
+        self.by_position.append((losses.sum(0).cpu(), (batch.labels != IGNORED).sum(0).cpu()))
+        found = {"index": batch.index, **self.scores(logits, losses, batch)}
         self.predictions.append({name: values.cpu() for name, values in found.items()})
-        losses, is_target = token_losses(logits, batch)
-        self.by_position.append((losses.sum(0).cpu(), is_target.sum(0).cpu()))
 
-    def scores(self, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def scores(self, logits: Tensor, losses: Tensor, batch: Batch) -> dict[str, Tensor]:
         """By window or string, (B,): its number of `targets`, how many of them are `right`, and the
         sum of their losses in nats, `loss`; of answers also how many greedy decoding finds,
-        `greedy_right`. The logits (B, L, V) are those of the batch."""
-        losses, is_target = token_losses(logits, batch)
+        `greedy_right`. The logits (B, L, V) and losses (B, L) are those of the batch."""
+        is_target = batch.labels != IGNORED
         right = (logits.argmax(-1) == batch.labels) & is_target
         found = {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}
         if not self.reads_bytes:
@@ -117,10 +118,9 @@ class NextToken(TestedModule):
         return found | {"greedy_accuracy": float(by_target["greedy_right"])}, frame
 
 
-def token_losses(logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """For each token, (B, L): the loss of its target in nats, 0 if it has none; and whether it has
-    a target."""
+def token_losses(logits: Tensor, batch: Batch) -> Tensor:
+    """The loss of each token's target in nats, 0 if it has none: (B, L)."""
     losses = F.cross_entropy(
         logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED, reduction="none"
     ).view_as(batch.labels)
-    return losses.double(), batch.labels != IGNORED
+    return losses.double()
