@@ -1,8 +1,11 @@
 """posfuse-train as a process: start it, wait for it, and look for processes that it has left."""
 
+import contextlib
+import os
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -42,6 +45,12 @@ def wait_for(condition):
         time.sleep(0.05)
 
 
+def below(folder):
+    """The files and folders below a folder. Another process may remove some meanwhile, which
+    os.walk ignores and Path.rglob does not."""
+    return [Path(root, name) for root, *names in os.walk(folder) for name in chain(*names)]
+
+
 def descendants(pid):
     """The children of a process, their children, and so on."""
     found = children(pid)
@@ -50,8 +59,11 @@ def descendants(pid):
 
 def children(pid):
     """The processes that the threads of a process have started."""
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for listed in lists for child in listed.read_text().split()]
+    found = []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += [int(child) for child in listed.read_text().split()]
+    return found
 
 
 def alive(pids):

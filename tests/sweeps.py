@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from posfuse.runs import records
-from processes import assert_same_files, command, ended
+from processes import assert_same_files, below, command, ended
 
 # runs_per_core: also on a machine with one core
 PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "hydra.launcher.runs_per_core=4"]
@@ -24,7 +24,7 @@ def one_after_another(corpus: Path, folder: Path, *overrides: str) -> Path:
 
 def at_work(folder: Path) -> list[Path]:
     """The runs that have finished an epoch and have no result yet."""
-    logs = folder.rglob("train.log")
+    logs = (path for path in below(folder) if path.name == "train.log")
     return [
         log.parent
         for log in logs

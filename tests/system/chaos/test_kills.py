@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from posfuse.runs import records
-from processes import HANG, alive, assert_same_files, command, descendants, started, wait_for
+from processes import (
+    HANG,
+    alive,
+    assert_same_files,
+    below,
+    command,
+    descendants,
+    started,
+    wait_for,
+)
 from small_runs import write_corpus
 from sweeps import PARALLEL
 
@@ -36,7 +45,7 @@ def reference(tmp_path_factory):
 
 def parts(folder):
     """Files and folders that are being written."""
-    return {p for p in folder.rglob("*") if p.suffix == ".part" or p.name.startswith("tiny-")}
+    return {p for p in below(folder) if p.suffix == ".part" or p.name.startswith("tiny-")}
 
 
 def wait_for_writing(folder, process, seconds):
