@@ -251,8 +251,7 @@ def build_module(
 def _start(
     cfg: Config, network: FusionTransformer, pretrained: Sequence[torch.nn.Module] = ()
 ) -> None:
-    """Draw the initial values of all modules but the pretrained ones, and compile the network if
-    the config asks for it."""
+    """Draw the initial values of all modules but the pretrained ones."""
     shared_stream = cfg.fidelity.initial_values == "shared_stream"
     initialize(network, seed_of(cfg, "init"), shared_stream, pretrained)
     if cfg.fidelity.blocks == "copies":
