@@ -1,6 +1,7 @@
 """Runs side by side on one machine: their GPUs, and what a failure does to the others."""
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -39,6 +40,36 @@ def test_a_sweep_with_gpus_spreads_over_them(corpus, tmp_path):
     assert done.returncode == 0, done.stderr
     assert len(results(tmp_path)) == 3
     assert sorted(p.name for p in (tmp_path / "multirun/default/.places").iterdir()) == ["0", "1"]
+
+
+WITNESS = """
+import os
+from pathlib import Path
+from posfuse.model.fusion import Add
+
+class Witness(Add):
+    seen = False
+
+    def merge(self, *parts):
+        if self.training and not self.seen:
+            self.seen = True
+            with Path(os.environ["WITNESS"]).open("a") as file:
+                file.write(f"{os.getpid()}\\n")
+        return super().merge(*parts)
+"""
+
+
+def test_a_worker_starts_once_for_all_its_runs(corpus, tmp_path):
+    (tmp_path / "witness.py").write_text(WITNESS)
+    paths = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    known = {"PYTHONPATH": os.pathsep.join(paths), "WITNESS": str(tmp_path / "pids")}
+    operator = ["fusion=add", "fusion._target_=witness.Witness"]
+    argv = sweep(corpus, "seed=range(6)", *operator, *PARALLEL)
+    done = ended(argv, tmp_path, {**os.environ, **known})
+    assert done.returncode == 0, done.stderr
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 6
+    assert len(set(pids)) <= 2
 
 
 @pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
