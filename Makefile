@@ -1,11 +1,11 @@
-# make demo | test | test-all | chaos | lint | report | sync | dashboard | leet | calibrate | bench | slurm-test | clean
+# make demo | test | test-all | chaos | lint | report | sync | dashboard | leet | calibrate | bench | bench-gpu | slurm-test | clean
 PYTHON ?= python3
 BIN := .venv/bin
 SWEEP ?= multirun/quickstart
 AGNEWS ?=
 IMDB ?=
 
-.PHONY: demo test test-all chaos lint report sync dashboard leet calibrate bench slurm-test clean
+.PHONY: demo test test-all chaos lint report sync dashboard leet calibrate bench bench-gpu slurm-test clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posfuse needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -47,6 +47,9 @@ calibrate: .venv/installed ## simulate sweeps with known effects: writes the tab
 
 bench: .venv/installed ## run the benchmarks without a current result and write docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
 	$(BIN)/python benchmarks/run.py $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
+
+bench-gpu: .venv/installed ## the benchmarks for which a GPU matters, in half an hour: make bench-gpu AGNEWS=FOLDER IMDB=FOLDER
+	$(BIN)/python benchmarks/run.py --only training gpu_steps sweep_times precision $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
 
 slurm-test: .venv/installed ## sweeps on a real SLURM of one node, which the test starts and stops
 	@PATH="$$PATH:/usr/sbin:/sbin"; for program in munged slurmctld slurmd sbatch; do \

@@ -26,7 +26,7 @@ MEASURES = (
     "hydra_plugins.posfuse_slurm sweeps.launching sweeps.failures runs.records "
     "hydra_plugins.posfuse_sweeper"
 )
-JOBS, AT_ONCE = 1000, 16
+JOBS, AT_ONCE = 200, 16
 DOWN = 10  # seconds in which the node is down
 MOST = 4  # commands
 Environment = dict[str, str]

@@ -58,7 +58,7 @@ def main() -> None:
     arguments = parser.parse_args()
     cores = cpu_count()
     at_once = {*AT_ONCE, min(cores, arguments.runs)}
-    cases = {(n, max(cores // n, 1)) for n in at_once} | {(1, 1)}
+    cases = {(n, max(cores // n, 1)) for n in at_once}
     raw: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         grid(Path(folder), 1, 1, len(OPERATORS), 1)  # writes the ids

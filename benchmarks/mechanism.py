@@ -8,7 +8,6 @@ training follows from the numbers of documents. CPU time of one thread; on a GPU
 """
 
 import statistics
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,11 +60,6 @@ def config(overrides: tuple[str, ...]) -> Config:
         return checked(compose("train", [*overrides, "logger=none"]))
 
 
-def now() -> float:
-    """Seconds of CPU time; on a GPU of the clock, after the device has finished its work."""
-    return time.process_time() if DEVICE.type == "cpu" else timing.now(DEVICE)
-
-
 def seconds(cfg: Config, n: int, rounds: int) -> tuple[float, float]:
     """Seconds of a training step of data.batch_size documents, and of `measure` for n documents;
     medians over the rounds."""
@@ -77,10 +71,10 @@ def seconds(cfg: Config, n: int, rounds: int) -> tuple[float, float]:
     for i in range(rounds + 1):
         for name in found:
             classifier.train(name == "step")
-            start = now()
+            start = timing.used()
             step() if name == "step" else measure(classifier.model, batches)
             if i:  # the first round warms up
-                found[name].append(now() - start)
+                found[name].append(timing.used() - start)
     return statistics.median(found["step"]), statistics.median(found["measure"])
 
 
@@ -108,7 +102,7 @@ def row(name: str, setting: Setting, rounds: int) -> list[str | float]:
 @denormals_flushed()
 def main() -> None:
     parser = results.parser(__file__, __doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=SETTINGS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

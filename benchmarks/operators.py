@@ -57,8 +57,8 @@ class Settings:
 
 
 SETTINGS = {
-    "imdb": Settings(batch=8, rounds=5, latency_rounds={1: 40, 64: 3}),
-    "arxiv": Settings(batch=2, rounds=2, latency_rounds={1: 10, 16: 2}),
+    "imdb": Settings(batch=8, rounds=5, latency_rounds={1: 20, 64: 3}),
+    "arxiv": Settings(batch=2, rounds=2, latency_rounds={1: 10, 16: 1}),
 }
 
 

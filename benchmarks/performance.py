@@ -29,7 +29,7 @@ PICTURES = {  # by benchmark: a file of docs, and the function that draws it
 
 BEGIN = """# Performance
 
-    make bench AGNEWS=FOLDER IMDB=FOLDER    # about an hour and a half on 2 cores
+    make bench AGNEWS=FOLDER IMDB=FOLDER    # within an hour on 2 cores
     python benchmarks/run.py --only grid    # one of the benchmarks
 
 `make bench` runs each benchmark that has no current result of this machine and skips the others,
@@ -37,11 +37,10 @@ so the same command continues after an interruption. Then it writes this page. I
 that need SLURM or a GPU where these are missing. A folder contains `train` and `test`, as for
 `data.path`; a corpus without a folder is skipped. Leave the cores to it.
 
-On a machine with an NVIDIA GPU the same command measures the GPU, and `sweep_times` too: the IMDB
-row of Table 1 (15 runs), and 24 seeds of a small run with several processes on the device. No GPU
-has been measured so far.
-
-The tables show one machine: the one with the most current results.
+On a machine with an NVIDIA GPU, `make bench-gpu` measures it: training against the plain loop with
+the share of the GPU's rate, a step and its alternatives, the IMDB row of Table 1 (15 runs), 24
+seeds of a small run with several processes on the device, and bfloat16 against float32. No GPU has
+been measured so far. The tables show one machine: the one with the most current results.
 
 The plain loop, [plain.py](../benchmarks/plain.py), is that of the paper's notebooks, written from
 their description: it splits every text at every epoch, pads to `max_len` and leaves the rest to

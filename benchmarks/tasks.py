@@ -25,15 +25,14 @@ from posfuse.runs import records
 
 MEASURES = (
     "data.tasks data.strings model.network model.fusion model.encoder model.attention "
-    "model.kernels model.dropout model.attention_encoding model.biases data.batching "
-    "data.datamodule training.build training.module training.classifier training.run "
+    "model.kernels model.dropout model.attention_encoding model.encoding model.biases "
+    "data.batching data.datamodule training.build training.module training.classifier training.run "
     "conf/experiment/positions.yaml"
 )
 TEST_LENGTHS = [40, 80, 160]
 STEPS = 2000  # of a run
 RUNS = [
     ("missing_duplicate", "sinusoidal", "add"),
-    ("missing_duplicate", "rope", "none"),
     ("indirect_index", "t5", "concat"),
 ]
 

@@ -49,8 +49,8 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
             "process; rates and ratios are medians over the repeats. posfuse's training includes "
             "its diagnostics, on 8 documents per epoch, but not its checkpoints, because the "
             "baseline has none. In evaluation the baseline uses torch's fast path, which skips "
-            "padding. ArXiv's documents are generated; its batch size, 2, is the largest with "
-            "which the baseline fits into this memory.",
+            "padding. ArXiv's documents are generated. Its batch size on a CPU, 2, is the largest "
+            "with which the baseline fits into 24 GB; on a GPU it is the authors', 64.",
         ),
         results.table(
             "Share of the machine's matrix product rate in training",

@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import arxiv_path
 import copied_sweeps
+import gpu_steps
 import language_model
 import plain
 import plain_language_model
@@ -22,6 +23,7 @@ import precision
 import scale
 import scale_figure
 import step_budget
+import steps
 import stored
 import sweep_times
 import systems
@@ -307,33 +309,48 @@ def test_the_language_models_are_compared_in_turns(tmp_path, monkeypatch):
         assert all(2 < part["bits_per_byte"] < 30 for part in parts)
 
 
-def test_the_parts_of_a_step_and_its_alternatives(tmp_path, monkeypatch):
+def test_the_parts_of_a_run_and_the_alternatives_for_a_step(corpus, tmp_path, monkeypatch):
     small = ["data.corpus.sizes=[64,40,40]", "trainer.max_epochs=1", "data.batch_size=8"]
     cell = step_budget.CELLS["lead_story_long"]
     monkeypatch.setitem(step_budget.CELLS, "lead_story_long", [*cell, *small])
-    monkeypatch.setattr(step_budget, "WARM", 1)
-    monkeypatch.setattr(step_budget, "STEPS", 2)
-    monkeypatch.setattr(step_budget.shutil, "which", lambda _: None)  # a compilation takes long
+    tiny = ["model.d_model=8", "model.n_heads=2", "model.d_ff=8", "data.batch_size=8"]
+    monkeypatch.setattr(step_budget, "IMDB", [*step_budget.IMDB, *tiny])
+    monkeypatch.setattr(step_budget, "TURN", step_budget.Turn(1, 2))
+    monkeypatch.setattr(steps.shutil, "which", lambda _: None)  # a compilation takes long
     out = tmp_path / "budget.json"
-    options = ["--repeats", "1", "--cells", "lead_story_long", "--out", str(out)]
-    monkeypatch.setattr("sys.argv", ["step_budget.py", *options])
+    options = ["--repeats", "1", "--cells", "lead_story_long", "--imdb", str(corpus)]
+    monkeypatch.setattr("sys.argv", ["step_budget.py", *options, "--out", str(out)])
     step_budget.main()
     runs, parts, others = (table["rows"] for table in json.loads(out.read_text())["tables"])
-    (_, steps, fit, bare, _) = runs[0]
-    assert steps == 8
-    assert fit > bare > 0
-    shares = {kind: int(share.rstrip("%")) for _, kind, share in parts}
-    assert 95 <= sum(shares.values()) <= 105
-    assert shares["matrix products"] > 0
-    assert shares["attention kernel"] > 0
-    assert len(others) == 3
+    (_, n_steps, fit, *shares) = runs[0]
+    assert n_steps == 8
+    assert fit > 0
+    assert all(0 < float(share.rstrip("%")) < 100 for share in shares)
+    for cell in ("lead_story_long", "imdb"):
+        shares = {kind: int(share.rstrip("%")) for of, kind, share in parts if of == cell}
+        assert 95 <= sum(shares.values()) <= 105
+        assert shares["matrix products"] > 0
+        assert [row[:2] for row in others].count([cell, steps.USUAL]) == 1
+        assert len([row for row in others if row[0] == cell]) == 6
+    # The small cell has no dropout inside attention, IMDB has.
+    assert dict(row[1:] for row in parts if row[0] == "lead_story_long")["attention kernel"] != "0%"
+    assert dict(row[1:] for row in parts if row[0] == "imdb")["attention kernel"] == "0%"
 
 
 def test_plain_attention_is_attention():
     q, k, v = torch.randn(3, 2, 4, 7, 16)
-    mask = (torch.arange(7) < torch.tensor([[7], [3]]))[:, None, None]
-    expected = F.scaled_dot_product_attention(q, k, v, mask)
-    torch.testing.assert_close(step_budget.plain_attention(q, k, v, mask), expected)
+    mask, bias = (torch.arange(7) < torch.tensor([[7], [3]]))[:, None, None], torch.randn(4, 7, 7)
+    expected = F.scaled_dot_product_attention(q, k, v, bias.masked_fill(~mask, -torch.inf))
+    torch.testing.assert_close(steps.plain_attention(q, k, v, mask, bias, 0.0), expected)
+
+
+def test_an_even_batch_has_as_many_tokens_and_no_padding(corpus):
+    cfg = small_config(corpus, "data.batch_size=8")
+    batch = build_data(cfg).documents["train"][np.arange(7)]
+    even = steps.even(batch)
+    assert even.ids.shape[1] == round(batch.n_tokens / 7)
+    assert even.lengths.tolist() == [even.ids.shape[1]] * 7
+    assert torch.equal(even.ids, batch.ids[:, : even.ids.shape[1]])
 
 
 def test_the_time_of_many_seeds(tmp_path, monkeypatch):
@@ -379,3 +396,18 @@ def test_a_copied_sweep_is_finished(tmp_path, capfd):
     records = list((tmp_path / "many").rglob("result.json"))
     assert len(records) == 4
     assert not list((tmp_path / "many").rglob("*.ckpt"))  # nothing was trained
+
+
+def test_the_steps_of_a_gpu_are_compared_without_one_too(corpus, tmp_path, monkeypatch):
+    out = tmp_path / "gpu.json"
+    monkeypatch.setattr(steps.shutil, "which", lambda _: None)  # a compilation takes long
+    sizes = ["data.max_len=16", "model.d_model=8", "model.n_heads=2", "model.d_ff=8"]
+    options = ["--imdb", str(corpus), "--settings", "imdb", "arxiv", "--repeats", "1"]
+    given = [*options, "--documents", "80", "--out", str(out), "--", *sizes, "data.batch_size=4"]
+    monkeypatch.setattr("sys.argv", ["gpu_steps.py", *given])
+    gpu_steps.main()
+    rows, syncs = (table["rows"] for table in json.loads(out.read_text())["tables"])
+    assert {row[0] for row in rows} == {"imdb", "arxiv"}
+    assert [row[0] for row in rows if row[1] == "float32"] == ["imdb", "arxiv"]
+    assert all(row[2] > 0 for row in rows)
+    assert syncs == [["imdb", "no GPU"], ["arxiv", "no GPU"]]
