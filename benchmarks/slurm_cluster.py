@@ -48,12 +48,14 @@ PreemptMode=REQUEUE
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=20
+MinJobAge=86400
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES PriorityTier=1 GraceTime=20 State=UP
 PartitionName=urgent Nodes=ALL PriorityTier=2 PreemptMode=OFF State=UP
 """
 
-# submitit calls sacct, which needs a database. slurmctld has the same information.
+# submitit calls sacct, which needs a database. slurmctld has the same information for MinJobAge
+# seconds after a job's end; submitit asks every ten minutes.
 SACCT = """#!/bin/sh
 echo "JobID|State|NodeList"
 scontrol show job --oneliner | sed -nE '

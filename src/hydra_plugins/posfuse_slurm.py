@@ -89,6 +89,8 @@ class SlurmLauncher(SweepLauncher):
                     try:
                         result = job.results()[0]
                     except UncompletedJobError:
+                        if not job.done(force_check=True):
+                            continue  # its node went down, and SLURM has requeued it
                         result = (
                             f"SLURM job {job.job_id} ended as {job.state} without a result, see "
                             f"{job.paths.stderr}; run the same command to resume"

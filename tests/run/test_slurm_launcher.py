@@ -1,5 +1,6 @@
 """The slurm launcher with stand-ins for SLURM; tests/system/test_slurm.py has a real one."""
 
+import math
 import os
 import signal
 from types import SimpleNamespace
@@ -67,19 +68,24 @@ def test_a_signal_during_sbatch_cancels_the_jobs(command, sweep, programs, tmp_p
 
 
 class Job:
-    """A job that runs in this process, or is lost if its seed is 1."""
+    """A job that runs in this process, or is lost if its seed is 1. After as many `losses` SLURM
+    has requeued it, and it runs."""
 
+    losses = math.inf
     job_id, state, paths = "17_1", "NODE_FAIL", SimpleNamespace(stderr="17_1.err")
 
     def __init__(self, work, call):
         self.work, self.call, self.asked = work, call, 0  # done when it is asked again
 
-    def done(self):
+    def done(self, force_check=False):
+        if force_check:  # asked after a loss
+            return self.losses > 0
         self.asked += 1
         return self.asked > 1
 
     def results(self):
-        if "seed=1" in self.call[1]:
+        if "seed=1" in self.call[1] and self.losses > 0:
+            self.losses -= 1
             raise UncompletedJobError("no result")
         return [self.work(*self.call)]
 
@@ -120,6 +126,14 @@ def test_a_job_without_a_result_fails_alone(command, sweep, executing, tmp_path)
     assert kinds(tmp_path) == ["failed"]
     ((_, done),) = results(tmp_path / "work").items()
     assert (done.name, (done / records.FAILURE).exists()) == ("seed=0", False)
+
+
+def test_a_job_that_slurm_has_requeued_is_waited_for(command, sweep, executing, monkeypatch):
+    """Its node went down: for a moment it has ended without a result."""
+    monkeypatch.setattr(Job, "losses", 1)
+    ended = command(*sweep, executing)
+    assert (ended.code, ended.err) == (0, "")
+    assert len(Executor.submitted) == 2
 
 
 def test_finished_runs_get_no_job(command, sweep, executing, tmp_path):
