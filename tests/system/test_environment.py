@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from posfuse.process import environment
 from small_runs import write_corpus
@@ -101,3 +102,15 @@ def test_denormals_are_flushed_during_a_run_and_bfloat16_works(tmp_path):
     assert done.returncode == 0, done.stderr
     for line in ("product 64.0\n", "during the run 0.0\n", "after it True\n"):
         assert line in done.stdout
+
+
+def test_denormals_stay_flushed_after_a_part_that_flushes_them():
+    def is_flushed():
+        return not (torch.tensor(1e-38) * 0.1).item()
+
+    assert not is_flushed()
+    with environment.denormals_flushed():
+        with environment.denormals_flushed():
+            assert is_flushed()
+        assert is_flushed()
+    assert not is_flushed()

@@ -86,12 +86,14 @@ def keep_memory() -> None:
 def denormals_flushed() -> Iterator[None]:
     """Treat numbers below 1e-38 as 0, in this thread and in those that it starts. Attention to a
     single token gives such weights to the others, and each takes an Intel processor a hundred times
-    as long."""
+    as long. torch does not tell whether it does so already, but a product does."""
+    smallest = torch.tensor(torch.finfo(torch.float32).tiny)
+    was_flushed = not (smallest * 0.5).item()
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(False)
+        torch.set_flush_denormal(was_flushed)
 
 
 @cache

@@ -60,7 +60,9 @@ def shape(cfg: Config) -> Shape:
 def fastest(accelerator: str, of: Shape, sweep: Path) -> str:
     """ "bf16-mixed" if bfloat16 is clearly faster than float32 for models of this size, else
     "32-true"; the same on each call for a sweep's folder. The log gives the reason."""
-    device = None if accelerator == "cpu" else torch.accelerator.current_accelerator()
+    # Of the devices that exist; otherwise torch names the one that it was built for.
+    found = torch.accelerator.current_accelerator(check_available=True)
+    device = None if accelerator == "cpu" else found
     if device is not None and device.type != "cpu":
         is_faster = device.type == "cuda" and torch.cuda.is_bf16_supported(
             including_emulation=False
