@@ -48,7 +48,8 @@ calibrate: .venv/installed ## simulate sweeps with known effects: writes the tab
 bench: .venv/installed ## run the benchmarks without a current result and write docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
 	$(BIN)/python benchmarks/run.py $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
 
-bench-gpu: .venv/installed ## the benchmarks for which a GPU matters, in half an hour: make bench-gpu AGNEWS=FOLDER IMDB=FOLDER
+bench-gpu: .venv/installed ## the benchmarks for which a GPU matters, as make bench
+	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("error: make bench-gpu needs a GPU that torch can use; see nvidia-smi, and install the torch build for its CUDA")'
 	$(BIN)/python benchmarks/run.py --only training gpu_steps sweep_times precision $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
 
 slurm-test: .venv/installed ## sweeps on a real SLURM of one node, which the test starts and stops

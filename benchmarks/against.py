@@ -30,11 +30,11 @@ def runs_per_hour(tree: Path, cell: str, seeds: int, root: Path, overrides: list
     command += [f"seed=range({seeds})", f"output_dir={output}", f"cache_dir={root / 'cache'}"]
     environment = os.environ | {"PYTHONPATH": str(tree / "src")}
     start = time.perf_counter()
-    subprocess.run([*command, *overrides], check=True, stdout=subprocess.DEVNULL, env=environment)
+    subprocess.run([*command, *overrides], check=False, stdout=subprocess.DEVNULL, env=environment)
     seconds = time.perf_counter() - start
     found = len(list(output.rglob(records.RESULT)))
     if found != seeds:
-        raise SystemExit(f"error: {tree}: {found} of {seeds} runs have a result")
+        raise SystemExit(f"error: {found} of {seeds} runs of {cell} have a result with {tree}")
     shutil.rmtree(output)
     return 3600 * seeds / seconds
 
@@ -50,8 +50,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder) / "old"
         git = ["git", "-C", str(ROOT), "worktree"]
-        if subprocess.run([*git, "add", "-q", "--detach", old, arguments.commit]).returncode:
-            raise SystemExit(f"error: git has no commit {arguments.commit}; see git log")
+        added = subprocess.run(
+            [*git, "add", "-q", "--detach", old, arguments.commit],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if added.returncode:
+            raise SystemExit(f"error: {arguments.commit}: {added.stderr.strip()}; see git log")
         try:
             trees = {"old": (old, []), "new": (ROOT, arguments.overrides)}
             places = {name: Path(folder) / f"of_{name}" for name in trees}

@@ -20,14 +20,13 @@ from posfuse.config import CONF_DIR, Config
 from posfuse.data.batching import Batch
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_data
-from timing import DEVICE
 
 NEEDS = "a GPU"  # on a CPU step_budget.py does the same
 FOLDERS = ("imdb",)
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
     "model.attention_encoding model.encoding data.batching data.datamodule training.build "
-    "training.module training.classifier conf/protocol"
+    "training.module training.classifier process.environment conf/protocol conf/model/small.yaml"
 )
 SHARED = ["fusion=add", "encoding=sinusoidal", "logger=none", "trainer.progress=none"]
 SETTINGS = {
@@ -45,14 +44,14 @@ ARXIV_DOCUMENTS = 64 * (WARM + STEPS)
 def config(name: str, folder: Path | None, cache: Path, overrides: list[str]) -> Config:
     given = [*SETTINGS[name], *SHARED, f"cache_dir={cache}", f"output_dir={cache}", *overrides]
     if folder:
-        given.append(f"data.path={folder.absolute()}")
+        given.append(f"data.path={folder}")
     with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
         return checked(compose("train", given))
 
 
 def host_syncs(step: steps.Step, batch: Batch) -> int | str:
     """How often a step waits for the device."""
-    if DEVICE.type != "cuda":
+    if batch.ids.device.type != "cuda":
         return "no GPU"
     torch.cuda.set_sync_debug_mode("warn")
     try:
@@ -66,12 +65,13 @@ def host_syncs(step: steps.Step, batch: Batch) -> int | str:
 
 def main() -> None:
     parser = results.parser(__file__, __doc__)
-    parser.add_argument("--imdb", type=Path, help="folder, as data.path takes it")
+    parser.add_argument("--imdb", type=results.folder, help="folder, as data.path takes it")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--documents", type=int, default=ARXIV_DOCUMENTS, help="of ArXiv")
     parser.add_argument("overrides", nargs="*", help="of all settings, as data.max_len=32")
     arguments = parser.parse_args()
+    steps.as_in_a_run()
     rows, syncs = [], []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -85,7 +85,7 @@ def main() -> None:
                 continue
             cfg = config(name, folders.get(name), root / "cache", arguments.overrides)
             data = build_data(cfg)
-            on = steps.batches(data, WARM + STEPS)
+            on = steps.batches(cfg, data, WARM + STEPS)
             found = steps.alternatives(cfg, data, torch.bfloat16)
             rows += steps.compared(name, found, on[:WARM], on[WARM:], arguments.repeats)
             syncs.append([name, host_syncs(found[steps.USUAL], on[0])])

@@ -71,10 +71,10 @@ def seconds(cfg: Config, n: int, rounds: int) -> tuple[float, float]:
     for i in range(rounds + 1):
         for name in found:
             classifier.train(name == "step")
-            start = timing.used()
+            start = timing.used(DEVICE)
             step() if name == "step" else measure(classifier.model, batches)
             if i:  # the first round warms up
-                found[name].append(timing.used() - start)
+                found[name].append(timing.used(DEVICE) - start)
     return statistics.median(found["step"]), statistics.median(found["measure"])
 
 

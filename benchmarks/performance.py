@@ -39,8 +39,8 @@ that need SLURM or a GPU where these are missing. A folder contains `train` and 
 
 On a machine with an NVIDIA GPU, `make bench-gpu` measures it: training against the plain loop with
 the share of the GPU's rate, a step and its alternatives, the IMDB row of Table 1 (15 runs), 24
-seeds of a small run with several processes on the device, and bfloat16 against float32. No GPU has
-been measured so far. The tables show one machine: the one with the most current results.
+seeds of a small run with several processes on the device, and bfloat16 against float32. The tables
+show one machine: the one with the most current results.
 
 The plain loop, [plain.py](../benchmarks/plain.py), is that of the paper's notebooks, written from
 their description: it splits every text at every epoch, pads to `max_len` and leaves the rest to
@@ -65,7 +65,8 @@ A test fails if they still show it; `python benchmarks/performance.py` writes th
 
 def page(results: list[Result], scripts: dict[str, Path]) -> str:
     """The text of docs/performance.md; `scripts` are those of all benchmarks, by name."""
-    current, *others = list(stored.by_machine(results).values()) or [{}]
+    machines = list(stored.by_machine(results).values())
+    current, *others = machines or [{}]
     lines = [BEGIN, *table("ratio", headlines.RATIOS, current)]
     lines += [line for other in others if PICTURED in other for line in ("", in_one_line(other))]
     lines += [LIMITS, *table("limit", headlines.LIMITS, current)]
@@ -76,10 +77,12 @@ def page(results: list[Result], scripts: dict[str, Path]) -> str:
     left_out = [name for name in scripts if name not in current]
     if left_out:
         found = {name: measured_code.constant(scripts[name], "NEEDS") for name in left_out}
+        has_gpu = any(r.content["machine"]["gpu"] for m in machines for r in m.values())
+        no_gpu = "" if has_gpu else " No GPU has been measured with this code."
         needs = [f" {name} needs {needed}." for name, needed in found.items() if needed]
         lines.append(
             "Left out, since their code has changed or this machine has not measured them: "
-            f"{', '.join(left_out)}. `make bench` measures them.{''.join(needs)}\n"
+            f"{', '.join(left_out)}. `make bench` measures them.{''.join(needs)}{no_gpu}\n"
         )
     return "\n".join(lines)
 

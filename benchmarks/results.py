@@ -46,6 +46,14 @@ def parser(script: str, doc: str | None) -> argparse.ArgumentParser:
     return options
 
 
+def folder(text: str) -> Path:
+    """The type of an option that takes a corpus's folder."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder; give one with train and test")
+    return path.absolute()
+
+
 def write(
     arguments: argparse.Namespace,
     tables: list[Table],

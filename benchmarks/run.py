@@ -90,7 +90,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     corpora = sorted(set().union(*map(folders, scripts.values())))
     for name in corpora:
-        parser.add_argument(f"--{name}", type=Path, help="folder, as data.path takes it")
+        parser.add_argument(f"--{name}", type=results.folder, help="as data.path takes it")
     parser.add_argument("--only", nargs="+", choices=scripts, default=list(scripts))
     parser.add_argument("--force", action="store_true", help="current ones too")
     arguments = parser.parse_args()

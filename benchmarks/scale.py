@@ -38,9 +38,9 @@ from posfuse.training.build import build_network
 
 MEASURES = (
     "model.network model.encoder model.attention model.dropout model.attention_encoding "
-    "model.encoding data.token_store train runs analysis.report analysis.findings "
-    "analysis.drawings analysis.evidence.collect analysis.evidence.mechanism "
-    "analysis.statistics.documents analysis.statistics.over_documents "
+    "model.encoding data.token_store training.build process.environment train runs "
+    "analysis.report analysis.findings analysis.drawings analysis.evidence.collect "
+    "analysis.evidence.mechanism analysis.statistics.documents analysis.statistics.over_documents "
     "hydra_plugins.posfuse_sweeper"
 )
 TOKENS = (40, 80, 160, 320, 640, 1280, 2560, 4096)
@@ -53,8 +53,8 @@ NOTES = {
     "documents of a corpus": "Reading, counting and encoding texts of 40 words.",
     "predictions of a run": "posfuse-report of two operators and two seeds.",
     "runs of a sweep": "Composing: the configs of all runs, and their checks. Skipping: the same "
-    "command on the finished sweep, in one process. Both grow linearly and are left out for the "
-    "larger sweeps. Report: posfuse-report of two operators, which collects the records first.",
+    "command on the finished sweep, in one process. Both are left out for the larger sweeps "
+    "(--most-skipped). Report: posfuse-report of two operators, which collects the records first.",
 }
 EACH = ["seconds", "peak memory GB"]
 OF_SWEEP = ["composing s", "skipping s", "collecting s", "report s", "report's peak memory GB"]

@@ -4,9 +4,9 @@
 
 Two cells of small runs, of which studies consist, with one thread: the longest task of the demo
 (one layer, 180 words) and a task of experiment=positions (two layers, up to 40 symbols). Of these a
-whole run and a bare loop (forward and backward pass, clipping, optimiser) train on the same batches
-in turn. IMDB with the authors' settings, with all cores: the bare loop alone, on a few batches. CPU
-times, in which other processes on the machine count less.
+whole run and a bare loop (forward and backward pass, clipping, optimiser) train in turn on equally
+many batches of the same kind. IMDB with the authors' settings, with all cores: the bare loop alone,
+on a few batches. CPU times, in which other processes on the machine count less.
 """
 
 import statistics
@@ -20,11 +20,12 @@ import lightning as L
 import torch
 from hydra import compose, initialize_config_dir
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.trainer.states import TrainerFn
 
 import results
 import steps
 from posfuse.config import CONF_DIR, Config
-from posfuse.process.environment import denormals_flushed, do_without_broken_amx, keep_memory
+from posfuse.process.environment import do_without_broken_amx
 from posfuse.runs.checks import checked
 from posfuse.training import run
 from posfuse.training.build import build_data
@@ -34,7 +35,8 @@ MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
     "model.attention_encoding model.encoding data.batching data.datamodule training.build "
     "training.module training.classifier training.diagnostics training.mechanism training.history "
-    "training.run conf/protocol/imdb.yaml"
+    "training.run training.checkpoints process.environment conf/protocol/imdb.yaml "
+    "conf/model/small.yaml conf/data/lead_story_long.yaml conf/data/missing_duplicate.yaml"
 )
 FOLDERS = ("imdb",)
 SHARED = [
@@ -77,11 +79,14 @@ class Clock(Callback):
     def on_fit_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         self.fit += time.process_time()
 
+    # Once more a run validates after its fit.
     def on_validation_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.validation -= time.process_time()
+        if trainer.state.fn == TrainerFn.FITTING:
+            self.validation -= time.process_time()
 
     def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.validation += time.process_time()
+        if trainer.state.fn == TrainerFn.FITTING:
+            self.validation += time.process_time()
 
 
 class TimedDiagnostics(Diagnostics):
@@ -124,7 +129,7 @@ def fit_seconds(cfg: Config) -> dict[str, float]:
 def whole_run(cell: str, cfg: Config, repeats: int) -> list[str | float]:
     """Steps, CPU seconds of a run's fit, and the shares of its parts; medians over the turns."""
     data = build_data(cfg)
-    on = steps.batches(data, cfg.trainer.limit_batches)
+    on = steps.batches(cfg, data, cfg.trainer.limit_batches)
     on = on * cfg.trainer.max_epochs * cfg.trainer.evaluations  # as often as the run evaluates
     turns = []
     for _ in range(repeats):
@@ -140,27 +145,27 @@ def whole_run(cell: str, cfg: Config, repeats: int) -> list[str | float]:
 
 def main() -> None:
     parser = results.parser(__file__, __doc__)
-    parser.add_argument("--imdb", type=Path, help="folder, as data.path takes it")
+    parser.add_argument("--imdb", type=results.folder, help="folder, as data.path takes it")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS))
     arguments = parser.parse_args()
     do_without_broken_amx()
-    keep_memory()
+    steps.as_in_a_run()
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
     runs, parts, others = [], [], []
-    with tempfile.TemporaryDirectory() as cache, denormals_flushed():
+    with tempfile.TemporaryDirectory() as cache:
         cells = [(cell, config(cell, CELLS[cell], cache), TURN) for cell in arguments.cells]
         runs = [whole_run(cell, cfg, arguments.repeats) for cell, cfg, _ in cells]
         if arguments.imdb:
-            overrides = [*IMDB, f"data.path={arguments.imdb.absolute()}"]
+            overrides = [*IMDB, f"data.path={arguments.imdb}"]
             cells.append(("imdb", config("imdb", overrides, cache), IMDB_TURN))
         else:
             print("imdb: skipped, no folder; give --imdb FOLDER")
         for cell, cfg, turn in cells:
             torch.set_num_threads(cores if cell == "imdb" else 1)
             data = build_data(cfg)
-            on = steps.batches(data, turn.warm + turn.counted)
+            on = steps.batches(cfg, data, turn.warm + turn.counted)
             warm, counted = on[: turn.warm], on[turn.warm :]
             found = steps.alternatives(cfg, data)
             others += steps.compared(cell, found, warm, counted, arguments.repeats)
@@ -172,7 +177,7 @@ def main() -> None:
             ["cell", "steps", "fit, CPU s", "bare loop", "validation", "diagnostics"],
             runs,
             "Shares of the fit. The bare loop is forward and backward pass, clipping and optimiser "
-            "on the run's batches. The rest of the fit is Lightning, the batches and checkpoints. "
+            "on as many batches. The rest of the fit is Lightning, the batches and checkpoints. "
             f"Medians of {arguments.repeats} turns, one thread.",
         ),
         results.table(

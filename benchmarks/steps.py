@@ -5,6 +5,8 @@ same network have the same results up to rounding; those named "bound" compute l
 a change could gain.
 """
 
+import math
+import os
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +24,11 @@ from torch.profiler import ProfilerActivity, profile
 
 import timing
 from posfuse.config import Config
-from posfuse.data.batching import Batch
+from posfuse.data.batching import Batch, ResidentDocuments
 from posfuse.data.datamodule import TextDataModule
 from posfuse.model import attention_encoding
 from posfuse.model import dropout as own_dropout
+from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.training.build import build_module
 from timing import DEVICE
 
@@ -37,7 +40,7 @@ KINDS = {
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm"),
     "attention kernel": ("aten::_scaled_dot_product",),
     "softmax": ("aten::_softmax",),
-    "dropout": ("_Dropout", "aten::index_fill_", "aten::log_", "aten::cumsum"),
+    "dropout": ("_Dropout", "aten::index_fill_", "aten::cumsum"),
     "sums and products of numbers": ("aten::add", "aten::mul", "aten::sub"),
     "copies": ("aten::copy_", "aten::cat"),
     "GELU": ("aten::gelu",),
@@ -47,23 +50,39 @@ KINDS = {
 }
 
 
-def batches(data: TextDataModule, n: int | None = None) -> list[Batch]:
-    """The first n training batches, or all of them before the first evaluation, on the device."""
-    return [batch.to(DEVICE) for batch in islice(data.train_dataloader(), n)]
+def device_of(cfg: Config) -> torch.device:
+    return torch.device("cpu") if cfg.trainer.accelerator == "cpu" else DEVICE
+
+
+def batches(cfg: Config, data: TextDataModule, n: int | None = None) -> list[Batch]:
+    """The first n training batches of a run, or all of them before the first evaluation."""
+    documents, device = data.documents["train"], device_of(cfg)
+    if device.type != "cpu":  # as in a run: other lengths, and padding to a multiple of 8
+        documents = ResidentDocuments(documents, documents.max_len, device)
+    return [documents[members] for members in islice(data.train_dataloader().sampler, n)]
+
+
+def as_in_a_run() -> None:
+    """The settings of torch that a run makes."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    keep_memory()
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
 
 
 def stepper(
     cfg: Config, data: TextDataModule, kind: torch.dtype | None = None, compiled: bool = False
 ) -> Step:
     """A bare step of the run's network, whose products have this number type."""
-    module = build_module(cfg, data).to(DEVICE)
+    device = device_of(cfg)
+    module = build_module(cfg, data).to(device)
     optimizer = module.configure_optimizers()
     module.model.train()
     if compiled:
         module.model.compile(dynamic=True)
 
     def step(batch: Batch) -> None:
-        with torch.autocast(DEVICE.type, kind) if kind else nullcontext():
+        with torch.autocast(device.type, kind) if kind else nullcontext():
             logits = module.model(batch.ids, batch.lengths)
         optimizer.zero_grad()
         F.cross_entropy(logits.float(), batch.labels).backward()
@@ -73,12 +92,13 @@ def stepper(
     return step
 
 
+@denormals_flushed()  # as a run is
 def seconds(step: Step, on: Sequence[Batch]) -> float:
     """Seconds of a step on each batch: CPU time, or on a GPU those of the clock."""
-    start = timing.used()
+    start = timing.used(on[0].ids.device)
     for batch in on:
         step(batch)
-    return timing.used() - start
+    return timing.used(on[0].ids.device) - start
 
 
 def alternatives(
@@ -92,7 +112,7 @@ def alternatives(
     found["attention by batched products"] = replacing(
         make(cfg), attention_encoding, "attention", plain_attention
     )
-    if has_dropout and DEVICE.type == "cpu":
+    if has_dropout and device_of(cfg).type == "cpu":
         found["torch's dropout, outside attention"] = replacing(
             make(cfg), own_dropout, "dropout", F.dropout
         )
@@ -136,7 +156,9 @@ def plain_attention(
 
 def even(batch: Batch) -> Batch:
     """As many tokens, in documents of the batch's mean length."""
-    length = round(batch.lengths.double().mean().item())
+    multiple = 8 if batch.ids.device.type == "cuda" else 1  # as a run pads
+    length = multiple * math.ceil(batch.n_tokens / len(batch.lengths) / multiple)
+    length = min(length, batch.ids.shape[1])
     return replace(batch, ids=batch.ids[:, :length], lengths=torch.full_like(batch.lengths, length))
 
 
@@ -144,14 +166,25 @@ def compared(
     name: str, steps: dict[str, Step], warm: Sequence[Batch], on: Sequence[Batch], repeats: int
 ) -> Iterator[list[str | float]]:
     """Rows of a table: ms of each step, and the usual one's time divided by it. The steps take
-    turns; medians over the turns."""
-    for step in steps.values():
-        seconds(step, warm)
-    turns = [{of: seconds(step, on) for of, step in steps.items()} for _ in range(repeats)]
-    for of in steps:
+    turns; medians over the turns. A step that fails has a row without numbers."""
+    working = {of: step for of, step in steps.items() if works(step, warm)}
+    turns = [{of: seconds(step, on) for of, step in working.items()} for _ in range(repeats)]
+    for of in steps.keys() - working.keys():
+        yield [name, of, "", "fails here"]
+    for of in working:
         ratio = statistics.median(turn[USUAL] / turn[of] for turn in turns)
         ms = 1e3 * statistics.median(turn[of] for turn in turns) / len(on)
         yield [name, of, ms, f"{ratio:.2f}×"]
+
+
+def works(step: Step, warm: Sequence[Batch]) -> bool:
+    """Whether a step runs: a compiler may be incomplete, and a GPU's memory too small."""
+    try:
+        seconds(step, warm)
+    except RuntimeError as error:  # also torch's errors of memory and of the compiler
+        print(f"a step fails: {str(error).splitlines()[0]}", flush=True)
+        return False
+    return True
 
 
 def budget(name: str, step: Step, on: Sequence[Batch]) -> list[list[str | float]]:

@@ -8,7 +8,9 @@ NVIDIA's Multi-Process Service, which lets their kernels run side by side. IMDB:
 gate_scalar, five seeds each, with the authors' settings. Without a GPU the runs share the cores.
 """
 
+import math
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,8 +29,10 @@ FOLDERS = ("imdb",)
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.dropout "
     "model.attention_encoding model.encoding data.batching data.datamodule training.build "
-    "training.module training.classifier training.run hydra_plugins.posfuse_parallel "
-    "conf/experiment/table1.yaml conf/trainer/gpu.yaml"
+    "training.module training.classifier training.run training.diagnostics training.checkpoints "
+    "process.devices hydra_plugins.posfuse_parallel conf/experiment/table1.yaml "
+    "conf/protocol/imdb.yaml conf/trainer/gpu.yaml conf/model/small.yaml "
+    "conf/data/lead_story_long.yaml"
 )
 EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
 SMALL = [
@@ -36,11 +40,13 @@ SMALL = [
     "data.batch_size=32", "trainer.max_epochs=5",
 ]  # fmt: skip
 IMDB = ["experiment=table1", "data=imdb", "fusion=add,concat,gate_scalar", "seed=range(0,5)"]
+RUNS = 15  # of IMDB
 MPS = "nvidia-cuda-mps-control"
 
 
-def sweep(root: Path, overrides: list[str], at_once: int) -> float:
-    """Seconds of a sweep from its command to its end, with so many runs at once."""
+def sweep(root: Path, overrides: list[str], at_once: int, runs: int) -> float:
+    """Seconds of a sweep of `runs` runs from its command to its end, with so many at once; nan if
+    it fails, for instance because the device's memory is too small for so many."""
     output = root / "runs"
     shutil.rmtree(output, ignore_errors=True)
     command = [EXECUTABLE, "-m", *overrides, "hydra/launcher=parallel", "logger=none"]
@@ -52,25 +58,29 @@ def sweep(root: Path, overrides: list[str], at_once: int) -> float:
         command += ["trainer.accelerator=cpu", "trainer.threads=1"]
         command += [f"hydra.launcher.runs_per_core={at_once}"]
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - start
-    if not list(output.rglob(records.RESULT)):
-        raise SystemExit(f"error: {' '.join(command)}: no run has a result; run it to see why")
+    found = len(list(output.rglob(records.RESULT)))
+    if found != runs:
+        print(f"{found} of {runs} runs have a result: {shlex.join(command)}", file=sys.stderr)
+        return math.nan
     return seconds
 
 
 @contextmanager
-def shared_device(root: Path) -> Iterator[None]:
-    """NVIDIA's Multi-Process Service, for this process and those that it starts."""
+def shared_device(root: Path) -> Iterator[bool]:
+    """NVIDIA's Multi-Process Service, for this process and those that it starts; gives whether it
+    has started, which containers may not allow."""
     folders = {f"CUDA_MPS_{kind}_DIRECTORY": str(root / kind.lower()) for kind in ("PIPE", "LOG")}
     for folder in folders.values():
         Path(folder).mkdir()
     os.environ.update(folders)
-    subprocess.run([MPS, "-d"], check=True)
+    has_started = not subprocess.run([MPS, "-d"], check=False).returncode
     try:
-        yield
+        yield has_started
     finally:
-        subprocess.run([MPS], input="quit\n", text=True, check=True)
+        if has_started:
+            subprocess.run([MPS], input="quit\n", text=True, check=True)
         for name in folders:
             del os.environ[name]
 
@@ -78,19 +88,21 @@ def shared_device(root: Path) -> Iterator[None]:
 def seeds_table(root: Path, seeds: int, at_once: list[int], overrides: list[str]) -> results.Table:
     """Seconds of one seed and of all of them, and their ratio."""
     cell = [*SMALL, *overrides]
-    sweep(root, [*cell, "seed=0", "trainer.max_epochs=1"], 1)  # writes the ids
-    one = sweep(root, [*cell, "seed=0"], 1)
+    sweep(root, [*cell, "seed=0", "trainer.max_epochs=1"], 1, 1)  # writes the ids
+    one = sweep(root, [*cell, "seed=0"], 1, 1)
     rows: list[list[str | float]] = [["1", "1", one, "1.0×"]]
 
     def measure(how: str) -> None:
         for n in at_once:
-            many = sweep(root, [*cell, f"seed=range({seeds})"], n)
-            rows.append([str(seeds), f"{n}{how}", many, f"{many / one:.1f}×"])
+            many = sweep(root, [*cell, f"seed=range({seeds})"], n, seeds)
+            found = ["fails", ""] if math.isnan(many) else [many, f"{many / one:.1f}×"]
+            rows.append([str(seeds), f"{n}{how}", *found])
 
     measure("")
     if DEVICE.type == "cuda" and shutil.which(MPS):
-        with shared_device(root):
-            measure(" (MPS)")
+        with shared_device(root) as has_started:
+            if has_started:
+                measure(" (MPS)")
     note = "lead_story_long with add, five epochs. Seconds of the whole command, with its imports."
     return results.table("Seeds of a small cell", ["seeds", "at once", "s", "of one"], rows, note)
 
@@ -98,7 +110,12 @@ def seeds_table(root: Path, seeds: int, at_once: list[int], overrides: list[str]
 def imdb_table(root: Path, folder: Path, at_once: list[int], overrides: list[str]) -> results.Table:
     """Minutes of the IMDB row of Table 1."""
     row = [*IMDB, f"data.path={folder}", *overrides]
-    rows: list[list[str | float]] = [[str(n), sweep(root, row, n) / 60] for n in at_once]
+    short = ["trainer.max_epochs=1", "trainer.limit_batches=1"]
+    sweep(root, [*row, *short], 1, RUNS)  # writes the ids
+    rows: list[list[str | float]] = []
+    for n in at_once:
+        minutes = sweep(root, row, n, RUNS) / 60
+        rows.append([str(n), "fails" if math.isnan(minutes) else minutes])
     note = (
         "15 runs with the authors' settings and number of epochs, float32 on a CPU, else bfloat16."
     )
@@ -109,16 +126,18 @@ def main() -> None:
     parser = results.parser(__file__, __doc__)
     parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--at-once", type=int, nargs="+", default=[1, 4, 8, 12, 24])
-    parser.add_argument("--imdb", type=Path, help="folder, as data.path takes it")
+    parser.add_argument("--imdb", type=results.folder, help="folder, as data.path takes it")
     parser.add_argument("--imdb-at-once", type=int, nargs="+", default=[1, 3, 5])
     parser.add_argument("overrides", nargs="*", help="of all runs, as trainer.max_epochs=1")
     arguments = parser.parse_args()
+    # One device, also where there are several.
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     with tempfile.TemporaryDirectory() as folder:
         root, given = Path(folder), arguments.overrides
         tables = [seeds_table(root, arguments.seeds, arguments.at_once, given)]
         if arguments.imdb:
             at_once = arguments.imdb_at_once
-            tables.append(imdb_table(root, arguments.imdb.absolute(), at_once, given))
+            tables.append(imdb_table(root, arguments.imdb, at_once, given))
         else:
             print("imdb: skipped, no folder; give --imdb FOLDER")
     results.write(arguments, tables, {}, FOLDERS if arguments.imdb else ())

@@ -32,7 +32,7 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def used() -> float:
+def used(device: torch.device) -> float:
     """Seconds of this process's CPU time, in which other processes count less; on a GPU those of
     the clock."""
-    return time.process_time() if DEVICE.type == "cpu" else now(DEVICE)
+    return time.process_time() if device.type == "cpu" else now(device)

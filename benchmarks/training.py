@@ -222,7 +222,7 @@ def timed(
 def main() -> None:
     parser = results.parser(__file__, __doc__)
     for name in FOLDERS:
-        parser.add_argument(f"--{name}", type=Path, help="folder, as data.path takes it")
+        parser.add_argument(f"--{name}", type=results.folder, help="folder, as data.path takes it")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, help="torch's own choice unless given")
@@ -241,7 +241,8 @@ def main() -> None:
                 for split, frame in arxiv_path.generated(ARXIV_DOCUMENTS):
                     frame.to_parquet(folders[name] / f"{split}.parquet", index=False)
             measured[name] = measure(name, folders[name], arguments.repeats)
-    imports = peak(torch.get_num_threads(), None)
+    # On a GPU imports take none of its memory.
+    imports = peak(torch.get_num_threads(), None) if DEVICE.type == "cpu" else 0
     raw = {"settings": measured, "imports_bytes": imports}
     found = training_tables.tables(measured, imports)
     results.write(arguments, found, raw, folders=measured.keys() & FOLDERS)

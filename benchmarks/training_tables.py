@@ -17,6 +17,7 @@ def times_plain(rates: dict[str, list[Rates]], system: str, what: str) -> float:
 def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Table]:
     """`imports` in bytes."""
     speeds, shares, memory = [], [], []
+    of_imports = f"Imports alone take {imports / 1e9:.2f} GB" if imports else "On a GPU, its memory"
     for name, found in measured.items():
         (_, _, plain_bytes), *_ = found["peak_bytes"]
         for system, own in found["rates"].items():
@@ -67,8 +68,7 @@ def tables(measured: dict[str, dict[str, Any]], imports: int) -> list[results.Ta
             "Peak memory",
             ["settings", "batch", "system", "GB"],
             memory,
-            f"Peak of a process that does one training step on the longest documents and evaluates "
-            f"the longest ones, posfuse with its usual evaluation batch. Imports alone take "
-            f"{imports / 1e9:.2f} GB.",
+            "Peak of a process that does one training step on the longest documents and evaluates "
+            f"the longest ones, posfuse with its usual evaluation batch. {of_imports}.",
         ),
     ]  # fmt: skip

@@ -111,9 +111,9 @@ def test_an_interruption_loses_the_benchmark_that_ran(bench, capsys):
     assert bench() == (0, ["b", "c"])
 
 
-def test_a_corpus_given_later_is_measured(bench, capsys):
+def test_a_corpus_given_later_is_measured(bench, tmp_path, capsys):
     bench()
-    assert bench("--only", "a", "--imdb", "folder") == (0, ["a folder"])
+    assert bench("--only", "a", "--imdb", str(tmp_path)) == (0, [f"a {tmp_path}"])
     assert "a: measured without imdb" in capsys.readouterr().out
     assert bench("--only", "a") == (0, [])
 

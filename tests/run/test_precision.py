@@ -105,7 +105,9 @@ def test_a_gpu_is_not_measured(has_units, chosen, tmp_path, monkeypatch):
     def is_supported(including_emulation=True):
         return has_units or including_emulation
 
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda")
+    )
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
     measuring(monkeypatch, 0.5)
     assert fastest("auto", Shape(64), tmp_path) == chosen

@@ -1,7 +1,11 @@
 """What the benchmarks count, compare and write, but not the times that they measure."""
 
+import itertools
 import json
+import math
 import re
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -348,7 +352,7 @@ def test_an_even_batch_has_as_many_tokens_and_no_padding(corpus):
     cfg = small_config(corpus, "data.batch_size=8")
     batch = build_data(cfg).documents["train"][np.arange(7)]
     even = steps.even(batch)
-    assert even.ids.shape[1] == round(batch.n_tokens / 7)
+    assert even.ids.shape[1] == -(-batch.n_tokens // 7) < batch.ids.shape[1]
     assert even.lengths.tolist() == [even.ids.shape[1]] * 7
     assert torch.equal(even.ids, batch.ids[:, : even.ids.shape[1]])
 
@@ -362,6 +366,61 @@ def test_the_time_of_many_seeds(tmp_path, monkeypatch):
     ((table,),) = (json.loads(out.read_text())["tables"],)
     assert [row[:2] for row in table["rows"]] == [["1", "1"], ["2", "1"], ["2", "2"]]
     assert all(row[2] > 0 for row in table["rows"])
+
+
+def test_a_sweep_that_fails_has_no_time(tmp_path, capfd):
+    assert math.isnan(
+        sweep_times.sweep(tmp_path, [*sweep_times.SMALL, "seed=0", "data.limit=2"], 1, 1)
+    )
+    assert "0 of 1 runs have a result: " in capfd.readouterr().err
+
+
+def test_a_step_that_fails_has_a_row_without_numbers(corpus):
+    cfg = small_config(corpus)
+    batch = build_data(cfg).documents["train"][np.arange(4)]
+
+    def failing(_):
+        raise torch.OutOfMemoryError("4 TB are missing")
+
+    found = {steps.USUAL: lambda batch: None, "large": failing}
+    rows = list(steps.compared("imdb", found, [batch], [batch], 1))
+    assert rows[0] == ["imdb", "large", "", "fails here"]
+    assert [row[:2] for row in rows[1:]] == [["imdb", steps.USUAL]]
+
+
+def test_only_validation_within_the_fit_counts(corpus, tmp_path, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(step_budget.time, "process_time", lambda: next(ticks))
+    cfg = small_config(corpus, "trainer.max_epochs=2", f"output_dir={tmp_path}")
+    found = step_budget.fit_seconds(cfg)
+    assert found["validation"] == 2  # ticks: one for each of two epochs
+    assert found["diagnostics"] == 2 + len(build_data(cfg).train_dataloader()) * 2
+    assert found["fit"] > found["validation"] + found["diagnostics"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (
+            ["against.py", "nonsense"],
+            "error: nonsense: fatal: invalid reference: nonsense; see git log",
+        ),
+        (["run.py", "--imdb", "/nowhere"], "/nowhere is no folder; give one with train and test"),
+        (
+            ["gpu_steps.py", "--imdb", "/nowhere"],
+            "/nowhere is no folder; give one with train and test",
+        ),
+    ],
+)
+def test_bad_input_of_a_benchmark_is_one_line(argv, line):
+    script, *options = argv
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / script), *options],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode
+    assert done.stderr.rstrip().endswith(line)
+    assert "Traceback" not in done.stderr
 
 
 def test_cost_by_size(tmp_path, monkeypatch):
@@ -402,6 +461,7 @@ def test_the_steps_of_a_gpu_are_compared_without_one_too(corpus, tmp_path, monke
     out = tmp_path / "gpu.json"
     monkeypatch.setattr(steps.shutil, "which", lambda _: None)  # a compilation takes long
     sizes = ["data.max_len=16", "model.d_model=8", "model.n_heads=2", "model.d_ff=8"]
+    sizes.append("trainer.accelerator=cpu")
     options = ["--imdb", str(corpus), "--settings", "imdb", "arxiv", "--repeats", "1"]
     given = [*options, "--documents", "80", "--out", str(out), "--", *sizes, "data.batch_size=4"]
     monkeypatch.setattr("sys.argv", ["gpu_steps.py", *given])
