@@ -29,12 +29,13 @@ PICTURES = {  # by benchmark: a file of docs, and the function that draws it
 
 BEGIN = """# Performance
 
-    make bench AGNEWS=FOLDER IMDB=FOLDER    # within an hour on 2 cores
+    make bench AGNEWS=FOLDER IMDB=FOLDER    # speed: within an hour on 2 cores
+    make bench-scale                        # how cost grows; with SLURM, many jobs: half an hour
     python benchmarks/run.py --only grid    # one of the benchmarks
 
-`make bench` runs each benchmark that has no current result of this machine and skips the others,
-so the same command continues after an interruption. Then it writes this page. It skips benchmarks
-that need SLURM or a GPU where these are missing. A folder contains `train` and `test`, as for
+They run each benchmark that has no current result of this machine and skip the others, so the same
+command continues after an interruption. Then they write this page. Benchmarks that need SLURM or a
+GPU are skipped where these are missing. A folder contains `train` and `test`, as for
 `data.path`; a corpus without a folder is skipped. Leave the cores to it.
 
 On a machine with an NVIDIA GPU, `make bench-gpu` measures it: training against the plain loop with
@@ -82,7 +83,8 @@ def page(results: list[Result], scripts: dict[str, Path]) -> str:
         needs = [f" {name} needs {needed}." for name, needed in found.items() if needed]
         lines.append(
             "Left out, since their code has changed or this machine has not measured them: "
-            f"{', '.join(left_out)}. `make bench` measures them.{''.join(needs)}{no_gpu}\n"
+            f"{', '.join(left_out)}. The commands above measure them."
+            f"{''.join(needs)}{no_gpu}\n"
         )
     return "\n".join(lines)
 

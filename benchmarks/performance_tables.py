@@ -12,8 +12,8 @@ INTRODUCTION = """# Tables of the benchmarks
 [performance](performance.md) is its summary. Each table names its machine, date and commit, and is
 left out if the code that it measures has changed since.
 
-The settings are small, so that all benchmarks together take less than an hour on 2 cores: few
-repeats, few seeds, few steps. The options of a script enlarge them (`--help`). Machines share
+The settings are small, so that `make bench` takes less than an hour on 2 cores: few repeats, few
+seeds, few steps. The options of a script enlarge them (`--help`). Machines share
 their hosts with others: ratios within a table are more reliable than rates, and rates of different
 tables are not comparable.
 """

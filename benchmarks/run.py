@@ -92,11 +92,13 @@ def main() -> int:
     for name in corpora:
         parser.add_argument(f"--{name}", type=results.folder, help="as data.path takes it")
     parser.add_argument("--only", nargs="+", choices=scripts, default=list(scripts))
+    parser.add_argument("--without", nargs="+", choices=scripts, default=[])
     parser.add_argument("--force", action="store_true", help="current ones too")
     arguments = parser.parse_args()
     given = {name: path for name in corpora if (path := getattr(arguments, name))}
     try:
-        failures = run([scripts[name] for name in arguments.only], given, arguments.force)
+        names = [name for name in arguments.only if name not in arguments.without]
+        failures = run([scripts[name] for name in names], given, arguments.force)
     except KeyboardInterrupt:
         print("interrupted; run the same command to continue", file=sys.stderr)
         return INTERRUPTED

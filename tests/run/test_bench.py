@@ -72,7 +72,8 @@ def test_current_results_are_skipped(bench, capsys):
     assert bench() == (0, [])
     assert "a: skipped, its result is current" in capsys.readouterr().out
     assert bench("--only", "b", "--force") == (0, ["b"])
-    assert bench.written == 3
+    assert bench("--force", "--without", "b", "c") == (0, ["a"])
+    assert bench.written == 4
 
 
 def test_training_runs_first(bench):

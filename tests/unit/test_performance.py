@@ -101,7 +101,9 @@ def test_the_page_of_current_results(results):
     }.items():
         assert f"| {title} | {value} | {measured} |\n" in text
     assert "Left out, since their code has changed or this machine has not measured them: " in text
-    assert "sweep_times, tasks. `make bench` measures them. sweep_times needs a GPU. No" in text
+    assert (
+        "sweep_times, tasks. The commands above measure them. sweep_times needs a GPU. No" in text
+    )
 
 
 def of_xeon(result):
