@@ -40,8 +40,8 @@ MEASURES = (
     "model.network model.encoder model.attention model.dropout model.attention_encoding "
     "model.encoding data.token_store training.build process.environment train runs "
     "analysis.report analysis.findings analysis.drawings analysis.evidence.collect "
-    "analysis.evidence.mechanism analysis.statistics.documents analysis.statistics.over_documents "
-    "hydra_plugins.posfuse_sweeper"
+    "analysis.evidence.mechanism analysis.statistics.paired analysis.statistics.documents "
+    "analysis.statistics.over_documents hydra_plugins.posfuse_sweeper"
 )
 TOKENS = (40, 80, 160, 320, 640, 1280, 2560, 4096)
 STEPS, BATCH_TOKENS = 5, 8192  # tokens of a batch, in documents of equal length

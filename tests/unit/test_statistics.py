@@ -206,6 +206,15 @@ def test_sign_flip_is_exact_up_to_14_seeds_and_sampled_beyond():
     assert st.p_sign_flip(range(1, 16)) > 0  # a sampled p is never 0
 
 
+def test_the_sampled_signs_are_the_same_in_blocks(monkeypatch):
+    """With thousands of seeds they need not fit into memory at once."""
+    d = np.random.default_rng(1).normal(0.3, 1, 60)
+    at_once = st.p_sign_flip(d)
+    assert 0.001 < at_once < 0.5
+    monkeypatch.setattr(st, "MOST_SIGNS", 60 * 1000)
+    assert st.p_sign_flip(d) == at_once
+
+
 def test_wilcoxon_by_hand():
     # ranks 1..4, the one negative has rank 1: sums 9, 10 and 0, 1 are as extreme, 4 of 16
     assert st.p_wilcoxon([-1.0, 2.0, 3.0, 4.0]) == pytest.approx(4 / 16)

@@ -24,6 +24,7 @@ Interval = tuple[float, float]
 NONE: Interval = (np.nan, np.nan)
 RESAMPLES = 9_999
 EXACT_UP_TO = 14  # up to this many seeds, all 2^n sign flips are enumerated
+MOST_SIGNS = 2**22  # in memory at once; scipy copies them several times
 MOST_SEEDS = 1_000_000
 
 
@@ -169,7 +170,8 @@ def p_sign_flip(differences: ArrayLike, seed: int = 0) -> float:
         return float(np.mean(np.abs(signs @ d) >= abs(d.sum()) - tolerance))
     found = stats.permutation_test(
         (_rounded(d),), np.mean, permutation_type="samples", vectorized=True,
-        n_resamples=2**EXACT_UP_TO, rng=np.random.default_rng(seed),
+        n_resamples=2**EXACT_UP_TO, batch=max(1, MOST_SIGNS // len(d)),
+        rng=np.random.default_rng(seed),
     )  # fmt: skip
     return float(found.pvalue)
 
