@@ -222,7 +222,7 @@ class TrainerConfig:
     threads: int | None = option(
         None, "CPU threads; null: torch decides", least=1, most=MOST_THREADS
     )
-    compile: bool = option(False, "torch.compile: a slow start, on a CPU no faster steps; needs a C++ compiler")
+    compile: bool = option(False, "torch.compile: a slow start, no gain on a CPU; needs C++")
     limit_batches: int | None = option(None, "batches per split, for a trial; null: all", least=1)
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
     mechanism: bool = option(
