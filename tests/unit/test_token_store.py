@@ -40,7 +40,7 @@ def test_holds_every_document_in_order(cfg, tmp_path) -> None:
     texts = pd.read_parquet(f"{cfg.path}/train.parquet")["text"]
     assert store.splits["train"].lengths.tolist() == texts.str.split().str.len().tolist()
     assert store.label_names == ["0", "1", "2"]
-    assert isinstance(store.splits["train"].ids, np.memmap)
+    assert isinstance(store.splits["train"].ids.base, np.memmap)
     again = open_store(cfg, tmp_path / "cache")
     assert contents(again) == contents(store)
     leftovers = [p for p in (tmp_path / "cache").iterdir() if p.suffix != ".lock"]
