@@ -28,7 +28,8 @@ def draw(result: Result, path: Path) -> None:
                 _line(above, table, name, color)
             _line(below, table, columns[-1], COLORS[0 if len(seconds) == 1 else 3])
             if len(seconds) > 1:
-                above.legend(frameon=False, handlelength=1)
+                place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+                above.legend(frameon=False, handlelength=1, columnspacing=1, **place)
             below.set_xlabel(of)
             below.xaxis.set_major_formatter(EngFormatter(sep=""))  # 1k, 1M
             below.xaxis.set_minor_formatter(NullFormatter())
