@@ -3,7 +3,8 @@
     python benchmarks/gpu_steps.py --imdb FOLDER    # on a machine with a GPU
 
 IMDB and ArXiv with the authors' settings (512 and 4,096 tokens, 64 documents), and a small run, the
-longest task of the demo; all with bfloat16 mixed precision. ArXiv's documents are generated.
+longest task of the demo; all with bfloat16 mixed precision. ArXiv's documents are generated. The
+small run also as a stack of several seeds.
 """
 
 import tempfile
@@ -15,6 +16,7 @@ from hydra import compose, initialize_config_dir
 
 import arxiv_path
 import results
+import stacked
 import steps
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.batching import Batch
@@ -38,6 +40,7 @@ SETTINGS = {
     ],
 }  # fmt: skip
 WARM, STEPS = 5, 20
+SEEDS = (4, 24)  # of a stack
 ARXIV_DOCUMENTS = 64 * (WARM + STEPS)
 
 
@@ -72,7 +75,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="of all settings, as data.max_len=32")
     arguments = parser.parse_args()
     steps.as_in_a_run()
-    rows, syncs = [], []
+    rows, syncs, stacks = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         folders = {"imdb": arguments.imdb, "arxiv": root}
@@ -89,6 +92,10 @@ def main() -> None:
             found = steps.alternatives(cfg, data, torch.bfloat16)
             rows += steps.compared(name, found, on[:WARM], on[WARM:], arguments.repeats)
             syncs.append([name, host_syncs(found[steps.USUAL], on[0])])
+            if name == "small run":
+                turn = (on[:WARM], on[WARM:])
+                repeats = arguments.repeats
+                stacks += stacked.compared(name, cfg, data, SEEDS, turn, repeats, torch.bfloat16)
             print(f"{name}: {len(found)} kinds of steps compared", flush=True)
     tables = [
         results.table(
@@ -106,6 +113,13 @@ def main() -> None:
             syncs,
             "Operations of a step after which the processor waits for the device, as counted by "
             "torch.cuda.set_sync_debug_mode.",
+        ),
+        results.table(
+            "Seeds as a stack",
+            ["settings", "step", "ms", "speed"],
+            stacks,
+            "A step of so many seeds, one after another and as a stack by torch.func, on the same "
+            "batches. Several processes on one device are the other way: sweep_times.",
         ),
     ]
     results.write(arguments, tables, {}, FOLDERS if arguments.imdb else ())

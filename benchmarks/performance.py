@@ -40,7 +40,7 @@ GPU are skipped where these are missing. A folder contains `train` and `test`, a
 
 On a machine with an NVIDIA GPU, `make bench-gpu` measures it: training against the plain loop with
 the share of the GPU's rate, a step and its alternatives, the IMDB row of Table 1 (15 runs), 24
-seeds of a small run with several processes on the device, and bfloat16 against float32. The tables
+seeds of a small run as a stack and by several processes, and bfloat16 against float32. The tables
 show one machine: the one with the most current results.
 
 The plain loop, [plain.py](../benchmarks/plain.py), is that of the paper's notebooks, written from

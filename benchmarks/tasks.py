@@ -26,8 +26,8 @@ from posfuse.runs import records
 MEASURES = (
     "data.tasks data.strings model.network model.fusion model.encoder model.attention "
     "model.kernels model.dropout model.attention_encoding model.encoding model.biases "
-    "data.batching data.datamodule training.build training.module training.classifier training.run "
-    "conf/experiment/positions.yaml"
+    "data.token_store data.batching data.datamodule training.build training.module "
+    "training.classifier training.run conf/experiment/positions.yaml"
 )
 TEST_LENGTHS = [40, 80, 160]
 STEPS = 2000  # of a run

@@ -26,6 +26,7 @@ import plain_language_model
 import precision
 import scale
 import scale_figure
+import stacked
 import step_budget
 import steps
 import stored
@@ -325,7 +326,8 @@ def test_the_parts_of_a_run_and_the_alternatives_for_a_step(corpus, tmp_path, mo
     options = ["--repeats", "1", "--cells", "lead_story_long", "--imdb", str(corpus)]
     monkeypatch.setattr("sys.argv", ["step_budget.py", *options, "--out", str(out)])
     step_budget.main()
-    runs, parts, others = (table["rows"] for table in json.loads(out.read_text())["tables"])
+    runs, parts, others, stacks = (table["rows"] for table in json.loads(out.read_text())["tables"])
+    assert not stacks  # both have dropout
     (_, n_steps, fit, *shares) = runs[0]
     assert n_steps == 8
     assert fit > 0
@@ -466,8 +468,53 @@ def test_the_steps_of_a_gpu_are_compared_without_one_too(corpus, tmp_path, monke
     given = [*options, "--documents", "80", "--out", str(out), "--", *sizes, "data.batch_size=4"]
     monkeypatch.setattr("sys.argv", ["gpu_steps.py", *given])
     gpu_steps.main()
-    rows, syncs = (table["rows"] for table in json.loads(out.read_text())["tables"])
+    rows, syncs, stacks = (table["rows"] for table in json.loads(out.read_text())["tables"])
+    assert not stacks  # of the small run alone
     assert {row[0] for row in rows} == {"imdb", "arxiv"}
     assert [row[0] for row in rows if row[1] == "float32"] == ["imdb", "arxiv"]
     assert all(row[2] > 0 for row in rows)
     assert syncs == [["imdb", "no GPU"], ["arxiv", "no GPU"]]
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of vmap
+@pytest.mark.parametrize("clip_norm", ["0.1", "null"])
+def test_a_stack_trains_as_its_seeds_do(corpus, clip_norm):
+    overrides = ["model.dropout=0", "fusion=gate_scalar", f"trainer.clip_norm={clip_norm}"]
+    cfg = small_config(corpus, "data.batch_size=4", *overrides)
+    data = build_data(cfg)
+    every = steps.batches(cfg, data)
+    batches = [every[i : i + 3] for i in range(3)]  # of 3 steps, each seed its own
+    assert len({batch.ids.shape[1] for batch in batches[0]}) > 1
+    stack, step = stacked.stacked_step(cfg, data, 3)
+    for of_seeds in batches:
+        step(of_seeds)
+    for i in range(3):
+        module = build_module(small_config(corpus, *overrides, f"seed={i}"), data).train()
+        initial = {name: p.detach().clone() for name, p in module.model.named_parameters()}
+        optimizer = module.configure_optimizers()
+        for of_seeds in batches:
+            batch = of_seeds[i]
+            optimizer.zero_grad()
+            F.cross_entropy(module.model(batch.ids, batch.lengths), batch.labels).backward()
+            if clip_norm != "null":
+                torch.nn.utils.clip_grad_norm_(module.parameters(), float(clip_norm))
+            optimizer.step()
+        for name, parameter in module.model.named_parameters():
+            assert not torch.equal(parameter, initial[name])
+            found, expected = stack.parameters[name][i], parameter
+            if name.endswith("qkv_bias"):  # softmax cancels that of keys: its gradient is rounding
+                found, expected = (torch.stack(x.chunk(3))[[0, 2]] for x in (found, expected))
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_a_stack_is_compared_with_its_seeds_one_after_another(corpus):
+    cfg = small_config(corpus, "model.dropout=0", "data.batch_size=4")
+    data = build_data(cfg)
+    on = steps.batches(cfg, data, 3)
+    rows = [*stacked.compared("cell", cfg, data, [2], (on[:1], on[1:]), 1)]
+    assert [row[:2] for row in rows] == [
+        ["cell, 2 seeds", steps.USUAL],
+        ["cell, 2 seeds", stacked.STACK],
+    ]
+    assert all(row[2] > 0 for row in rows)

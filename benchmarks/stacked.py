@@ -1,0 +1,137 @@
+"""Several seeds of one network, trained as a stack in one process by torch.func.
+
+A small run leaves a GPU idle. A stack gives it larger operators: each parameter has a first
+dimension K, one entry per seed, and each seed has its own batch. The other way is several processes
+on one device (sweep_times.py).
+
+Shapes: K seeds, B documents, L tokens.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call, stack_module_state, vmap
+
+import steps
+from posfuse.config import Config
+from posfuse.data.batching import Batch
+from posfuse.data.datamodule import TextDataModule
+from posfuse.model import encoder
+from posfuse.model.network import PositionClassifier
+from posfuse.training.build import build_module
+
+STACK = "as a stack"
+StackedStep = Callable[[Sequence[Batch]], None]
+
+
+class Padding:
+    """Which tokens are valid, (B, L), for code that asks whether all are: vmap cannot answer. False
+    is always right, and costs a mask."""
+
+    def __init__(self, valid: Tensor) -> None:
+        self.valid = valid
+
+    def all(self) -> bool:
+        return False
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return self.valid[index]
+
+
+class Stack:
+    """The networks of K seeds with stacked parameters, in training."""
+
+    def __init__(self, models: Sequence[PositionClassifier]) -> None:
+        self.parameters, self.buffers = stack_module_state(list(models))
+        self.network = models[0].train()  # its code; its own parameters are not used
+
+    def losses(self, batches: Sequence[Batch]) -> Tensor:
+        """The mean loss of each seed on its own batch: (K,). All batches have B documents."""
+        longest = max(batch.ids.shape[1] for batch in batches)
+        ids = torch.stack([F.pad(b.ids, (0, longest - b.ids.shape[1])) for b in batches])
+        lengths = torch.stack([batch.lengths for batch in batches])
+        labels = torch.stack([batch.labels for batch in batches])
+        valid = encoder.valid_positions
+        with mock.patch.object(encoder, "valid_positions", lambda *of: Padding(valid(*of))):
+            stacked = vmap(self._loss, randomness="different")
+            found: Tensor = stacked(self.parameters, self.buffers, ids, lengths, labels)
+        return found
+
+    def _loss(
+        self,
+        parameters: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        ids: Tensor,
+        lengths: Tensor,
+        labels: Tensor,
+    ) -> Tensor:
+        """The loss of one seed: ids (B, L), lengths and labels (B,) -> a number."""
+        logits = functional_call(self.network, (parameters, buffers), (ids, lengths))
+        return F.cross_entropy(logits.float(), labels)
+
+    def clip(self, norm: float) -> None:
+        """Clip the norm of each seed's gradient, as torch.nn.utils.clip_grad_norm_ does."""
+        grads = [p.grad for p in self.parameters.values() if p.grad is not None]
+        of_seeds = torch.stack([g.flatten(1).norm(dim=1) for g in grads]).norm(dim=0)  # (K,)
+        factors = (norm / (of_seeds + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad *= factors.view(-1, *[1] * (grad.dim() - 1))
+
+
+def stacked_step(
+    cfg: Config, data: TextDataModule, seeds: int, kind: torch.dtype | None = None
+) -> tuple[Stack, StackedStep]:
+    """A stack of this run's seed and the next ones, and its step on a batch of each seed: as
+    `steps.stepper` for each of them."""
+    device = steps.device_of(cfg)
+    modules = [build_module(replace(cfg, seed=cfg.seed + i), data).to(device) for i in range(seeds)]
+    stack = Stack([module.model for module in modules])
+    # It works on each number by itself, so one optimiser serves all seeds.
+    kind_of: Any = type(modules[0].configure_optimizers())
+    optim = cfg.optim
+    optimizer = kind_of(
+        stack.parameters.values(), lr=optim.lr, weight_decay=optim.weight_decay, fused=True
+    )
+
+    def step(batches: Sequence[Batch]) -> None:
+        with torch.autocast(device.type, kind or torch.bfloat16, enabled=kind is not None):
+            losses = stack.losses(batches)
+        optimizer.zero_grad()
+        losses.sum().backward()
+        if cfg.trainer.clip_norm:
+            stack.clip(cfg.trainer.clip_norm)
+        optimizer.step()
+
+    return stack, step
+
+
+def compared(
+    name: str,
+    cfg: Config,
+    data: TextDataModule,
+    seeds: Sequence[int],
+    turn: tuple[Sequence[Batch], Sequence[Batch]],  # those that do not count, and the others
+    repeats: int,
+    kind: torch.dtype | None = None,
+) -> Iterator[list[str | float]]:
+    """Rows of a table: ms of a step of so many seeds one after another, and of their stack."""
+    for n in seeds:
+        alone = steps.stepper(cfg, data, kind)
+        _, together = stacked_step(cfg, data, n, kind)
+        found = {steps.USUAL: partial(_repeated, alone, n), STACK: partial(_shared, together, n)}
+        yield from steps.compared(f"{name}, {n} seeds", found, *turn, repeats)
+
+
+def _repeated(step: steps.Step, n: int, batch: Batch) -> None:
+    for _ in range(n):
+        step(batch)
+
+
+def _shared(step: StackedStep, n: int, batch: Batch) -> None:
+    step([batch] * n)
