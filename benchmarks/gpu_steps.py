@@ -4,7 +4,7 @@
 
 IMDB and ArXiv with the authors' settings (512 and 4,096 tokens, 64 documents), and a small run, the
 longest task of the demo; all with bfloat16 mixed precision. ArXiv's documents are generated. The
-small run also as a stack of several seeds.
+seeds of the small run also as a stack.
 """
 
 import tempfile
@@ -93,9 +93,10 @@ def main() -> None:
             rows += steps.compared(name, found, on[:WARM], on[WARM:], arguments.repeats)
             syncs.append([name, host_syncs(found[steps.USUAL], on[0])])
             if name == "small run":
-                turn = (on[:WARM], on[WARM:])
-                repeats = arguments.repeats
-                stacks += stacked.compared(name, cfg, data, SEEDS, turn, repeats, torch.bfloat16)
+                both = (on[:WARM], on[WARM:])
+                stacks += stacked.compared(
+                    name, cfg, data, SEEDS, both, arguments.repeats, torch.bfloat16
+                )
             print(f"{name}: {len(found)} kinds of steps compared", flush=True)
     tables = [
         results.table(
@@ -119,7 +120,8 @@ def main() -> None:
             ["settings", "step", "ms", "speed"],
             stacks,
             "A step of so many seeds, one after another and as a stack by torch.func, on the same "
-            "batches. Several processes on one device are the other way: sweep_times.",
+            "batches. In a stack attention uses batched products. sweep_times measures the "
+            "alternative: several processes on one device.",
         ),
     ]
     results.write(arguments, tables, {}, FOLDERS if arguments.imdb else ())

@@ -39,9 +39,9 @@ GPU are skipped where these are missing. A folder contains `train` and `test`, a
 `data.path`; a corpus without a folder is skipped. Leave the cores to it.
 
 On a machine with an NVIDIA GPU, `make bench-gpu` measures it: training against the plain loop with
-the share of the GPU's rate, a step and its alternatives, the IMDB row of Table 1 (15 runs), 24
-seeds of a small run as a stack and by several processes, and bfloat16 against float32. The tables
-show one machine: the one with the most current results.
+the share of the GPU's rate, a step and its alternatives (a stack of seeds among them), the IMDB row
+of Table 1 (15 runs), 24 seeds of a small run by several processes, and bfloat16 against float32.
+The tables show one machine: the one with the most current results.
 
 The plain loop, [plain.py](../benchmarks/plain.py), is that of the paper's notebooks, written from
 their description: it splits every text at every epoch, pads to `max_len` and leaves the rest to

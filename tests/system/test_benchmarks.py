@@ -320,6 +320,7 @@ def test_the_parts_of_a_run_and_the_alternatives_for_a_step(corpus, tmp_path, mo
     monkeypatch.setitem(step_budget.CELLS, "lead_story_long", [*cell, *small])
     tiny = ["model.d_model=8", "model.n_heads=2", "model.d_ff=8", "data.batch_size=8"]
     monkeypatch.setattr(step_budget, "IMDB", [*step_budget.IMDB, *tiny])
+    monkeypatch.setattr(step_budget, "SEEDS", (2,))
     monkeypatch.setattr(step_budget, "TURN", step_budget.Turn(1, 2))
     monkeypatch.setattr(steps.shutil, "which", lambda _: None)  # a compilation takes long
     out = tmp_path / "budget.json"
@@ -327,7 +328,7 @@ def test_the_parts_of_a_run_and_the_alternatives_for_a_step(corpus, tmp_path, mo
     monkeypatch.setattr("sys.argv", ["step_budget.py", *options, "--out", str(out)])
     step_budget.main()
     runs, parts, others, stacks = (table["rows"] for table in json.loads(out.read_text())["tables"])
-    assert not stacks  # both have dropout
+    assert [row[0] for row in stacks] == ["lead_story_long, 2 seeds"] * 2
     (_, n_steps, fit, *shares) = runs[0]
     assert n_steps == 8
     assert fit > 0
@@ -461,25 +462,27 @@ def test_a_copied_sweep_is_finished(tmp_path, capfd):
 
 def test_the_steps_of_a_gpu_are_compared_without_one_too(corpus, tmp_path, monkeypatch):
     out = tmp_path / "gpu.json"
+    monkeypatch.setattr(gpu_steps, "SEEDS", (2,))
     monkeypatch.setattr(steps.shutil, "which", lambda _: None)  # a compilation takes long
     sizes = ["data.max_len=16", "model.d_model=8", "model.n_heads=2", "model.d_ff=8"]
     sizes.append("trainer.accelerator=cpu")
-    options = ["--imdb", str(corpus), "--settings", "imdb", "arxiv", "--repeats", "1"]
+    options = ["--imdb", str(corpus), "--settings", *gpu_steps.SETTINGS, "--repeats", "1"]
     given = [*options, "--documents", "80", "--out", str(out), "--", *sizes, "data.batch_size=4"]
     monkeypatch.setattr("sys.argv", ["gpu_steps.py", *given])
     gpu_steps.main()
     rows, syncs, stacks = (table["rows"] for table in json.loads(out.read_text())["tables"])
-    assert not stacks  # of the small run alone
-    assert {row[0] for row in rows} == {"imdb", "arxiv"}
-    assert [row[0] for row in rows if row[1] == "float32"] == ["imdb", "arxiv"]
+    assert {row[0] for row in rows} == {*gpu_steps.SETTINGS}
+    assert [row[0] for row in rows if row[1] == "float32"] == [*gpu_steps.SETTINGS]
     assert all(row[2] > 0 for row in rows)
-    assert syncs == [["imdb", "no GPU"], ["arxiv", "no GPU"]]
+    assert syncs == [[name, "no GPU"] for name in gpu_steps.SETTINGS]
+    assert [row[0] for row in stacks] == ["small run, 2 seeds"] * 2
+    assert all(row[2] > 0 for row in stacks)
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of vmap
 @pytest.mark.parametrize("clip_norm", ["0.1", "null"])
 def test_a_stack_trains_as_its_seeds_do(corpus, clip_norm):
-    overrides = ["model.dropout=0", "fusion=gate_scalar", f"trainer.clip_norm={clip_norm}"]
+    overrides = ["model.dropout=0", "fusion=gate_scalar", "model.token_scale=learned"]
+    overrides += ["optim.weight_decay=0.5", f"trainer.clip_norm={clip_norm}"]
     cfg = small_config(corpus, "data.batch_size=4", *overrides)
     data = build_data(cfg)
     every = steps.batches(cfg, data)
@@ -507,14 +510,24 @@ def test_a_stack_trains_as_its_seeds_do(corpus, clip_norm):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_a_stack_is_compared_with_its_seeds_one_after_another(corpus):
-    cfg = small_config(corpus, "model.dropout=0", "data.batch_size=4")
+def test_each_seed_of_a_stack_has_its_own_dropout(corpus):
+    cfg = small_config(corpus, "data.batch_size=4", "model.dropout=0.5")
+    data = build_data(cfg)
+    twice = [build_module(cfg, data).model for _ in range(2)]
+    first, second = stacked.Stack(twice).losses(steps.batches(cfg, data, 1) * 2)
+    assert first != second
+
+
+def test_a_stack_is_compared_with_its_seeds_one_after_another(corpus, monkeypatch):
+    cfg = small_config(corpus, "data.batch_size=4")
     data = build_data(cfg)
     on = steps.batches(cfg, data, 3)
+    seen = []
+    monkeypatch.setattr(steps, "stepper", lambda *_: seen.append)
     rows = [*stacked.compared("cell", cfg, data, [2], (on[:1], on[1:]), 1)]
     assert [row[:2] for row in rows] == [
         ["cell, 2 seeds", steps.USUAL],
         ["cell, 2 seeds", stacked.STACK],
     ]
     assert all(row[2] > 0 for row in rows)
+    assert [id(batch) for batch in seen] == [id(on[i]) for i in (0, 1, 1, 2, 2, 0)]

@@ -260,8 +260,8 @@ def _read(folder: Path) -> TokenStore | None:
                 raise ValueError(f"{name} does not match its checksum")
         tokenized = {
             split: TokenizedSplit(
-                # As plain arrays, which read from the files as well: a slice of a np.memmap takes
-                # ten times as long, and each batch takes one per document.
+                # Plain arrays still read from the files. A slice of a np.memmap takes ten times as
+                # long, and each batch takes one per document.
                 *(np.asarray(np.load(folder / f"{split}.{part}.npy", mmap_mode="r"))
                   for part in ("ids", "offsets", "labels", "groups"))
             )
