@@ -479,7 +479,7 @@ def test_the_steps_of_a_gpu_are_compared_without_one_too(corpus, tmp_path, monke
     assert all(row[2] > 0 for row in stacks)
 
 
-@pytest.mark.parametrize("clip_norm", ["0.1", "null"])
+@pytest.mark.parametrize("clip_norm", ["0.1", "100", "null"])
 def test_a_stack_trains_as_its_seeds_do(corpus, clip_norm):
     overrides = ["model.dropout=0", "fusion=gate_scalar", "model.token_scale=learned"]
     overrides += ["optim.weight_decay=0.5", f"trainer.clip_norm={clip_norm}"]
