@@ -139,7 +139,9 @@ def compared(
 ) -> Iterator[list[str | float]]:
     """Rows of a table: ms of a step of so many seeds one after another, and of their stack. Seed i
     has the batches from the i-th one on."""
-    every = [batch for part in turn for batch in part]
+    full = len(turn[0][0].labels)  # an epoch's last batch can have fewer documents
+    warm, on = ([batch for batch in part if len(batch.labels) == full] for part in turn)
+    every = [*warm, *on]
     for n in seeds:
         alone = steps.stepper(cfg, data, kind)
         _, together = stacked_step(cfg, data, n, kind)
@@ -151,7 +153,7 @@ def compared(
             steps.USUAL: partial(_one_by_one, alone, of_seeds),
             STACK: partial(_at_once, together, of_seeds),
         }
-        yield from steps.compared(f"{name}, {n} seeds", found, *turn, repeats)
+        yield from steps.compared(f"{name}, {n} seeds", found, warm, on, repeats)
 
 
 def _one_by_one(step: steps.Step, of_seeds: dict[int, list[Batch]], first: Batch) -> None:

@@ -522,9 +522,10 @@ def test_a_stack_is_compared_with_its_seeds_one_after_another(corpus, monkeypatc
     cfg = small_config(corpus, "data.batch_size=4")
     data = build_data(cfg)
     on = steps.batches(cfg, data, 3)
+    short = data.documents["train"][np.arange(2)]  # the last batch of an epoch
     seen = []
     monkeypatch.setattr(steps, "stepper", lambda *_: seen.append)
-    rows = [*stacked.compared("cell", cfg, data, [2], (on[:1], on[1:]), 1)]
+    rows = [*stacked.compared("cell", cfg, data, [2], (on[:1], [*on[1:], short]), 1)]
     assert [row[:2] for row in rows] == [
         ["cell, 2 seeds", steps.USUAL],
         ["cell, 2 seeds", stacked.STACK],
