@@ -3,8 +3,8 @@
     python benchmarks/gpu_steps.py --imdb FOLDER    # on a machine with a GPU
 
 IMDB and ArXiv with the authors' settings (512 and 4,096 tokens, 64 documents), and a small run, the
-longest task of the demo; all with bfloat16 mixed precision. ArXiv's documents are generated. The
-seeds of the small run also as a stack.
+longest task of the demo; all with bfloat16 mixed precision. ArXiv's documents are generated.
+Several seeds of the small run also train as a stack.
 """
 
 import tempfile
