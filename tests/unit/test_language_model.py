@@ -8,6 +8,7 @@ from torch import nn
 from posfuse.model import attention, kernels
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.encoder import Encoder
+from posfuse.model.fusion import Fusion
 from posfuse.model.kernels import block_attention
 from posfuse.model.language_model import Cache, LanguageModel, looks_ahead
 from posfuse.model.network import initialize
@@ -230,6 +231,47 @@ def test_a_model_that_looks_ahead_is_found():
         model = language_model("gate_cnn", encoding, dropout=0.5).float().train()
         assert not looks_ahead(model, 8)
         assert model.training
+
+
+class Reads(Fusion):
+    """E plus the token at another place: `source` gives it for the places 0 .. L - 1."""
+
+    def __init__(self, source):
+        super().__init__(8)
+        self.source = source
+
+    def project_tokens(self, tokens):
+        places = torch.arange(tokens.shape[-2])
+        return (tokens + tokens[..., self.source(places).clamp(max=len(places) - 1), :],)
+
+    def merge(self, token, position):
+        return token[0] + position[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "is_ahead"),
+    [
+        (lambda i: i + 16, True),
+        (lambda i: i + 1, True),
+        (lambda i: 0 * i + 63, True),  # the last token
+        (lambda i: i // 2 * 2 + 1, True),  # the end of a block of two
+        (lambda i: i // 16 * 16 + 15, True),
+        (lambda i: torch.where(i == 0, 1, i), True),  # one place alone
+        (lambda i: torch.where(i == 62, 63, i), True),
+        (lambda i: (i - 16).clamp(min=0), False),
+        (lambda i: i // 16 * 16, False),
+    ],
+)
+def test_an_operator_that_looks_ahead_is_found_at_every_distance(source, is_ahead):
+    encoder = Encoder(8, 2, 1, 16, 0.0, causal=True)
+    model = LanguageModel(Reads(source), make_table("sinusoidal", 8, 64), encoder, 20)
+    assert looks_ahead(model, 64) == is_ahead
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_short_text_can_be_checked(length):
+    assert not looks_ahead(language_model().float(), length)
+    assert looks_ahead(language_model(position=Bidirectional(8, 2, 12)), length) == (length > 1)
 
 
 def test_an_encoder_that_sees_the_future_is_refused():

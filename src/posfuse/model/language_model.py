@@ -17,6 +17,8 @@ from posfuse.model.fusion import Fusion
 from posfuse.model.network import FusionTransformer
 from posfuse.model.positions import PositionSampler, as_tensor
 
+PLACES = 6  # random places at which `looks_ahead` cuts a text
+
 
 class LanguageModel(FusionTransformer):
     """Predicts each next token with a causal encoder.
@@ -132,16 +134,26 @@ class LanguageModel(FusionTransformer):
 
 @torch.no_grad()
 def looks_ahead(model: LanguageModel, length: int) -> bool:
-    """Whether other tokens in the second half of `length` change the logits of the first half by
-    more than rounding does."""
+    """Whether replacing the last tokens of a text of `length` tokens changes the encoding of an
+    earlier token by more than rounding does.
+
+    The text is cut at its ends and at random places: an operator may look far ahead, or only within
+    blocks of tokens.
+    """
     draws = torch.Generator().manual_seed(0)
-    n, half = model.embedding.num_embeddings, length // 2
-    ids = torch.randint(n, (1, length), generator=draws)
-    changed = torch.cat((ids[:, :half], (ids[:, half:] + 1) % n), 1)
+    n = model.embedding.num_embeddings
+    ids, lengths = torch.randint(n, (1, length), generator=draws), torch.tensor([length])
+    cuts = {1, length - 1, *torch.randint(1, max(2, length), (PLACES,), generator=draws).tolist()}
     is_training = model.training
-    logits = model.eval()(torch.cat((ids, changed)), torch.full((2,), length))[:, :half]
+    model.eval()
+    encoded = model.encode(ids, lengths)
+    found = False
+    for cut in sorted(cuts & set(range(1, length))):
+        changed = torch.cat((ids[:, :cut], (ids[:, cut:] + 1) % n), 1)
+        again = model.encode(changed, lengths)[:, :cut]
+        found = found or not torch.allclose(encoded[:, :cut], again, rtol=1e-4, atol=1e-5)
     model.train(is_training)
-    return not torch.allclose(logits[0], logits[1], rtol=1e-4, atol=1e-5)
+    return found
 
 
 class Cache:

@@ -262,7 +262,7 @@ def _check_causal(cfg: Config, network: LanguageModel) -> None:
     """Raise ConfigError if the model's encoding or operator lets a token see later ones."""
     why = "a later token changes what is predicted earlier"
     try:
-        is_causal = not looks_ahead(network, min(8, longest(cfg.data)))
+        is_causal = not looks_ahead(network, longest(cfg.data))
     except TypeError as error:  # an encoding without the argument `causal`
         is_causal, why = False, str(error)
     if not is_causal:
