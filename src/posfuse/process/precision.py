@@ -2,8 +2,8 @@
 
 On a CPU it is measured, since the bfloat16 units of the same model of CPU may or may not work, and
 with some units products are faster in bfloat16 but attention is slower. The first run of a sweep
-measures and writes the result into the sweep's folder. All runs of a sweep whose models and texts
-have the same size then have the same precision, also when they resume on another machine.
+writes its choice into the sweep's folder. All runs of a sweep whose models and texts have the same
+size then have the same precision, also when they resume on another machine or on a GPU.
 """
 
 import logging
@@ -26,7 +26,8 @@ FASTER = 1.2  # required speed-up of a layer in bfloat16: a step also converts a
 SMALLEST = 128  # features of a model whose steps become faster
 TOKENS, ROUNDS = 2048, 5  # of a measurement; at least one document
 LONGEST = 4096  # tokens of a measured document
-RATIO = ".bfloat16"  # the beginning of a file's name in the sweep's folder
+CHOICE = ".bfloat16"  # the beginning of a file's name in the sweep's folder
+NAMES = {FLOAT32: "float32", BFLOAT16: "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -59,42 +60,42 @@ def shape(cfg: Config) -> Shape:
 
 def fastest(accelerator: str, of: Shape, sweep: Path) -> str:
     """ "bf16-mixed" if bfloat16 is clearly faster than float32 for models of this size, else
-    "32-true"; the same on each call for a sweep's folder. The log gives the reason."""
+    "32-true".
+
+    The first call for a sweep's folder decides and writes its choice and reason there; later calls
+    read them. The log gives the reason. Raises InputError if the file is damaged.
+    """
+    path = sweep / "-".join([CHOICE, *map(str, astuple(of))])
+    sweep.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            is_faster, reason = _is_faster(accelerator, of)
+            written = f"{BFLOAT16 if is_faster else FLOAT32} {reason}\n"
+            path.write_text(written, encoding="utf-8")
+        choice, _, reason = (
+            path.read_text(encoding="utf-8", errors="replace").strip().partition(" ")
+        )
+    if choice not in NAMES or not reason:
+        raise InputError(f"{path}: damaged; remove it, and the next run chooses again")
+    _log_once("trainer.precision=%s: %s, because %s", FASTEST, NAMES[choice], reason)
+    return choice
+
+
+def _is_faster(accelerator: str, of: Shape) -> tuple[bool, str]:
+    """Whether bfloat16 is clearly faster on this machine's device, and why."""
     # Of the devices that exist; otherwise torch names the one that it was built for.
     found = torch.accelerator.current_accelerator(check_available=True)
     device = None if accelerator == "cpu" else found
     if device is not None and device.type != "cpu":
-        is_faster = device.type == "cuda" and torch.cuda.is_bf16_supported(
+        has_units = device.type == "cuda" and torch.cuda.is_bf16_supported(
             including_emulation=False
         )
-        reason = f"this GPU has {'' if is_faster else 'no '}bfloat16 units"
-    elif of.d_model < SMALLEST:
-        is_faster = False
-        reason = f"a model of {of.d_model} features is too small to gain from bfloat16"
-    else:
-        ratio = _ratio(sweep, of)
-        is_faster = ratio >= FASTER
-        how = "faster" if is_faster else "slower" if ratio < 1 else "hardly faster"
-        reason = f"bfloat16 is {how} on this CPU ({ratio:.1f}x)"
-    name = "bfloat16" if is_faster else "float32"
-    _log_once("trainer.precision=%s: %s, because %s", FASTEST, name, reason)
-    return BFLOAT16 if is_faster else FLOAT32
-
-
-def _ratio(sweep: Path, of: Shape) -> float:
-    """The ratio in the sweep's folder, measured if the file is missing."""
-    path = sweep / "-".join([RATIO, *map(str, astuple(of))])
-    sweep.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{path}.lock"):
-        if not path.exists():
-            path.write_text(f"{measured(of)}\n")
-        try:
-            ratio = float(path.read_text())
-        except ValueError:
-            ratio = math.nan
-    if not 0 < ratio < math.inf:
-        raise InputError(f"{path}: damaged; remove it, and the next run measures again")
-    return ratio
+        return has_units, f"this GPU has {'' if has_units else 'no '}bfloat16 units"
+    if of.d_model < SMALLEST:
+        return False, f"a model of {of.d_model} features is too small to gain from bfloat16"
+    ratio = measured(of)
+    how = "faster" if ratio >= FASTER else "slower" if ratio < 1 else "hardly faster"
+    return ratio >= FASTER, f"bfloat16 is {how} on this CPU ({ratio:.1f}x)"
 
 
 @torch.no_grad()
