@@ -297,6 +297,25 @@ def test_popes_delta_learns_again_after_a_step_beyond_its_bound():
     assert encoding.delta.max() < -0.8
 
 
+class Bounded(Kerple):
+    """An encoding of a user, with a parameter that has bounds."""
+
+    @torch.no_grad()
+    def keep_bounds(self):
+        self.raw_r1.clamp_(max=0)
+
+
+def test_training_keeps_the_bounds_of_any_module():
+    overrides = ["encoding=kerple", "model.d_model=8", "model.n_heads=2"]
+    cfg = checked(composed(*overrides))
+    cfg.encoding.attention["_target_"] = f"{__name__}.Bounded"
+    module = Classifier(build_network(cfg, 9, 2), cfg.optim, 2, 0)
+    (encoding,) = module.model.encoder.positions
+    encoding.raw_r1.data.fill_(0.3)
+    module.on_train_batch_start(None, 0)
+    assert not encoding.raw_r1.any()
+
+
 # All
 
 

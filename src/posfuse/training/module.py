@@ -14,7 +14,6 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.errors import Diverged
 from posfuse.model.network import FusionTransformer, learned_scalars, seed_from
-from posfuse.model.polar import Pope
 from posfuse.process.distributed import gathered, summed, world_size
 from posfuse.runs.measurements import Measurement
 
@@ -34,7 +33,7 @@ class TrainingModule(L.LightningModule):
         self.documents = 0  # training documents of this epoch; of a language model targets
         self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
         self.seen = {"documents": 0, "tokens": 0}  # by this process in training
-        self.bounded = [module for module in model.modules() if isinstance(module, Pope)]
+        self.bounded = [module for module in model.modules() if hasattr(module, "keep_bounds")]
 
     def positions_of_step(self, batch: Batch) -> Tensor | int:
         """Seed dropout for this step, and draw its positions.
