@@ -102,7 +102,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
     with records.sole_use(folder), signals.handled():
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         if record := records.finished(folder, cfg):
-            name = judged_by(record["test"])
+            name = records.judged_by(record["test"])
             value = record["test"][name]
             log.info("%s: already done, test %s %.4f", label, name.replace("_", " "), value)
             return record
@@ -116,7 +116,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
         (folder / records.FAILURE).unlink(missing_ok=True)
         cut = record["truncated_share"]["train"]
         lengths = record.get("lengths", {}).items()
-        name = judged_by(record["test"])
+        name = records.judged_by(record["test"])
         by_length = "".join(f", {split[name]:.4f} at length {n}" for n, split in lengths)
         unit = "evaluation" if cfg.trainer.evaluations > 1 else "epoch"
         log.info(
@@ -126,11 +126,6 @@ def train(cfg: Config, folder: Path) -> records.Record:
             f", {cut:.1%} of the documents cut at max_len" if cut else "",
         )  # fmt: skip
         return record
-
-
-def judged_by(test: dict[str, float]) -> str:
-    """The metric that a run is judged by: its task's own one, otherwise accuracy."""
-    return next(name for name in ("bits_per_byte", "exact_match", "accuracy") if name in test)
 
 
 if __name__ == "__main__":

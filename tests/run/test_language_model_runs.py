@@ -19,7 +19,8 @@ from posfuse.model.language_model import LanguageModel
 from posfuse.process import signals
 from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
-from posfuse.train import judged_by, train
+from posfuse.runs.records import judged_by
+from posfuse.train import train
 from posfuse.training import build, sample
 from posfuse.training.language_model import NextToken
 from posfuse.training.trained import load_language_model, load_run

@@ -77,9 +77,9 @@ def test_windows_that_overlap_have_a_table_of_their_own(folder, runs):
     assert [row[-1] for row in sliding.rows] == ["2.0000", "2.2000", "2.0333"]
 
 
-def test_a_difference_is_positive_where_bits_are_fewer(runs):
+def test_a_difference_is_the_operator_minus_addition(runs):
     rows = compare(runs, CRITERIA)[0].set_index("fusion")
-    assert rows["deltas"]["concat"] == pytest.approx([0.1, 0.12, 0.09])
+    assert rows["deltas"]["concat"] == pytest.approx([-0.1, -0.12, -0.09])
     assert rows["wins"].tolist() == pytest.approx([1, 1 / 3])
     assert np.isnan(rows["resolution"]["concat"])  # bits are no share of documents
     # mul is worse by far less than the margin of 0.01 bits.
@@ -102,11 +102,11 @@ def test_the_tables_have_levels_and_signs_of_bits(folder, runs):
     assert tables["table1"].title.startswith("Table 1. Bits per byte by corpus")
     differences = tables["paired_differences"]
     assert differences.caption.startswith(
-        "Add minus fused in test bits per byte, so it is positive"
+        "Fused minus add in test bits per byte (negative: better)"
     )
-    assert [row[4] for row in differences.rows] == ["+0.1033 ± 0.0153", "-0.0001 ± 0.0003"]
+    assert [row[4] for row in differences.rows] == ["-0.1033 ± 0.0153", "+0.0001 ± 0.0003"]
     longer = tables["beyond"]
-    assert [row[4] for row in longer.rows] == ["-0.2000 ± 0.1000", "-0.0333 ± 0.0577"]
+    assert [row[4] for row in longer.rows] == ["+0.2000 ± 0.1000", "+0.0333 ± 0.0577"]
     assert report.curves["value"].tolist()[:2] == [3.5, 2.5]
     text = " ".join(table.caption for table in tables.values() if table.rows)
     assert "points" not in text
@@ -117,9 +117,9 @@ def test_windows_are_resampled_with_their_articles(folder, runs):
     statistics = found(folder, runs).documents.statistics.set_index("fusion")
     concat = statistics.loc["concat"]
     assert (concat["n_documents"], concat["n_groups"]) == (4, 2)
-    assert concat["documents_mean"] == pytest.approx(0.31 / 3)
-    # Every window of a seed gains as much, so the interval is that of the seeds alone.
-    alone = hierarchical_bootstrap(np.tile([[0.1], [0.12], [0.09]], 4))
+    assert concat["documents_mean"] == pytest.approx(-0.31 / 3)
+    # Every window of a seed differs as much, so the interval is that of the seeds alone.
+    alone = hierarchical_bootstrap(np.tile([[-0.1], [-0.12], [-0.09]], 4))
     assert (concat["documents_low"], concat["documents_high"]) == pytest.approx(alone, abs=1e-5)
 
 
@@ -191,15 +191,29 @@ def test_a_claim_may_name_the_metric(folder, runs):
         Claim("longer", "t", "extrapolates", where=where, metric="bits_per_byte"),
         Claim("accuracy", "t", "gain", where=where),
         Claim("small", "t", "negligible", where=where | {"fusion": "mul"}, metric="bits_per_byte"),
+        Claim(
+            "more",
+            "t",
+            "gain",
+            where=where | {"fusion": "mul"},
+            margin=0.01,
+            metric="bits_per_byte",
+        ),
+        Claim("every", "t", "every_seed_positive", where=where, metric="bits_per_byte"),
     ]
     for criteria in (CRITERIA, Criteria()):
         verdicts = found(folder, runs, claims, criteria).verdicts
         assert [v.verdict for v in verdicts] == [
-            "supported", "inconclusive", "refuted", "supported"
+            "supported", "inconclusive", "refuted", "supported", "refuted", "inconclusive"
         ]  # fmt: skip
-        assert verdicts[1].evidence.numbers[0].startswith("text sinusoidal concat: -0.2000, 95 %")
+        assert verdicts[1].evidence.numbers[0].startswith("text sinusoidal concat: +0.2000, 95 %")
         assert verdicts[2].evidence.numbers[0].startswith("text sinusoidal concat: -1.03, 95 %")
-        assert verdicts[3].evidence.tested == "each mean difference within ±0.01 bits per byte"
+        assert [v.evidence.tested for v in verdicts[3:]] == [
+            "each mean difference within ±0.01 bits per byte",
+            "each mean difference below -0.01 bits per byte",
+            "every difference below 0, by the sign test",
+        ]
+        assert verdicts[5].evidence.numbers[0].endswith("3 of 3 seeds below 0")
 
 
 def test_a_claim_about_a_metric_without_runs_is_open(folder, runs):
@@ -229,10 +243,21 @@ def test_the_best_setting_has_the_fewest_bits(tmp_path):
                       settings={key: scale})  # fmt: skip
     own = own_best(collect(root)[0], CRITERIA)
     assert own.cells.query("best")["scale"].tolist() == ["2", "2"]
-    assert own.best["deltas"][0] == pytest.approx([0.1, 0.12, 0.09])
+    assert own.best["deltas"][0] == pytest.approx([-0.1, -0.12, -0.09])
     # The expected fewest bits of one, two and three of the trials 2.8, 2.5 and 2.7.
     expected = budgets(own.cells, BITS_PER_BYTE)["expected"][0]
     assert expected == pytest.approx([8 / 3, (2.7 + 2.5 + 2.5) / 3, 2.5])
+
+
+def test_the_report_compares_what_the_runs_are_judged_by():
+    """As the log of a run: its task's own metric."""
+    answers = {"test.accuracy": [0.9, 0.9], "test.exact_match": [0.1, 0.2]}
+    bits = {"test.accuracy": [0.9, 0.9], "test.bits_per_byte": [2.0, 2.1]}
+    classes = {"test.accuracy": [0.9, 0.9]}
+    found = [metric_of(pd.DataFrame(scores)).name for scores in (answers, bits, classes)]
+    assert found == ["exact_match", "bits_per_byte", "accuracy"]
+    mixed = pd.concat([pd.DataFrame(answers), pd.DataFrame(bits)])
+    assert metric_of(mixed) == ACCURACY
 
 
 def test_the_report_chooses_the_metric_that_all_runs_have(folder, runs, tmp_path):
@@ -244,7 +269,7 @@ def test_the_report_chooses_the_metric_that_all_runs_have(folder, runs, tmp_path
     assert status is None
     assert "concat is ahead of add by 0.1033 test bits per byte" in text
     page = (out / "index.html").read_text()
-    assert "test bits per byte, positive where the operator is better, paired by seed" in page
+    assert "test bits per byte (negative: better), paired by seed" in page
     text, status = posfuse_report(folder, "--out", out, "--metric", "accuracy", "--margin", "2")
     assert "within ±2 points" in text
 

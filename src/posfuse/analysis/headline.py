@@ -135,7 +135,9 @@ def _folded(lines: list[tuple[bool, str]]) -> list[str]:
 
 def _sentences(every: list[Row], criteria: Criteria) -> str:
     rows = [row for row in every if row["role"] == PRIMARY]
-    ranked = sorted(rows, key=lambda row: (row["conclusion"] == "undecided", -row["mean"]))
+    ranked = sorted(
+        rows, key=lambda row: (row["conclusion"] == "undecided", -criteria.metric.gain(row["mean"]))
+    )
     undecided = [row for row in ranked if row["conclusion"] == "undecided"]
     # The undecided rows are the last ones.
     folded = undecided[1:] if len(undecided) > MOST_UNDECIDED else []
@@ -157,7 +159,7 @@ def _sentence(row: Row, criteria: Criteria) -> str:
     name, base, mean, n = row["operator"], criteria.baseline, row["mean"], row["n"]
     metric = criteria.metric
     unit, signed = metric.points, metric.signed(mean)
-    minus = metric.minus(name, base)
+    minus = f"{name} minus {base}"
     if n == 1:
         seed = row["seeds"][0]
         return (
@@ -179,7 +181,7 @@ def _sentence(row: Row, criteria: Criteria) -> str:
             f"{name} is equivalent to {base} {within} on these test documents: the difference is "
             f"{signed} {unit} ({numbers})."
         )
-    side = "ahead of" if mean > 0 else "behind"
+    side = "ahead of" if metric.gain(mean) > 0 else "behind"
     small = f", a difference {within}" if row["conclusion"] == "both" else ""
     amount = f"{metric.number(abs(mean))} {unit}"
     return f"{name} is {side} {base} by {amount} ({numbers}){small}."

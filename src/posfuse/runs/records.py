@@ -7,7 +7,7 @@ result.json holds a finished run. SHA256SUMS has the digest of each file; `sha25
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -85,6 +85,12 @@ def fingerprint(cfg: Config) -> str:
     parts = [number for part, number in PART_NUMERICS.items() if part in own.values()]
     text = json.dumps([NUMERICS, own, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def judged_by(scores: Collection[str]) -> str:
+    """The metric that a run with these test scores is judged by: its task's own one, otherwise
+    accuracy."""
+    return next(name for name in ("bits_per_byte", "exact_match", "accuracy") if name in scores)
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

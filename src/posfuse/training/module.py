@@ -33,7 +33,7 @@ class TrainingModule(L.LightningModule):
         self.documents = 0  # training documents of this epoch; of a language model targets
         self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
         self.seen = {"documents": 0, "tokens": 0}  # by this process in training
-        self.bounded = [module for module in model.modules() if hasattr(module, "keep_bounds")]
+        self.bounded: list[Any] = [m for m in model.modules() if hasattr(m, "keep_bounds")]
 
     def positions_of_step(self, batch: Batch) -> Tensor | int:
         """Seed dropout for this step, and draw its positions.

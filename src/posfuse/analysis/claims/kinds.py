@@ -1,6 +1,7 @@
 """The kinds of claims: each computes p-values from the rows of `compare` that a claim selects.
 
-Each takes (rows, margin, rows of the fusion to compare with, metric).
+Each takes (rows, margin, rows of the fusion to compare with, metric). A gain is an improvement:
+where lower values of the metric are better, it is a negative difference.
 """
 
 from collections.abc import Callable
@@ -103,13 +104,24 @@ def _negligible(
 
 
 def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Evidence:
-    tested = (
-        f"each mean difference above {margin:+g} {metric.unit}" if margin else "each mean above 0"
-    )
-    return _above(_samples(rows), margin, tested, _lines(rows, metric))
+    sides = _sides(metric)
+    limit = f"{metric.gain(margin):+g} {metric.unit}"
+    tested = f"each mean difference {sides} {limit}" if margin else f"each mean {sides} 0"
+    return _above(_gains(_samples(rows), metric), margin, tested, _lines(rows, metric))
+
+
+def _gains(samples: list[Sample], metric: Metric) -> list[Sample]:
+    """The samples with the sign that makes improvements positive."""
+    return [([metric.gain(d) for d in values], resolution) for values, resolution in samples]
+
+
+def _sides(metric: Metric) -> str:
+    """On which side of a limit an improvement lies."""
+    return "below" if metric.lower_is_better else "above"
 
 
 def _above(samples: list[Sample], margin: float, tested: str, lines: list[str]) -> Evidence:
+    """The test of means above the margin; the samples are gains."""
     support = [st.p_above(s, margin, r) for s, r in samples]
     refute = [st.p_below(s, margin, r) for s, r in samples]
 
@@ -138,16 +150,17 @@ def _every_seed_positive(
 ) -> Evidence:
     """One counter-example refutes it; the sign test supports it if every seed has a gain."""
     lines, support, negative = [], [], 0
+    sides = _sides(metric)
     for row in rows.to_dict("records"):
-        positive = sum(d > 0 for d in row["deltas"])
+        positive = sum(metric.gain(d) > 0 for d in row["deltas"])
         negative += row["n"] - positive
         support.append(0.5 ** row["n"] if positive == row["n"] else 1.0)
-        lines.append(f"{_name(row)}: {positive} of {row['n']} seeds above 0")
+        lines.append(f"{_name(row)}: {positive} of {row['n']} seeds {sides} 0")
 
     def settle(alpha: float) -> str:
-        return f"{np.ceil(-np.log2(alpha)):.0f} seeds per cell, all above 0, or one that is not"
+        return f"{np.ceil(-np.log2(alpha)):.0f} seeds per cell, all {sides} 0, or one that is not"
 
-    tested = "every difference above 0, by the sign test"
+    tested = f"every difference {sides} 0, by the sign test"
     return Evidence(_every(support), 0.0 if negative else 1.0, tested, lines, settle)
 
 
@@ -186,7 +199,8 @@ def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metr
     """A slope over one task at several lengths. Corpora of several tasks differ in more than
     length, and a slope through gains that do not follow a line means nothing."""
     found = [row for row in interactions(rows, metric).to_dict("records") if row["task"]]
-    tested = f"a slope above {margin:g} {metric.unit} per doubling of length, over one task"
+    slope = f"a slope {_sides(metric)} {metric.gain(margin):g} {metric.unit}"
+    tested = f"{slope} per doubling of length, over one task"
     if not found:
         return untested(
             "needs one task at several lengths (corpora whose settings differ in length alone, "
@@ -200,6 +214,7 @@ def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metr
         for n, s in zip(names, samples, strict=True)
     ]
     curved = [row["p_fit"] <= FIT for row in found]
+    samples = _gains(samples, metric)
     if not any(curved):
         return _above(samples, margin, tested, lines)
     whys = []

@@ -7,6 +7,7 @@ from typing import TypeVar
 import pandas as pd
 
 from posfuse.errors import InputError
+from posfuse.runs.records import judged_by
 
 Score = TypeVar("Score", float, "pd.Series[float]", pd.DataFrame)
 
@@ -74,14 +75,14 @@ class Metric:
         values = runs.get(f"{split}.{self.name}", pd.Series(float("nan"), runs.index))
         return self.factor * pd.to_numeric(values, errors="coerce").astype(float)
 
-    def gain(self, score: Score, baseline: Score) -> Score:
-        """The difference, positive where `score` is better."""
-        return baseline - score if self.lower_is_better else score - baseline
+    def gain(self, difference: Score) -> Score:
+        """A difference with the sign that makes it positive where it is an improvement."""
+        return self.sign * difference
 
-    def minus(self, name: str, baseline: str) -> str:
-        """The gain in words."""
-        one, other = (baseline, name) if self.lower_is_better else (name, baseline)
-        return f"{one} minus {other}"
+    @property
+    def better(self) -> str:
+        """What follows the description of a difference whose sign could be misread."""
+        return " (negative: better)" if self.lower_is_better else ""
 
     def amount(self, value: float) -> str:
         """A number of the unit: 1 point, 0.5 points."""
@@ -114,11 +115,11 @@ def metrics_of(runs: pd.DataFrame) -> list[str]:
 
 
 def metric_of(runs: pd.DataFrame, name: str | None = None) -> Metric:
-    """The metric of this name, by default bits per byte where every run has them, otherwise
-    accuracy. Raises InputError for a name that is unknown, or that a run lacks."""
+    """The metric of this name, by default the one that every run is judged by, or accuracy if they
+    differ. Raises InputError for a name that is unknown, or that a run lacks."""
     known = metrics_of(runs)
     if name is None:
-        return BITS_PER_BYTE if BITS_PER_BYTE.name in known else ACCURACY
+        return METRICS[judged_by(known)]
     if name not in METRICS:
         listed = ", ".join(METRICS)
         raise InputError(f"--metric: no metric {name!r}; use one of {listed}")

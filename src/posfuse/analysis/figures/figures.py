@@ -22,8 +22,7 @@ MOST_HEATMAPS = 12
 
 def _difference(criteria: Criteria) -> str:
     metric = criteria.metric
-    better = " (positive: better)" if metric.lower_is_better else ""
-    return f"difference to {criteria.baseline}, {metric.points}{better}"
+    return f"difference to {criteria.baseline}, {metric.points}{metric.better}"
 
 
 @style.styled("nothing to compare")

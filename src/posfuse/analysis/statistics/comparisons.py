@@ -79,8 +79,8 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
 
     Columns: CELL, baseline_variant; table, attention, other_settings, task, pretrain and
     besides_pretraining (settings.py);
-    length, seeds, scores, baseline_scores and deltas (lists, paired; a delta is positive where the
-    operator is better), resolution (points of one test document, NaN for a metric that is no
+    length, seeds, scores, baseline_scores and deltas (lists, paired: operator minus baseline),
+    resolution (points of one test document, NaN for a metric that is no
     share), the statistics of `judge`, and the columns of `in_families` and `seeds_needed`. A cell
     pairs with the baseline of the same data and encoding whose settings are
     the same except for the fusion's, on the seeds that both have.
@@ -116,7 +116,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         scores, base_scores = (
             pd.Series(metric.of(g).to_numpy(), pd.Index(g["seed"])) for g in (group, base)
         )
-        delta = metric.gain(scores, base_scores).dropna().sort_index()
+        delta = (scores - base_scores).dropna().sort_index()
         if alone := sorted(set(scores.index) ^ set(base_scores.index)):
             listed = ", ".join(map(str, alone))
             notes.append(
@@ -231,7 +231,7 @@ def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -
     n = len(deltas)
     low, high = st.t_interval(deltas, resolution=resolution)
     bca_low, bca_high = st.bootstrap_interval(deltas)
-    wins, wins_low, wins_high = outperforming(deltas)
+    wins, wins_low, wins_high = outperforming([criteria.metric.gain(delta) for delta in deltas])
     return {
         "n": n,
         "mean": float(np.mean(deltas)),

@@ -67,7 +67,7 @@ class OwnBest:
             return self.cells.iloc[:0]
         if self.keys == [key]:
             return self.cells
-        worst = -self.metric.gain(np.inf, 0.0)
+        worst = -self.metric.gain(np.inf)
         known = self.cells.fillna({"validation": worst})
         return self.cells.loc[_best(known, [*GROUP, "fusion", key], self.metric).index]
 
@@ -223,7 +223,7 @@ def _at_own_best(
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]
             pairs = _pairs(scores, mine, its, keys)
-            deltas = metric.gain(pairs[0], pairs[1]).tolist()
+            deltas = (pairs[0] - pairs[1]).tolist()
             if not deltas:
                 tested = "tested seed" if criteria.select else "seed"
                 notes.append(
@@ -249,7 +249,7 @@ def _at_own_best(
             if "scale" in keys and fusion in papers and base in papers:
                 at_paper = _pairs(scores, papers[fusion], papers[base], keys)
                 if len(at_paper):
-                    at_sqrt_d = metric.gain(at_paper[0], at_paper[1]).tolist()
+                    at_sqrt_d = (at_paper[0] - at_paper[1]).tolist()
                     found = judge(at_sqrt_d, criteria, resolution)
                     row |= {f"paper_{name}": value for name, value in found.items()}
             rows.append(row)
@@ -274,7 +274,7 @@ def _choice(cells: pd.DataFrame, metric: Metric) -> dict[str, dict[Any, Any]]:
 def _best(cells: pd.DataFrame, by: list[str], metric: Metric) -> pd.DataFrame:
     """The row of each group with the best validation result, the first of those within a tie."""
     known = cells.dropna(subset=["validation"])
-    merit = known["validation"] * (-1 if metric.lower_is_better else 1)
+    merit = metric.gain(known["validation"])
     highest = merit.groupby([known[name] for name in by]).transform("max")
     return known[merit >= highest - metric.tie].drop_duplicates(by)
 

@@ -64,7 +64,7 @@ def window_evidence(
         seeds, fused, baseline = zip(*known, strict=True)
         differences = np.stack(
             [
-                metric.gain(one["value"], other["value"]).to_numpy()
+                (one["value"] - other["value"]).to_numpy()
                 for one, other in zip(fused, baseline, strict=True)
             ]
         )

@@ -198,17 +198,14 @@ def gains(criteria: Criteria) -> str:
 def gains_of(criteria: Criteria, what: str) -> str:
     """The same for another number in the unit of the metric."""
     metric = criteria.metric
-    better = ", so it is positive where the operator is better" if metric.lower_is_better else ""
-    minus = metric.minus("fused", criteria.baseline)
     points = "points of " if metric.is_share else ""
-    return f"{minus[:1].upper()}{minus[1:]} in {points}{what}{better}"
+    return f"Fused minus {criteria.baseline} in {points}{what}{metric.better}"
 
 
 def to_baseline(criteria: Criteria) -> str:
     """What a difference is, as the start of a shorter caption."""
     metric = criteria.metric
-    better = " (positive: better)" if metric.lower_is_better else ""
-    return f"Difference to {criteria.baseline} in {metric.points}{better}"
+    return f"Difference to {criteria.baseline} in {metric.points}{metric.better}"
 
 
 def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:

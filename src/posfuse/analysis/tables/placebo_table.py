@@ -46,8 +46,8 @@ def placebo_table(placebos: pd.DataFrame, criteria: Criteria, tuned: str = "") -
         name="placebo_best" if tuned else "placebo",
         title=f"How much of the gain over {criteria.baseline} comes from position"
         f"{', at own best values' if tuned else ''}",
-        caption=f"{at_best}gain: {metric.minus('fused', criteria.baseline)} in "
-        f"{metric.points} with position. without: the same with a table of zeros "
+        caption=f"{at_best}gain: fused minus {criteria.baseline} in "
+        f"{metric.points}{metric.better} with position. without: the same with a table of zeros "
         "(encoding=none), where each operator keeps its parameters. position adds: the "
         "first minus the second, paired by seed over the n seeds that all four cells have: mean ± "
         "standard deviation and 95 % t interval. p-values: t-tests of what position adds, "

@@ -40,9 +40,9 @@ def pretraining_table(survival: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="pretraining",
         title=f"Does the gain over {criteria.baseline} survive pretraining?",
-        caption=f"pretrained: {metric.minus('fused', criteria.baseline)} in {metric.points} after "
-        "masked pretraining. from scratch: the same without it. difference: the first minus the "
-        "second, paired by seed over the n seeds that all four cells have: mean ± standard "
+        caption=f"pretrained: fused minus {criteria.baseline} in {metric.points}{metric.better} "
+        "after masked pretraining. from scratch: the same without it. difference: the first minus "
+        "the second, paired by seed over the n seeds that all four cells have: mean ± standard "
         "deviation and 95 % t interval. p-values: t-tests of this difference, Holm-adjusted over "
         f"the {family_size(survival)} rows of this table's family. Equivalent: pretraining changes "
         f"the gain by no more than ±{criteria.within} on these test documents. "
