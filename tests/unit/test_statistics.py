@@ -546,6 +546,49 @@ def test_equivalence_power_at_the_margin_is_at_most_alpha():
     assert st.equivalence_power(1.0, 0.5, 1_000, effect=0.5) == pytest.approx(0.05, abs=1e-3)
 
 
+def test_decision_power_is_how_often_either_test_decides():
+    """Against both tests on simulated samples, and each alone where the other cannot decide."""
+    rng = np.random.default_rng(0)
+    for effect, std, n, margin, beyond in (
+        (0.4, 1.0, 12, 1.0, 0.0), (0.0, 0.5, 10, 0.5, 0.0), (0.7, 0.4, 6, 1.0, 0.0),
+        (-1.6, 0.8, 8, 1.0, 1.0), (0.2, 0.9, 15, 1.0, 1.0),
+    ):  # fmt: skip
+        samples = rng.normal(effect, std, (20_000, n))
+
+        def p(mean, side, samples=samples):
+            return stats.ttest_1samp(samples, mean, axis=1, alternative=side).pvalue
+
+        differs = np.minimum(p(beyond, "greater"), p(-beyond, "less")) <= 0.025
+        equivalent = np.maximum(p(-margin, "greater"), p(margin, "less")) <= 0.05
+        share = st.decision_power(effect, std, n, margin, beyond)
+        assert np.mean(differs | equivalent) == pytest.approx(share, abs=0.011), (effect, n)
+        assert st.decision_power(-effect, std, n, margin, beyond) == pytest.approx(share)
+    assert st.decision_power(1.0, 2.0, 9, margin=1e-9) == pytest.approx(st.power(1.0, 2.0, 9))
+    far = st.decision_power(0.2, 0.6, 9, margin=1.0, beyond=100.0)
+    assert far == pytest.approx(st.equivalence_power(0.6, 1.0, 9, 0.2))
+
+
+def test_decision_power_of_two_seeds_by_hand():
+    """The interval of two seeds is the mean +- 12.7 |d| / 2, |d| their distance: integrated over
+    the distance (half-normal, of scale sqrt(2)) and the mean (normal, of scale 1 / sqrt(2))."""
+    quantiles = (np.arange(4_000) + 0.5) / 4_000
+    half = stats.halfnorm.ppf(quantiles, scale=np.sqrt(2)) / 2
+    mean = stats.norm(0.3, np.sqrt(0.5))
+    gap = np.tan(np.pi * (0.5 - 0.025)) * half  # Student's t with 1 degree of freedom is Cauchy's
+    room = np.minimum(np.maximum(2.0 - np.tan(np.pi * (0.5 - 0.05)) * half, 0), gap)
+    by_hand = mean.sf(gap) + mean.cdf(-gap) + mean.cdf(room) - mean.cdf(-room)
+    assert st.decision_power(0.3, 1.0, 2, margin=2.0) == pytest.approx(by_hand.mean(), abs=2e-4)
+
+
+def test_seeds_to_decide_are_the_fewest():
+    for effect, margin, beyond in ((0.4, 1.0, 0.0), (0.1, 1.0, 0.0), (1.4, 1.0, 1.0)):
+
+        def of(n, e=effect, m=margin, b=beyond):
+            return st.decision_power(e, 1.0, n, m, b, 0.02)
+
+        assert st.seeds_needed(of) == brute_force(of)
+
+
 def brute_force(power_of, target=0.8):
     return next(n for n in itertools.count(2) if power_of(n) >= target)
 

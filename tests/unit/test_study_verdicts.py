@@ -5,9 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from posfuse.analysis.evidence.metric import ACCURACY
+from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
+from posfuse.analysis.statistics.paired import spread_limit
+from posfuse.analysis.statistics.sequential import Looks, chances
 from posfuse.study import figure, forecast, tables
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
@@ -161,25 +165,79 @@ def test_lists_of_arms_are_averaged_seed_by_seed():
     assert deltas(h, outcomes(results), [0, 1]) == pytest.approx([10, 10])
 
 
-def test_an_undecided_hypothesis_says_what_deciding_takes():
-    """Power by statsmodels, for a mean of 1 and a standard deviation of 4 over 8 seeds."""
-    noise = np.array([-4.0, 4, -4, 4, -4, 4, -4, 4]) * np.sqrt(7 / 8) + 1
+def sample_of(mean, std, n=8):
+    """n differences (n even) with exactly this mean and standard deviation."""
+    return list(mean + np.tile([std, -std], n // 2) * np.sqrt((n - 1) / n))
+
+
+def test_an_undecided_hypothesis_says_how_many_seeds_would_settle_it():
+    """A mean of 1 and a standard deviation of 4 over 8 seeds, whose limit is 4 sqrt(7 / 3.822)."""
     flat = [50.0] * 8
+    noise = np.array(sample_of(1, 4))
     results = records(add=flat, concat=50 + noise, add_none=flat, concat_none=flat)
     gain = progress(STUDY, results).verdicts[0]
     assert gain.verdict == "undecided"
-    difference, equivalence = gain.seeds
-    for n, reached in ((difference - 1, False), (difference, True)):
-        assert (TTestPower().power(1 / 4, n, 0.05) >= 0.8) == reached
-    assert (difference, equivalence) == (128, 139)
+    as_measured, at_zero = gain.seeds
+    limit = 4 * np.sqrt(7 / stats.chi2.ppf(0.2, 7))
+    assert at_zero == seeds_for_equivalence(limit, 1.0, 0.0, 0.05)
+    # The true mean is the margin, so 5 % of studies show equivalence; the others a difference.
+    assert 0.74 < TTestPower().power(1 / limit, as_measured, 0.05) < 0.8
+    assert (as_measured, at_zero) == (206, 253)
     assert tables.numbers(gain, ACCURACY).endswith(
-        "8 seeds. Deciding takes about 140 seeds if the true difference is 0, and about 130 if it "
-        "is as measured."
+        "8 seeds. About 210 seeds would settle this if the true difference is as measured, and "
+        "about 250 if it is 0."
     )
     assert progress(STUDY, {}).verdicts[0].seeds is None
+
+
+@pytest.mark.parametrize(
+    ("expects", "margin", "mean"),
+    [
+        ("greater", 5.0, 0.1),  # shown to be equivalent, long before it is shown to differ
+        ("greater", 5.0, -2.5),  # either of both
+        ("less", 5.0, 4.9),
+        ("greater", 5.0, 9.0),
+        ("equivalent", 5.0, 1.0),
+        ("equivalent", 5.0, -8.0),
+    ],
+)
+def test_so_many_seeds_decide_four_studies_of_five(expects, margin, mean):
+    """By simulation of studies with one look, whose true spread is the limit of the sample's."""
+    h = replace(GAIN, expects=expects, margin=margin)
+    sample = sample_of(mean, 4.0)
+    n, _ = seeds_to_decide(h, sample, 0.02)
+    rows = chances(mean, spread_limit(sample), h.margins, Looks((int(n),), 0.02), simulated=20_000)
+    assert sum(rows[-1].values()) == pytest.approx(0.8, abs=0.05 if n < 30 else 0.02)
+    assert n <= seeds_for_difference(mean, spread_limit(sample), 0.02) or expects == "equivalent"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "text"),
+    [
+        ((39, np.inf), "About 39 seeds would settle this if the true difference is as measured."),
+        ((np.inf, 41), "About 41 seeds would settle this if the true difference is 0."),
+        ((np.inf, np.inf), "No feasible number of seeds would settle this."),
+        ((np.nan, np.nan), ""),
+    ],
+)
+def test_the_seeds_that_settle_one_case_alone(seeds, text):
+    flat = [50.0] * 8
+    state = progress(STUDY, records(add=flat, concat=flat, add_none=flat, concat_none=flat))
+    v = replace(state.verdicts[0], seeds=seeds)
+    assert tables.numbers(v, ACCURACY).partition("8 seeds.")[2].strip() == text
+
+
+def test_a_measured_difference_of_the_margin_settles_no_equivalence():
     equal = replace(GAIN, expects="equivalent", margin=2.0)
-    assert seeds_to_decide(equal, list(noise), 0.05)[0] == np.inf  # 1 is within the margin
-    assert progress(STUDY, records(add=flat, concat=flat, add_none=flat, concat_none=flat))
+    assert seeds_to_decide(equal, sample_of(2.0, 4.0), 0.05)[0] == np.inf
+
+
+def test_the_seeds_of_equal_differences_follow_from_one_document():
+    """Without the number of documents they have no spread, and nothing is planned."""
+    assert np.isnan(seeds_to_decide(GAIN, [0.3] * 8, 0.05)).all()
+    limit = 0.5 * np.sqrt(7 / stats.chi2.ppf(0.2, 7))
+    expected = seeds_for_equivalence(limit, 1.0, 0.0, 0.05)
+    assert seeds_to_decide(GAIN, [0.3] * 8, 0.05, resolution=0.5)[1] == expected
 
 
 def test_the_first_look_needs_all_arms_and_only_its_seeds():

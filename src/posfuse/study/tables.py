@@ -47,12 +47,17 @@ def numbers(v: Verdict, metric: Metric) -> str:
     return f"{what}: {mean} {metric.unit} ({low} to {high}){small}, {d.n} seeds.{equal}{more}"
 
 
-def _seeds(difference: float, equivalence: float) -> str:
-    """What it takes to decide an undecided hypothesis."""
-    cases = [f"about {_about(equivalence)} seeds if the true difference is 0"]
-    if math.isfinite(difference):
-        cases.append(f"about {_about(difference)} if it is as measured")
-    return f"Deciding takes {', and '.join(cases)}." if math.isfinite(equivalence) else ""
+def _seeds(as_measured: float, at_zero: float) -> str:
+    """What would settle an undecided hypothesis; empty if the differences have no spread."""
+    if math.isnan(as_measured):
+        return ""
+    both = ((as_measured, "as measured"), (at_zero, "0"))
+    finite = [(_about(n), case) for n, case in both if math.isfinite(n)]
+    if not finite:
+        return "No feasible number of seeds would settle this."
+    (n, case), *other = finite
+    more = "".join(f", and about {n} if it is {case}" for n, case in other)
+    return f"About {n} seeds would settle this if the true difference is {case}{more}."
 
 
 def _about(number: float) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
-from posfuse.analysis.statistics.paired import spread
+from posfuse.analysis.statistics.comparisons import POWER, seeds_for_equivalence
+from posfuse.analysis.statistics.paired import decision_power, seeds_needed, spread_limit
 from posfuse.analysis.statistics.sequential import (
     AHEAD,
     BEHIND,
@@ -83,21 +83,28 @@ def progress(study: Study, results: Results) -> Progress:
         verdict, more = _verdict(h, found), None
         if verdict == UNDECIDED and made[h.family] == len(planned.seeds):
             sample = deltas(h, by_outcome[h.outcome], seeds)[: planned.seeds[-1]]
-            more = seeds_to_decide(h, sample, planned.alpha / len(study.families[h.family]))
+            level = planned.alpha / len(study.families[h.family])
+            step = resolution(results, h.weights, metric)
+            more = seeds_to_decide(h, sample, level, step)
         verdicts.append(Verdict(h, found.get(h.name), verdict, more))
     return Progress(verdicts, [arm for arm in study.arms if arm in needed], seeds[:n], made)
 
 
-def seeds_to_decide(h: Hypothesis, sample: list[float], level: float) -> tuple[float, float]:
-    """The seeds of a new study with one look that decides with a chance of 80 %: if the difference
-    is the mean of the sample, and if there is none. Infinite if no number of seeds does; NaN if the
-    sample does not spread. `level` is the strictest of Holm's."""
-    std = spread(sample)
-    effect = max(abs(float(np.mean(sample))) - h.margins.beyond, 0.0)
-    return (
-        seeds_for_difference(effect, std, level),
-        seeds_for_equivalence(std, h.margins.equivalence, 0.0, level),
-    )
+def seeds_to_decide(
+    h: Hypothesis, sample: list[float], level: float, resolution: float = np.nan
+) -> tuple[float, float]:
+    """The fewest seeds of a new study with one look that decides with a chance of 80 %: if the true
+    difference is the mean of the sample, and equivalence if it is 0.
+
+    Both are planned for the upper limit of the spread. `level` is the strictest of Holm's,
+    `resolution` that of paired.py. Infinite if no number of seeds suffices; NaN without a spread.
+    """
+    std, mean = spread_limit(sample, resolution), float(np.mean(sample))
+    if not std > 0:
+        return np.nan, np.nan
+    margin, beyond = h.margins.equivalence, h.margins.beyond
+    as_measured = seeds_needed(lambda n: decision_power(mean, std, n, margin, beyond, level), POWER)
+    return as_measured, seeds_for_equivalence(std, margin, 0.0, level)
 
 
 def _verdict(h: Hypothesis, found: Mapping[str, Decision]) -> str:

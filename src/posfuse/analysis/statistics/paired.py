@@ -236,6 +236,24 @@ def equivalence_power(
     return float(np.where(room > 0, inside, 0.0).mean())
 
 
+def decision_power(
+    effect: float, std: float, n: int, margin: float, beyond: float = 0.0, alpha: float = 0.05
+) -> float:
+    """The chance that n seeds decide, in either way, for a true mean difference of `effect`.
+
+    The two ways are a two-sided t-test of a difference beyond +-`beyond` and `p_equivalence`, each
+    at alpha. Given the sample's spread, the mean decides outside of one interval and inside of
+    another one.
+    """
+    error = std / np.sqrt(n)
+    of_sample = error * _spreads(n)
+    gap = beyond + stats.t.isf(alpha / 2, n - 1) * of_sample
+    room = np.clip(margin - stats.t.isf(alpha, n - 1) * of_sample, 0.0, gap)
+    ends = np.stack([-gap, -room, room, gap])
+    below = ndtr((ends - effect) / error)  # the chances of a mean below each end
+    return float((1 - (below[1] - below[0]) - (below[3] - below[2])).mean())
+
+
 @lru_cache(maxsize=512)  # each search for the seeds needed uses many of the same n
 def _spreads(n: int) -> Floats:
     """2,000 equally likely sample standard deviations of n standard normal draws.
