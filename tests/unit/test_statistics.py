@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -191,19 +192,48 @@ def test_the_smallest_p_is_what_differences_of_one_sign_reach():
         assert st.p_sign_flip([5.0] * n) == pytest.approx(least)
 
 
-def test_sign_flip_is_exact_up_to_14_seeds_and_sampled_beyond():
-    n = st.EXACT_UP_TO
-    assert n == 14
-    mixed = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0]
-    assert st.p_sign_flip(mixed) == pytest.approx(p_by_enumeration(mixed), abs=1e-12)
-    assert st.p_sign_flip(mixed, seed=1) == st.p_sign_flip(mixed, seed=2)
-    assert st.p_sign_flip(range(1, 15)) == pytest.approx(2.0**-13)
-    more = [*mixed, 2.0]
-    exact = p_by_enumeration(more)
-    error = math.sqrt(exact * (1 - exact) / 2**14)
-    assert st.p_sign_flip(more) == st.p_sign_flip(more)
-    assert st.p_sign_flip(more) == pytest.approx(exact, abs=6 * error)
-    assert st.p_sign_flip(range(1, 16)) > 0  # a sampled p is never 0
+def p_by_counts(whole) -> float:
+    """Share of all sign patterns whose sum is as far from 0, by the number of ways to each sum."""
+    ways = Counter({0: 1})
+    for d in map(int, whole):
+        more = Counter()
+        for total, count in ways.items():
+            more[total + d] += count
+            more[total - d] += count
+        ways = more
+    observed = abs(int(sum(whole)))
+    return sum(n for total, n in ways.items() if abs(total) >= observed) / 2 ** len(whole)
+
+
+@pytest.mark.parametrize("n", range(2, 31))
+def test_sign_flip_is_exact_up_to_30_seeds_with_ties(n):
+    """Gains of whole documents have many equal sums, which rounding must not break."""
+    rng = np.random.default_rng(n)
+    assert n <= st.EXACT_UP_TO == 30
+    for documents in (425, 600, 1000, 7600):
+        for most in (1, 3, 9):
+            gains = rng.integers(-most, most + 1, n)
+            points = points_of_gains(rng.integers(documents // 2, size=n), gains, documents)
+            assert st.p_sign_flip(points) == pytest.approx(p_by_counts(gains), abs=1e-12)
+            assert st.p_sign_flip(gains / 7) == st.p_sign_flip(points)
+
+
+def test_counted_ways_are_the_enumeration():
+    for _, _, gains in COUNTS:
+        assert p_by_counts(gains) == p_by_enumeration(gains)
+
+
+def test_sign_flip_of_more_seeds_is_sampled_with_the_same_ties():
+    rng = np.random.default_rng(3)
+    for n in (31, 40, 64, 65, 129):
+        for most in (1, 2, 9):
+            gains = rng.integers(-most, most + 1, n)
+            points = points_of_gains(rng.integers(300, size=n), gains, 600)
+            exact = p_by_counts(gains)
+            error = math.sqrt(exact * (1 - exact) / st.SAMPLED)
+            assert st.p_sign_flip(points) == pytest.approx(exact, abs=4 * error + 1e-4)
+            assert st.p_sign_flip(points) == st.p_sign_flip(points)
+    assert st.p_sign_flip(range(1, 32)) == 1 / (st.SAMPLED + 1)  # a sampled p is never 0
 
 
 def test_the_sampled_signs_are_the_same_in_blocks(monkeypatch):
@@ -226,11 +256,17 @@ def test_wilcoxon_is_the_enumeration_of_all_signs_of_the_ranks():
         assert st.p_wilcoxon(d) == pytest.approx(wilcoxon_by_enumeration(d))
 
 
-def test_wilcoxon_of_14_tied_seeds_is_exact_and_of_more_is_scipys():
+def test_wilcoxon_of_30_tied_seeds_is_exact_and_of_more_is_scipys():
     tied = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0]
     assert st.p_wilcoxon(tied) == pytest.approx(wilcoxon_by_enumeration(tied))
-    more = np.arange(-4.0, 16.0) + 0.25  # 20 without ties
-    assert st.p_wilcoxon(more) == pytest.approx(stats.wilcoxon(more, method="exact").pvalue)
+    gains = np.random.default_rng(0).integers(-3, 5, 30)
+    gains[gains == 0] = 1
+    twice = np.sign(gains) * np.rint(2 * stats.rankdata(np.abs(gains)))
+    assert st.p_wilcoxon(gains / 6) == pytest.approx(p_by_counts(twice), abs=1e-12)
+    for n in (20, 40):
+        untied = np.arange(-4.0, n - 4) + 0.25
+        exact = stats.wilcoxon(untied, method="exact").pvalue
+        assert st.p_wilcoxon(untied) == pytest.approx(exact)
 
 
 def test_one_difference_that_is_not_0_has_a_p_of_1():
