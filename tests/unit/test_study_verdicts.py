@@ -1,5 +1,6 @@
 """From the records of a study's test runs to verdicts and to the runs of the next look."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -313,6 +314,42 @@ def test_the_forecast_counts_runs():
     ]
     assert sum("true difference 3: supported in" in line for line in lines) == 2
     assert all(len(line) <= 80 for line in lines)
+    bits = Study(**{**vars(STUDY), "metric": "bits_per_byte", "assumed": Assumed(0.02, 0.015)})
+    assert all(len(line) <= 80 for line in forecast.forecast(bits, None))
+
+
+@pytest.mark.parametrize(
+    ("arm", "than", "minus", "factor"),
+    [
+        ("concat", "add", [], 1),
+        ("concat", "add", ["concat_none", "add_none"], np.sqrt(2)),
+        (["concat", "concat_none"], ["add", "add_none"], [], np.sqrt(1 / 2)),
+        (["concat", "concat_none"], "add", [], np.sqrt(3 / 4)),
+        ("concat", "add", ["concat", "concat_none"], np.sqrt(3 / 2 - 1 / 2)),  # concat cancels
+        (["concat", "concat_none"], "add", ["add_none", "add"], np.sqrt(3 / 4)),
+    ],
+)
+def test_the_spread_of_a_forecast_follows_from_the_weights(arm, than, minus, factor):
+    """Against simulated accuracies whose difference of two arms spreads by 4 points."""
+    h = Hypothesis("h", "t", arm, than, minus, "greater", 1.0)
+    assert forecast.expected_spread(h, 4.0) == pytest.approx(4 * factor)
+    rng, seeds = np.random.default_rng(0), range(4_000)
+    values = {(arm, seed): rng.normal(50, 4 / np.sqrt(2)) for arm in ARMS for seed in seeds}
+    assert np.std(deltas(h, values, list(seeds))) == pytest.approx(4 * factor, rel=0.04)
+
+
+def test_the_power_of_a_difference_of_differences_is_that_of_its_spread():
+    """One look at 8 seeds, alpha 0.05, true difference 3, spread 2 sqrt(2); by scipy's
+    noncentral t."""
+    once = {"testing": Evaluation(seeds="0-7", looks=[8])}
+    lines = forecast.forecast(Study(**{**vars(STUDY), **once}), None)
+    start = lines.index("  secondary: 1 x greater or less, margin ±1, spread 2.83")
+    power = stats.nct.sf(stats.t.isf(0.025, 7), 7, 3 / np.sqrt(8) * np.sqrt(8))
+    found = re.fullmatch(
+        r"    true difference 3: supported in (\d+) % by 8 seeds", lines[start + 1]
+    )
+    assert int(found[1]) == pytest.approx(100 * power, abs=1.5)
+    assert "  primary: 1 x greater or less, margin ±1, spread 2" in lines
 
 
 def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):

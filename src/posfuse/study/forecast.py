@@ -9,7 +9,7 @@ from posfuse.analysis.statistics.sequential import AHEAD, EQUIVALENT, Margins, c
 from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
 from posfuse.runs.records import Record
-from posfuse.study.spec import Study
+from posfuse.study.spec import Hypothesis, Study
 from posfuse.study.sweeps import Sweep
 
 FEW, MORE = 5, 20  # batches of an epoch in the short runs; how many more in the long ones
@@ -119,27 +119,40 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
         lines.append(f"testing: at least {least} runs{hours(least)}")
         lines.append(f"         at most {most} runs{hours(most)}")
     lines += [
-        f"power, if differences spread by {assumed.spread:g} {study.measured.unit} over seeds, at",
-        "the strictest level of Holm's rule; it is lower if they spread more:",
+        "power at the strictest level of Holm's rule, if a difference of two arms spreads",
+        f"by {assumed.spread:g} {study.measured.unit} over seeds and arms have independent noise;",
+        "it is lower if differences spread more:",
     ]
     for family, hypotheses in study.families.items():
-        groups = Counter((h.expects == "equivalent", h.margins) for h in hypotheses)
-        for (equivalent, margins), n in groups.items():
+        groups = Counter(
+            (h.expects == "equivalent", h.margins, expected_spread(h, assumed.spread))
+            for h in hypotheses
+        )
+        for (equivalent, margins, spread), n in groups.items():
             kind = "equivalent" if equivalent else "greater or less"
-            lines.append(f"  {family}: {n} x {kind}, margin ±{margins.equivalence:g}")
+            of_margin = f"margin ±{margins.equivalence:g}, spread {spread:.3g}"
+            lines.append(f"  {family}: {n} x {kind}, {of_margin}")
             yes, no = ("refuted", "supported") if equivalent else ("supported", "equivalent")
             of = len(hypotheses)
-            lines.append(_power(assumed.difference, yes, study, margins, of, AHEAD))
-            lines.append(_power(0.0, no, study, margins, of, EQUIVALENT))
+            lines.append(_power(assumed.difference, spread, yes, study, margins, of, AHEAD))
+            lines.append(_power(0.0, spread, no, study, margins, of, EQUIVALENT))
     shown = ", ".join(map(str, looks.seeds))
     return [*lines, f"looks: {shown} seeds; alpha = {looks.alpha:g} per family"]
 
 
+def expected_spread(h: Hypothesis, spread: float) -> float:
+    """The standard deviation of a hypothesis's differences over seeds, if that of two arms is
+    `spread` and the noise of all arms is equal and independent: a difference of differences has
+    sqrt(2) times as much, the difference of means over k arms 1 / sqrt(k) of it."""
+    return round(spread * math.sqrt(sum(w * w for w in h.weights.values()) / 2), 9)
+
+
 def _power(
-    true: float, verdict: str, study: Study, margins: Margins, hypotheses: int, result: str
-) -> str:
+    true: float, spread: float, verdict: str, study: Study, margins: Margins, hypotheses: int,
+    result: str,
+) -> str:  # fmt: skip
     """The shares of studies with this verdict up to each look."""
-    rows = chances(true, study.assumed.spread, margins, study.looks, hypotheses)
+    rows = chances(true, spread, margins, study.looks, hypotheses)
     seeds = study.looks.seeds
     shares = [f"{100 * row[result]:.0f} % by {n}" for row, n in zip(rows, seeds, strict=True)]
     return f"    true difference {true:g}: {verdict} in {', '.join(shares)} seeds"
