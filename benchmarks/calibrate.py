@@ -1,11 +1,14 @@
 """Error rates of the statistics on simulated sweeps whose truth is known.
 
-`make calibrate` runs it and writes the tables into docs/statistics.md. Each rate has its 95 %
-Clopper-Pearson interval. Each simulation has its own seed, so a second run gives the same figures.
+`make calibrate` runs it and writes the tables into docs/statistics.md. `--only WORDS` computes the
+tables whose titles contain the words. Each rate has its 95 % Clopper-Pearson interval. Each
+simulation has its own seed, so a second run gives the same figures.
 """
 
 import argparse
 import platform
+import re
+import sys
 from collections.abc import Callable
 from datetime import date
 from functools import partial
@@ -18,6 +21,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import stats
 
+import violations
 from posfuse.analysis.claims.verdicts import judge_claims, read_claims
 from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
@@ -30,6 +34,7 @@ from posfuse.analysis.statistics.sequential import (
     judge_family,
     shares_of_results,
 )
+from violations import rate
 
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
 CRITERIA = Criteria()
@@ -331,26 +336,17 @@ def verdict_power(n: int, sweeps: int, seed: int) -> dict[str, Any]:
     return {"seeds": n, '"gain on long" supported': rate(supported, sweeps)}
 
 
-def rate(hits: int, trials: int) -> str:
-    """A share with its 95 % Clopper-Pearson interval."""
-    interval = stats.binomtest(int(hits), trials).proportion_ci()
-    return f"{hits / trials:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-
-
 def markdown(title: str, rows: list[dict[str, Any]]) -> str:
     columns = list(rows[0])
     lines = [columns, ["---"] * len(columns), *([row[c] for c in columns] for row in rows)]
     return "\n".join([f"**{title}**", "", *(f"| {' | '.join(map(str, x))} |" for x in lines), ""])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path, help="the document to write the tables into")
-    parser.add_argument("--sweeps", type=int, default=1_000, help="simulated sweeps per row")
-    arguments = parser.parse_args()
-    n_sweeps = arguments.sweeps
+def simulations(n_sweeps: int) -> dict[str, list[Callable[..., dict[str, Any]]]]:
+    """The rows of each table by its title. A row's seed is its place among all rows, so new tables
+    belong at the end."""
     mean, std = float(PUBLISHED_DELTAS.mean()), st.spread(PUBLISHED_DELTAS)
-    tasks = {
+    return {
         "A sweep of 9 comparisons, spread 1.5 points: each rate is at most 0.05 if all is well": [
             *(partial(false_claims, noise, n, 1.5, 0.0, FALSE_AT_ZERO, n_sweeps)
               for noise in NOISES for n in (3, 5, 10)),
@@ -390,19 +386,60 @@ def main() -> None:
             for noise in ("normal", "bimodal", "lognormal", "collapsing", "rarely solved")
             for looks, hypotheses in (((8,), 1), ((8,), 9), ((8, 16, 24), 6))
         ],
+        "One arm fails in some runs: a difference found between equal means": [
+            partial(violations.failing_runs, share, gap, 10 * n_sweeps)
+            for gap in (5, 20) for share in (0.05, 0.1, 0.2)
+        ],
+        "All seeds share a part of the deviation: a difference found without a true one": [
+            partial(violations.shared_deviation, share, 10 * n_sweeps, n_sweeps)
+            for share in (0.0, 0.01, 0.05, 0.1, 0.3)
+        ],
+        "Two identical operators, each tuned once: a difference found": [
+            partial(violations.tuned_once, study, factor, 10 * n_sweeps)
+            for study in violations.TUNINGS for factor in (1.0, 0.5, 0.0)
+        ],
     }  # fmt: skip
-    flat = [task for group in tasks.values() for task in group]
-    rows = iter(Parallel(n_jobs=-1)(delayed(task)(seed=i) for i, task in enumerate(flat)))
-    text = "\n".join(markdown(title, [next(rows) for _ in group]) for title, group in tasks.items())
+
+
+def with_tables(written: str, tables: dict[str, str]) -> str:
+    """The written tables with some of them replaced, or added at the end, and their date."""
+    for title, text in tables.items():
+        earlier = re.search(rf"\*\*{re.escape(title)}\*\*\n\n(\|.*\n)+", written)
+        written = written.replace(earlier[0], text) if earlier else f"{written}\n{text}"
+    whole_run = r"(\d{4}-\d\d-\d\d)(, some tables \S+)?, "
+    return re.sub(whole_run, rf"\1, some tables {date.today()}, ", written, count=1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=Path, help="the document to write the tables into")
+    parser.add_argument("--sweeps", type=int, default=1_000, help="simulated sweeps per row")
+    parser.add_argument("--only", default="", metavar="WORDS", help="tables with this in the title")
+    arguments = parser.parse_args()
+    n_sweeps, only = arguments.sweeps, arguments.only
+    tasks = simulations(n_sweeps)
+    seeds = iter(range(sum(map(len, tasks.values()))))
+    seeded = {
+        title: [delayed(task)(seed=next(seeds)) for task in group] for title, group in tasks.items()
+    }
+    chosen = {title: group for title, group in seeded.items() if only in title}
+    if not chosen:
+        sys.exit(f"error: --only: no title contains {only!r}; titles: {'; '.join(tasks)}")
+    rows = iter(Parallel(n_jobs=-1)(task for group in chosen.values() for task in group))
+    tables = {
+        title: markdown(title, [next(rows) for _ in group]) for title, group in chosen.items()
+    }
     made = (
         f"`make calibrate` ({n_sweeps:,} simulated sweeps a row), {date.today()}, "
         f"{platform.machine()}, about an hour on two cores.\n"
     )
+    text = "\n".join(tables.values())
     print(f"{made}\n{text}")
     if arguments.write:
-        page = arguments.write.read_text()
-        before, rest = page.split(BEGIN)
-        arguments.write.write_text(f"{before}{BEGIN}\n{made}\n{text}{END}{rest.split(END)[1]}")
+        before, rest = arguments.write.read_text().split(BEGIN)
+        written, after = rest.split(END)
+        new = with_tables(written, tables) if only else f"\n{made}\n{text}"
+        arguments.write.write_text(f"{before}{BEGIN}{new}{END}{after}")
 
 
 if __name__ == "__main__":
