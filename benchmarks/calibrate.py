@@ -353,11 +353,11 @@ def simulations(n_sweeps: int) -> dict[str, list[Callable[..., dict[str, Any]]]]
             *(partial(false_claims, "normal", n, 1.5, CRITERIA.margin, FALSE_AT_MARGIN, n_sweeps)
               for n in (5, 10, 30)),
         ],
-        "Differences and equivalences of one sweep, spread 0.3 points: each kind at most 0.05": [
+        "Differences and equivalences of one sweep, spread 0.3 points: nominal 0.05 per kind": [
             partial(both_kinds, noise, n, n_sweeps)
             for noise in ("normal", "bimodal", "both skewed") for n in (5, 10)
         ],
-        "Studies with several looks: the chance of a false result at any look, 0.05 at most": [
+        "Studies with several looks: the chance of a false result at any look, nominal 0.05": [
             partial(several_looks, noise, looks, 10 * n_sweeps)
             for noise in NOISES for looks in LOOKS.values()
         ],

@@ -77,9 +77,9 @@ def legend(study: Study) -> str:
     return (
         f"{_differences(study.measured)}, mean over seeds, paired by seed. In brackets: its "
         "interval at the level of the test. The result is tested after "
-        f"{seen}. The chance of any false difference in a family of hypotheses is at most "
-        f"{100 * study.testing.alpha:g} %, and so is that of any false equivalence, if differences "
-        "over seeds are about normal."
+        f"{seen}. For these settings, the chance of any false difference in a family of hypotheses "
+        f"is at most {100 * study.testing.alpha:g} %, and so is that of any false equivalence, if "
+        "differences over seeds are independent and about normal."
     )
 
 

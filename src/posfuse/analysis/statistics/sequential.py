@@ -3,9 +3,9 @@
 At look k the first n_k seeds are tested, and a hypothesis that is decided stops. Each look has a
 nominal level, below which a p-value decides. The levels follow from an alpha-spending function
 (Lan & DeMets 1983) and the joint distribution of the test statistics of all looks, so that the
-chance of any false decision is alpha. They are used for t-tests as well (the significance level
-approach, Jennison & Turnbull 2000, section 3.8); docs/statistics.md has the error rates by
-simulation.
+chance of any false decision is alpha for independent, normal differences. They are used for t-tests
+as well (the significance level approach, Jennison & Turnbull 2000, section 3.8); docs/statistics.md
+has the error rates by simulation.
 
 The differences of one family share alpha by Holm's rule at each look, and so do its equivalences:
 an undecided hypothesis is tested for a difference at alpha divided by the number of hypotheses
