@@ -26,11 +26,13 @@ ROOT = Path(__file__).resolve().parents[1]
 def runs_per_hour(tree: Path, cell: str, seeds: int, root: Path, overrides: list[str]) -> float:
     """Runs per hour of a sweep with the code of a checkout."""
     output = root / "runs"
-    command = [sys.executable, "-m", "posfuse.train", "-m", f"data={cell}", *CELLS[cell]]
+    command = [sys.executable, "-m", "posfuse.train", "-m", f"data={cell}"]
     command += [f"seed=range({seeds})", f"output_dir={output}", f"cache_dir={root / 'cache'}"]
     environment = os.environ | {"PYTHONPATH": str(tree / "src")}
     start = time.perf_counter()
-    subprocess.run([*command, *overrides], check=False, stdout=subprocess.DEVNULL, env=environment)
+    last = {override.partition("=")[0]: override for override in [*CELLS[cell], *overrides]}
+    command += last.values()
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=environment)
     seconds = time.perf_counter() - start
     found = len(list(output.rglob(records.RESULT)))
     if found != seeds:

@@ -49,7 +49,8 @@ def sweep(root: Path, overrides: list[str], at_once: int, runs: int) -> float:
     it fails, for instance because the device's memory is too small for so many."""
     output = root / "runs"
     shutil.rmtree(output, ignore_errors=True)
-    command = [EXECUTABLE, "-m", *overrides, "hydra/launcher=parallel", "logger=none"]
+    last = {override.partition("=")[0]: override for override in overrides}  # of each key
+    command = [EXECUTABLE, "-m", *last.values(), "hydra/launcher=parallel", "logger=none"]
     command += ["trainer.progress=none", f"output_dir={output}", f"cache_dir={root / 'cache'}"]
     command += [f"hydra.launcher.n_jobs={at_once}"]
     if DEVICE.type == "cuda":

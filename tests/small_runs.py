@@ -1,5 +1,6 @@
 """A corpus of a hundred short documents, and configs of runs on it that take a second."""
 
+from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -44,9 +45,15 @@ def write_corpus(folder: Path, n_classes: int = 3, seed: int = 0) -> Path:
     return folder
 
 
-def small_overrides(corpus: Path) -> list[str]:
+def replaced(overrides: Iterable[str]) -> list[str]:
+    """The overrides, a later one of a key in the place of an earlier one."""
+    return list({override.partition("=")[0]: override for override in overrides}.values())
+
+
+def small_overrides(corpus: Path, *own: str) -> list[str]:
+    """The overrides of a small run; `own` replace those of the same key."""
     cache = corpus.parent / "cache"
-    return [
+    small = [
         "data=folder",
         "data.name=tiny",
         "data.batch_size=16",
@@ -54,6 +61,7 @@ def small_overrides(corpus: Path) -> list[str]:
         f"cache_dir={cache}",
         *SMALL,
     ]
+    return replaced([*small, *own])
 
 
 def hydra_composed(*overrides: str, hydra_too: bool = False) -> DictConfig:

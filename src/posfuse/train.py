@@ -38,11 +38,11 @@ def main() -> None:
     if "--version" in sys.argv[1:]:
         print(f"posfuse {posfuse.__version__}")
         return
-    sys.argv[1:] = overrides_first(sys.argv[1:])
     signals.install()
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors, which are formatted below
     try:
+        sys.argv[1:] = overrides_first(sys.argv[1:])
         job()
     except signals.Interrupted as stop:
         signals.ignore()

@@ -67,7 +67,7 @@ EMPTY_FOLDERS = (("", "hydra.run.dir"), ("-m", "hydra.sweep.dir"), ("-m", "hydra
 
 
 def test_no_folder_is_made_for_an_empty_name(command, corpus, tmp_path):
-    small = [*small_overrides(corpus), "cache_dir=cache"]
+    small = small_overrides(corpus, "cache_dir=cache")
     before = {place: os.listdir(place) for place in ("/", tmp_path, tmp_path / "work")}
     for override, message in EMPTY.items():
         for multirun in ([], ["-m"]):
@@ -114,7 +114,7 @@ def test_an_unknown_name_of_a_group_lists_the_known_ones(command, corpus):
 
 
 def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):
-    overrides = [*small_overrides(corpus), f"data.path={tmp_path / 'absent'}", "logger=wandb"]
+    overrides = small_overrides(corpus, f"data.path={tmp_path / 'absent'}", "logger=wandb")
     assert_one_line(command(*overrides), f"error: data.path: no folder {tmp_path / 'absent'}")
     (failure,) = (tmp_path / "work").rglob(records.FAILURE)
     assert "no folder" in failure.read_text()
@@ -179,7 +179,7 @@ def test_a_config_file_without_keys_is_named(command, tmp_path):
 def test_overrides_may_stand_on_both_sides_of_an_option(command, tmp_path):
     (tmp_path / "conf").mkdir()
     both = ["trainer.patience=3", "--config-dir", tmp_path / "conf", "seed=4", "--cfg", "job"]
-    shown = command(*both, "seed=5", "--package", "trainer.patience", "optim.lr=1")
+    shown = command(*both, "model.n_layers=3", "--package", "trainer.patience", "optim.lr=1")
     assert shown == (0, "3\n", "")
     wrong = command("a=1", "--config-dir", tmp_path / "conf", "fusion=foo")
     assert_one_line(wrong, "fusion: no 'foo'; use one of add ")
@@ -230,7 +230,7 @@ def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
     command, corpus, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(devices, "gpus", lambda: ["0", "1"])
-    argv = ["-m", *small_overrides(corpus), "trainer.accelerator=auto", "hydra/launcher=parallel"]
+    argv = ["-m", *small_overrides(corpus, "trainer.accelerator=auto"), "hydra/launcher=parallel"]
     for wrong, message in {
         "hydra.launcher.n_jobs=3": "hydra.launcher.n_jobs: must be at most 2, the number of runs "
         "that fit on the GPUs",

@@ -17,7 +17,7 @@ from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.export import export
 from posfuse.training.trained import load_run
 from small_pretrained import host_overrides, write_pretrained
-from small_runs import at_step, composed
+from small_runs import at_step, composed, replaced
 
 RUN = [
     "data=folder", "data.name=tiny", "data.batch_size=16", "data.max_len=10", "fusion=gate_scalar",
@@ -48,14 +48,14 @@ def best(folder):
 
 
 def test_the_command_trains_a_run_and_then_skips_it(command, overrides):
-    assert command(*overrides, "trainer.max_epochs=1").code == 0
-    again = command(*overrides, "trainer.max_epochs=1")
+    assert command(*replaced([*overrides, "trainer.max_epochs=1"])).code == 0
+    again = command(*replaced([*overrides, "trainer.max_epochs=1"]))
     assert again.code == 0
     assert "already done" in again.out + again.err
 
 
 def test_the_command_refuses_in_one_line(command, overrides):
-    refused = command(*overrides, "model.d_model=64")
+    refused = command(*replaced([*overrides, "model.d_model=64"]))
     assert refused.code == 1
     line = refused.err.splitlines()[-1]
     assert line.startswith("error: model.d_model: host=transformers takes it from ")

@@ -24,7 +24,7 @@ from hydra_plugins.posfuse_slurm import SlurmLauncher, SlurmRun
 @pytest.fixture
 def sweep(corpus):
     few = ["trainer.max_epochs=1", "trainer.progress=none", "hydra/launcher=slurm", "seed=0,1"]
-    return ["-m", *small_overrides(corpus), *few]
+    return ["-m", *small_overrides(corpus, *few)]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from processes import assert_one_line
-from small_runs import small_overrides, write_corpus
+from small_runs import replaced, small_overrides, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture
 def small(corpus):
     """The overrides of a run of one epoch."""
-    overrides = [o for o in small_overrides(corpus) if not o.startswith("trainer.max_epochs")]
-    return [*overrides, "trainer.max_epochs=1"]
+    return small_overrides(corpus, "trainer.max_epochs=1")
 
 
 @pytest.mark.smoke
@@ -66,14 +65,14 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_pat
 
 def test_two_corpora_of_one_name_need_another_name(run, small, tmp_path):
     one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate(("a", "b")))
-    rest = [o for o in small if not o.startswith("data.path")]
-    assert run("posfuse-train", *rest, f"data.path={one}").code == 0
-    result = run("posfuse-train", *rest, f"data.path={other}")
+    assert run("posfuse-train", *replaced([*small, f"data.path={one}"])).code == 0
+    theirs = replaced([*small, f"data.path={other}"])
+    result = run("posfuse-train", *theirs)
     message = "result.json: holds the result of other texts that are also named 'tiny'; set "
     assert_one_line(
         result, message + "data.name=NAME for these texts, or remove that file to run again"
     )
-    assert run("posfuse-train", *rest, f"data.path={other}", "data.name=other").code == 0
+    assert run("posfuse-train", *replaced([*theirs, "data.name=other"])).code == 0
 
 
 @pytest.fixture
@@ -96,16 +95,16 @@ def full_disk(tmp_path):
 def test_a_full_disk_is_one_line_and_the_run_resumes_once_there_is_room(
     left, run, small, full_disk
 ):
-    wide = ["model.d_model=64", f"output_dir={full_disk / 'runs'}"]  # weights above 24 kB
+    wide = replaced([*small, "model.d_model=64", f"output_dir={full_disk / 'runs'}"])  # above 24 kB
     filler = full_disk / "filler"
     filler.write_bytes(bytes(100_000))
     free = os.statvfs(full_disk)
     with filler.open("ab") as file:
         file.write(bytes(free.f_bavail * free.f_bsize - left))
-    result = run("posfuse-train", *small, *wide)
+    result = run("posfuse-train", *wide)
     assert_one_line(result)
     assert not list(full_disk.rglob("result.json"))
     assert "finished runs are skipped" in result.err
     filler.unlink()
     subprocess.run(["mount", "-o", "remount,size=8m", str(full_disk)], check=True)
-    assert run("posfuse-train", *small, *wide).code == 0
+    assert run("posfuse-train", *wide).code == 0

@@ -139,7 +139,7 @@ def test_a_run_that_gets_one_signal_twice_saves_its_state(launcher, corpus, tmp_
 
 
 def test_nohup_protects_a_run_from_the_end_of_its_terminal(corpus, tmp_path):
-    process = started(["nohup", *command(corpus), "trainer.max_epochs=3000"], tmp_path)
+    process = started(["nohup", *command(corpus, "trainer.max_epochs=3000")], tmp_path)
     wait_for(lambda: at_work(tmp_path))
     (run,) = at_work(tmp_path)
 
@@ -162,7 +162,7 @@ def test_a_process_under_a_memory_limit_reports_which_batch_fits(tmp_path):
         frame = pd.DataFrame({"text": [f"{words} {i}" for i in range(256)], "label": [0, 1] * 128})
         frame.to_parquet(tmp_path / f"{split}.parquet")
     sizes = ["data.max_len=1024", "data.batch_size=256", "model.d_model=256", "model.d_ff=1024"]
-    limited = ["prlimit", f"--as={3 * 2**30}", *command(tmp_path), *sizes]
+    limited = ["prlimit", f"--as={3 * 2**30}", *command(tmp_path, *sizes)]
     done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (

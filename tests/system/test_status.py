@@ -14,7 +14,7 @@ def test_in_a_terminal_it_updates_until_all_is_done(tmp_path):
     import pty
 
     corpus = write_corpus(tmp_path / "corpus")
-    small = [*small_overrides(corpus), "trainer.max_epochs=1"]
+    small = small_overrides(corpus, "trainer.max_epochs=1")
     argv = [sys.executable, "-m", "posfuse.train", "-m", *small, "seed=0,1"]
     subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
     (result,) = tmp_path.glob("multirun/*/*/*/*/*/seed=1/result.json")

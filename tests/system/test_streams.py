@@ -50,7 +50,7 @@ def test_a_pipe_without_a_reader_gives_no_message(argv, tmp_path):
 
 
 def test_a_run_finishes_if_nobody_reads_its_stdout(tmp_path):
-    overrides = [*small_overrides(write_corpus(tmp_path / "corpus")), "trainer.max_epochs=1"]
+    overrides = small_overrides(write_corpus(tmp_path / "corpus"), "trainer.max_epochs=1")
     ended = shell(NO_READER, tmp_path, "-m", "posfuse.train", *overrides)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert list(tmp_path.rglob("result.json"))

@@ -10,7 +10,7 @@ import pytest
 
 import posfuse
 from processes import HANG
-from small_runs import SMALL, write_corpus
+from small_runs import SMALL, replaced, write_corpus
 
 TOP = Path(__file__).parents[2]
 OPERATOR = """
@@ -66,7 +66,12 @@ def test_the_wheel_trains_an_own_operator_and_reports_the_sweep(installed, tmp_p
 
     sweep = ["-m", "--config-dir", "my_conf", "fusion=add,half_table", "seed=0,1", "sweep_id=mine"]
     data = ["data=folder", "data.name=tiny", f"data.path={corpus}", "data.batch_size=16"]
-    train = [installed / "posfuse-train", *sweep, *data, *SMALL, "trainer.max_epochs=1"]
+    train = [
+        installed / "posfuse-train",
+        *sweep,
+        *data,
+        *replaced([*SMALL, "trainer.max_epochs=1"]),
+    ]
     out = call(train, empty, PYTHONPATH=".")
     assert out.count("test accuracy") == 4
     call([installed / "posfuse-report", "multirun/mine"], empty)

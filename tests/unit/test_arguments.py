@@ -1,6 +1,9 @@
 """Overrides on both sides of the options of posfuse-train."""
 
-from posfuse.process.arguments import overrides_first
+import pytest
+
+from posfuse.errors import InputError
+from posfuse.process.arguments import config_options, overrides_first
 
 # Forms of a command, and the arguments that Hydra's parser gets.
 ORDERS = {
@@ -31,3 +34,38 @@ ORDERS = {
 def test_overrides_stand_before_the_options():
     for given, ordered in ORDERS.items():
         assert overrides_first(given.split()) == ordered.split(), given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "seed=0,1 seed=2,3",
+        "seed=0 -m seed=0",
+        "fusion=add fusion=concat",
+        "seed=0 ++seed=1",
+        "+model.depth=1 +model.depth=2",
+        "model.dropout=0 ~model.dropout",
+        "~logger.tags +logger.tags=[a] logger.tags=[b]",
+        "hydra.launcher.n_jobs=1 hydra.launcher.n_jobs=2",
+        "--config-dir my seed=0 --cfg job seed=1",
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(given):
+    with pytest.raises(InputError, match=r"^\S+: given twice \(\S+ and \S+\); give it once"):
+        overrides_first(given.split())
+
+
+def test_a_key_may_be_removed_and_set_again():
+    for given in ("~data.corpus +data.corpus={a: 1}", "fusion=add fusion.start=half", "a=1 b=a=1"):
+        assert overrides_first(given.split(" ", 1)) == given.split(" ", 1)
+
+
+def test_the_options_that_name_config_files():
+    for given, kept in {
+        "seed=1 -m": "",
+        "seed=1 --config-dir my -c job": "--config-dir=my",
+        "-cd=my seed=1 --resolve": "--config-dir=my",
+        "--config-d my -cn other -i": "--config-dir=my --config-name=other",
+        "-cp ../conf a=b": "--config-path=../conf",
+    }.items():
+        assert config_options(given.split()) == kept.split(), given

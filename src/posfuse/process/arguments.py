@@ -1,23 +1,58 @@
-"""Command lines with overrides on both sides of an option, which Hydra's parser refuses."""
+"""The command line of posfuse-train: its overrides, and the options that name config files."""
 
+from argparse import ArgumentParser
+from collections.abc import Iterable
 from itertools import pairwise
+
+from posfuse.errors import InputError
 
 # Options of Hydra that take a value. Its parser also accepts an abbreviated long option.
 LONG = (
     "--config-dir", "--config-path", "--config-name", "--package", "--cfg", "--info",
     "--experimental-rerun",
 )  # fmt: skip
+CONFIG_OPTIONS = (("--config-dir", "-cd"), ("--config-path", "-cp"), ("--config-name", "-cn"))
 SHORT = ("-cd", "-cp", "-cn", "-p", "-c", "-i")
 
 
 def overrides_first(arguments: list[str]) -> list[str]:
-    """The arguments with all overrides before the options."""
+    """The arguments with all overrides before the options: Hydra's parser refuses overrides on both
+    sides of an option. Raises InputError for a key that is given twice."""
     overrides: list[str] = []
     options: list[str] = []
     for previous, argument in pairwise(["", *arguments]):
         is_option = argument.startswith("-") or _takes(previous, argument)
         (options if is_option else overrides).append(argument)
+    refuse_twice(overrides)
     return [*overrides, *options]
+
+
+def refuse_twice(overrides: Iterable[str]) -> None:
+    """Raise InputError if two overrides set one key, since Hydra ignores the first of them.
+
+    A key may be removed and then set: that replaces a dictionary.
+    """
+    given: dict[str, str] = {}
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
+        first = given.get(key, "~")
+        if not first.startswith("~"):
+            raise InputError(
+                f"{key}: given twice ({first} and {override}); give it once, and several values as "
+                f"{key}=VALUE,VALUE with -m"
+            )
+        given[key] = override
+
+
+def config_options(arguments: list[str]) -> list[str]:
+    """The options that say which config files the command reads, each with its value."""
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("--cfg", "-c")  # without it, -c is an abbreviation of -cd
+    for option in CONFIG_OPTIONS:
+        parser.add_argument(*option)
+    given = vars(parser.parse_known_args(arguments)[0])
+    del given["cfg"]
+    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
 
 
 def _takes(option: str, argument: str) -> bool:
