@@ -32,6 +32,12 @@ class AlreadyRunning(InputError):
     kind = "already running"
 
 
+class Conflict(InputError):
+    """The run's folder holds the result of another configuration."""
+
+    kind = "conflict"
+
+
 class TrainingError(Exception):
     """Training failed: the step, and what to change. `kind` names the failure in records."""
 

@@ -1,5 +1,6 @@
 """Sweeps in this process: what a failed run prints, the summary at the end, and lost runs."""
 
+import json
 import os
 import shlex
 import signal
@@ -11,20 +12,20 @@ from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
-from small_runs import at_step, small_overrides, write_corpus
+from small_runs import at_step, replaced, small_overrides, write_corpus
 from sweeps import kinds, results
 
 
 @pytest.fixture
 def small(corpus):
     """The overrides of a run of one epoch."""
-    return [*small_overrides(corpus), "trainer.max_epochs=1", "trainer.progress=none"]
+    return small_overrides(corpus, "trainer.max_epochs=1", "trainer.progress=none")
 
 
 def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command, small, tmp_path):
     folder = write_corpus(tmp_path / "a folder", n_classes=3)
     sweep = [*small, f"data.path='{folder}'", "data.limit=null,2", "seed=0,1"]
-    result = command("-m", *sweep)
+    result = command("-m", *replaced(sweep))
     root = tmp_path / "work" / "multirun" / "default"
     assert result.code == 1
     assert len(results(tmp_path / "work")) == 2
@@ -48,7 +49,7 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command
 
 def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(command, small, tmp_path):
     sweep = ["-m", *small, "seed=0,1,2"]
-    assert command(*sweep, "seed=1").code == 0
+    assert command(*replaced([*sweep, "seed=1"])).code == 0
     ((_, folder),) = results(tmp_path / "work").items()
     (folder / records.RESULT).write_text("{")
     first = command(*sweep)
@@ -76,7 +77,8 @@ def test_fail_fast_ends_a_sweep_at_its_first_failure(command, small, tmp_path):
 
 
 def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tmp_path):
-    assert_one_line(command("-m", *small, "seed=0,1", "model.n_heads=3"), "error: model.n_heads: ")
+    wrong = replaced([*small, "seed=0,1", "model.n_heads=3"])
+    assert_one_line(command("-m", *wrong), "error: model.n_heads: ")
     assert kinds(tmp_path) == ["config", "config"]
 
 
@@ -89,6 +91,29 @@ def test_an_interrupted_command_ends_with_75_and_resumes(command, small, tmp_pat
     assert kinds(tmp_path) == ["interrupted"]
     assert command("-m", *small, "seed=0,1").code == 0
     assert len(results(tmp_path / "work")) == 2
+
+
+def test_a_failed_run_of_an_own_experiment_with_arms_can_be_retried(
+    command, small, tmp_path, monkeypatch
+):
+    own = tmp_path / "my conf"
+    (own / "fusion").mkdir(parents=True)
+    (own / "experiment").mkdir()
+    (own / "fusion" / "mine.yaml").write_text("name: mine\n_target_: posfuse.model.fusion.Add\n")
+    (own / "experiment" / "rates.yaml").write_text(
+        "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params: {arm: 'a,b'}\n"
+        "    arms: {a: [fusion=mine, data.limit=2], b: [fusion=add, data.limit=2]}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", "x y")
+    result = command(*small, "--config-dir", own, "experiment=rates")
+    retries = [line for line in result.err.splitlines() if "posfuse-train" in line]
+    assert len(retries) == 2
+    modules, program, *again = shlex.split(retries[0])
+    assert (modules, program) == ("PYTHONPATH=x y", "posfuse-train")
+    assert_one_line(command(*again), "error: data.limit: cannot take 2 of 60 documents")
+    failed = [json.loads(path.read_text()) for path in tmp_path.rglob(records.FAILURE)]
+    assert len(failed) == 2  # in the sweep's folder
+    assert sorted("fusion=mine" in failure["overrides"] for failure in failed) == [False, True]
 
 
 def test_a_second_process_on_one_run_gets_one_line(command, small, tmp_path):

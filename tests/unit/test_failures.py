@@ -1,6 +1,7 @@
 """Failures of runs: their records, what a sweep prints, and how it ends."""
 
 import pickle
+import sys
 
 import pytest
 from omegaconf import OmegaConf
@@ -8,7 +9,15 @@ from omegaconf import OmegaConf
 from posfuse.errors import AlreadyRunning, ConfigError, Diverged
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.sweeps.failures import Ending, RunFailed, kind_of, message_of, record_failure, summary
+from posfuse.sweeps.failures import (
+    Ending,
+    RunFailed,
+    kind_of,
+    message_of,
+    record_failure,
+    retry,
+    summary,
+)
 
 
 @pytest.fixture
@@ -47,9 +56,31 @@ def test_a_worker_gets_no_state_of_the_sweep(sweep):
     assert vars(pickle.loads(pickle.dumps(sweep[1]))) == {}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "own", "path", "command"),
+    [
+        ("-m seed=0,1", [], ".", "posfuse-train 'a=b c'"),
+        ("-m --config-dir my seed=0,1", [], "", "posfuse-train 'a=b c' --config-dir=my"),
+        ("-m -cd my -cn=top", [], "x y:.", "PYTHONPATH='x y:.' posfuse-train 'a=b c' "
+         "--config-dir=my --config-name=top hydra.mode=RUN"),
+        ("--config-path ../my -m", ["hydra.mode=MULTIRUN"], "",
+         "posfuse-train 'a=b c' --config-path=../my"),
+        ("-m", ["hydra/launcher=ray", "hydra.searchpath=['file:///my conf']"], ".",
+         "PYTHONPATH=. posfuse-train 'a=b c' "
+         """'hydra.searchpath=['"'"'file:///my conf'"'"']'"""),
+    ],
+)  # fmt: skip
+def test_a_retry_reads_the_config_files_of_the_sweep(arguments, own, path, command, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["posfuse-train", *arguments.split()])
+    monkeypatch.setenv("PYTHONPATH", path)
+    assert retry(["a=b c"], own) == command
+    assert retry(["experiment=e"], own).endswith("hydra.mode=RUN")
+
+
 def test_what_ended_the_others_is_named():
     failure = {"kind": "failed", "overrides": [], "message": "broken"}
-    assert summary([failure], "SIGTERM").startswith("error: 1 run(s) failed; SIGTERM stopped the")
+    found = summary([failure], [], "SIGTERM")
+    assert found.startswith("error: 1 run(s) failed; SIGTERM stopped the others. Retry each with:")
 
 
 def test_an_error_gives_its_kind_and_one_line(tmp_path):

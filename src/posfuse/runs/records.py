@@ -23,7 +23,7 @@ from yaml import YAMLError
 from posfuse.config import LATER_KEYS, Config, is_neutral
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.data.pretrained_folder import pretrained_digest
-from posfuse.errors import AlreadyRunning, InputError
+from posfuse.errors import AlreadyRunning, Conflict, InputError
 from posfuse.runs.hydra_errors import one_line
 
 SCHEMA = 3  # of result.json's keys
@@ -125,7 +125,7 @@ def identity(cfg: Config, folder: Path) -> Record:
 def finished(folder: Path, cfg: Config) -> Record | None:
     """The record in `folder` if it belongs to this config; None if the run is not finished.
 
-    Raises InputError if the folder holds the result of another configuration.
+    Raises Conflict if the folder holds the result of another configuration.
     """
     path = folder / RESULT
     if not path.exists():
@@ -142,7 +142,7 @@ def finished(folder: Path, cfg: Config) -> Record | None:
             f"the result of other texts that are also named {cfg.data.name!r}; set data.name=NAME "
             "for these texts"
         )
-    raise InputError(f"{path}: holds {held}, or remove that file to run again")
+    raise Conflict(f"{path}: holds {held}, or remove that file to run again")
 
 
 def read_result(path: Path) -> Record:

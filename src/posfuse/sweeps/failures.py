@@ -19,11 +19,13 @@ from posfuse.errors import (
     NO_MEMORY,
     AlreadyRunning,
     ConfigError,
+    Conflict,
     InputError,
     TrainingError,
     lacks_memory,
 )
 from posfuse.process import signals
+from posfuse.process.arguments import config_options
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
 
@@ -61,7 +63,8 @@ class Ending(Callback):
         # New failures are recognised by their ids, because a clock may jump.
         found = [failure for run, failure in below if (run, failure) not in self.before]
         if failed := [failure for failure in found if failure["kind"] != records.INTERRUPTED]:
-            sys.exit(summary(failed, signals.received()))
+            own = list(config.hydra.get("overrides", {}).get("hydra", []))
+            sys.exit(summary(failed, own, signals.received()))
         if found:
             raise signals.Interrupted(f"{len(found)} run(s) were interrupted")
 
@@ -79,7 +82,7 @@ def refuse_empty(key: str, config: DictConfig) -> None:
 
 def kind_of(error: Exception) -> str:
     """The kind of a failure in failure.json."""
-    kinds = AlreadyRunning | ConfigError | TrainingError
+    kinds = AlreadyRunning | ConfigError | Conflict | TrainingError
     return error.kind if isinstance(error, kinds) else TrainingError.kind
 
 
@@ -131,15 +134,32 @@ def show(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def summary(failures: list[records.Record], ended_by: str | None = None) -> str | int:
+def summary(
+    failures: list[records.Record], own: list[str], ended_by: str | None = None
+) -> str | int:
     """The failed runs with their commands; 1 if only configs were refused, because these
-    failures have been printed already."""
+    failures have been printed already. `own` is that of `retry`."""
     runs = [f for f in failures if f["kind"] != "config"]
     if not runs:
         return 1
     others = f"{ended_by} stopped the others" if ended_by else "the others are done"
     lines = [f"error: {len(runs)} run(s) failed; {others}. Retry each with:"]
     for failure in runs:
-        lines.append(f"  posfuse-train {shlex.join(failure['overrides'])}")
+        lines.append(f"  {retry(failure['overrides'], own)}")
         lines.append(f"    {failure['message']}")
     return "\n".join(lines)
+
+
+def retry(overrides: list[str], own: list[str]) -> str:
+    """The command that repeats one run of this process's sweep.
+
+    It reads the same config files and modules as the sweep. `own` are the sweep's overrides of
+    Hydra's keys.
+    """
+    options = config_options(sys.argv[1:])
+    options += [override for override in own if override.startswith("hydra.searchpath=")]
+    if any(o.startswith(("experiment=", "--config-name=")) for o in [*overrides, *options]):
+        options.append("hydra.mode=RUN")  # that file may start a sweep
+    path = os.environ.get("PYTHONPATH") if options else None
+    modules = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
+    return " ".join([*modules, shlex.join(["posfuse-train", *overrides, *options])])
