@@ -1,16 +1,27 @@
 """Hydra's sweeper with checks of what is swept; Hydra finds plugins in this package only."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
-from omegaconf import read_write
+from omegaconf import open_dict, read_write
 
+from posfuse.config import sweep_folder
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.runs.multirun import with_arm
+from posfuse.process.arguments import refuse_twice
+from posfuse.runs.multirun import (
+    NAMES,
+    composed_names,
+    folder_of,
+    folders_of,
+    names_in,
+    with_arm,
+)
 from posfuse.sweeps.failures import FAIL_FAST
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
@@ -35,9 +46,12 @@ class PosfuseSweeper(BasicSweeper):
     def split_arguments(  # type: ignore[override]  # Hydra's is a static method
         self, overrides: list[Override], max_batch_size: int | None
     ) -> list[list[list[str]]]:
-        """The overrides of each run, in batches."""
+        """The overrides of each run, in batches. Raises InputError if a run has a key twice."""
         batches = super().split_arguments(overrides, max_batch_size)
-        return [[with_arm(run, self.arms) for run in batch] for batch in batches]
+        found = [[with_arm(run, self.arms) for run in batch] for batch in batches]
+        for run in (run for batch in found for run in batch):
+            refuse_twice(run)
+        return found
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run every job, or with sweep.fail_fast up to the first failure.
@@ -58,8 +72,10 @@ class PosfuseSweeper(BasicSweeper):
             self.config.hydra.overrides.task = listed
         # Before multirun.yaml is written: a refused command must not replace that of a good sweep.
         self.seen: set[str] = set()
-        for batch in self.split_arguments(parser.parse_overrides(listed), None):
-            self.validate_batch_is_legal(batch)
+        self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
+        (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
+        self.validate_batch_is_legal(jobs)
+        refuse_shared(jobs, folders_of(jobs, self.config))
         try:
             return super().sweep(listed)
         except signals.Interrupted:
@@ -68,11 +84,73 @@ class PosfuseSweeper(BasicSweeper):
             return []
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Compose one job for each override: Hydra would compose every job, 0.15 s each."""
-        for overrides in batch:
-            if not self.seen.issuperset(overrides):
-                super().validate_batch_is_legal([overrides])
-                self.seen.update(overrides)
+        """Compose one job for each override: Hydra would compose every job, 0.15 s each.
+
+        multirun.yaml gets the names in these jobs: a run's folder has the name in fusion/mine.yaml,
+        not that of the file, and posfuse-status and the report know the command alone. Raises
+        InputError if a run would lie in another folder than they expect.
+        """
+        assert self.config is not None
+        assert self.hydra_context is not None
+        compose = self.hydra_context.config_loader.load_sweep_config
+        state = HydraConfig.instance()
+        before = state.cfg
+        for overrides in map(list, batch):
+            if self.seen.issuperset(overrides):
+                continue
+            self.seen.update(overrides)
+            job = compose(self.config, overrides)
+            self.add_names(composed_names(overrides, job))
+            try:
+                state.set_config(job)  # its folder's resolvers read it
+                check_place(job, folder_of(overrides, self.config))
+            finally:
+                state.cfg = before
+
+    def add_names(self, names: dict[str, str]) -> None:
+        """Add to multirun.yaml the names that differ from those of their files."""
+        assert self.config is not None
+        sweeper = self.config.hydra.sweeper
+        known = dict(sweeper.get(NAMES) or {})
+        both = {**known, **names}
+        own = {key: name for key, name in both.items() if key.partition("=")[2] != name}
+        if own != known:
+            with read_write(sweeper), open_dict(sweeper):
+                sweeper[NAMES] = own
+
+
+def check_place(job: Any, folder: str) -> None:
+    """Raise InputError unless a run lies in this folder of its sweep's folder."""
+    if job.hydra.sweep.subdir != folder:
+        raise InputError(
+            f"hydra.sweep.subdir: a run lies in {job.hydra.sweep.subdir}, but must lie in "
+            f"{folder}; remove this override, and name data, encoding and fusion in their own files"
+        )
+    if job.hydra.sweep.dir != (sweep := sweep_folder(job.output_dir, job.sweep_id)):
+        raise InputError(
+            f"hydra.sweep.dir: a sweep lies in {sweep}, not in {job.hydra.sweep.dir}; set "
+            "output_dir=FOLDER and sweep_id=NAME instead"
+        )
+
+
+def refuse_shared(jobs: list[list[str]], folders: list[str]) -> None:
+    """Raise InputError if two runs of a sweep would have one folder: the second would be refused or
+    taken for the first."""
+    first: dict[str, list[str]] = {}
+    for job, folder in zip(jobs, folders, strict=True):
+        other = first.setdefault(folder, job)
+        if other is job:
+            continue
+        if sorted(job) == sorted(other):
+            raise InputError(f"{' '.join(job)}: two runs of this sweep; give each value once")
+        pair = [" ".join(o for o in a if o not in b) for a, b in ((other, job), (job, other))]
+        fix = "sweep_id"
+        if any("data.path=" in own for own in pair):
+            fix = "data.name"
+        raise InputError(
+            f"{' and '.join(filter(None, pair))}: two runs of this sweep would have one folder, "
+            f"{folder}; run one command for each, with a {fix} of its own"
+        )
 
 
 def _listed(override: Override) -> str:

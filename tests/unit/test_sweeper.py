@@ -66,8 +66,8 @@ SYNTAX = {
     "no sweep": ["seed=1"],
     "commas": ["fusion=add,concat", "seed=0,1"],
     "one value": ["fusion=choice(add)"],
-    "quoted commas": ["data.path='a,b','c d'", 'optim.name="adam","adamw"'],
-    "lists": ["logger.tags=[a,b],[c]", "logger.tags=[],[x]"],
+    "quoted commas": ["data.vocabulary.ending='a,b','c d'", 'optim.name="adam","adamw"'],
+    "lists": ["data.test_lengths=[80,160],[80]", "host.path=[],[x]"],
     "dictionaries": ["fusion={name: a},{name: b}"],
     "null": ["data.limit=null,2"],
     "choice": ["fusion=choice(add, concat)"],
@@ -84,7 +84,6 @@ SYNTAX = {
     "sort of a range": ["seed=sort(range(4), reverse=true)"],
     "tag": ["seed=tag(t, choice(1,2))", "fusion=tag(a, b, choice(add, mlp))"],
     "casts": ["model.d_model=int(8.0,16.0)", "data.limit=str(2,3)"],
-    "key twice": ["seed=0,1", "seed=2,3"],
     "added and removed": ["+model.depth=1,2", "++seed=1,2", "~logger.tags"],
     "package": ["fusion@fusion=add,concat"],
     "one experiment": ["experiment=table1", "seed=0,1"],
@@ -142,6 +141,42 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data.name=ab", "data.path=a,b"], "data.path=a and data.path=b: two runs of this sweep "
+         "would have one folder, ab/sinusoidal/add/seed=0; run one command for each, with a data."),
+        (["data.name=x,y", "data.path=a,b"], "data.path=a and data.path=b: two runs"),
+        (["logger.project=a,b", "seed=0,1"], "logger.project=a and logger.project=b: two runs of "
+         "this sweep would have one folder, bbc_lead_paragraph/sinusoidal/add/seed=0; run one "
+         "command for each, with a sweep_id of its own"),
+        (["cache_dir=a,b"], "cache_dir=a and cache_dir=b: two runs"),
+        (["host.path=x/bert,y/bert"], "host.path=x/bert and host.path=y/bert: two runs"),
+        (["fusion=add,concat", "fusion.name=x"], "fusion=add and fusion=concat: two runs"),
+        (["seed=0,1,0"], "seed=0: two runs of this sweep; give each value once"),
+        (["fusion=add,mul", "arm=a,b"], "fusion: given twice (fusion=add and fusion=concat)"),
+        (["arm=b,c"], "optim.lr: given twice (optim.lr=1 and optim.lr=2)"),
+        (["arm=d,e"], "data.path=1: two runs of this sweep would have one folder, "),
+    ],
+)  # fmt: skip
+def test_runs_that_would_share_a_folder_are_refused_before_anything_is_written(
+    arguments, message, jobs, tmp_path
+):
+    arms = {
+        "a": ["fusion=concat"], "b": ["encoding=none"], "c": ["optim.lr=1", "optim.lr=2"],
+        "d": ["seed=1"], "e": ["seed=1", "data.path=1"],
+    }  # fmt: skip
+    with pytest.raises(InputError) as refused:
+        jobs("PosfuseSweeper", arguments, arms=arms)
+    assert str(refused.value).startswith(message)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_parameter_of_a_config_is_not_given_twice_under_another_prefix(jobs):
+    with pytest.raises(InputError, match=r"seed: given twice \(seed=0 and \+\+seed=5\)"):
+        jobs("PosfuseSweeper", ["++seed=5"], {"seed": "0,1"})
+
+
 @pytest.mark.parametrize("params", [None, {"fusion": "glob(gate_*)"}])
 def test_status_knows_the_jobs_of_a_glob(params, jobs, tmp_path):
     arguments = ["data.name=tiny", "seed=0,1", *([] if params else ["fusion=glob(gate_*)"])]
@@ -150,6 +185,66 @@ def test_status_knows_the_jobs_of_a_glob(params, jobs, tmp_path):
     folders = asked(tmp_path / "PosfuseSweeper")
     assert len(folders) == n_jobs
     assert any("gate_cnn" in folder.parts for folder in folders)
+
+
+@pytest.fixture
+def sweep(composed, tmp_path):
+    """Sweep with config files of one's own, without running anything; returns the folders that
+    the readers of multirun.yaml expect."""
+    for name, text in (
+        ("fusion/mod", "name: modulate"),
+        ("encoding/e", "name: wave"),
+        ("data/d", "name: texts"),
+        ("speed/p", "# @package _global_\nfusion: {name: other}"),
+    ):
+        file = tmp_path / "conf" / f"{name}.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+
+    def call(*arguments):
+        own = [f"hydra.searchpath=['file://{tmp_path}/conf']", f"output_dir={tmp_path}"]
+        config = composed[0].copy()
+        config.merge_with({"output_dir": str(tmp_path), "sweep_id": "mine"})
+        task = [own[1], "sweep_id=mine", *(a for a in arguments if not a.startswith("hydra."))]
+        overrides = [own[0], *(a for a in arguments if a.startswith("hydra."))]
+        config.hydra.overrides.hydra, config.hydra.overrides.task = overrides, task
+        OmegaConf.set_readonly(config.hydra, True)
+        kinds = {kind.__name__: kind for kind in Plugins.instance().discover(Sweeper)}
+        sweeper = kinds["PosfuseSweeper"](None)
+        sweeper.config, sweeper.launcher = config, Recorder()
+        sweeper.hydra_context = HydraContext(config_loader=composed[1], callbacks=Callbacks())
+        sweeper.sweep(task)
+        root = tmp_path / "mine"
+        return [folder.relative_to(root).as_posix() for folder in asked(root)]
+
+    return call
+
+
+def test_readers_know_the_names_in_ones_own_files(sweep, tmp_path):
+    assert sweep("data=d", "encoding='e'", "fusion=add,mod", "++seed=1") == [
+        "texts/wave/add/seed=1",
+        "texts/wave/modulate/seed=1",
+    ]
+    (tmp_path / "conf" / "fusion" / "mod.yaml").write_text("name: mod")
+    assert sweep("fusion=mod") == ["bbc_lead_paragraph/sinusoidal/mod/seed=0"]
+    names = OmegaConf.load(tmp_path / "mine" / "multirun.yaml").hydra.sweeper.names
+    assert names == {"data=d": "texts", "encoding=e": "wave"}  # of earlier runs, for a study
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("hydra.sweep.subdir=${seed}", "hydra.sweep.subdir: a run lies in 0, but must lie in bbc_"),
+        ("hydra.sweep.dir=x", "hydra.sweep.dir: a sweep lies in .*/mine, not in x; set output_dir"),
+        ("speed=p", "hydra.sweep.subdir: a run lies in .*/other/speed=p/seed=0, but must lie in "),
+    ],
+)
+def test_another_scheme_of_folders_is_refused_before_anything_is_written(
+    argument, message, sweep, tmp_path
+):
+    with pytest.raises(InputError, match=f"^{message}"):
+        sweep(argument)
+    assert {path.name for path in tmp_path.iterdir()} == {"conf"}
 
 
 ARMS = {"small": ["fusion=add", "optim.lr=0.1"], "large": ["fusion=concat", "encoding=none"]}

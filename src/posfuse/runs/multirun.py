@@ -1,6 +1,7 @@
 """The multirun.yaml of a sweep: which runs its last command asked for."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from posfuse.config import run_folder
-from posfuse.errors import InputError
+from posfuse.errors import Conflict, InputError
+from posfuse.runs.records import FAILURE, Record, read_failure
 
 MULTIRUN = "multirun.yaml"
+AXES = ("data", "encoding", "fusion")  # their names are parts of a run's folder
+NAMES = "names"  # of the sweeper: composed names, see `composed_names`
 
 
 def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
@@ -53,7 +57,9 @@ def asked(sweep: Path) -> list[Path]:
     cfg, overrides = read_multirun(sweep / MULTIRUN)
     choices = [[f"{key}={value}" for value in values] for key, values in overrides.items()]
     arms = cfg.hydra.sweeper.get("arms") or {}
-    return [sweep / folder_of(with_arm(list(job), arms), cfg) for job in product(*choices)]
+    return [
+        sweep / f for f in folders_of([with_arm(list(j), arms) for j in product(*choices)], cfg)
+    ]
 
 
 def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
@@ -80,12 +86,67 @@ def primary_family(sweep: Path) -> tuple[str, ...]:
 
 
 def folder_of(overrides: list[str], cfg: Any) -> str:
-    """The folder of the run with these overrides, relative to its sweep."""
-    given = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)
+    """The folder of the run with these overrides, relative to its sweep. `cfg` is the composed
+    config in the sweep's multirun.yaml."""
+    return folders_of([overrides], cfg)[0]
 
-    def value(name: str, group: str) -> str:
-        found = given.get(name) or given.get(group) or str(OmegaConf.select(cfg, name))
-        return found.strip("'\"")
 
-    data, encoding, fusion = (value(f"{a}.name", a) for a in ("data", "encoding", "fusion"))
-    return run_folder(data, encoding, fusion, int(value("seed", "seed")), overrides)
+def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
+    """`folder_of` each job."""
+    usual = {axis: str(OmegaConf.select(cfg, f"{axis}.name")) for axis in AXES}
+    usual_seed = OmegaConf.select(cfg, "seed")
+    names = dict(OmegaConf.select(cfg, f"hydra.sweeper.{NAMES}") or {})
+    found = []
+    for overrides in jobs:
+        given = _given(overrides)
+        labels = [
+            given.get(f"{axis}.name") or names.get(f"{axis}={given.get(axis)}")
+            or given.get(axis, usual[axis])
+            for axis in AXES
+        ]  # fmt: skip
+        data, encoding, fusion = labels
+        found.append(
+            run_folder(data, encoding, fusion, int(given.get("seed", usual_seed)), overrides)
+        )
+    return found
+
+
+def names_in(sweep: Path) -> dict[str, str]:
+    """The `composed_names` of a sweep's earlier commands; none if multirun.yaml is missing or
+    damaged, since the next command writes it."""
+    with suppress(InputError):
+        if (sweep / MULTIRUN).exists():
+            cfg, _ = read_multirun(sweep / MULTIRUN)
+            return dict(cfg.hydra.sweeper.get(NAMES) or {})
+    return {}
+
+
+def composed_names(overrides: list[str], job: Any) -> dict[str, str]:
+    """The names of the files that the overrides choose, as {"fusion=mod": "modulate"}. `job` is the
+    config that Hydra has composed from the overrides."""
+    given = _given(overrides)
+    names = {axis: str(OmegaConf.select(job, f"{axis}.name")) for axis in AXES}
+    chosen = [axis for axis in AXES if axis in given and f"{axis}.name" not in given]
+    return {f"{axis}={given[axis]}": names[axis] for axis in chosen}
+
+
+def _given(overrides: list[str]) -> dict[str, str]:
+    """The values by key, without prefixes and quotes."""
+    pairs = (o.lstrip("+").split("=", 1) for o in overrides if "=" in o and not o.startswith("~"))
+    return {key: value.strip("'\"") for key, value in pairs}
+
+
+def conflict(folder: Path) -> str | None:
+    """Why the result in a run's folder is not that of the run that was last asked for there; None
+    where nothing says so."""
+    if not (folder / FAILURE).exists():
+        return None
+    failure = read_failure(folder / FAILURE)
+    return failure["message"] if failure["kind"] == Conflict.kind else None
+
+
+def lies_in(record: Record, folder: Path) -> bool:
+    """Whether a folder that a sweep gave to a run is that of the run with this record."""
+    keys = ("data", "encoding", "fusion", "variant")
+    parts = (*(part for key in keys if (part := record.get(key))), f"seed={record.get('seed')}")
+    return folder.parts[-len(parts) :] == parts
