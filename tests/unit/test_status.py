@@ -1,10 +1,13 @@
 """posfuse-status: which runs of a sweep are done, running, failed or missing, and the time left."""
 
 import json
+import os
+import shutil
 import sys
 
 import pytest
 
+from posfuse.errors import AlreadyRunning
 from posfuse.runs import records
 from posfuse.sweeps import status
 from posfuse.sweeps.status import RunStatus, runs_of, seconds_left, spelt, status_of
@@ -155,14 +158,80 @@ def test_a_folder_that_cannot_be_read_is_one_line(shown, tmp_path, monkeypatch):
     assert shown(tmp_path) == (1, [line])
 
 
-def test_a_run_in_a_folder_that_cannot_be_written_is_stopped(sweep, monkeypatch):
-    def refuse(*_, **__):
-        raise OSError("read-only")
-
+def test_nothing_is_written_and_a_lock_that_may_only_be_read_is_seen(sweep, shown, monkeypatch):
+    """Tests may run as root, who may write anywhere: so opening a file to write it fails here."""
     run = run_in(sweep, "add", 0)
     (run / records.RESULT).unlink()
-    monkeypatch.setattr(status, "FileLock", refuse)
+    before = sorted(sweep.rglob("*"))
+    assert any(line.startswith("stopped: ") for line in shown(sweep)[1])
+    assert sorted(sweep.rglob("*")) == before
+    opened = os.open
+
+    def only_read(path, flags, *more, **named):
+        if str(path).startswith(str(sweep)) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, flags, *more, **named)
+
+    with records.sole_use(run):
+        monkeypatch.setattr(os, "open", only_read)
+        assert status_of(run, sweep).state == "running"
     assert status_of(run, sweep).state == "stopped"
+
+
+def test_looking_at_a_lock_does_not_release_it(sweep, monkeypatch):
+    monkeypatch.setattr(records, "WAIT", 0)
+    run = run_in(sweep, "add", 0)
+    (run / records.RESULT).unlink()
+    with records.sole_use(run):
+        for _ in range(2):
+            assert status_of(run, sweep).state == "running"
+        with pytest.raises(AlreadyRunning), records.sole_use(run):
+            pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "3", "{", "\x00", '{"epoch": "1", "epochs": 2, "epoch_seconds": 3}',
+     '{"epoch": 1, "epochs": null, "epoch_seconds": 3}', '{"epoch": 1, "epochs": 2}',
+     '{"epoch": 1, "epochs": 2, "epoch_seconds": NaN}', "[" * 100_000,
+     '{"epoch": 1, "epochs": 2, "epoch_seconds": 1e999}', '{"epoch": [], "epochs": {}}',
+     '{"epoch": 1, "epochs": 2, "epoch_seconds": -5}',
+     '{"epoch": 1, "epochs": 1' + "0" * 400 + ', "epoch_seconds": 3}'],
+)  # fmt: skip
+def test_a_damaged_progress_json_is_no_progress(text, sweep, shown):
+    run = run_in(sweep, "add", 0)
+    (run / records.RESULT).unlink()
+    (run / records.PROGRESS).write_text(text)
+    with records.sole_use(run):
+        code, lines = shown(sweep)
+    assert (code, lines[-2:]) == (
+        0,
+        ["running: tiny/sinusoidal/add seed=0", "5 of 6 runs are done, about 5 s left"],
+    )
+
+
+def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep, shown):
+    """A copied folder, and a run whose folder held another configuration's result."""
+    copied = run_in(sweep, "add", 1)
+    shutil.rmtree(copied)
+    shutil.copytree(run_in(sweep, "add", 0), copied)
+    moved = run_in(sweep, "concat", 1)
+    shutil.rmtree(moved)
+    shutil.copytree(run_in(sweep, "add", 1), moved)
+    refused = run_in(sweep, "concat", 0)
+    failure = {"id": "1", "time": 1.0, "kind": "conflict", "message": "other", "overrides": []}
+    records.write_json(refused / records.FAILURE, failure)
+    _, lines = shown(sweep)
+    another = f"{records.RESULT}: the result of another run; remove it to run again"
+    assert lines[-4:-1] == [
+        f"failed: tiny/sinusoidal/add seed=1: {copied}/{another}",
+        "failed: tiny/sinusoidal/concat seed=0: other",
+        f"failed: tiny/sinusoidal/concat seed=1: {moved}/{another}",
+    ]
+    assert lines[-1].startswith("3 of 6 runs are done")
+    for kind in (records.INTERRUPTED, "already running"):  # the result may be the one asked for
+        records.write_json(refused / records.FAILURE, {**failure, "kind": kind})
+        assert status_of(refused, sweep, is_asked=True).state == "done"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +239,10 @@ def test_a_run_in_a_folder_that_cannot_be_written_is_stopped(sweep, monkeypatch)
     [
         ({"schema": records.SCHEMA}, "no fingerprint"),
         ({"schema": records.SCHEMA, "fingerprint": "f"}, "no seconds in this record"),
-        ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": 3}, "no seconds in this record"),
+        *(
+            ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": wrong}, "no seconds in this")
+            for wrong in (3, {"fit": "a"}, {"fit": float("nan")}, {"fit": -1}, {"fit": None})
+        ),
     ],
 )
 def test_a_result_without_a_key_is_a_failure(content, message, tmp_path):

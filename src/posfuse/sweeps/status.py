@@ -1,11 +1,12 @@
 """posfuse-status: the state of each run of a sweep, and the time left.
 
-It reads the sweep's folder alone, so it works while the sweep runs, on any machine that shares the
-folder's disk.
+It reads the sweep's folder alone and writes nothing, so it works while the sweep runs, on any
+machine that shares the folder's disk.
 """
 
 import argparse
-import json
+import errno
+import fcntl
 import statistics
 import sys
 import time
@@ -13,16 +14,16 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from filelock import FileLock, Timeout
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from posfuse.errors import InputError, checked_streams
+from posfuse.errors import AlreadyRunning, InputError, checked_streams
 from posfuse.runs import records
-from posfuse.runs.multirun import asked
+from posfuse.runs.multirun import asked, lies_in
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 WIDE = 1000  # columns if stdout is not a terminal: names are not cut
@@ -42,21 +43,24 @@ class RunStatus:
 
 def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, and every other run in the folder."""
-    folders = dict.fromkeys([*asked(sweep), *(p.parent for p in sweep.rglob("config.yaml"))])
-    return [status_of(folder, sweep) for folder in folders]
+    wanted = set(folders := asked(sweep))
+    every = dict.fromkeys([*folders, *(path.parent for path in sweep.rglob("config.yaml"))])
+    return [status_of(folder, sweep, folder in wanted) for folder in every]
 
 
-def status_of(folder: Path, sweep: Path) -> RunStatus:
-    """The state of the run in this folder."""
+def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
+    """The state of the run in this folder, which a command `is_asked` for or has left there."""
     if folder == sweep:
         raise InputError(f"{sweep}: a run's folder; give a sweep's folder, such as multirun/mine")
     *cell, seed = folder.relative_to(sweep).parts
     place = "/".join(cell), seed.removeprefix("seed=")
     if (folder / records.RESULT).exists():
         try:
-            return RunStatus(*place, "done", seconds=_seconds(folder / records.RESULT))
+            return RunStatus(*place, "done", seconds=_seconds(folder, is_asked))
         except InputError as error:
             return RunStatus(*place, "failed", str(error))
+        except FileNotFoundError:
+            pass  # a process has just removed it, to run again
     if not folder.exists():
         return RunStatus(*place, "missing")
     if _is_locked(folder):
@@ -68,32 +72,59 @@ def status_of(folder: Path, sweep: Path) -> RunStatus:
     return RunStatus(*place, "stopped" if (folder / "config.yaml").exists() else "missing")
 
 
+def _seconds(folder: Path, is_asked: bool) -> float:
+    """The time of a finished run. Raises InputError if its record is damaged or another run's."""
+    result = folder / records.RESULT
+    record = _read(result, result.stat().st_mtime_ns)
+    if is_asked and not lies_in(record, folder):
+        raise InputError(f"{result}: the result of another run; remove it to run again")
+    if (folder / records.FAILURE).exists():
+        failure = records.read_failure(folder / records.FAILURE)
+        # The last command that asked for this run did not accept the result.
+        if failure["kind"] not in (records.INTERRUPTED, AlreadyRunning.kind):
+            raise InputError(failure["message"])
+    seconds = record.get("seconds")
+    if not isinstance(seconds, dict) or not all(map(_is_amount, seconds.values())):
+        raise InputError(f"{result}: no seconds in this record; remove it to run again")
+    return float(sum(seconds.values()))
+
+
 @cache
-def _seconds(result: Path) -> float:
-    try:
-        return float(sum(records.read_result(result)["seconds"].values()))
-    except (KeyError, AttributeError, TypeError) as error:
-        raise InputError(f"{result}: no seconds in this record; remove it to run again") from error
+def _read(result: Path, modified: int) -> records.Record:
+    return records.read_result(result)
+
+
+def _is_amount(value: Any) -> bool:
+    """Whether a value is a number from 0 on that can be shown as a time."""
+    return isinstance(value, int | float) and 0 <= value < 1e12
 
 
 def _is_locked(folder: Path) -> bool:
+    """Whether a process has locked the folder as `records.sole_use` does.
+
+    A shared lock, held for a moment, needs no right to write.
+    """
     try:
-        with FileLock(folder / ".lock", timeout=0):
-            return False
-    except Timeout:
-        return True
+        file = (folder / ".lock").open("rb")
     except OSError:
-        return False  # a folder that cannot be written, so no process runs it
+        return False  # no process has started this run
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in (errno.EAGAIN, errno.EACCES)
+    return False
 
 
 def _progress(folder: Path) -> tuple[str, float | None]:
-    """The epoch of a running run, and the seconds that its other epochs will take."""
-    try:
-        progress = json.loads((folder / records.PROGRESS).read_text())
-        epoch, epochs = progress["epoch"], progress["epochs"]
-        return f"epoch {epoch:g}/{epochs}", (epochs - epoch) * progress["epoch_seconds"]
-    except FileNotFoundError:
-        return "", None  # in its first epoch
+    """The epoch of a running run, and the seconds that its other epochs will take; nothing in its
+    first epoch, and if the file is damaged."""
+    progress = records.read_json(folder / records.PROGRESS)
+    found: list[Any] = [progress.get(key) for key in ("epoch", "epochs", "epoch_seconds")]
+    if not all(map(_is_amount, found)):
+        return "", None
+    epoch, epochs, seconds = (float(value) for value in found)
+    return f"epoch {epoch:g}/{epochs:g}", max(0.0, epochs - epoch) * seconds
 
 
 def seconds_left(runs: list[RunStatus]) -> float | None:
