@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from posfuse.analysis.claims.verdicts import judge_claims, not_judged, read_clai
 from posfuse.analysis.evidence.collect import collect, failures, missing, of_classifiers, standing
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.config import run_folder
-from posfuse.errors import InputError
+from posfuse.errors import Conflict, InputError
 from small_records import posfuse_report, write_predictions, write_record, write_sweep
 
 FAILURE = {
@@ -117,8 +118,49 @@ def test_a_copied_run_counts_once_and_is_reported(sweep):
     (copy / "result.json").write_text((original / "result.json").read_text())
     runs, problems = collect(sweep)
     assert len(runs) == 6
-    assert len(problems) == 1
-    assert "second record" in problems[0]
+    assert problems == [
+        f"{copy}: a second record of the run in {original}; it is left out, remove one of the two"
+    ]
+
+
+def test_one_configuration_in_two_folders_is_one_comparison(sweep):
+    """model.d_model=8 is what these runs have anyway. Their second records are left out, and the
+    run with a further seed belongs to the same cell. The variant of most runs names it."""
+    default = sweep / "tiny" / "sinusoidal" / "concat"
+    for seed in (0, 1):
+        record = json.loads((default / f"seed={seed}" / "result.json").read_text())
+        further = {key: record[key] for key in ("fingerprint", "settings")}
+        write_record(sweep, 0.5, "concat", seed, variant="model.d_model=8", **further)
+    write_record(sweep, 0.9, "concat", 2, variant="model.d_model=8")
+    write_record(sweep, 0.9, "mul", 2, variant="model.d_model=16")
+    runs, problems = collect(sweep)
+    assert len(problems) == 2
+    of_concat = runs[runs["fusion"] == "concat"]
+    assert of_concat["seed"].tolist() == [0, 1, 2]
+    assert of_concat["variant"].tolist() == [""] * 3
+    assert runs["variant"].tolist() == ["", "", "", "", "", "", "", "model.d_model=16"]
+    compared, _ = compare(runs, Criteria())
+    assert (compared["fusion"] == "concat").sum() == 1
+
+
+def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path):
+    """A run whose folder held another configuration's result, and a copied folder."""
+    root = tmp_path / "sweep"
+    for fusion, seed in (("add", 0), ("add", 1), ("concat", 0)):
+        write_record(root, 0.5, fusion, seed)
+    ask(root, {"fusion": "add,concat", "seed": "0,1"})
+    place = root / "tiny" / "sinusoidal"
+    shutil.copytree(place / "concat" / "seed=0", place / "concat" / "seed=1")
+    conflict = FAILURE | {"kind": Conflict.kind, "message": "another configuration's result"}
+    (place / "add" / "seed=1" / "failure.json").write_text(json.dumps(conflict))
+    runs, problems = collect(root)
+    assert len(runs) == 2
+    assert problems == [
+        f"{place}/add/seed=1: left out, not the run that was last asked for: {conflict['message']}",
+        f"{place}/concat/seed=1: a second record of the run in {place}/concat/seed=0; it is left "
+        "out, remove one of the two",
+    ]
+    assert missing(root, runs) == [f"tiny/sinusoidal/{name}/seed=1" for name in ("add", "concat")]
 
 
 def test_missing_names_the_runs_that_the_sweep_lists(tmp_path):
@@ -307,7 +349,10 @@ def damage(whole: Path) -> list[str]:
     other = folder.with_name("seed=1 (copy)")
     other.mkdir()
     (other / "result.json").write_bytes(result.read_bytes())
-    problems.append(f"{other}: a second record of one run is left out; remove one of the two")
+    again = (
+        f"{other}: a second record of the run in {folder}; it is left out, remove one of the two"
+    )
+    problems.append(again)
     folder, result = of("seed")
     other = folder.with_name("seed=9")
     other.mkdir()

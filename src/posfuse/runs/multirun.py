@@ -136,13 +136,15 @@ def _given(overrides: list[str]) -> dict[str, str]:
     return {key: value.strip("'\"") for key, value in pairs}
 
 
-def conflict(folder: Path) -> str | None:
-    """Why the result in a run's folder is not that of the run that was last asked for there; None
-    where nothing says so."""
-    if not (folder / FAILURE).exists():
-        return None
-    failure = read_failure(folder / FAILURE)
-    return failure["message"] if failure["kind"] == Conflict.kind else None
+def check_asked(folder: Path) -> None:
+    """Raise InputError if the result in a run's folder is known not to be that of the run that was
+    last asked for there: posfuse-train has compared the fingerprints."""
+    if (folder / FAILURE).exists():
+        failure = read_failure(folder / FAILURE)
+        if failure["kind"] == Conflict.kind:
+            raise InputError(
+                f"{folder}: left out, not the run that was last asked for: {failure['message']}"
+            )
 
 
 def lies_in(record: Record, folder: Path) -> bool:

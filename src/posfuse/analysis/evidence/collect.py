@@ -16,7 +16,7 @@ from pyarrow.csv import read_csv
 from posfuse.analysis.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
-from posfuse.runs.multirun import asked, primary_family
+from posfuse.runs.multirun import asked, check_asked, lies_in, primary_family
 from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
 
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -30,7 +30,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     """All runs below `folder`, and a line for each record that is left out.
 
     Left out are: files that cannot be read or have another schema, a metric that is not a number,
-    a second record of one run, and all runs of a cell that holds two configurations.
+    a result that is not that of the run last asked for in its folder, a second record of one run
+    (of one fingerprint), and all runs of a cell that holds two configurations.
 
     Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
     `length`, the mean number of tokens of the corpus's training documents. Runs with
@@ -46,6 +47,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     problems = []
     for path in sorted(root.rglob(RESULT)):
         try:
+            check_asked(path.parent)
             rows.append(_row(path))
         except InputError as error:
             problems.append(str(error))
@@ -55,10 +57,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     runs = pd.DataFrame(rows)
     runs["length"] = runs.groupby("data")["mean_tokens.train"].transform("mean")
     runs = runs.sort_values(["length", *CELL, "seed", "folder"]).reset_index(drop=True)
-    copies = runs.duplicated(["sweep_id", *CELL, "seed", "fingerprint"])
-    again = "a second record of one run is left out; remove one of the two"
-    problems += [f"{folder}: {again}" for folder in runs["folder"][copies]]
-    runs = runs[~copies]
+    runs, copies = _once(runs)
+    problems += copies
     mixed = _mixed(runs)
     problems += mixed.tolist()
     keys = ["sweep_id", *CELL]
@@ -66,6 +66,39 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     if not any(kept):
         raise InputError(problems[-1])
     return runs[kept].reset_index(drop=True), problems
+
+
+def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Each run once, and a line for each other record of it.
+
+    Two folders hold one run if an override repeats what is the default. The other runs of such a
+    cell then get the variant of the one that is used, which is the more frequent one in the sweep.
+    """
+    runs = runs.assign(
+        count=runs.groupby(["sweep_id", "variant"])["folder"].transform("size"),
+        moved=~runs["folder"].isin(_in_place(runs)),
+    )
+    first = runs.sort_values(["count", "moved"], ascending=[False, True], kind="stable")
+    first = first.drop_duplicates(key := ["sweep_id", "fingerprint"]).set_index(key)
+    of_first = first.loc[pd.MultiIndex.from_frame(runs[key])]
+    is_copy = of_first["folder"].to_numpy() != runs["folder"].to_numpy()
+    places = zip(runs["folder"][is_copy], of_first["folder"][is_copy], strict=True)
+    lines = [
+        f"{folder}: a second record of the run in {used}; it is left out, remove one of the two"
+        for folder, used in places
+    ]
+    cells = list(runs[["sweep_id", *CELL]].itertuples(index=False, name=None))
+    names = dict(zip(cells, runs["variant"], strict=True))
+    names |= {cells[i]: of_first["variant"].iloc[i] for i in np.flatnonzero(is_copy)}
+    runs["variant"] = [names[cell] for cell in cells]
+    runs = runs[~is_copy].drop(columns=["count", "moved"])
+    return runs.sort_values(["length", *CELL, "seed"], kind="stable"), lines
+
+
+def _in_place(runs: pd.DataFrame) -> set[str]:
+    """The folders of the runs that lie where a sweep puts them."""
+    places: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
+    return {run["folder"] for run in places if lies_in(run, Path(run["folder"]))}
 
 
 def _row(path: Path) -> dict[str, Any]:
@@ -192,11 +225,26 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     """The runs without a result that the last command of each sweep asked for: their folders,
     relative to the sweep's."""
     absent: list[str] = []
+    in_place = _in_place(runs)
     for sweep_id in runs["sweep_id"].unique():
         for sweep in _sweeps(folder, sweep_id):
-            folders = [run for run in asked(sweep) if not (run / RESULT).exists()]
+            folders = [f for f in asked(sweep) if str(f) not in in_place and not _is_there(f)]
             absent += [run.relative_to(sweep).as_posix() for run in folders]
     return absent
+
+
+def _is_there(run: Path) -> bool:
+    """Whether the folder holds the result of the run that a sweep asked for, or a damaged one."""
+    if not (run / RESULT).exists():
+        return False
+    try:
+        check_asked(run)
+    except InputError:
+        return False
+    try:
+        return lies_in(read_result(run / RESULT), run)
+    except InputError:
+        return True
 
 
 def _sweeps(folder: str | Path, sweep_id: str) -> list[Path]:
