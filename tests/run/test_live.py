@@ -9,6 +9,7 @@ from fake_wandb import in_use, serve
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.runs import records
+from posfuse.tracking import places as places_of_wandb
 from posfuse.tracking import projection
 from posfuse.tracking.live import Live, started, tracked
 from posfuse.train import train
@@ -133,6 +134,28 @@ def test_what_wandb_refuses_is_one_line(mode, cfg, tmp_path, monkeypatch):
         wandb.teardown()
     assert "\n" not in str(refused.value)
     assert ".;" not in str(refused.value)
+
+
+def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch, caplog):
+    """`wandb agent` sets them, and W&B then ignores the id that it gets."""
+    wandb.teardown()  # W&B reads its variables once
+    for name in ("WANDB_RUN_ID", "WANDB_SWEEP_ID"):
+        monkeypatch.setenv(name, "abc")
+    monkeypatch.setenv("WANDB_RESUME", "must")
+    monkeypatch.setenv("TRAINING_JOB_NAME", "of_sagemaker")
+    ids, prints = [], []
+    for seed in (0, 1):
+        cfg.seed = seed
+        run = started(cfg, tmp_path / "sinusoidal" / "gate_scalar" / f"seed={seed}")
+        ids.append((run.id, run.sweep_id))
+        prints.append(records.fingerprint(cfg))
+        run.finish()
+    assert all(own.startswith(prefix) for (own, _), prefix in zip(ids, prints, strict=True))
+    assert {sweep for _, sweep in ids} == {None}
+    (warning,) = [found for found in caplog.records if found.name == places_of_wandb.__name__]
+    assert warning.getMessage().startswith(
+        "WANDB_RUN_ID, WANDB_SWEEP_ID, WANDB_RESUME: ignored; a run's id in "
+    )
 
 
 def test_without_a_logger_nothing_of_wandb_is_written(corpus, tmp_path):

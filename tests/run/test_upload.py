@@ -6,6 +6,7 @@ import pytest
 import wandb
 
 from fake_wandb import synced
+from posfuse.errors import Conflict
 from posfuse.runs import records
 from posfuse.tracking import upload
 
@@ -69,6 +70,22 @@ def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):
     for path, line in zip(damaged, lines, strict=True):
         assert line.startswith(f"error: {path}: ")
     assert len(fake.runs) == 1
+
+
+def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep):
+    refused = shutil.copytree(sweep / "seed=0", sweep / "seed=1")
+    failure = {"id": "1", "time": 1.0, "kind": Conflict.kind, "message": "other", "overrides": []}
+    records.write_json(refused / records.FAILURE, failure)
+    copy = shutil.copytree(sweep / "seed=0", sweep / "seed=2")
+    assert synced(sweep) == (
+        1,
+        f"{fake.url} holds 1 of 3 runs\n",
+        [
+            f"error: {refused}: left out, not the run that was last asked for: other",
+            f"error: {copy}: a second record of the run in {sweep}/seed=0; it is left out, remove "
+            "one of the two",
+        ],
+    )
 
 
 def test_one_line_names_what_is_missing(fake, tmp_path):

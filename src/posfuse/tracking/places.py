@@ -1,17 +1,30 @@
-"""Where W&B's files are: those of a run in the run's folder, all others in the sweep's."""
+"""W&B's environment: its files lie in the run's folder or the sweep's, and a run has its own id."""
 
+import logging
 import os
 from pathlib import Path
 
 # Without these W&B writes into the home or the current directory. WANDB_CONFIG_DIR is left alone:
 # `wandb login` stores the server's address there, and posfuse only reads it.
 PLACES = ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_DIR")
+# `wandb agent` or a shell sets them. With them all runs of a process would have one id.
+IDENTITY = (
+    "WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH", "WANDB_LAUNCH", "WANDB_RESUME",
+    "WANDB_RESUME_FROM", "WANDB_FORK_FROM",
+)  # fmt: skip
+_log = logging.getLogger(__name__)
 _set: dict[str, str] = {}  # by `prepare`, so that the next sweep of the process may change it
 
 
 def prepare(sweep: Path) -> None:
     """Set W&B's environment variables, except those that the user has set: its files go to the
-    sweep's folder, it prints nothing, and it sends no error reports."""
+    sweep's folder, it prints nothing, and it sends no error reports. Variables that would give a
+    run another id are removed, with a warning."""
+    if ignored := [name for name in IDENTITY if os.environ.pop(name, None)]:
+        _log.warning(
+            "%s: ignored; a run's id in W&B follows from its config and its sweep",
+            ", ".join(ignored),
+        )
     for variable in PLACES:
         if os.environ.get(variable) in (None, _set.get(variable)):
             os.environ[variable] = _set[variable] = str(sweep.resolve() / ".wandb")

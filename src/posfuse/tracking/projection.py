@@ -78,7 +78,12 @@ def start(
         id=run_id(identity, suffix),
         resume="allow",
         dir=folder,
-        settings=wandb.Settings(disable_git=True, x_save_requirements=False, **(settings or {})),
+        settings=wandb.Settings(
+            disable_git=True,
+            x_save_requirements=False,
+            sagemaker_disable=True,  # SageMaker would give the run another id
+            **(settings or {}),
+        ),
         **more,
     )
 

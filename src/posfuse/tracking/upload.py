@@ -16,6 +16,7 @@ from typing import Any
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError, checked_streams
 from posfuse.runs import records
+from posfuse.runs.multirun import check_asked
 from posfuse.tracking import projection, server
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import Finished
@@ -34,15 +35,25 @@ class Upload:
 
 
 def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
-    """The sweep's finished runs, and a line for each whose records cannot be read."""
-    found, problems = [], []
+    """The sweep's finished runs, and a line for each record that is left out: it cannot be read, is
+    not that of the run last asked for, or is a second one of a run."""
+    found: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
+    problems = []
     for result in sorted(sweep.rglob(records.RESULT)):
         try:
+            check_asked(result.parent)
             run, logger = Finished.read(result.parent), records.read_config(result.parent).logger
-            found.append(Upload(run, projection.run_id(run.record, suffix), logger))
         except InputError as error:
             problems.append(str(error))
-    return found, problems
+            continue
+        own = Upload(run, projection.run_id(run.record, suffix), logger)
+        used = found.setdefault((run.record["sweep_id"], run.record["fingerprint"]), own)
+        if used is not own:
+            problems.append(
+                f"{run.folder}: a second record of the run in {used.run.folder}; it is left out, "
+                "remove one of the two"
+            )
+    return list(found.values()), problems
 
 
 def sync(uploads: list[Upload], files: Path, suffix: str) -> list[str]:
