@@ -276,11 +276,21 @@ def test_every_setting_is_in_the_fingerprint_unless_it_is_neutral() -> None:
 
 
 def test_a_part_whose_numbers_changed_has_another_fingerprint(monkeypatch) -> None:
-    pope, rope = (checked(composed(f"encoding={name}")) for name in ("pope", "rope"))
-    before = fingerprint(pope), fingerprint(rope)
+    on_bbc, *others = (
+        checked(composed(f"encoding={encoding}", f"data={data}"))
+        for encoding, data in (("rope", "bbc_article"), ("pope", "listops"), ("rope", "listops"))
+    )
+    before = [fingerprint(cfg) for cfg in (on_bbc, *others)]
     monkeypatch.setattr(records, "PART_NUMERICS", {"posfuse.model.polar.Pope": 2})
-    assert fingerprint(pope) != before[0]
-    assert fingerprint(rope) == before[1]
+    assert [fingerprint(cfg) in before for cfg in (on_bbc, *others)] == [False, False, True]
+
+
+@pytest.mark.parametrize("data", ["lead_paragraph", "article", "digest", "lead_story"])
+def test_every_bbc_corpus_has_numerics_of_its_own(monkeypatch, data: str) -> None:
+    cfg = checked(composed(f"data=bbc_{data}"))
+    before = fingerprint(cfg)
+    monkeypatch.delitem(records.PART_NUMERICS, f"posfuse.data.bbc.{data}")
+    assert fingerprint(cfg) != before
 
 
 def test_the_fingerprint_of_a_folder_is_that_of_its_bytes(tmp_path) -> None:

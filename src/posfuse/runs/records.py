@@ -28,8 +28,14 @@ from posfuse.runs.hydra_errors import one_line
 
 SCHEMA = 3  # of result.json's keys
 NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
-# The same for a part of the model whose numbers have changed alone, by its _target_.
-PART_NUMERICS = {"posfuse.model.polar.Pope": 1}
+# The same for an encoding or a corpus whose numbers have changed alone, by its _target_.
+PART_NUMERICS = {
+    "posfuse.model.polar.Pope": 1,
+    "posfuse.data.bbc.lead_paragraph": 1,
+    "posfuse.data.bbc.article": 1,
+    "posfuse.data.bbc.digest": 1,
+    "posfuse.data.bbc.lead_story": 1,
+}
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
