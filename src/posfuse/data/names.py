@@ -1,0 +1,51 @@
+"""Names that people and tables give: methods, groups, labels."""
+
+import unicodedata
+from collections.abc import Iterable
+
+from posfuse.errors import InputError
+
+NOT_IN_XML = "\ufffe\uffff"  # nor control characters and halves of a surrogate pair
+
+
+def canonical(name: str) -> str:
+    """What two names that look alike have in common.
+
+    It is the name in Unicode's form NFKC, without characters that show nothing (category Cf), with
+    one blank for any white space inside and none around.
+    """
+    if not name.isascii():
+        shown = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")
+        name = unicodedata.normalize("NFKC", shown)
+    return " ".join(name.split())
+
+
+def check_distinct(names: Iterable[str], where: str) -> None:
+    """Raises InputError for two names that differ but look alike. `where` names their place."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(canonical(name), name)
+        if other != name:
+            raise InputError(
+                f"{where}: {_spelled(other)} and {_spelled(name)} look alike but differ; write "
+                "them alike, or give one another name"
+            )
+
+
+def check_printable(names: Iterable[str], where: str) -> None:
+    """Raises InputError for a name that no page or figure can contain."""
+    for name in names:
+        if name.isprintable():
+            continue
+        for letter in name:
+            if unicodedata.category(letter) in ("Cc", "Cs") or letter in NOT_IN_XML:
+                raise InputError(
+                    f"{where}: {_spelled(name)} has the character U+{ord(letter):04X}, which "
+                    "cannot be shown; remove it"
+                )
+
+
+def _spelled(name: str) -> str:
+    """The name in quotes, with the code points of its letters that are not in ASCII."""
+    points = " ".join(f"U+{ord(letter):04X}" for letter in name if not letter.isascii())
+    return f"{name!r} ({points})" if points else f"{name!r}"

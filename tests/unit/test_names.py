@@ -1,0 +1,59 @@
+"""The rule for names: which look alike, and which cannot be shown."""
+
+import sys
+import unicodedata
+
+import pytest
+
+from posfuse.data.names import canonical, check_distinct, check_printable
+from posfuse.errors import InputError
+
+ALIKE = [
+    ("concat", "concat "),
+    ("a b", " a\t\u00a0 b\n"),
+    ("concat", "con\u200bcat"),  # zero width space
+    ("concat", "\ufeffconcat"),  # byte order mark
+    ("concat", "\u202econcat"),  # right-to-left override
+    ("é", "e\u0301"),
+    ("é", "e\u200d\u0301"),  # composes once the joiner is gone
+    ("fine", "\ufb01ne"),
+    ("ADD", "\uff21\uff24\uff24"),  # full width
+]
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_names_that_look_alike_are_refused(one, other):
+    assert canonical(one) == canonical(other) == one
+    with pytest.raises(InputError, match=r"^x\.csv: .* look alike but differ; write them alike"):
+        check_distinct(["else", one, other], "x.csv")
+
+
+def test_other_names_are_distinct():
+    check_distinct(iter(["add", "Add", "ad", "add", "a dd", "x-1", "x−1", "加", ""]), "x.csv")
+
+
+def test_a_name_is_shown_with_its_code_points():
+    with pytest.raises(InputError) as raised:
+        check_distinct(["add\u200b", "add"], "x.csv: method")
+    assert str(raised.value) == (
+        "x.csv: method: 'add\\u200b' (U+200B) and 'add' look alike but differ; write them alike, "
+        "or give one another name"
+    )
+
+
+def test_canonical_is_its_own_canonical():
+    for point in range(sys.maxunicode + 1):
+        name = f"a{chr(point)}b"
+        if not unicodedata.is_normalized("NFKC", name):
+            assert canonical(canonical(name)) == canonical(name)
+
+
+@pytest.mark.parametrize("letter", ["\0", "\x07", "\x1b", "\x7f", "\x85", "\udc80", "\uffff"])
+def test_a_name_that_cannot_be_shown_is_refused(letter):
+    with pytest.raises(InputError, match=rf"^x\.csv: .*U\+{ord(letter):04X}, which") as raised:
+        check_printable(["add", f"a{letter}"], "x.csv")
+    str(raised.value).encode()
+
+
+def test_unusual_names_can_be_shown():
+    check_printable(["a b", "é", "加法", "\U0001f600", "a\u00a0b", "a\u200db", ""], "x.csv")
