@@ -95,3 +95,36 @@ def test_booleans_among_integers_are_refused(tmp_path) -> None:
     write(tmp_path, [0, 1])
     write(tmp_path, [False, True], only=("test",))
     assert "labels are of type bool, int; use" in refusal(tmp_path)
+
+
+ALIKE = {
+    "composition": ("caf\u00e9", "cafe\u0301", "'caf\u00e9' (U+00E9) and 'cafe\u0301' (U+0301)"),
+    "zero width": ("sport", "sp\u200bort", "'sport' and 'sp\\u200bort' (U+200B)"),
+    "a mark of byte order": ("sport", "\ufeffsport", "'sport' and '\\ufeffsport' (U+FEFF)"),
+    "full width": ("a1", "\uff411", "'a1' and '\uff411' (U+FF41)"),
+    "a blank": ("two words", "two\u00a0words", "'two words' and 'two\\xa0words' (U+00A0)"),
+}
+
+
+@pytest.mark.parametrize("case", ALIKE)
+@pytest.mark.parametrize("split", SPLITS)
+def test_labels_that_look_alike_are_refused_in_a_split_and_across(tmp_path, case, split) -> None:
+    one, other, shown = ALIKE[case]
+    write(tmp_path, [one, "y"] * 2)
+    write(tmp_path, [one, "y", other, "y"], only=(split,))
+    assert refusal(tmp_path) == (
+        f"{tmp_path}/{split}.parquet: labels: {shown} look alike but differ; write them alike, "
+        "or give one another name"
+    )
+
+
+def test_a_label_that_shows_nothing_is_refused(tmp_path) -> None:
+    write(tmp_path, ["x", "\u200b", "y"])
+    assert refusal(tmp_path) == (
+        f"{tmp_path}/train.parquet: label '\\u200b' in row 1 shows nothing; name the class"
+    )
+
+
+def test_labels_in_any_script_are_classes_if_they_look_different(tmp_path) -> None:
+    names = ["A", "a", "b", "\u4f53\u80b2", "\u8d22\u7ecf"]  # small and large letters differ
+    assert read(write(tmp_path, names))[1] == names

@@ -10,6 +10,7 @@ import pandas as pd
 
 from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus
+from posfuse.data.names import canonical, check_distinct
 from posfuse.data.sources import Source, in_memory
 from posfuse.errors import InputError
 
@@ -169,6 +170,22 @@ def _wrong_types(name: str, types: set[str]) -> InputError:
     )
 
 
+def _check_spelling(parts: dict[str, Split]) -> None:
+    """Raise InputError for labels of these splits that look alike, and for one that shows
+    nothing."""
+    known: dict[str, None] = {}
+    for part in parts.values():
+        labels = [v for v in part.labels.tolist() if isinstance(v, str) and v]
+        if hidden := [v for v in dict.fromkeys(labels) if not canonical(v)]:
+            row = part.rows[part.labels.tolist().index(hidden[0])]
+            raise InputError(
+                f"{part.source.name}: label {hidden[0]!r} in row {row} shows nothing; name the "
+                "class"
+            )
+        known |= dict.fromkeys(labels)
+        check_distinct(known, f"{part.source.name}: labels")
+
+
 def _number_labels(parts: dict[str, Split], given: list[str] | None, labelled: bool) -> list[str]:
     """Replace labels by 0..C-1 in place, in the sorted order of their values; returns the names.
     There are at least two if `labelled` is set."""
@@ -178,6 +195,7 @@ def _number_labels(parts: dict[str, Split], given: list[str] | None, labelled: b
         for split, part in parts.items():
             if not part.source.has_types:
                 parts[split] = replace(part, labels=part.labels.astype(np.int64))
+    _check_spelling(parts)
     train = parts["train"]
     types = {type(v).__name__ for part in parts.values() for v in part.labels.tolist()}
     if len(types) > 1:
