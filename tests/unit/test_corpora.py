@@ -9,7 +9,7 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 from posfuse.config import DataConfig
-from posfuse.data import bbc
+from posfuse.data import bbc, corpora
 from posfuse.data.corpora import SPLITS, folder, hub, load
 from posfuse.data.splits import splits
 from posfuse.errors import InputError
@@ -164,6 +164,55 @@ def test_bad_folders_are_refused(tmp_path) -> None:
         folder(str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["val.csv", "valid.jsonl", "dev.parquet"])
+def test_a_validation_file_may_have_a_short_name(tmp_path, name: str) -> None:
+    end = name.partition(".")[2]
+    whole, short = (tmp_path / n for n in ("whole", "short"))
+    for root in (whole, short):
+        root.mkdir()
+        write(root, validation=frame(TEXTS[:10]), end=end)
+    (short / f"validation.{end}").rename(short / name)
+    assert folder(str(short)).fingerprint == folder(str(whole)).fingerprint
+    parts, _ = read(short)
+    assert {split: len(part) for split, part in parts.items()} == {
+        "train": 40, "validation": 10, "test": 40,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [("validation.csv", "val.csv"), ("dev.jsonl", "valid.parquet")])
+def test_two_validation_files_are_refused(tmp_path, names) -> None:
+    write(tmp_path)
+    for name in names:
+        (tmp_path / name).touch()
+    one, two = sorted(names)
+    with pytest.raises(InputError, match=rf"{one}: there is {two} too; remove one of the two"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Val.csv", "Train.csv", "test.tsv", "test.json", "test.txt", "training.csv", "eval.csv",
+     "train-00000-of-00002.parquet", "test.CSV", "dev.csv.gz", "train2.csv", "test.v2.jsonl"],
+)  # fmt: skip
+def test_a_file_that_is_named_like_a_split_is_not_ignored(tmp_path, name: str) -> None:
+    write(tmp_path)
+    (tmp_path / name).touch()
+    with pytest.raises(InputError) as caught:
+        read(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / name}: is not read; name a split's file train, validation (or val, valid, "
+        "dev) or test with .parquet, .csv or .jsonl, or move this one elsewhere"
+    )
+
+
+def test_other_files_may_lie_in_the_folder(tmp_path) -> None:
+    write(tmp_path)
+    for name in ("README.md", "labels.csv", "train.py", "test_notes.txt", "devices.csv", ".x.csv"):
+        (tmp_path / name).touch()
+    (tmp_path / "val").mkdir()
+    assert len(read(tmp_path)[0]["train"]) == 36
+
+
 @pytest.mark.parametrize("end", ["parquet", "csv", "jsonl"])
 def test_a_corrupted_file_is_refused(tmp_path, end: str) -> None:
     write(tmp_path, end=end)
@@ -217,6 +266,18 @@ def test_a_corpus_in_the_hubs_form_loads(tmp_path, monkeypatch, features: str, n
     assert found == names
     assert list(frames["test"].texts()) == TEXTS
     assert len(frames["validation"]) == 4
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "dev", "eval"])
+def test_a_hub_corpus_whose_validation_split_would_be_ignored_is_refused(monkeypatch, name) -> None:
+    monkeypatch.setattr(corpora, "_from_hub", lambda *_: dict.fromkeys(("train", name, "test")))
+    with pytest.raises(InputError) as caught:
+        hub("someone/corpus")
+    assert str(caught.value) == (
+        f"data.corpus.id: 'someone/corpus' has the split '{name}', which is not read, and no "
+        "validation split; save its splits as train, validation and test.parquet in a folder and "
+        "give data.path=FOLDER"
+    )
 
 
 def test_an_unreachable_hub_says_which_local_form_would_do(monkeypatch) -> None:

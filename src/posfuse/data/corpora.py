@@ -6,6 +6,7 @@ A corpus function returns a `Corpus`. One file of conf/data holds its arguments.
 import hashlib
 import logging
 import pkgutil
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ from posfuse.data.sources import ENDS, Source, in_file, in_hub_form, reason
 from posfuse.errors import HubUnreachable, InputError
 
 SPLITS = ("train", "validation", "test")
+VALIDATION = ("validation", "val", "valid", "dev")  # names of this split's file
+LIKE_A_SPLIT = re.compile(  # also of a part of it, as train-00000-of-00002
+    r"(train(ing)?|val(id(ation)?)?|dev(elopment)?|eval(uation)?|test(ing)?)[-_ ()0-9of]*", re.I
+)
+OF_DATA = (*ENDS, ".tsv", ".json", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".gz", ".zip")
 SETTLED = 2.0  # seconds; within them a second change of a file may leave its time stamp unchanged
 _without_hub: list[bool] = []  # not empty after `do_without_hub`
 # By split: columns text and label, and group where documents have a part in common (an integer,
@@ -65,7 +71,8 @@ def check_sizes(sizes: list[int], least: int) -> None:
 
 
 def folder(path: str) -> Corpus:
-    """A local folder with train|validation|test.(parquet|csv|jsonl) of `text` and `label`.
+    """A local folder with train|validation|test.(parquet|csv|jsonl) of `text` and `label`; the
+    validation file may also be named val, valid or dev.
 
     CSV files have no types: their labels are integers if every label is one as str() writes it,
     else strings, so that 01 and 1 are two classes. Raises InputError for a missing split.
@@ -75,23 +82,37 @@ def folder(path: str) -> Corpus:
 
 
 def folder_files(path: str) -> dict[str, Path]:
-    """The file of each split; raises InputError unless train and test are in the folder."""
+    """The file of each split. Raises InputError unless train and test are in the folder, for two
+    files of one split, and for another file that is named like a split."""
     root = Path(path)
     if not root.is_dir():
         raise InputError(f"data.path: no folder {root}; give one with train.parquet, test.parquet")
-    files = {}
-    for split in SPLITS:
-        found = [root / f"{split}{end}" for end in ENDS if (root / f"{split}{end}").is_file()]
-        if len(found) > 1:
+    try:
+        found = sorted(root.iterdir())
+    except OSError as error:
+        raise InputError(
+            f"data.path: cannot list {root} ({error.strerror}); allow reading it"
+        ) from error
+    files: dict[str, Path] = {}
+    for file in found:
+        name, _, rest = file.name.partition(".")
+        split = "validation" if name in VALIDATION else name
+        if f".{rest}" not in ENDS or split not in SPLITS:
+            if LIKE_A_SPLIT.fullmatch(name) and file.suffix.lower() in OF_DATA and file.is_file():
+                raise InputError(
+                    f"{file}: is not read; name a split's file train, validation (or val, valid, "
+                    "dev) or test with .parquet, .csv or .jsonl, or move this one elsewhere"
+                )
+        elif file.is_file() and split in files:
             raise InputError(
-                f"{found[0]}: there is {found[1].name} too; remove one of the two files"
+                f"{files[split]}: there is {file.name} too; remove one of the two files"
             )
-        if found:
-            files[split] = found[0]
+        elif file.is_file():
+            files[split] = file
     for split in ("train", "test"):
         if split not in files:
             raise InputError(f"{root}: no {split} split; add {split}.parquet, .csv or .jsonl")
-    return files
+    return {split: files[split] for split in SPLITS if split in files}
 
 
 def files_digest(files: dict[str, Path]) -> str:
@@ -139,6 +160,13 @@ def hub(id: str, revision: str = "main") -> Corpus:
         raise InputError(
             f"data.corpus.id: {id!r} has the splits {', '.join(loaded)}; give a corpus with "
             "train and test"
+        )
+    unread = [s for s in loaded if s not in parts and LIKE_A_SPLIT.fullmatch(s)]
+    if unread and "validation" not in parts:
+        raise InputError(
+            f"data.corpus.id: {id!r} has the split {unread[0]!r}, which is not read, and no "
+            "validation split; save its splits as train, validation and test.parquet in a folder "
+            "and give data.path=FOLDER"
         )
     label = parts["train"].features.get("label")
 
