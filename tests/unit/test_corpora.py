@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import train_test_split
 
-from posfuse.config import DataConfig
+from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data import bbc, corpora
 from posfuse.data.corpora import SPLITS, folder, hub, load
 from posfuse.data.splits import splits
@@ -137,6 +137,57 @@ def test_bad_documents_are_refused_in_one_line_with_the_file(tmp_path, case: str
     assert "train.parquet" in message
     assert "\n" not in message
     assert ";" in message  # what is wrong; the cure
+
+
+CELLS = {
+    "many strings": ([[f"sentence {i}" for i in range(60)]] * 40, "['sentence 0', 'sentence 1', "),
+    "one string": ([["a sentence"]] * 40, "['a sentence']; make it a string"),
+    "a dict": ([{"lines": ["x"] * 60}] * 40, "{'lines': "),
+    "numbers": ([1.5] * 40, "1.5; make it a string"),
+}
+
+
+@pytest.mark.parametrize("case", CELLS)
+@pytest.mark.parametrize("end", ["parquet", "jsonl"])
+def test_a_text_that_is_no_string_is_refused_in_one_short_line(tmp_path, case, end) -> None:
+    texts, shown = CELLS[case]
+    with pytest.raises(InputError) as caught:
+        read(write(tmp_path, frame(texts), end=end))
+    assert f"train.{end}: text in row 0 is {shown}" in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < len(str(tmp_path)) + 300
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_text_is_no_text(tmp_path, missing) -> None:
+    with pytest.raises(InputError, match=r"train.parquet: no text in row 1 \(1 such rows\); "):
+        read(write(tmp_path, frame(["a", missing, *TEXTS])))
+
+
+def test_one_text_cannot_be_divided_unless_there_is_a_validation_file(tmp_path) -> None:
+    def parts(root):
+        cfg = DataConfig("one", path=str(root), vocabulary=VocabularyConfig(unit="bytes"))
+        return splits(load(cfg), cfg)[0]
+
+    one = frame(["the cat sat on a mat " * 200], [0])[["text"]]
+    for part in (one, one.assign(label="x")):
+        with pytest.raises(InputError) as caught:
+            parts(write(tmp_path, part, part))
+        assert str(caught.value) == (
+            f"{tmp_path}/train.parquet: has one document, which cannot be divided; give a "
+            "validation file, or write a long text as several rows, such as its paragraphs"
+        )
+    assert [len(p) for p in parts(write(tmp_path, one, one, one)).values()] == [1, 1, 1]
+
+
+def test_an_empty_validation_file_is_refused(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"validation.parquet: no documents; give at least one"):
+        read(write(tmp_path, validation=frame().iloc[:0]))
+
+
+def test_a_label_column_that_one_split_lacks_is_named_with_its_file(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"test.parquet: no column 'label' among text; "):
+        read(write(tmp_path, test=frame()[["text"]]))
 
 
 def test_a_class_that_training_lacks_is_refused(tmp_path) -> None:

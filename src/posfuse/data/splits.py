@@ -78,6 +78,11 @@ def _drawn(
     """The documents that remain and the `size` that are taken; both keep their order."""
     from sklearn.model_selection import train_test_split  # takes a second; cached runs skip it
 
+    if len(part) == 1:
+        raise InputError(
+            f"{part.source.name}: has one document, which cannot be divided; give a validation "
+            "file, or write a long text as several rows, such as its paragraphs"
+        )
     problem = f"{part.source.name}: cannot take {size} of {len(part)} documents"
     if stratified:
         problem += " with every class in proportion"
@@ -141,7 +146,11 @@ def _is_empty(source: Source) -> Iterator[bool]:
     for part in source.read("text"):
         for text, is_missing in zip(part.tolist(), part.isna(), strict=True):
             if not isinstance(text, str) and not is_missing:
-                raise InputError(f"{source.name}: text in row {row} is {text!r}; make it a string")
+                shown = reprlib.repr(text.tolist() if isinstance(text, np.ndarray) else text)
+                raise InputError(
+                    f"{source.name}: text in row {row} is {' '.join(shown.split())}; make it a "
+                    "string"
+                )
             yield is_missing or not text.strip()
             row += 1
 
