@@ -45,6 +45,7 @@ from posfuse.analysis.tables.placebo_table import placebo_tables
 from posfuse.analysis.tables.pretraining_table import pretraining_tables
 from posfuse.analysis.tables.table import Table
 from posfuse.errors import InputError
+from posfuse.runs.coverage import coverage_warning
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def analyse(
         longer = beyond(with_baseline, METRICS[name])
         others[name] = (compare(with_baseline, own)[0], compare(longer, own)[0])
     verdicts = judge_claims(claims, comparisons, criteria, beyond_compared, others)
+    notes = [*_coverage_warnings(runs), *notes]
     notes += [*_without_order(summary, bags), *best.notes, *without_bag, *remarks]
     return Findings(
         runs=runs,
@@ -186,6 +188,14 @@ def analyse(
         problems=[*problems, *mismatched, *without_curve, *unreadable],
         notes=list(dict.fromkeys(notes)),  # variants of one corpus may repeat a note
     )
+
+
+def _coverage_warnings(runs: pd.DataFrame) -> list[str]:
+    """A line for each corpus, and variant of it, whose tokens do not represent its texts."""
+    lines = []
+    for _, group in runs.groupby(["data", "variant"], sort=False):
+        lines += [*filter(None, map(coverage_warning, group.to_dict("records")))][:1]
+    return lines
 
 
 def _descriptions(

@@ -17,6 +17,7 @@ import pandas as pd
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.runs import measurements, records
+from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.records import Diagnostic
 
 if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=none do not need it
@@ -171,6 +172,7 @@ class Finished:
         own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", "latency_ms")
         parts = {"val": "validation", "test": "test", "position": "position"}
         by_length = self.record.get("lengths", {}).items()
+        warning = coverage_warning(records.flatten(self.record))
         return {
             **self.rows[-1],
             **{
@@ -181,6 +183,7 @@ class Finished:
             **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
             **{f"mechanism/{name}": value for name, value in self.mechanism.items()},
             **{k: self.record[k] for k in own if k in self.record},  # older ones lack two
+            **({"warning": warning} if warning else {}),
         }
 
 

@@ -18,6 +18,7 @@ from posfuse.errors import OutOfMemory
 from posfuse.process import environment
 from posfuse.process.distributed import rank
 from posfuse.runs import measurements, records
+from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.records import Diagnostic
 from posfuse.training.build import build_data, build_module, build_parts, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
@@ -55,6 +56,9 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     first = pretrained(cfg) if cfg.pretrain.name != "none" else None
     stopwatch = Stopwatch()
     data = build_data(cfg)
+    known = records.flatten({**records.identity(cfg, folder), **data.facts()})
+    if rank() == 0 and (line := coverage_warning(known)):
+        _warn(line)
     module = build_module(cfg, data, host)
     if first:
         load_pretrained(module.model, first)

@@ -1,0 +1,40 @@
+"""Whether the tokens of a run represent its texts: few are unknown, and a text has several."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from here on
+FEWEST_TOKENS = 3  # of a document, in the mean of a split; a warning below
+SPLITS = ("train", "validation", "test")
+CHARACTERS = "set data.vocabulary.unit=characters for texts without spaces between words"
+
+
+def coverage_warning(row: Mapping[str, Any]) -> str | None:
+    """One line that names the option that helps, or None; `row` is a record with flat keys."""
+    if isinstance(row.get("settings.data.corpus.test_lengths"), list):
+        return None  # a generated task
+    unit = row.get("settings.data.vocabulary.unit", "words")
+    unknown, unknown_in = _worst(row, "unknown_share", 1)
+    fewest, fewest_in = _worst(row, "mean_tokens", -1)
+    more = "lower data.vocabulary.min_count or raise data.vocabulary.max_size"
+    if unknown >= UNKNOWN_SHARE:
+        fix = f"{CHARACTERS}, or {more}" if unit == "words" else more
+        if row.get("settings.host.name") == "transformers":
+            fix = "take a model whose tokenizer knows these texts"
+        return f"{row['data']}: {unknown:.0%} of the tokens of {unknown_in} are <unk>; {fix}"
+    if fewest < FEWEST_TOKENS and unit == "words":
+        return (
+            f"{row['data']}: a document of {fewest_in} has {fewest:.2f} tokens on average; "
+            f"{CHARACTERS}"
+        )
+    return None
+
+
+def _worst(row: Mapping[str, Any], name: str, sign: int) -> tuple[float, str]:
+    """The largest number of the splits, or with sign -1 the smallest, and its split."""
+    values = {split: row.get(f"{name}.{split}") for split in SPLITS}
+    found = [(sign * v, split) for split, v in values.items()
+             if isinstance(v, int | float) and math.isfinite(v)]  # fmt: skip
+    value, split = max(found, key=lambda pair: pair[0], default=(-math.inf, ""))
+    return sign * value, split

@@ -1,0 +1,63 @@
+"""The warning for texts of which a run's tokens say little."""
+
+import pytest
+
+from posfuse.runs.coverage import coverage_warning
+from posfuse.runs.records import flatten
+from posfuse.tracking.projection import STEP, Finished
+from small_records import posfuse_report, write_record
+
+SPLITS = ("train", "validation", "test")
+CHARACTERS = "set data.vocabulary.unit=characters for texts without spaces between words"
+MORE = "lower data.vocabulary.min_count or raise data.vocabulary.max_size"
+
+
+def record(unknown=(0.0, 0.0, 0.0), tokens=(9.0, 9.0, 9.0), unit="words", **settings):
+    return {
+        "data": "zh",
+        "settings": {"data.vocabulary.unit": unit, **settings},
+        "unknown_share": dict(zip(SPLITS, unknown, strict=True)),
+        "mean_tokens": dict(zip(SPLITS, tokens, strict=True)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (record((0.1, 0.2, 0.3)),
+         f"zh: 30% of the tokens of test are <unk>; {CHARACTERS}, or {MORE}"),
+        (record((0.49, 0, 0), unit="characters"),
+         f"zh: 49% of the tokens of train are <unk>; {MORE}"),
+        (record((0, 0.5, 0), **{"host.name": "transformers"}),
+         "zh: 50% of the tokens of validation are <unk>; take a model whose tokenizer knows these "
+         "texts"),
+        (record(tokens=(3.0, 3.0, 2.96)),
+         f"zh: a document of test has 2.96 tokens on average; {CHARACTERS}"),
+        (record((0.29, 0.29, 0.29), (3.0, 3.0, 3.0)), None),
+        (record(tokens=(2.0, 2.0, 2.0), unit="characters"), None),
+        (record(tokens=(2.0, 2.0, 2.0), **{"data.corpus.test_lengths": [40]}), None),
+        ({"data": "old", "settings": {}, "mean_tokens": {"train": 9.0}}, None),
+        (record((float("nan"),) * 3), None),
+    ],
+)  # fmt: skip
+def test_it_names_the_option_that_helps(found, line) -> None:
+    assert coverage_warning(flatten(found)) == line
+
+
+def test_the_report_and_wandb_show_it_once(tmp_path) -> None:
+    more = record((0.5, 0.4, 0.4))
+    line = coverage_warning(flatten(more))
+    root = tmp_path / "sweep"
+    share = {k: more[k] for k in ("unknown_share", "settings")}
+    for seed in (0, 1):
+        run = write_record(root, 0.5, "add", seed, "zh", **share)
+    write_record(root, 0.5, "add", 0, "en")
+    text, status = posfuse_report(root)
+    assert status is None
+    assert text.count(line) == 1
+    page = next(root.rglob("index.html")).read_text()
+    assert page.count(line.replace("<", "&lt;").replace(">", "&gt;")) == 1
+    assert "<unk>" not in text.replace(line, "")
+    summary = Finished(run, more, [{STEP: 4}], []).summary
+    assert summary["warning"] == line
+    assert "warning" not in Finished(run, record(), [{STEP: 4}], []).summary
