@@ -76,12 +76,13 @@ def check_folder(key: str, folder: str) -> None:
 @dataclass
 class VocabularyConfig:
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
-    min_count: int = option(2, "occurrences that a word needs", least=1)
+    min_count: int = option(2, "occurrences that a word or character needs", least=1)
     source: str = option("train", "the splits that are counted", choices=("train", "all"))
     unit: str = option(
-        "words", "tokens; bytes ignores max_size, min_count, source", choices=("words", "bytes")
-    )
-    ending: str = option("", "bytes after each document, for a language model")
+        "words", "tokens; bytes ignores max_size, min_count, source",
+        choices=("words", "characters", "bytes"),
+    )  # fmt: skip
+    ending: str = option("", "characters after each document, for a language model")
 
 
 @dataclass

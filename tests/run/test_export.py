@@ -34,6 +34,7 @@ def trained(folder, *overrides):
         ["fusion=gate_cnn", "encoding=learned"],
         ["fusion=mlp", "encoding=t5", "model.token_scale=learned", "model.fused_norm=layer"],
         ["fusion=concat", "data.vocabulary.unit=bytes", "data.max_len=40"],
+        ["fusion=add", "data.vocabulary.unit=characters", "data.max_len=40"],
     ],  # test_folding.py folds every operator and encoding
 )
 def test_it_gives_the_runs_own_predictions(overrides, tmp_path):

@@ -181,7 +181,8 @@ def test_tied_embeddings_and_every_kind_of_position(tmp_path):
         (["data=parity", "task=language_model"], r"data\.targets: parity has classes"),
         (["data=copy"], r"data\.targets: is for language models; set task=language_model"),
         (["data=bbc_bytes"], r"data\.vocabulary\.ending: is for language models"),
-        (["task=language_model"], r"unit: a language model reads texts as bytes; use data=bbc"),
+        (["task=language_model", "data.targets=answers"], "targets: must be all for texts such"),
+        (["task=language_model", r"data.vocabulary.ending='\n'"], "ending: is for bytes and char"),
         (["task=language_model", "data=copy", "data.targets=all"], r"data\.targets: copy has"),
         (["task=language_model", "data=copy", "data.vocabulary.ending=x"],
          r"data\.vocabulary\.ending: is for texts; remove it for copy"),
@@ -370,6 +371,29 @@ def test_a_text_without_labels_is_for_language_models(corpus, tmp_path):
         train(small_config(tmp_path, *bytes_, cache), tmp_path / "classifier")
     with pytest.raises(InputError, match="no column 'label'"):
         train(small_config(tmp_path, cache), tmp_path / "words")
+
+
+@pytest.mark.parametrize(("unit", "join"), [("characters", ""), ("words", " ")])
+def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, unit, join):
+    for path in corpus.glob("*.parquet"):
+        pd.read_parquet(path)[["text"]].to_parquet(tmp_path / path.name)
+    more = [f"data.vocabulary.unit={unit}", "data.test_lengths=[]", f"cache_dir={tmp_path}/cache"]
+    record = train(small_config(tmp_path, *TEXT, *more), tmp_path / "run")
+    _, data, module = load_language_model(tmp_path / "run")
+    part = data.store.splits["test"]
+    texts = pd.read_parquet(corpus / "test.parquet")["text"]
+    assert join.join(data.store.words(part.ids)) == join.join(texts)
+    every = torch.from_numpy(part.ids.astype(np.int64))
+    starts = range(0, len(every) - 8, 8)
+    expected = np.concatenate([losses(module.model, every[i : i + 9])[0] for i in starts]).mean()
+    assert record["test"]["loss"] == pytest.approx(expected, abs=1e-6)
+    assert set(record["test"]) == {"loss", "accuracy"}
+    text, status = sampled(tmp_path / "run", "--prompt", "W1x0 w1x1", "--tokens", 3)
+    assert (status, text.startswith("W1x0 w1x1")) == (None, True)
+    _, status = sampled(tmp_path / "run", "--prompt", "a\udcff")
+    assert status == "error: --prompt: is not UTF-8; type it in a terminal with UTF-8"
+    _, status = sampled(tmp_path / "run", "--prompt", " ")
+    assert status == "error: --prompt: is empty; give a text to continue"
 
 
 def test_a_classifier_gives_no_samples(corpus, tmp_path):

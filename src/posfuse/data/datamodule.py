@@ -41,7 +41,9 @@ class TextDataModule(L.LightningDataModule):
         super().__init__()
         self.models_language = models_language
         self.cfg, self.seed, self.evaluations, self.limit = cfg, seed, evaluations, limit
-        self.store = open_store(cfg, cache_dir, validation_seed, poll, pretrained)
+        self.store = open_store(
+            cfg, cache_dir, validation_seed, poll, pretrained, labelled=not models_language
+        )
         if is_task(cfg) and any(self.store.unknown_share.values()):
             raise InputError(
                 f"data.vocabulary: leaves symbols of {cfg.name} out, and with them labels; remove "

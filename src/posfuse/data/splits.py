@@ -45,13 +45,16 @@ class Split:
 
 
 def splits(
-    corpus: Corpus, cfg: DataConfig, validation_seed: int | None = None
+    corpus: Corpus,
+    cfg: DataConfig,
+    validation_seed: int | None = None,
+    labelled: bool = True,
 ) -> tuple[dict[str, Split], list[str]]:
     """Read, check and split a corpus; returns the splits and the names of the labels 0..C-1.
 
-    `validation_seed` is that of `open_store`. Raises InputError for what cannot be used.
+    `validation_seed` and `labelled` are those of `open_store`. Raises InputError for what cannot be
+    used.
     """
-    labelled = cfg.vocabulary.unit != "bytes"  # a language model needs no labels
     parts = {s: _checked(given, cfg.drop_empty, labelled) for s, given in corpus.read().items()}
     names = _number_labels(parts, corpus.label_names, labelled)
     if "validation" not in parts:

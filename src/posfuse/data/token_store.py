@@ -35,9 +35,9 @@ from posfuse.data.vocabulary import (
     Encoder,
     build_vocabulary,
     byte_vocabulary,
-    encode_bytes,
+    character_vocabulary,
+    encoder_of,
     portions,
-    word_encoder,
 )
 from posfuse.errors import InputError, lacks_memory
 
@@ -93,6 +93,10 @@ class TokenStore:
             raise ValueError(f"{word!r} is not in the vocabulary")
         return found
 
+    def encoder(self, unit: str) -> Encoder:
+        """What turned the texts into ids; `unit` is that of the config."""
+        return encoder_of(unit, self._vocabulary)
+
     @cached_property
     def _vocabulary(self) -> Tokenizer:
         return Tokenizer.from_file(str(self.folder / VOCABULARY))
@@ -104,12 +108,14 @@ def open_store(
     validation_seed: int | None = None,
     poll: Poll = lambda: None,
     pretrained: str | None = None,
+    labelled: bool = True,
 ) -> TokenStore:
     """Open the token store of a corpus. A missing or damaged store is built first.
 
     `validation_seed` draws the validation split of a corpus that has none (None: split_seed).
     `poll` is called between batches of texts; an exception that it raises stops the building.
     `pretrained` is the folder of a model whose tokenizer is used (None: a vocabulary of the texts).
+    Without `labelled`, the documents need no labels. A store that is already there may have none.
     Raises InputError for documents that cannot be used and for a folder that cannot be written.
     """
     corpus = load(cfg)
@@ -120,7 +126,7 @@ def open_store(
         # A second process waits, then reads what the first one built.
         with locked(folder.with_name(f"{folder.name}.lock"), poll):
             if (store := _read(folder)) is None:
-                _build(folder, cfg, corpus, seed, poll, pretrained)
+                _build(folder, cfg, corpus, seed, poll, pretrained, labelled)
                 store = _read(folder)
     except OSError as error:
         if lacks_memory(error):
@@ -164,8 +170,9 @@ def _build(
     validation_seed: int,
     poll: Poll,
     pretrained: str | None,
+    labelled: bool,
 ) -> None:
-    parts, label_names = splits(corpus, cfg, validation_seed)
+    parts, label_names = splits(corpus, cfg, validation_seed, labelled)
     encoder: Encoder
     own: dict[str, int] = {}
     unknown: int | None = UNKNOWN
@@ -173,24 +180,16 @@ def _build(
         found = read_tokenizer(pretrained)
         tokenizer, encoder, unknown = found.tokenizer, found.encode, found.unknown
         own = {"vocabulary_size": found.size, "ending": found.ending}
-    elif cfg.vocabulary.unit == "bytes":
-        tokenizer, ending = byte_vocabulary(), cfg.vocabulary.ending
-
-        def encoder(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-            return encode_bytes([text + ending for text in texts])
-
     else:
+        unit, ending = cfg.vocabulary.unit, cfg.vocabulary.ending
         counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
         texts = chain.from_iterable(parts[split].texts() for split in counted)
-        tokenizer = build_vocabulary(
-            _polled(texts, poll), cfg.vocabulary.max_size, cfg.vocabulary.min_count
-        )
-        if tokenizer.get_vocab_size() == len(SPECIAL):
-            raise InputError(
-                f"data.vocabulary.min_count: no word of {cfg.name} occurs "
-                f"{cfg.vocabulary.min_count} times; use a smaller number"
-            )
-        encoder = word_encoder(tokenizer)
+        tokenizer = _vocabulary_of((text + ending for text in _polled(texts, poll)), cfg)
+        plain = encoder_of(unit, tokenizer)
+
+        def encoder(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+            return plain([text + ending for text in texts])
+
     work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
     work.mkdir()
     try:
@@ -210,6 +209,24 @@ def _build(
         os.rename(work, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _vocabulary_of(texts: Iterator[str], cfg: DataConfig) -> Tokenizer:
+    """The vocabulary of these texts; raises InputError if it has no entry but the special ones."""
+    own = cfg.vocabulary
+    if own.unit == "bytes":
+        return byte_vocabulary()
+    build = {"words": build_vocabulary, "characters": character_vocabulary}[own.unit]
+    tokenizer = build(texts, own.max_size, own.min_count)
+    if tokenizer.get_vocab_size() == len(SPECIAL):
+        other = ""
+        if own.unit == "words":
+            other = ", or data.vocabulary.unit=characters for texts without spaces between words"
+        raise InputError(
+            f"data.vocabulary.min_count: no {own.unit.removesuffix('s')} of {cfg.name} occurs "
+            f"{own.min_count} times; use a smaller number{other}"
+        )
+    return tokenizer
 
 
 def _polled(texts: Iterable[str], poll: Poll) -> Iterator[str]:

@@ -1,9 +1,12 @@
-"""Words or bytes to token ids; `<pad>` is 0 and `<unk>` is 1 in both.
+"""Words, characters or bytes to token ids; `<pad>` is 0 and `<unk>` is 1 in all three.
 
-Words are lower-cased and split at white space. Bytes are those of the text's UTF-8, unchanged.
+Words are lower-cased and split at white space. Characters are Unicode's, white space included, and
+bytes are those of the text's UTF-8, both unchanged.
 The tokenizer of a pretrained model has ids of its own (pretrained_folder.py).
 """
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -72,7 +75,7 @@ def word_encoder(tokenizer: Tokenizer) -> Encoder:
     Document i has the ids[offsets[i]:offsets[i + 1]]. A document without words is one `<unk>`. No
     id is 0: only batches add padding.
     """
-    kind = np.uint16 if tokenizer.get_vocab_size() <= 2**16 else np.uint32
+    kind = _kind(tokenizer)
 
     def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
@@ -83,6 +86,43 @@ def word_encoder(tokenizer: Tokenizer) -> Encoder:
         return ids, offsets
 
     return encode
+
+
+def _kind(vocabulary: Tokenizer) -> type[np.unsignedinteger]:
+    """The type of its ids."""
+    return np.uint16 if vocabulary.get_vocab_size() <= 2**16 else np.uint32
+
+
+def character_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
+    """As `build_vocabulary`, of the characters of the texts."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    frequent = (character for character, n in counts.items() if n >= min_count)
+    kept = sorted(frequent, key=lambda character: (-counts[character], character))
+    ids = {c: i for i, c in enumerate(SPECIAL + kept[: max_size - len(SPECIAL)])}
+    return Tokenizer(WordLevel(ids, unk_token=SPECIAL[UNKNOWN]))
+
+
+def character_encoder(vocabulary: Tokenizer) -> Encoder:
+    """As `word_encoder`, with the ids of `character_vocabulary`; no text is empty."""
+    id_of = np.full(sys.maxunicode + 1, UNKNOWN, _kind(vocabulary))
+    for character, i in vocabulary.get_vocab().items():
+        if character not in SPECIAL:
+            id_of[ord(character)] = i
+
+    def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        points = np.frombuffer("".join(texts).encode("utf-32-le"), np.dtype("<u4"))
+        return id_of[points], np.cumsum([0, *map(len, texts)], dtype=np.int64)
+
+    return encode
+
+
+def encoder_of(unit: str, vocabulary: Tokenizer) -> Encoder:
+    """The encoder with this vocabulary; `unit` is that of the config."""
+    if unit == "bytes":
+        return encode_bytes
+    return {"words": word_encoder, "characters": character_encoder}[unit](vocabulary)
 
 
 def byte_vocabulary() -> Tokenizer:

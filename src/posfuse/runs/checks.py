@@ -80,7 +80,7 @@ def _check_corpus(cfg: Config) -> None:
 
 
 def _check_targets(cfg: Config) -> None:
-    """A language model reads texts as bytes, or answers after a bar; a classifier reads neither."""
+    """A language model predicts all tokens of a text, or answers after a bar; a classifier none."""
     data, task = cfg.data, "task=language_model"
     if not models_language(cfg):
         if data.targets != "all" or data.vocabulary.ending:
@@ -93,10 +93,14 @@ def _check_targets(cfg: Config) -> None:
         )
     elif is_task(data) and data.vocabulary.ending:
         raise InputError(f"data.vocabulary.ending: is for texts; remove it for {data.name}")
-    elif not is_task(data) and (data.vocabulary.unit != "bytes" or data.targets != "all"):
+    elif not is_task(data) and data.targets != "all":
         raise InputError(
-            "data.vocabulary.unit: a language model reads texts as bytes; use data=bbc_bytes, or "
-            "data.vocabulary.unit=bytes and data.targets=all"
+            f"data.targets: must be all for texts such as {data.name} (got {data.targets})"
+        )
+    elif data.vocabulary.ending and data.vocabulary.unit == "words":
+        raise InputError(
+            "data.vocabulary.ending: is for bytes and characters; remove it, or set "
+            "data.vocabulary.unit=bytes"
         )
 
 

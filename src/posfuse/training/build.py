@@ -244,7 +244,8 @@ def build_module(
         network.compile(dynamic=True)  # one graph for batches of every length
     seed = seed_of(cfg, "dropout")
     if isinstance(network, LanguageModel):
-        return NextToken(network, cfg.optim, seed, data.is_text_model)
+        is_bytes = cfg.data.vocabulary.unit == "bytes"
+        return NextToken(network, cfg.optim, seed, data.is_text_model, is_bytes)
     return Classifier(network, cfg.optim, n_classes, seed)
 
 

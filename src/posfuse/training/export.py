@@ -22,7 +22,7 @@ from torch import Tensor
 
 from posfuse.config import Config, is_pretrained
 from posfuse.data.token_store import VOCABULARY
-from posfuse.data.vocabulary import encode_bytes, word_encoder
+from posfuse.data.vocabulary import encoder_of
 from posfuse.errors import InputError
 from posfuse.model.folding import FoldedClassifier
 from posfuse.runs import records
@@ -54,8 +54,7 @@ class Exported:
         if not found:
             return torch.empty(0, len(self.label_names))
         data = self.cfg.data
-        words = data.vocabulary.unit == "words"
-        flat, offsets = (word_encoder(self.vocabulary) if words else encode_bytes)(found)
+        flat, offsets = encoder_of(data.vocabulary.unit, self.vocabulary)(found)
         cut = [
             torch.from_numpy(flat[start:end][: data.max_len].astype("int64"))
             for start, end in pairwise(offsets)

@@ -33,10 +33,10 @@ class NextToken(TestedModule):
     model: LanguageModel
 
     def __init__(
-        self, model: LanguageModel, optim: OptimConfig, seed: int, reads_bytes: bool
+        self, model: LanguageModel, optim: OptimConfig, seed: int, is_text: bool, is_bytes: bool
     ) -> None:
         super().__init__(model, optim, seed)
-        self.reads_bytes = reads_bytes
+        self.is_text, self.is_bytes = is_text, is_bytes
         # For each batch of the last test: the sum of the losses at each place, and their number.
         self.by_position: list[tuple[Tensor, Tensor]] = []
 
@@ -53,9 +53,9 @@ class NextToken(TestedModule):
         loss = found["loss"].sum() / n
         self.log_mean("val/loss", loss, n)
         self.log_mean("val/accuracy", found["right"].sum() / n, n)
-        if self.reads_bytes:
+        if self.is_bytes:
             self.log_mean("val/bits_per_byte", loss / math.log(2), n)
-        else:
+        if not self.is_text:
             asked = found["targets"] > 0
             exact = (found["right"] == found["targets"])[asked].double().mean()
             self.log_mean("val/exact_match", exact, int(asked.sum()))
@@ -75,7 +75,7 @@ class NextToken(TestedModule):
         is_target = batch.labels != IGNORED
         right = (logits.argmax(-1) == batch.labels) & is_target
         found = {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}
-        if not self.reads_bytes:
+        if not self.is_text:
             decoded = self.model.decode(batch.ids, is_target)
             found["greedy_right"] = ((decoded == batch.labels) & is_target).sum(1)
         return found
@@ -111,8 +111,10 @@ class NextToken(TestedModule):
         frame.insert(2, "group", documents.groups[frame["index"]])
         by_target = frame.sum() / frame["targets"].sum()
         found = {"loss": float(by_target["loss"]), "accuracy": float(by_target["right"])}
-        if self.reads_bytes:
-            return found | {"bits_per_byte": found["loss"] / math.log(2)}, frame
+        if self.is_bytes:
+            found["bits_per_byte"] = found["loss"] / math.log(2)
+        if self.is_text:
+            return found, frame
         asked = frame[frame["targets"] > 0]
         found["exact_match"] = float((asked["right"] == asked["targets"]).mean())
         return found | {"greedy_accuracy": float(by_target["greedy_right"])}, frame

@@ -28,9 +28,13 @@ def parse() -> argparse.Namespace:
 
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
-    """The prompt's tokens, (1, L); raises InputError if it is empty or has an unknown symbol."""
-    if cfg.data.vocabulary.unit == "bytes":
+    """The prompt's tokens, (1, L); raises InputError if it is empty or, for a task, has an unknown
+    symbol. An unknown word or character of a text is `<unk>`."""
+    unit = cfg.data.vocabulary.unit
+    if unit == "bytes":
         ids = [byte + len(SPECIAL) for byte in _bytes(text)]
+    elif data.is_text_model and text.strip():
+        ids = data.store.encoder(unit)([_unicode(text)])[0].tolist()
     else:
         symbols = data.store.words(range(len(SPECIAL), data.store.vocabulary_size))
         if unknown := [symbol for symbol in text.split() if symbol not in symbols]:
@@ -42,6 +46,14 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     if not ids:
         raise InputError("--prompt: is empty; give a text to continue")
     return torch.tensor([ids])
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError("--prompt: is not UTF-8; type it in a terminal with UTF-8") from error
+    return text
 
 
 def _bytes(text: str) -> bytes:
@@ -94,6 +106,8 @@ def main() -> None:
     if cfg.data.vocabulary.unit == "bytes":
         values = [int(i) - len(SPECIAL) for i in found if i >= len(SPECIAL)]
         print((_bytes(arguments.prompt) + bytes(values)).decode(errors="replace"))
+    elif cfg.data.vocabulary.unit == "characters":
+        print(arguments.prompt + "".join(data.store.words(found)))
     else:
         print(arguments.prompt.strip(), *data.store.words(found))
 

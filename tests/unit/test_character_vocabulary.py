@@ -1,0 +1,94 @@
+"""Characters as tokens, for texts without spaces between words."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posfuse.config import DataConfig, VocabularyConfig
+from posfuse.data.corpora import SPLITS
+from posfuse.data.token_store import open_store
+from posfuse.data.vocabulary import character_encoder, character_vocabulary
+from posfuse.errors import InputError
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+from small_runs import composed
+
+CHINESE = ["球队在比赛中获胜", "公司股价今天上涨", "比赛今天开始", "公司获得利润"]
+any_texts = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=6)
+
+
+def write(root, texts: list[str]) -> str:
+    for split in SPLITS:
+        frame = pd.DataFrame({"text": texts, "label": [i % 2 for i in range(len(texts))]})
+        frame.to_parquet(root / f"{split}.parquet")
+    return str(root)
+
+
+@given(any_texts, st.integers(1, 3), st.integers(3, 12))
+def test_ids_are_those_of_the_most_frequent_characters(texts, min_count, max_size) -> None:
+    vocabulary = character_vocabulary(iter(texts), max_size, min_count)
+    counts = Counter("".join(texts))
+    kept = sorted((c for c in counts if counts[c] >= min_count), key=lambda c: (-counts[c], c))
+    id_of = {character: i for i, character in enumerate(kept[: max_size - 2], 2)}
+    assert vocabulary.get_vocab() == {"<pad>": 0, "<unk>": 1, **id_of}
+    ids, offsets = character_encoder(vocabulary)(texts)
+    assert ids.dtype == np.uint16
+    parts = [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)]
+    assert parts == [[id_of.get(character, 1) for character in text] for text in texts]
+
+
+def test_a_text_without_spaces_is_unknown_as_words_and_known_as_characters(tmp_path) -> None:
+    path = write(tmp_path, CHINESE * 2)
+    stores = {
+        unit: open_store(
+            DataConfig("zh", path=path, vocabulary=VocabularyConfig(unit=unit)), tmp_path / "cache"
+        )
+        for unit in ("words", "characters")
+    }
+    assert stores["words"].splits["test"].lengths.tolist() == [1] * 8
+    found = stores["characters"]
+    assert found.unknown_share == dict.fromkeys(SPLITS, 0.0)
+    part = found.splits["test"]
+    assert part.lengths.tolist() == [len(text) for text in CHINESE * 2]
+    assert "".join(found.words(part.ids[: len(CHINESE[0])])) == CHINESE[0]
+    assert stores["words"].folder != found.folder
+
+
+def test_the_ending_is_a_part_of_each_document_and_of_the_vocabulary(tmp_path) -> None:
+    own = VocabularyConfig(unit="characters", ending="\n", min_count=2)
+    store = open_store(
+        DataConfig("tiny", path=write(tmp_path, ["abab", "bb"]), vocabulary=own), tmp_path / "cache"
+    )
+    assert store.words(store.splits["test"].ids) == [*"abab\nbb\n"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "fix"),
+    [
+        ("words", "word of zh occurs 9 times; use a smaller number, or data.vocabulary.unit="
+                  "characters for texts without spaces between words"),
+        ("characters", "character of zh occurs 9 times; use a smaller number"),
+    ],
+)  # fmt: skip
+def test_an_empty_vocabulary_is_refused_with_the_fix(tmp_path, unit, fix) -> None:
+    own = VocabularyConfig(unit=unit, min_count=9)
+    cfg = DataConfig("zh", path=write(tmp_path, CHINESE), vocabulary=own)
+    with pytest.raises(InputError) as caught:
+        open_store(cfg, tmp_path / "cache")
+    assert str(caught.value) == f"data.vocabulary.min_count: no {fix}"
+
+
+def test_the_unit_is_a_setting_of_the_run() -> None:
+    words, characters = (
+        records.settings(checked(composed("data=bbc_article", *more)))
+        for more in ([], ["data.vocabulary.unit=characters"])
+    )
+    changed = {key for key in words if words[key] != characters[key]}
+    assert changed == {"data.vocabulary.unit"}
+    with pytest.raises(InputError, match="must be words for a task"):
+        checked(composed("data=parity", "data.vocabulary.unit=characters"))
