@@ -62,7 +62,7 @@ def part(split: TokenizedSplit, chosen: np.ndarray) -> TokenizedSplit:
     rows = [split.ids[split.offsets[i] : split.offsets[i + 1]] for i in chosen]
     ends = np.cumsum([0, *map(len, rows)])
     labels, groups = (np.asarray(column[chosen]) for column in (split.labels, split.groups))
-    return TokenizedSplit(np.concatenate(rows), ends, labels, groups)
+    return TokenizedSplit(np.concatenate(rows), ends, labels, groups, groups)
 
 
 class Clock(Callback):

@@ -85,7 +85,7 @@ def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
         expected = np.concatenate(sliding).mean()
         assert record["sliding"][str(length)]["loss"] == pytest.approx(expected, abs=1e-6)
     frame = pd.read_parquet(folder / records.PREDICTIONS)
-    assert frame.columns.tolist() == ["index", "length", "group", "targets", "right", "loss"]
+    assert frame.columns.tolist() == ["index", "row", "length", "group", "targets", "right", "loss"]
     assert frame["loss"].sum() / frame["targets"].sum() == pytest.approx(record["test"]["loss"])
     history = pd.read_csv(folder / records.HISTORY)
     assert len(history) == 4

@@ -92,6 +92,29 @@ def test_lengths_and_labels_in_the_predictions_are_those_of_the_test_file(refere
     assert frame["group"].tolist() == frame["index"].tolist()
 
 
+@pytest.mark.parametrize("more", [[], ["data.limit=9"], ["data.test_lengths=[9]"]])
+def test_predictions_name_the_row_of_the_users_file(corpus, tmp_path, more):
+    """Though documents without text are left out, and a sample is taken."""
+    for split in ("train", "test"):
+        frame = pd.read_parquet(corpus / f"{split}.parquet")
+        frame.loc[[0, 3], "text"] = [None, " "]
+        frame.to_csv(tmp_path / f"{split}.csv", index=False)
+    options = ["data.drop_empty=true", "data.max_len=6", f"cache_dir={tmp_path}/cache"]
+    short = ["trainer.max_epochs=1", "trainer.mechanism=false"]
+    train(small_config(tmp_path, *options, *short, *more), tmp_path / "run")
+    test = pd.read_csv(tmp_path / "test.csv")
+    for file in (tmp_path / "run").glob("predictions*.parquet"):
+        found = pd.read_parquet(file)
+        joined = found.merge(test, left_on="row", right_index=True, suffixes=("", "_of_file"))
+        assert joined["label"].tolist() == joined["label_of_file"].tolist() != []
+        assert joined["length"].tolist() == [len(text.split()) for text in joined["text"]]
+        assert found["row"].is_monotonic_increasing
+        assert found["row"].tolist() != found["index"].tolist()
+    assert len(list((tmp_path / "run").glob("predictions*.parquet"))) == 1 + (
+        "lengths" in str(more)
+    )
+
+
 def test_the_history_has_a_row_for_each_epoch_and_the_record_has_the_best(reference):
     folder, record = reference
     history = pd.read_csv(folder / "history.csv")

@@ -181,7 +181,11 @@ def test_the_mean_over_seeds_has_the_ends_too(tmp_path):
 
 def test_ends_are_the_first_and_the_last_word_that_is_read():
     split = TokenizedSplit(
-        np.array([3, 3, 2, 4, 1, 2]), np.array([0, 3, 4, 6]), np.array([0, 1, 0]), np.arange(3)
+        np.array([3, 3, 2, 4, 1, 2]),
+        np.array([0, 3, 4, 6]),
+        np.array([0, 1, 0]),
+        np.arange(3),
+        np.arange(3),
     )
     for max_len, pairs in ((9, [(3, 2), (4, 4), (1, 2)]), (2, [(3, 3), (4, 4), (1, 2)])):
         matrix = module._ends(split, max_len, 5).toarray()
@@ -192,7 +196,11 @@ def test_ends_are_the_first_and_the_last_word_that_is_read():
 
 def test_counts_are_the_words_of_each_document():
     split = TokenizedSplit(
-        np.array([3, 3, 2, 4, 4, 4, 2]), np.array([0, 3, 3, 7]), np.array([0, 1, 0]), np.arange(3)
+        np.array([3, 3, 2, 4, 4, 4, 2]),
+        np.array([0, 3, 3, 7]),
+        np.array([0, 1, 0]),
+        np.arange(3),
+        np.arange(3),
     )
     matrix = module._counts(split, 3, 5).toarray()
     assert matrix.tolist() == [[0, 0, 1, 2, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 3]]

@@ -18,7 +18,7 @@ def split_of(lengths: list[int]) -> TokenizedSplit:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = np.arange(offsets[-1], dtype=np.uint16) + 2  # every token is one of a kind
     numbers = np.arange(len(lengths))
-    return TokenizedSplit(ids, offsets, numbers % 3, numbers)
+    return TokenizedSplit(ids, offsets, numbers % 3, numbers, numbers)
 
 
 def order(lengths, seed=0, epoch=0, batch_size=4, pool_batches=3) -> list[list[int]]:
@@ -156,6 +156,7 @@ def test_words_are_counted_where_they_are_read(max_len):
         np.concatenate(documents),
         np.cumsum([0, *map(len, documents)]),
         np.zeros(len(documents), dtype=np.int64),
+        np.arange(len(documents)),
         np.arange(len(documents)),
     )
     expected = Counter(int(i) for document in documents for i in document[:max_len])

@@ -22,7 +22,7 @@ def split_of(*documents):
     offsets = np.cumsum([0, *map(len, documents)])
     ids = np.array([i for document in documents for i in document], dtype=np.uint16)
     numbers = np.arange(len(documents))
-    return TokenizedSplit(ids, offsets, numbers % 2, numbers)
+    return TokenizedSplit(ids, offsets, numbers % 2, numbers, numbers)
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse"])

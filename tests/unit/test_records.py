@@ -84,7 +84,7 @@ def test_a_process_that_is_killed_before_the_rename_leaves_the_old_file(
 
 
 def test_predictions_are_in_the_order_of_the_documents(tmp_path) -> None:
-    lengths, groups = np.array([5, 6, 7]), np.array([40, 41, 40])
+    lengths, groups, rows = np.array([[5, 6, 7], [40, 41, 40], [8, 2, 9]])
     batches = [
         {
             "index": np.array(index), "label": np.array(index) % 2, "predicted": np.array(index),
@@ -92,10 +92,11 @@ def test_predictions_are_in_the_order_of_the_documents(tmp_path) -> None:
         }
         for index in ([2, 0], [1])
     ]  # fmt: skip
-    predictions = records.predictions(batches, lengths, groups)
+    predictions = records.predictions(batches, lengths, groups, rows)
     records.write_predictions(tmp_path, records.PREDICTIONS, predictions)
     found = pd.read_parquet(tmp_path / records.PREDICTIONS)
     assert found["index"].tolist() == found["predicted"].tolist() == [0, 1, 2]
     assert found["length"].tolist() == [5, 6, 7]
     assert found["group"].tolist() == [40, 41, 40]
+    assert found["row"].tolist() == [8, 2, 9]
     assert found["log_p_1"].tolist() == [-0.5, -1.5, -2.5]

@@ -83,6 +83,7 @@ def test_the_store_is_bit_for_bit_what_the_plain_way_writes(folder) -> None:
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         classes = frame["label"].map("abc".index).to_numpy(np.int64)
         parts = {"ids": flat, "offsets": ends, "labels": classes, "groups": frame["group"]}
+        parts["rows"] = frame["group"]
         for part, array in parts.items():
             checksums[f"{split}.{part}.npy"] = saved(array)
         unknown[split] = (flat == 1).mean()

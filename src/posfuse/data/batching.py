@@ -56,6 +56,11 @@ class Documents(Dataset[Batch]):
         """Equal for documents with a part in common, (documents,)."""
         return self.split.groups
 
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of each document in its file, from 0, (documents,)."""
+        return self.split.rows
+
     def counts(self, vocabulary_size: int) -> np.ndarray:
         """How often each word occurs in the documents after the cut to max_len, (V,)."""
         found, padding = np.zeros(vocabulary_size, dtype=np.int64), 0

@@ -23,7 +23,7 @@ class Split:
     """Documents of a source. Labels are in memory; each call of `texts` reads the texts again."""
 
     source: Source
-    rows: np.ndarray  # (documents,) of the source, ascending
+    rows: np.ndarray  # (documents,) of the source from 0, ascending
     labels: np.ndarray  # (documents,)
     groups: np.ndarray  # (documents,), equal for documents with a part in common
 

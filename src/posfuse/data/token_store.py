@@ -1,10 +1,10 @@
 """Token ids on disk: written once per corpus, then memory-mapped by every run of a sweep.
 
 A store is a folder. Its name is a fingerprint of everything that its content depends on. For each
-split it contains <split>.ids.npy (the tokens of all documents in a row), <split>.offsets.npy,
-<split>.labels.npy and <split>.groups.npy; then the vocabulary, and meta.json with the checksum of
-each file. A store is built in a temporary folder and renamed, so two processes that start together
-both get a complete store. A store whose checksums do not match is built again.
+split it contains <split>.ids.npy (the tokens of all documents in a row), and alike offsets, labels,
+groups and rows; then the vocabulary, and meta.json with the checksum of each file. A store is built
+in a temporary folder and renamed, so two processes that start together both get a complete store. A
+store whose checksums do not match is built again.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from posfuse.data.vocabulary import (
 from posfuse.errors import InputError, lacks_memory
 
 VOCABULARY = "vocabulary.json"
-FORMAT = 3  # part of every key; raise it when the bytes written change
+FORMAT = 4  # part of every key; raise it when the bytes written change
 Poll = Callable[[], None]
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ class TokenizedSplit:
     offsets: np.ndarray  # (documents + 1,)
     labels: np.ndarray  # (documents,)
     groups: np.ndarray  # (documents,)
+    rows: np.ndarray  # (documents,), the row of each document in its file, from 0
 
     @property
     def lengths(self) -> np.ndarray:
@@ -70,7 +71,8 @@ class TokenizedSplit:
         bounds = zip(self.offsets[chosen], self.offsets[chosen + 1], strict=True)
         ids = np.concatenate([self.ids[start:end] for start, end in bounds])
         offsets = np.cumsum([0, *self.lengths[chosen]])
-        return TokenizedSplit(ids, offsets, self.labels[chosen], self.groups[chosen])
+        others = (self.labels[chosen], self.groups[chosen], self.rows[chosen])
+        return TokenizedSplit(ids, offsets, *others)
 
 
 @dataclass(frozen=True)
@@ -238,8 +240,8 @@ def _polled(texts: Iterable[str], poll: Poll) -> Iterator[str]:
 def _write(
     work: Path, split: str, part: Split, encoder: Encoder, poll: Poll, unknown: int | None
 ) -> float:
-    """Write the ids of a split, batch by batch, then its offsets, labels and groups; returns the
-    share of the id `unknown`."""
+    """Write the ids of a split, batch by batch, then its offsets, labels, groups and rows;
+    returns the share of the id `unknown`."""
     lengths: list[np.ndarray] = []
     n_unknown = 0
     with (work / f"{split}.ids.npy").open("wb") as file:
@@ -257,6 +259,7 @@ def _write(
     np.save(work / f"{split}.offsets.npy", offsets)
     np.save(work / f"{split}.labels.npy", part.labels)
     np.save(work / f"{split}.groups.npy", part.groups)
+    np.save(work / f"{split}.rows.npy", part.rows)
     return float(n_unknown / offsets[-1])
 
 
@@ -280,7 +283,7 @@ def _read(folder: Path) -> TokenStore | None:
                 # Plain arrays still read from the files. A slice of a np.memmap takes ten times as
                 # long, and each batch takes one per document.
                 *(np.asarray(np.load(folder / f"{split}.{part}.npy", mmap_mode="r"))
-                  for part in ("ids", "offsets", "labels", "groups"))
+                  for part in ("ids", "offsets", "labels", "groups", "rows"))
             )
             for split in meta["unknown_share"]
         }  # fmt: skip

@@ -41,9 +41,18 @@ class Windows(Documents):
     @property
     def groups(self) -> np.ndarray:
         """Equal for windows that begin in the same document."""
-        documents = np.searchsorted(self.split.offsets, self.starts, side="right") - 1
-        found: np.ndarray = self.split.groups[documents]
+        found: np.ndarray = self.split.groups[self._first_documents]
         return found
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of the document in which a window begins."""
+        found: np.ndarray = self.split.rows[self._first_documents]
+        return found
+
+    @property
+    def _first_documents(self) -> np.ndarray:
+        return np.searchsorted(self.split.offsets, self.starts, side="right") - 1
 
     def __getitem__(self, members: np.ndarray) -> Batch:
         places = self.starts[members][:, None] + np.arange(self.max_len + 1)

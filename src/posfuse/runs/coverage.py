@@ -10,7 +10,7 @@ SPLITS = ("train", "validation", "test")
 CHARACTERS = "set data.vocabulary.unit=characters for texts without spaces between words"
 
 
-def coverage_warning(row: Mapping[str, Any]) -> str | None:
+def coverage_warning(row: Mapping[Any, Any]) -> str | None:
     """One line that names the option that helps, or None; `row` is a record with flat keys."""
     if isinstance(row.get("settings.data.corpus.test_lengths"), list):
         return None  # a generated task
@@ -31,7 +31,7 @@ def coverage_warning(row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _worst(row: Mapping[str, Any], name: str, sign: int) -> tuple[float, str]:
+def _worst(row: Mapping[Any, Any], name: str, sign: int) -> tuple[float, str]:
     """The largest number of the splits, or with sign -1 the smallest, and its split."""
     values = {split: row.get(f"{name}.{split}") for split in SPLITS}
     found = [(sign * v, split) for split, v in values.items()

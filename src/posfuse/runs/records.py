@@ -256,17 +256,19 @@ def write_diagnostics(folder: Path, rows: Sequence[Diagnostic]) -> None:
 
 
 def predictions(
-    batches: list[dict[str, Any]], lengths: np.ndarray, groups: np.ndarray
+    batches: list[dict[str, Any]], lengths: np.ndarray, groups: np.ndarray, rows: np.ndarray
 ) -> pd.DataFrame:
-    """index, length, group, label, predicted, log_p_0..C-1 of each document of a test split.
+    """index, row, length, group, label, predicted, log_p_0..C-1 of each document of a test split.
 
     `lengths` (documents,) are the tokens of all its documents before they are cut, `groups`
-    (documents,) are equal for documents with a part in common.
+    (documents,) are equal for documents with a part in common, and `rows` (documents,) are the
+    documents' rows in their file, from 0.
     """
     index = np.concatenate([b["index"] for b in batches])
     order = np.argsort(index)
     columns = {
         "index": index,
+        "row": rows[index],
         "length": lengths[index],
         "group": groups[index],
         **{k: np.concatenate([b[k] for b in batches]) for k in ("label", "predicted")},

@@ -76,7 +76,8 @@ class Classifier(TestedModule):
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
         every = gathered(self.predictions)
-        found = records.predictions(every, documents.whole_lengths, documents.groups)
+        columns = (documents.whole_lengths, documents.groups, documents.rows)
+        found = records.predictions(every, *columns)
         # In double precision, so that equal gains in documents are ties in a test of ranks.
         right = int((found["predicted"] == found["label"]).sum())
         return {**metrics, "accuracy": right / len(found)}, found

@@ -107,8 +107,9 @@ class NextToken(TestedModule):
         every = gathered(self.predictions)
         parts = {k: np.concatenate([batch[k] for batch in every]) for k in every[0]}
         frame = pd.DataFrame(parts).sort_values("index", ignore_index=True)
-        frame.insert(1, "length", documents.whole_lengths[frame["index"]])
-        frame.insert(2, "group", documents.groups[frame["index"]])
+        frame.insert(1, "row", documents.rows[frame["index"]])
+        frame.insert(2, "length", documents.whole_lengths[frame["index"]])
+        frame.insert(3, "group", documents.groups[frame["index"]])
         by_target = frame.sum() / frame["targets"].sum()
         found = {"loss": float(by_target["loss"]), "accuracy": float(by_target["right"])}
         if self.is_bytes:
