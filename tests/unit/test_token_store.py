@@ -261,8 +261,8 @@ def test_the_vocabulary_is_counted_on_the_splits_asked_for(tmp_path, source: str
 def test_a_vocabulary_without_words_is_refused(cfg, tmp_path, source: str) -> None:
     cfg.vocabulary.source, cfg.vocabulary.min_count = source, 1_000
     expected = (
-        r"^data\.vocabulary\.min_count: no word of tiny occurs 1000 times; use a smaller number, or "
-        r"data\.vocabulary\.unit=characters for texts without spaces between words$"
+        r"^data\.vocabulary\.min_count: no word of tiny occurs 1000 times; use a smaller number, "
+        r"or data\.vocabulary\.unit=characters for texts without spaces between words$"
     )
     with pytest.raises(InputError, match=expected):
         open_store(cfg, tmp_path / "cache")
