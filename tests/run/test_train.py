@@ -115,6 +115,21 @@ def test_predictions_name_the_row_of_the_users_file(corpus, tmp_path, more):
     )
 
 
+def test_a_run_on_unknown_words_warns_once(tmp_path, caplog):
+    texts = [f"\u7403\u961f\u6bd4\u8d5b{chr(0x4E00 + i)} \u4f53\u80b2" for i in range(20)]
+    for split in ("train", "test"):
+        frame = pd.DataFrame({"text": texts, "label": [0, 1] * 10})
+        frame.to_parquet(tmp_path / f"{split}.parquet")
+    short = ["trainer.max_epochs=1", "trainer.mechanism=false", "data.name=unknown"]
+    for seed in (0, 1):
+        options = [*short, f"seed={seed}", f"cache_dir={tmp_path}/cache"]
+        train(small_config(tmp_path, *options), tmp_path / str(seed))
+    (line,) = [message for message in caplog.messages if "<unk>" in message]
+    assert line.startswith(
+        "unknown: 50% of the tokens of train are <unk>; set data.vocabulary.unit"
+    )
+
+
 def test_the_history_has_a_row_for_each_epoch_and_the_record_has_the_best(reference):
     folder, record = reference
     history = pd.read_csv(folder / "history.csv")

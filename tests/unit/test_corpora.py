@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import train_test_split
 
-from posfuse.config import DataConfig, VocabularyConfig
+from posfuse.config import DataConfig
 from posfuse.data import bbc, corpora
 from posfuse.data.corpora import SPLITS, folder, hub, load
 from posfuse.data.splits import splits
@@ -166,8 +166,8 @@ def test_a_missing_text_is_no_text(tmp_path, missing) -> None:
 
 def test_one_text_cannot_be_divided_unless_there_is_a_validation_file(tmp_path) -> None:
     def parts(root):
-        cfg = DataConfig("one", path=str(root), vocabulary=VocabularyConfig(unit="bytes"))
-        return splits(load(cfg), cfg)[0]
+        cfg = DataConfig("one", path=str(root))
+        return splits(load(cfg), cfg, labelled=False)[0]
 
     one = frame(["the cat sat on a mat " * 200], [0])[["text"]]
     for part in (one, one.assign(label="x")):
@@ -188,6 +188,14 @@ def test_an_empty_validation_file_is_refused(tmp_path) -> None:
 def test_a_label_column_that_one_split_lacks_is_named_with_its_file(tmp_path) -> None:
     with pytest.raises(InputError, match=r"test.parquet: no column 'label' among text; "):
         read(write(tmp_path, test=frame()[["text"]]))
+
+
+def test_a_language_model_needs_labels_in_no_split(tmp_path) -> None:
+    write(tmp_path, test=frame()[["text"]])
+    cfg = DataConfig("tiny", path=str(tmp_path))
+    parts, names = splits(load(cfg), cfg, labelled=False)
+    assert names == [""]
+    assert [len(part) for part in parts.values()] == [36, 4, 40]
 
 
 def test_a_class_that_training_lacks_is_refused(tmp_path) -> None:

@@ -55,7 +55,9 @@ def splits(
     `validation_seed` and `labelled` are those of `open_store`. Raises InputError for what cannot be
     used.
     """
-    parts = {s: _checked(given, cfg.drop_empty, labelled) for s, given in corpus.read().items()}
+    given = corpus.read()
+    has_labels = labelled or all("label" in part.columns for part in given.values())
+    parts = {split: _checked(part, cfg.drop_empty, has_labels) for split, part in given.items()}
     names = _number_labels(parts, corpus.label_names, labelled)
     if "validation" not in parts:
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
@@ -108,8 +110,7 @@ def _drawn(
 
 
 def _checked(given: pd.DataFrame | Source, drop_empty: bool, labelled: bool) -> Split:
-    """The documents of a source; each has words and a label, or if `labelled` is not set and there
-    is no column of labels, an empty one."""
+    """The documents of a source; each has words and a label, an empty one without `labelled`."""
     source = in_memory(given) if isinstance(given, pd.DataFrame) else given
     for column in ("text", "label"):
         if source.columns.count(column) > 1:
@@ -124,7 +125,7 @@ def _checked(given: pd.DataFrame | Source, drop_empty: bool, labelled: bool) -> 
             )
     empty = np.fromiter(_is_empty(source), bool)
     labels = pd.Series([""] * len(empty), dtype=object)
-    if "label" in source.columns:
+    if labelled:
         read = [*source.read("label")]
         labels = pd.concat(read) if read else labels
         _check_labels(source.name, labels)
