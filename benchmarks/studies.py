@@ -19,7 +19,8 @@ import pandas as pd
 
 from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.tables import formats
-from posfuse.study import tables
+from posfuse.analysis.tables.cautions_table import cautions_tables
+from posfuse.study import cautions, tables
 from posfuse.study.plan import PLAN, Plan, stored
 from posfuse.study.run_table import RUNS, read_results
 from posfuse.study.verdicts import progress
@@ -56,7 +57,8 @@ def texts(folder: Path) -> dict[str, str]:
         line for name in sentences if name != first for line in sentences[name]
     )
     found["cost"] = cost(folder.name, plan, runs)
-    shown = [tables.verdict_table(plan.study, state), tables.arms_table(plan, results)]
+    leans = cautions_tables(cautions.of_verdicts(plan, state, results), "hypotheses")
+    shown = [tables.verdict_table(plan.study, state), *leans, tables.arms_table(plan, results)]
     further = [tables.lengths_table(results, metric), tables.bags_table(plan.study, runs)]
     further.append(tables.budget_table(plan))
     shown += [table for table in further if table]

@@ -1,4 +1,4 @@
-"""Runs that were best at their last evaluation, by cell and against the baseline."""
+"""Runs that were best at their last evaluation, by cell."""
 
 import numpy as np
 import pandas as pd
@@ -6,12 +6,11 @@ import pandas as pd
 from posfuse.analysis.claims.verdicts import read_claims
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.findings import analyse
+from posfuse.analysis.statistics.cautions import LAST
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.convergence import convergence, unequal
+from posfuse.analysis.statistics.convergence import convergence
 from posfuse.analysis.tables.description_tables import convergence_tables
 from small_records import write_record
-
-CELL = ["data", "encoding", "fusion", "variant"]
 
 
 def frame(**records):
@@ -26,11 +25,6 @@ def frame(**records):
 
 def epochs(*best, of=7):
     return [{"best_epoch": b, "epochs": of} for b in best]
-
-
-def comparisons(*fusions):
-    rows = [("tiny", "sin", fusion, "", "") for fusion in fusions]
-    return pd.DataFrame(rows, columns=[*CELL, "baseline_variant"])
 
 
 def test_a_cell_counts_its_runs():
@@ -60,25 +54,12 @@ def test_records_without_the_numbers_are_left_out():
     assert found["n"].tolist() == [1]
 
 
-def test_shares_that_differ_much_are_a_note():
-    records = {
-        "add": epochs(*[7] * 12, *[3] * 3),
-        "concat": epochs(*[7] * 4, *[1] * 11),
-        "mul": epochs(*[7] * 5, *[3] * 10),  # 12 - 5 of 15 is below a half
-        "few": epochs(1, 1, 1, 1),
-    }
-    found = convergence(frame(**records))
-    assert unequal(found, comparisons("concat", "mul", "few", "absent"), "add") == [
-        "tiny sin concat: 4 of 15 runs were best at their last evaluation, but 12 of 15 runs of "
-        "add; longer training may change the difference"
-    ]
-
-
-def test_the_report_has_the_table_and_the_note(tmp_path):
+def test_the_report_has_the_table_and_the_caution(tmp_path):
     for seed in range(5):
         write_record(tmp_path, 0.5 + seed / 10, "add", seed, best_epoch=1, epochs=2)
         write_record(tmp_path, 0.6, "concat", seed, best_epoch=2, epochs=2)
     runs, _ = collect(tmp_path)
     found = analyse(str(tmp_path), runs, [], read_claims(), Criteria())
     assert "convergence" in [table.name for table in found.described]
-    assert any("5 of 5 runs were best at their last" in note for note in found.notes)
+    (improving,) = (row for table in found.cautions for row in table.rows if row[0] == LAST)
+    assert improving == [LAST, "tiny sinusoidal concat", "all"]

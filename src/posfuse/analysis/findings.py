@@ -16,13 +16,14 @@ from posfuse.analysis.evidence.collect import (
 from posfuse.analysis.evidence.mechanism import mechanism
 from posfuse.analysis.evidence.metric import ACCURACY, METRICS
 from posfuse.analysis.headline import headline
+from posfuse.analysis.statistics import cautions
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
     cells,
     compare,
     criteria_for,
 )
-from posfuse.analysis.statistics.convergence import convergence, unequal
+from posfuse.analysis.statistics.convergence import convergence
 from posfuse.analysis.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.analysis.statistics.lengths import SLIDING, beyond, by_test_length
 from posfuse.analysis.statistics.own_best import OwnBest, keys_of, own_best
@@ -32,6 +33,7 @@ from posfuse.analysis.statistics.slopes import interactions, trends
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
 from posfuse.analysis.statistics.variance import is_held, variance
 from posfuse.analysis.statistics.windows import window_evidence
+from posfuse.analysis.tables.cautions_table import cautions_tables
 from posfuse.analysis.tables.description_tables import (
     convergence_tables,
     solved_tables,
@@ -64,6 +66,7 @@ class Findings:
     tuned: list[Table]  # over token scales and learning rates; empty if the runs do not vary them
     paired: list[Table]
     described: list[Table]
+    cautions: list[Table]  # what the comparisons lean on; empty if there is no caution
     verdicts: list[Verdict]
     folded: list[Verdict]  # the paper's claims without a comparison, shown as one line
     headline: list[str]
@@ -169,6 +172,9 @@ def analyse(
             ),
         ],
         described=described,
+        cautions=cautions_tables(
+            cautions.of_comparisons(comparisons, best.best, runs, criteria), "comparisons"
+        ),
         verdicts=[v for v in verdicts if own_claims or v.judged],
         folded=[v for v in verdicts if not own_claims and not v.judged],
         headline=[
@@ -204,13 +210,12 @@ def _descriptions(
     """The tables that describe the runs of each cell, and remarks about them."""
     base = criteria.baseline
     above = thresholds(runs, criteria) if criteria.metric == ACCURACY else {}
-    trained = convergence(runs)
     tables = [
         *solved_tables(solved_cells(runs, comparisons, above), solved_best(best.best, above), base),
-        *convergence_tables(trained),
+        *convergence_tables(convergence(runs)),
         *variance_tables(variance(runs, criteria), criteria),
     ]
-    remarks = unequal(trained, comparisons, base)
+    remarks = []
     if held := int(is_held(runs).sum()):
         remarks.append(
             f"{held} runs have a source of randomness fixed (seeds.*); they show the spread of the "

@@ -14,6 +14,7 @@ from posfuse.analysis.drawings import Drawing
 from posfuse.analysis.evidence.foreign import UNITS, Columns, read_foreign
 from posfuse.analysis.figures import figures
 from posfuse.analysis.figures.svg import save
+from posfuse.analysis.statistics.cautions import Arm, Cautions, cautions
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.foreign import (
     AHEAD,
@@ -23,6 +24,7 @@ from posfuse.analysis.statistics.foreign import (
     ranking,
 )
 from posfuse.analysis.tables import formats
+from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
 from posfuse.analysis.tables.table import Table, interval, p_value, signed, table_of
 from posfuse.errors import InputError
 
@@ -101,9 +103,11 @@ def judge_foreign(
     shown = [comparisons_table(comparisons, criteria, paired, columns)]
     if arguments.all_pairs:
         shown.insert(0, rankings_table(results, comparisons))
-    formats.write_tables(shown, out / "tables")
+    leans = cautions_tables(_cautions(results, comparisons, columns), "comparisons")
+    tables = [*shown, *leans]
+    formats.write_tables(tables, out / "tables")
     html = page.template("short_page.html.j2").render(
-        name=arguments.table.stem, headline=lines, tables=shown, notes=notes, command=command,
+        name=arguments.table.stem, headline=lines, tables=tables, notes=notes, command=command,
         figures=_figures(comparisons, criteria, out), made=page.made_with(pd.DataFrame()),
     )  # fmt: skip
     (out / "index.html").write_text(html, encoding="utf-8")
@@ -111,8 +115,26 @@ def judge_foreign(
         console.print(Text(line), soft_wrap=not console.is_terminal)
     for one in shown:
         console.print(formats.terminal(one))
-    for line in [*notes, str(out / "index.html")]:
+    for line in [*caution_lines(leans), *notes, str(out / "index.html")]:
         console.print(Text(line), soft_wrap=True)
+
+
+def _cautions(
+    results: pd.DataFrame, comparisons: pd.DataFrame, columns: Columns
+) -> dict[str, Cautions]:
+    """What each comparison leans on, as far as the numbers alone show it."""
+    perfect = 0.0 if columns.unit == "raw" else 100.0
+    arms = {
+        key: Arm(values=runs["value"].tolist(), perfect=perfect)
+        for key, runs in results.groupby(["group", "name"])
+    }
+    found = {}
+    for row in comparisons.to_dict("records"):
+        names = [(row["group"], row["name"]), (row["group"], row["than"])]
+        own = {" ".join(filter(None, key)): arms[key] for key in names}
+        fewest = min(map(int, row["n"].split(", ")))
+        found[" - ".join(own)] = cautions(own, fewest)
+    return found
 
 
 def headline(comparisons: pd.DataFrame, criteria: Criteria, paired: bool) -> list[str]:

@@ -22,6 +22,7 @@ from posfuse.analysis.evidence.metric import BITS_PER_BYTE, METRICS, metric_of
 from posfuse.analysis.findings import Findings, analyse
 from posfuse.analysis.statistics.comparisons import Criteria, criteria_for
 from posfuse.analysis.tables import formats
+from posfuse.analysis.tables.cautions_table import caution_lines
 from posfuse.analysis.tables.paired_tables import short_table
 from posfuse.analysis.tables.placebo_table import placebo_tables
 from posfuse.analysis.tables.pretraining_table import pretraining_tables
@@ -30,7 +31,7 @@ from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
     """Write the page, the tables and the figures into `out`."""
-    tables = [*found.tables, *found.tuned, *found.paired, *found.described]
+    tables = [*found.tables, *found.cautions, *found.tuned, *found.paired, *found.described]
     formats.write_tables(tables, out / "tables")
     formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
     drawn = draw_all(found, criteria, out / "figures")
@@ -58,6 +59,8 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         second = placebo_tables(found.placebos, criteria)
         for table in [*second, *pretraining_tables(found.survival, criteria)]:
             console.print(formats.terminal(table))
+    for line in caution_lines(found.cautions):
+        console.print(Text(line))
     for v in found.verdicts:
         console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         settle = [f"To settle it: {v.settle}"] if v.settle else []

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from posfuse.analysis.statistics.cautions import sentence, shared_by_all
 from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
-from posfuse.study import forecast, plan, report, stages, sweeps, tables
+from posfuse.study import cautions, forecast, plan, report, stages, sweeps, tables
 from posfuse.study.plan import Plan
 from posfuse.study.reading import read_study
 from posfuse.study.run_table import run_table
@@ -75,7 +76,7 @@ def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
     stages.check_arms(name, study, extra)
     seconds = None if no_timing else forecast.cpu_seconds_per_run(name, study, extra)
     _say(f"study {name}: {study.question}")
-    for line in forecast.forecast(study, seconds):
+    for line in [*forecast.forecast(study, seconds), *cautions.of_plan(study)]:
         _say(line)
 
 
@@ -90,19 +91,27 @@ def _run(name: str, study: Study, extra: list[str], given: str) -> None:
     for line in first:
         console.print(Text(line, style="bold"))
         console.print()
-    _show(study, state, console)
+    _show(frozen, state, results, console)
     console.print(Text(tables.legend(study)))
     console.print(Text(str(OUTPUT / name / "report" / "index.html")), soft_wrap=True)
 
 
-def _show(study: Study, state: Progress, console: Console) -> None:
-    """Each verdict with its hypothesis and its numbers."""
+def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:
+    """Each verdict with its hypothesis, its numbers and its cautions; those of all at the end."""
+    found = cautions.of_verdicts(frozen, state, results)
+    of_all = shared_by_all(found)
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
         grid.add_row(Text(v.verdict.upper(), style="bold"), Text(v.hypothesis.text, style="bold"))
-        grid.add_row("", Text(tables.numbers(v, study.measured)))
+        grid.add_row("", Text(tables.numbers(v, frozen.study.measured)))
+        own = {k: arms for k, arms in found.get(v.hypothesis.name, {}).items() if k not in of_all}
+        if own:
+            grid.add_row("", Text(f"Caution: {sentence(own)}."))
     console.print(grid)
     console.print()
+    if of_all:
+        console.print(Text(f"Caution, all verdicts: {sentence(of_all)}."))
+        console.print()
 
 
 def _results(name: str, frozen: Plan) -> Results:
@@ -135,7 +144,7 @@ def _status(name: str, study: Study, given: str) -> None:
         _say(f"testing: {done} of {len(wanted)} runs of the next look are done")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     console.print(Text(" ".join(tables.headline(study, state))))
-    _show(study, state, console)
+    _show(frozen, state, results, console)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from posfuse.analysis import page
 from posfuse.analysis.drawings import Drawing
 from posfuse.analysis.figures.svg import save
 from posfuse.analysis.tables import formats
+from posfuse.analysis.tables.cautions_table import cautions_tables
 from posfuse.runs.records import flatten
-from posfuse.study import figure, tables
+from posfuse.study import cautions, figure, tables
 from posfuse.study.plan import PLAN, Plan
 from posfuse.study.run_table import RUNS, at
 from posfuse.study.scores import Results, outcomes
@@ -27,7 +28,8 @@ def write(
     study, metric, out = plan.study, plan.study.measured, folder / "report"
     further = [tables.lengths_table(results, metric), tables.bags_table(study, runs)]
     further.append(tables.budget_table(plan))
-    shown = [tables.verdict_table(study, state), tables.arms_table(plan, results)]
+    leans = cautions_tables(cautions.of_verdicts(plan, state, results), "hypotheses")
+    shown = [tables.verdict_table(study, state), *leans, tables.arms_table(plan, results)]
     shown += [table for table in further if table]
     formats.write_tables(shown, out / "tables")
     per_seed = {

@@ -20,11 +20,7 @@ def outcomes(
 
     Runs without a test beyond their trained length have no such mean, and are left out.
     """
-    by_arm: dict[str, list[Record | None]] = {}
-    for (arm, _), record in results.items():
-        by_arm.setdefault(arm, []).append(record)
-    of_all = guess(results.values(), metric)
-    of_arm = {arm: guess(records, metric, of_all) for arm, records in by_arm.items()}
+    of_arm = guesses(results, metric)
     found = {
         key: of_arm[key[0]] if record is None else _value(record, metric, outcome)
         for key, record in results.items()
@@ -65,6 +61,15 @@ def guess(records: Iterable[Record | None], metric: Metric, otherwise: float = 0
         return metric.guess
     classes = [len(r["label_names"]) for r in records if r and r.get("label_names")]
     return 100 / max(classes) if classes else otherwise
+
+
+def guesses(results: Results, metric: Metric) -> dict[str, float]:
+    """The result of guessing of each arm; that of all arms if none of its runs has classes."""
+    by_arm: dict[str, list[Record | None]] = {}
+    for (arm, _), record in results.items():
+        by_arm.setdefault(arm, []).append(record)
+    of_all = guess(results.values(), metric)
+    return {arm: guess(records, metric, of_all) for arm, records in by_arm.items()}
 
 
 def resolution(results: Results, arms: Iterable[str], metric: Metric = ACCURACY) -> float:

@@ -57,6 +57,11 @@ class Metric:
         return -1 if self.lower_is_better else 1
 
     @property
+    def perfect(self) -> float:
+        """The best possible value."""
+        return 0.0 if self.lower_is_better else self.factor
+
+    @property
     def best(self) -> str:
         return "lowest" if self.lower_is_better else "highest"
 

@@ -1,17 +1,12 @@
 """Whether runs were trained long enough: how many were best at their last evaluation.
 
 Such a run may get better with more training. If one operator has many of them and the baseline few,
-their difference is one of speed as well.
+their difference is one of speed as well (a caution, cautions.py).
 """
-
-from typing import Any
 
 import pandas as pd
 
 from posfuse.analysis.evidence.collect import CELL
-
-APART = 0.5  # a difference of the shares that a note names
-FEWEST = 5  # runs of each of the two cells that a note compares
 
 
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
@@ -34,25 +29,3 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
         best=("best_evaluation", "mean"),
         evaluations=("evaluations", "mean"),
     )
-
-
-def unequal(found: pd.DataFrame, comparisons: pd.DataFrame, baseline: str) -> list[str]:
-    """A note for each comparison whose two cells differ by APART or more in the share of runs that
-    were best at their last evaluation; both need FEWEST runs."""
-    cells: dict[Any, Any] = {
-        tuple(row[axis] for axis in CELL): row for row in found.to_dict("records")
-    }
-    notes = []
-    for row in comparisons.to_dict("records"):
-        cell = tuple(row[axis] for axis in CELL)
-        base = (*cell[:2], baseline, row["baseline_variant"])
-        one, other = cells.get(cell), cells.get(base)
-        if not one or not other or min(one["n"], other["n"]) < FEWEST:
-            continue
-        if abs(one["last"] / one["n"] - other["last"] / other["n"]) >= APART:
-            notes.append(
-                f"{' '.join(filter(None, cell))}: {one['last']} of {one['n']} runs were best at "
-                f"their last evaluation, but {other['last']} of {other['n']} runs of {baseline}; "
-                "longer training may change the difference"
-            )
-    return notes

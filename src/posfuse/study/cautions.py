@@ -1,0 +1,89 @@
+"""What the verdicts of a study lean on, and what its plan already says about that."""
+
+from typing import Any
+
+import numpy as np
+import yaml
+
+from posfuse.analysis.statistics.cautions import FEW, FEWEST, Arm, Cautions, cautions, sentence
+from posfuse.config import CONF_DIR
+from posfuse.runs.records import Record
+from posfuse.study.plan import Choice, Plan
+from posfuse.study.scores import Results, best_was_last, guesses, outcomes
+from posfuse.study.spec import Study
+from posfuse.study.verdicts import Progress
+
+
+def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Cautions]:
+    """The cautions of each hypothesis that was looked at, by its name."""
+    study, metric = plan.study, plan.study.measured
+    by_chance = guesses(results, metric)
+    by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
+    found = {}
+    for v in state.verdicts:
+        if v.decision is None:
+            continue
+        h, seeds = v.hypothesis, study.test_seeds[: v.decision.n]
+        arms = {}
+        for name in h.weights:
+            choice = plan.choices.get(name, Choice({}))
+            records = [r for seed in seeds if (r := results.get((name, seed)))]
+            own = records[0].get("settings", {}) if records else {}
+            arms[name] = Arm(
+                values=[by_outcome[h.outcome][name, seed] for seed in seeds],
+                guess=by_chance[name],
+                perfect=metric.perfect,
+                settings={**settings_of(study, name), **own},
+                documents=_documents(records),
+                last=float(np.mean([best_was_last(r) for r in records])) if records else 0.0,
+                is_tuned=study.tuning is not None,
+                is_at_edge=bool(choice.edges),
+            )
+        found[h.name] = cautions(arms, v.decision.n, study.convergence.most_last)
+    return found
+
+
+def of_plan(study: Study) -> list[str]:
+    """The cautions that no run is needed for, a line each."""
+    is_tuned = study.tuning is not None
+    arms = {arm: Arm(settings=settings_of(study, arm), is_tuned=is_tuned) for arm in study.arms}
+    early = [n for n in study.looks.seeds if n < FEWEST]
+    found = cautions(arms, min(early, default=FEWEST))
+    if early:
+        found[FEW] = [f"looks at {', '.join(map(str, early))}"]
+    return [f"caution: {sentence({text: names})}" for text, names in found.items()]
+
+
+def _documents(records: list[Record]) -> float:
+    """The size of the smallest test split; NaN if no record has it."""
+    return min((float(r["documents"]["test"]) for r in records if "documents" in r), default=np.nan)
+
+
+def settings_of(study: Study, arm: str) -> dict[str, Any]:
+    """The settings that say what an arm's seeds share, from the study's overrides and the files of
+    conf/ that they name. Those of a record are exact."""
+    given = {**study.settings, **study.arms[arm]}
+    found: dict[str, Any] = {"data.split_seed": 0}
+    for name in (study.base, f"seeds/{given.get('seeds', 'all')}"):
+        data = _content(name).get("data") or {}
+        found |= {f"data.{key}": value for key, value in data.items() if key == "split_seed"}
+    corpus = study.corpus(arm)
+    if not corpus or "split_seed" in _corpus(corpus):
+        found["data.corpus.split_seed"] = "seed"
+    return found | given
+
+
+def _corpus(name: str) -> dict[str, Any]:
+    """The arguments of a corpus of conf/data, those of the files that it extends included."""
+    content = _content(f"data/{name}")
+    found: dict[str, Any] = {}
+    for other in content.get("defaults", []):
+        if isinstance(other, str) and other != "_self_":
+            found |= _corpus(other)
+    return found | (content.get("corpus") or {})
+
+
+def _content(name: str) -> dict[str, Any]:
+    """The content of a file of conf/; empty if there is none."""
+    path = CONF_DIR / f"{name}.yaml"
+    return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}

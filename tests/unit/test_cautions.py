@@ -1,0 +1,304 @@
+"""What verdicts lean on: two groups of runs, chance, shared documents, few seeds, tuning."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from posfuse.analysis.statistics import cautions as st
+from posfuse.analysis.statistics.cautions import Arm
+from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
+from posfuse.study import cautions, command
+from posfuse.study.plan import Choice, Plan, stored
+from posfuse.study.run_table import read_results
+from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
+from posfuse.study.verdicts import progress
+from small_records import posfuse_report, write_sweep
+
+FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
+STEADY = [60.0, 61, 59.5, 60.2, 62, 58.8, 60.9, 61.3]
+BY_SEED = {"data.split_seed": "seed"}
+DRAWN = {**BY_SEED, "data.corpus.split_seed": "seed"}
+
+
+def test_the_rates_of_the_docs():
+    """How many arms are in two groups; each bound allows for 4 standard errors of the simulation."""
+    rng = np.random.default_rng(3)
+
+    def flagged(values):
+        return np.mean([st.in_two_groups(arm, 10) for arm in values])
+
+    for n in (3, 8, 16, 24):
+        assert 0 < flagged(rng.normal(0, 100, (1000, n))) < 0.023, n
+        assert flagged(rng.normal(60, 3, (1000, n))) < 0.008, n
+    for n, share, least in ((8, 0.1, 0.98), (8, 0.9, 0.75), (16, 0.9, 0.98)):
+        solves = rng.random((1000, n)) < share
+        solves = solves[solves.any(1) & ~solves.all(1)]
+        values = np.where(
+            solves, rng.normal(65, 5, solves.shape), rng.normal(20, 1.5, solves.shape)
+        )
+        assert flagged(values) > least, (n, share)
+
+
+def test_runs_that_solve_a_task_and_runs_that_do_not_are_two_groups():
+    rng = np.random.default_rng(0)
+    for n, solved in ((8, 1), (16, 1), (24, 2), (24, 12), (24, 23), (150, 75)):
+        values = rng.normal(20, 1.5, n)
+        values[:solved] = rng.normal(65, 6, solved)
+        assert st.in_two_groups(values, 10), (n, solved)
+        assert not st.in_two_groups(values / 10, 10), "too close to matter"
+    assert not st.in_two_groups([50.0] * 8)
+    assert not st.in_two_groups([20.0, 70.0])
+    assert st.in_two_groups([20.0] * 7 + [70.0])
+
+
+@pytest.mark.parametrize(
+    ("study", "groups", "chance"),
+    [
+        ("operator_or_scale", {"gate_scalar_linear_start", "concat_norm"}, {"gate_cnn"}),
+        ("own_best", {"gate", "gate_cnn", "add", "add_norm"}, set()),
+        ("text_agnews", set(), set()),
+        ("text_bbc", set(), set()),
+        ("language_model", set(), set()),
+    ],
+)
+def test_the_arms_of_the_published_studies(study, groups, chance):
+    plan, _ = stored(FINDINGS / study / "plan.yaml")
+    results = read_results(FINDINGS / study / "runs.csv", plan.study.measured)
+    found = cautions.of_verdicts(plan, progress(plan.study, results), results)
+    for text, arms in ((st.GROUPS, groups), (st.CHANCE, chance)):
+        assert {arm for own in found.values() for arm in own.get(text, [])} == arms
+    few = study == "language_model"  # it has 6 seeds
+    assert all((st.FEW in own) == few for own in found.values())
+    of_all = st.ONE_TEST if study == "text_agnews" else st.TUNED
+    assert (of_all in st.shared_by_all(found)) == (study != "text_bbc")
+
+
+@pytest.mark.parametrize(
+    ("settings", "documents", "shared"),
+    [
+        ({}, np.nan, ""),  # a record that does not say
+        ({"data.split_seed": 0, "data.corpus.split_seed": 0}, 400, st.ONE_SPLIT),
+        ({"data.split_seed": 0, "fidelity.validation_split": "by_seed"}, 400, st.ONE_TEST),
+        (DRAWN, 400, ""),
+        (BY_SEED, 400, st.ONE_TEST),
+        ({**BY_SEED, "data.limit": 1000}, 400, st.ONE_TEST),  # the whole test split
+        ({**BY_SEED, "data.limit": 400.0}, 400, ""),  # a sample of it by seed
+        ({**BY_SEED, "data.limit": 400}, np.nan, ""),
+        ({**BY_SEED, "data.limit": np.nan}, 400, st.ONE_TEST),
+    ],
+)
+def test_what_all_seeds_share_follows_from_the_settings(settings, documents, shared):
+    assert st.shared(Arm(settings=settings, documents=documents)) == shared
+
+
+def test_each_caution_names_its_arms():
+    good = Arm(values=STEADY, guess=20, settings=DRAWN)
+    assert st.cautions({"a": good, "b": good}, 8) == {}
+    assert st.cautions({"a": good}, 7) == {st.FEW: []}
+    changes = {
+        st.ONE_SPLIT: {"settings": {"data.split_seed": 0}},
+        st.TUNED: {"is_tuned": True},
+        st.CHANCE: {"values": [24.0, 23.9] * 4},
+        st.GROUPS: {"values": [20, 21, 19, 20, 20, 70, 69, 72]},
+        st.LAST: {"last": 0.51},
+        st.EDGE: {"is_at_edge": True},
+    }
+    for text, change in changes.items():
+        bad = replace(good, **change)
+        assert st.cautions({"a": good, "b": bad}, 8) == {text: ["b"]}
+        of_both = ["a", "b"] if text in (st.CHANCE, st.GROUPS) else []
+        assert st.cautions({"a": bad, "b": bad}, 8) == {text: of_both}
+    assert st.cautions({"a": replace(good, values=[24.1] * 8)}, 8) == {}  # 4 points is 1/20
+    assert st.cautions({"a": replace(good, last=0.51)}, 8, most_last=0.6) == {}
+
+
+def test_few_bits_per_byte_are_far_from_guessing():
+    language_model = Arm(values=[2.7] * 8, guess=8, perfect=0)
+    assert st.cautions({"a": language_model}, 8) == {}
+    assert st.cautions({"a": replace(language_model, values=[7.7] * 8)}, 8) == {st.CHANCE: ["a"]}
+    diverged = replace(language_model, values=[2.7, 2.71, 2.69, 2.7, 2.72, 2.7, 2.68, 8])
+    assert st.cautions({"a": diverged}, 8) == {st.GROUPS: ["a"]}
+
+
+def test_the_table_has_each_caution_once():
+    found = {
+        "gain": {st.FEW: [], st.CHANCE: ["a", "b"]},
+        "position": {st.FEW: [], st.CHANCE: ["b"], st.EDGE: ["c"]},
+    }
+    tables = cautions_tables(found, "hypotheses")
+    assert tables[0].columns == ["caution", "arms", "hypotheses"]
+    assert tables[0].rows == [
+        [st.FEW, "all", "all"], [st.CHANCE, "a, b", "all"], [st.EDGE, "c", "position"]
+    ]  # fmt: skip
+    assert caution_lines(tables) == [
+        "caution: fewer than 8 seeds", "caution: close to guessing (a, b)",
+        "caution: best value at the edge of those tried (c)",
+    ]  # fmt: skip
+    assert st.shared_by_all(found) == {st.FEW: []}
+    assert cautions_tables({"gain": {}}, "hypotheses") == []
+    many = {f"h{i}": {st.CHANCE: [f"arm{i}"]} for i in range(10)}
+    (row,) = cautions_tables(many | {"last": {}}, "hypotheses")[0].rows
+    assert [cell.split(", ")[-1] for cell in row[1:]] == ["2 more", "2 more"]
+
+
+H = Hypothesis("gain", "Concat gains.", "concat", "add", expects="greater")
+STUDY = Study(
+    "q",
+    settings={"data": "lead_story_short", "data.split_seed": "seed"},
+    arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
+    testing=Evaluation(seeds="0-7", looks=[8]),
+    hypotheses=[H, replace(H, name="same", text="Both are equal.", expects="equivalent")],
+)
+
+
+def test_a_plan_says_what_its_verdicts_will_lean_on():
+    assert cautions.of_plan(STUDY) == []
+    fixed = {"data": "agnews", "data.split_seed": 3}
+    tuned = replace(
+        STUDY,
+        settings=fixed,
+        tuning=Tuning(grid={"optim.lr": [1, 2]}, seeds=[90]),
+        testing=Evaluation(seeds="0-7", looks=[4, 6, 8]),
+    )
+    assert cautions.of_plan(tuned) == [
+        "caution: fewer than 8 seeds (looks at 4, 6)",
+        f"caution: {st.ONE_SPLIT}",
+        f"caution: {st.TUNED}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "arm", "lines"),
+    [
+        ({"data": "lead_story_short"}, {}, [st.ONE_SPLIT]),  # its default is one split
+        ({"data": "lead_story_short", "seeds": "everything"}, {}, []),
+        ({"data": "agnews", "data.split_seed": "seed"}, {}, [st.ONE_TEST]),
+        ({"data": "folder", "data.split_seed": "seed"}, {}, [st.ONE_TEST]),
+        ({"data.split_seed": "seed"}, {"data": "agnews"}, [f"{st.ONE_TEST} (concat)"]),
+        ({"data": "parity", "data.split_seed": "seed"}, {"data.split_seed": 0},
+         [f"{st.ONE_SPLIT} (concat)"]),
+    ],
+)  # fmt: skip
+def test_a_plans_settings_come_from_its_overrides_and_their_files(changes, arm, lines):
+    arms = {**STUDY.arms, "concat": {"fusion": "concat", **arm}}
+    study = replace(STUDY, settings=changes, arms=arms)
+    assert cautions.of_plan(study) == [f"caution: {line}" for line in lines]
+
+
+def test_the_settings_of_a_base_count():
+    study = replace(STUDY, base="experiment/pretrained", settings={"data": "parity"})
+    assert cautions.of_plan(study) == []
+
+
+def results(**accuracy):
+    """Records by (arm, seed); each accuracy is a list over seeds in percent."""
+    return {
+        (arm, seed): {
+            "test": {"accuracy": value / 100}, "label_names": list("abcde"), "best_epoch": 1,
+            "epochs": 2,
+        }
+        for arm, values in accuracy.items()
+        for seed, value in enumerate(values)
+    }  # fmt: skip
+
+
+def shown(plan, records):
+    """What posfuse-study prints of the verdicts."""
+    console = Console(file=io.StringIO(), width=200)
+    command._show(plan, progress(plan.study, records), records, console)
+    return " ".join(console.file.getvalue().split())
+
+
+def test_the_terminal_has_the_cautions_below_the_verdict():
+    records = results(add=[20, 21, 19, 20] * 2, concat=[21, 70, 20, 69, 20, 21, 70, 22])
+    other = Hypothesis("other", "Other.", "mul", "add", expects="greater")
+    arms = {**STUDY.arms, "mul": {"fusion": "mul"}}
+    study = replace(STUDY, arms=arms, hypotheses=[H, other])
+    records |= results(mul=[20.5, 21, 19, 20.5] * 2)
+    plan = Plan(study, {arm: Choice({}) for arm in arms}, {}, "d")
+    text = shown(plan, records)
+    assert f"Caution: {st.CHANCE} (add); {st.GROUPS} (concat). UNDECIDED Other." in text.replace(
+        "EQUIVALENT Other", "UNDECIDED Other"
+    )
+    assert f"Caution: {st.CHANCE} (mul, add)." in text
+    assert "all verdicts" not in text
+    tuned = replace(study, tuning=Tuning(grid={"optim.lr": [1, 2]}, seeds=[90]))
+    choices = {arm: Choice({"optim.lr": 1}, 50.0, ["optim.lr"] * (arm == "mul")) for arm in arms}
+    text = shown(Plan(tuned, choices, {}, "d"), records)
+    assert f"Caution, all verdicts: {st.TUNED}." in text
+    assert f"{st.EDGE} (mul)." in text
+
+
+def test_a_hypothesis_without_a_look_has_no_caution():
+    plan = Plan(STUDY, {}, {}, "d")
+    assert cautions.of_verdicts(plan, progress(STUDY, {}), {}) == {}
+    assert "Caution" not in shown(plan, {})
+
+
+def test_a_run_that_diverged_has_no_settings_and_counts_as_guessing():
+    records = results(add=STEADY, concat=STEADY) | {("concat", 0): None}
+    plan = Plan(STUDY, {}, {}, "d")
+    found = cautions.of_verdicts(plan, progress(STUDY, records), records)
+    assert found["gain"] == {st.GROUPS: ["concat"]}
+    for record in filter(None, records.values()):
+        record["best_epoch"] = 2
+        record["settings"] = {"data.split_seed": 5}  # a record is more exact than the overrides
+    found = cautions.of_verdicts(plan, progress(STUDY, records), records)
+    assert list(found["gain"]) == [st.ONE_SPLIT, st.GROUPS, st.LAST]
+
+
+def test_a_sweeps_report_has_the_cautions(tmp_path):
+    settings = {"data.split_seed": 0}
+    sweep = write_sweep(
+        tmp_path / "sweep",
+        {"add": [0.8, 0.825, 0.775], "concat": [0.5, 0.525, 0.5]},
+        settings=settings, best_epoch=2, epochs=2,
+    )  # fmt: skip
+    printed, error = posfuse_report(sweep)
+    assert error is None
+    assert f"caution: {st.FEW}\ncaution: {st.ONE_SPLIT}\n" in printed
+    assert f"caution: {st.CHANCE} (tiny sinusoidal concat)\ncaution: {st.LAST}\n" in printed
+    page = (sweep / "report" / "index.html").read_text()
+    assert page.index("What the verdicts lean on") < page.index("Tests of the differences")
+    assert (sweep / "report" / "tables" / "cautions.csv").exists()
+
+
+def test_a_sweep_without_cautions_says_nothing(tmp_path):
+    values = [0.8, 0.825, 0.775, 0.75, 0.8, 0.85, 0.775, 0.8]
+    sweep = write_sweep(tmp_path / "sweep", {"add": values, "concat": values}, settings=DRAWN)
+    assert "caution:" not in posfuse_report(sweep)[0]
+    assert "lean on" not in (sweep / "report" / "index.html").read_text()
+
+
+def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
+    for scale in (1, 2):
+        for name, best in (("add", 0.8), ("concat", 0.7)):
+            write_sweep(
+                tmp_path / "sweep", {name: [best - 0.1 * (scale == 1)] * 2},
+                variant=f"model.token_scale={scale}",
+                settings={"model.token_scale": scale},
+                validation={"accuracy": best - 0.1 * (scale == 1)},
+            )  # fmt: skip
+    printed = posfuse_report(tmp_path / "sweep")[0]
+    assert f"caution: {st.TUNED}\ncaution: {st.EDGE}\n" in printed
+
+
+def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
+    rows = [f"{seed},{name},{value}" for seed in range(8) for name, value in (
+        ("a", 60 + seed % 3), ("b", 20 + seed % 3 + 50 * (seed > 5)))]  # fmt: skip
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(["seed,method,accuracy", *rows]))
+    options = ["--from", table, "--baseline", "a", "--out", tmp_path / "out"]
+    printed, error = posfuse_report(*options)
+    assert error is None
+    assert f"caution: {st.GROUPS} (table b)\n" in printed
+    assert "What the verdicts lean on" in (tmp_path / "out" / "index.html").read_text()
+    assert st.FEW not in printed
+    table.write_text("\n".join(["seed,method,accuracy", *rows[:-2]]))
+    assert f"caution: {st.FEW}\n" in posfuse_report(*options)[0]
+    raw = posfuse_report(*options, "--unit", "raw", "--margin", 1)[0]
+    assert f"caution: {st.GROUPS} (table b)\n" in raw
