@@ -10,11 +10,12 @@ from rich.console import Console
 
 from posfuse.analysis.statistics import cautions as st
 from posfuse.analysis.statistics.cautions import Arm
+from posfuse.analysis.statistics.paired import equivalence_power
 from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
 from posfuse.study import cautions, command
 from posfuse.study.plan import Choice, Plan, stored
 from posfuse.study.run_table import read_results
-from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.verdicts import progress
 from small_records import posfuse_report, write_sweep
 
@@ -25,7 +26,7 @@ DRAWN = {**BY_SEED, "data.corpus.split_seed": "seed"}
 
 
 def test_the_rates_of_the_docs():
-    """How many arms are in two groups; each bound allows for 4 standard errors of the simulation."""
+    """How many arms are in two groups; the bounds are 4 standard errors from the docs."""
     rng = np.random.default_rng(3)
 
     def flagged(values):
@@ -152,6 +153,7 @@ STUDY = Study(
     arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
     testing=Evaluation(seeds="0-7", looks=[8]),
     hypotheses=[H, replace(H, name="same", text="Both are equal.", expects="equivalent")],
+    assumed=Assumed(2.0, 0.5),
 )
 
 
@@ -169,6 +171,11 @@ def test_a_plan_says_what_its_verdicts_will_lean_on():
         f"caution: {st.ONE_SPLIT}",
         f"caution: {st.TUNED}",
     ]
+    # Two hypotheses share 0.05; the margin is 1.
+    powers = [equivalence_power(std, 1.0, 8, 0.0, 0.025) for std in (0.5, 1.5)]
+    assert powers[0] > 0.9 > 0.2 > powers[1]
+    (line,) = cautions.of_plan(replace(STUDY, assumed=Assumed(2.0, 1.5)))
+    assert line == f"caution: {cautions.MARGIN} (same)"
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@ import numpy as np
 import yaml
 
 from posfuse.analysis.statistics.cautions import FEW, FEWEST, Arm, Cautions, cautions, sentence
+from posfuse.analysis.statistics.sequential import EQUIVALENT, chances
 from posfuse.config import CONF_DIR
 from posfuse.runs.records import Record
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import Results, best_was_last, guesses, outcomes
-from posfuse.study.spec import Study
+from posfuse.study.spec import Hypothesis, Study
 from posfuse.study.verdicts import Progress
+
+MARGIN = "margin so small that less than half of such studies show the expected equivalence"
 
 
 def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Cautions]:
@@ -51,12 +54,21 @@ def of_plan(study: Study) -> list[str]:
     found = cautions(arms, min(early, default=FEWEST))
     if early:
         found[FEW] = [f"looks at {', '.join(map(str, early))}"]
+    expected = [h for h in study.hypotheses if h.expects == "equivalent"]
+    if hard := [h.name for h in expected if _chance_of_equivalence(study, h) < 1 / 2]:
+        found[MARGIN] = hard
     return [f"caution: {sentence({text: names})}" for text, names in found.items()]
 
 
 def _documents(records: list[Record]) -> float:
     """The size of the smallest test split; NaN if no record has it."""
     return min((float(r["documents"]["test"]) for r in records if "documents" in r), default=np.nan)
+
+
+def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:
+    """That the last look shows equivalence, if the true difference is 0."""
+    family = len(study.families[h.family])
+    return chances(0.0, study.assumed.spread, h.margins, study.looks, family)[-1][EQUIVALENT]
 
 
 def settings_of(study: Study, arm: str) -> dict[str, Any]:
