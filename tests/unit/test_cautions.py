@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -13,6 +14,7 @@ from posfuse.analysis.statistics.cautions import Arm
 from posfuse.analysis.statistics.paired import equivalence_power
 from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
 from posfuse.study import cautions, command
+from posfuse.study import report as study_report
 from posfuse.study.plan import Choice, Plan, stored
 from posfuse.study.run_table import read_results
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
@@ -240,6 +242,26 @@ def test_the_terminal_has_the_cautions_below_the_verdict():
     assert f"{st.EDGE} (mul)." in text
 
 
+def test_the_page_has_the_cautions_beside_the_answers_and_as_a_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_report, "save", lambda *_: "")
+    records = results(add=STEADY, concat=[21, 70, 20, 69, 20, 21, 70, 22])
+    plan = Plan(STUDY, {arm: Choice({}) for arm in STUDY.arms}, {}, "d")
+    (tmp_path / "report").mkdir()
+    (tmp_path / "plan.yaml").write_text("")
+    runs = pd.DataFrame({"stage": ["testing"], "norm_ratio": [np.nan], "diverged": [False]})
+    state = progress(STUDY, records)
+    study_report.write("mine", plan, state, records, runs, tmp_path, "command")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert f"Caution, all verdicts: {st.GROUPS} (concat).</p>" in page
+    assert page.index("Hypotheses<") < page.index("What the verdicts lean on") < page.index("Arms<")
+    assert (tmp_path / "report" / "tables" / "cautions.md").exists()
+    only = replace(STUDY, hypotheses=[H])
+    state, plan = progress(only, records), replace(plan, study=only)
+    study_report.write("mine", plan, state, records, runs, tmp_path, "command")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert f" seeds. Caution: {st.GROUPS} (concat).</p>" in page
+
+
 def test_a_hypothesis_without_a_look_has_no_caution():
     plan = Plan(STUDY, {}, {}, "d")
     assert cautions.of_verdicts(plan, progress(STUDY, {}), {}) == {}
@@ -287,11 +309,12 @@ def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
             write_sweep(
                 tmp_path / "sweep", {name: [best - 0.1 * (scale == 1)] * 2},
                 variant=f"model.token_scale={scale}",
-                settings={"model.token_scale": scale},
+                settings={"model.token_scale": scale}, best_epoch=2, epochs=2,
                 validation={"accuracy": best - 0.1 * (scale == 1)},
             )  # fmt: skip
     printed = posfuse_report(tmp_path / "sweep")[0]
     assert f"caution: {st.TUNED}\ncaution: {st.EDGE}\n" in printed
+    assert st.LAST not in printed  # not known of the chosen values alone
 
 
 def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
@@ -307,5 +330,7 @@ def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
     assert st.FEW not in printed
     table.write_text("\n".join(["seed,method,accuracy", *rows[:-2]]))
     assert f"caution: {st.FEW}\n" in posfuse_report(*options)[0]
+    small = [f"{row.rpartition(',')[0]},{float(row.rpartition(',')[2]) / 100}" for row in rows]
+    table.write_text("\n".join(["seed,method,accuracy", *small]))
     raw = posfuse_report(*options, "--unit", "raw", "--margin", 1)[0]
     assert f"caution: {st.GROUPS} (table b)\n" in raw

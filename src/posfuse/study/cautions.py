@@ -1,11 +1,20 @@
 """What the verdicts of a study lean on, and what its plan already says about that."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import yaml
 
-from posfuse.analysis.statistics.cautions import FEW, FEWEST, Arm, Cautions, cautions, sentence
+from posfuse.analysis.statistics.cautions import (
+    FEW,
+    FEWEST,
+    Arm,
+    Cautions,
+    cautions,
+    sentence,
+    shared_by_all,
+)
 from posfuse.analysis.statistics.sequential import EQUIVALENT, chances
 from posfuse.config import CONF_DIR
 from posfuse.runs.records import Record
@@ -44,6 +53,16 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
             )
         found[h.name] = cautions(arms, v.decision.n, study.convergence.most_last)
     return found
+
+
+def sentences(found: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
+    """A sentence by hypothesis, and one about all of them; a text is empty without cautions."""
+    of_all = shared_by_all(found)
+    own = {}
+    for name, each in found.items():
+        rest = {text: arms for text, arms in each.items() if text not in of_all}
+        own[name] = f"Caution: {sentence(rest)}." if rest else ""
+    return own, f"Caution, all verdicts: {sentence(of_all)}." if of_all else ""
 
 
 def of_plan(study: Study) -> list[str]:

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from posfuse.analysis.statistics.cautions import sentence, shared_by_all
 from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
 from posfuse.study import cautions, forecast, plan, report, stages, sweeps, tables
@@ -98,19 +97,17 @@ def _run(name: str, study: Study, extra: list[str], given: str) -> None:
 
 def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:
     """Each verdict with its hypothesis, its numbers and its cautions; those of all at the end."""
-    found = cautions.of_verdicts(frozen, state, results)
-    of_all = shared_by_all(found)
+    own, of_all = cautions.sentences(cautions.of_verdicts(frozen, state, results))
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
         grid.add_row(Text(v.verdict.upper(), style="bold"), Text(v.hypothesis.text, style="bold"))
         grid.add_row("", Text(tables.numbers(v, frozen.study.measured)))
-        own = {k: arms for k, arms in found.get(v.hypothesis.name, {}).items() if k not in of_all}
-        if own:
-            grid.add_row("", Text(f"Caution: {sentence(own)}."))
+        if caution := own.get(v.hypothesis.name):
+            grid.add_row("", Text(caution))
     console.print(grid)
     console.print()
     if of_all:
-        console.print(Text(f"Caution, all verdicts: {sentence(of_all)}."))
+        console.print(Text(of_all))
         console.print()
 
 

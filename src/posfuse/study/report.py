@@ -28,9 +28,9 @@ def write(
     study, metric, out = plan.study, plan.study.measured, folder / "report"
     further = [tables.lengths_table(results, metric), tables.bags_table(study, runs)]
     further.append(tables.budget_table(plan))
-    leans = cautions_tables(cautions.of_verdicts(plan, state, results), "hypotheses")
-    shown = [tables.verdict_table(study, state), *leans, tables.arms_table(plan, results)]
-    shown += [table for table in further if table]
+    leans = cautions.of_verdicts(plan, state, results)
+    shown = [tables.verdict_table(study, state), *cautions_tables(leans, "hypotheses")]
+    shown += [tables.arms_table(plan, results), *(table for table in further if table)]
     formats.write_tables(shown, out / "tables")
     per_seed = {
         h.name: deltas(h, outcomes(results, metric, h.outcome), study.test_seeds)
@@ -49,13 +49,18 @@ def write(
         svg = save(figure.by_length(tested, study), out / "figures", "lengths")
         drawings.append(Drawing("lengths", svg, f"{metric.heading} by test length."))
     headline = tables.headline(study, state)
+    of_each, of_all = cautions.sentences(leans)
+    answers = [
+        f"{tables.sentence(v, metric)} {of_each.get(v.hypothesis.name, '')}".rstrip()
+        for v in state.verdicts
+    ]
     records = pd.DataFrame([flatten(record) for record in results.values() if record])
     runs.to_csv(out / RUNS, index=False)
     html = page.template("study.html.j2", __package__).render(
         name=name,
         digest=plan.digest,
         study=study,
-        headline=[study.question, *headline, *(tables.sentence(v, metric) for v in state.verdicts)],
+        headline=[study.question, *headline, *answers, *filter(None, [of_all])],
         figures=drawings,
         tables=shown,
         notes=[],

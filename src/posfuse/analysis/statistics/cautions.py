@@ -171,7 +171,7 @@ def of_comparisons(
         own, where = {}, (row["data"], row["encoding"])
         for of, fusion in (("", row["fusion"]), ("baseline_", criteria.baseline)):
             cell = (*where, fusion, row[f"{of}variant"])
-            # The variant of a row of `best` is no cell's.
+            # The runs of a row of `best` are not those of one cell.
             arm = replace(arms[where], last=0.0) if f"{of}at" in row else arms[cell]
             own[" ".join(filter(None, cell))] = replace(
                 arm,
