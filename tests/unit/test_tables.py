@@ -245,3 +245,35 @@ def test_long_tables_are_longtables_which_the_document_puts_on_a_page_of_their_o
 
 def test_seeds_needed_are_rounded_and_may_be_impossible():
     assert [seeds(value) for value in (1234.4, np.inf, np.nan)] == ["1,234", "not feasible", ""]
+
+
+FORMULAS = [
+    "=1",
+    "+1+1",
+    "-1-1",
+    "-cmd",
+    "@x",
+    "\t=1",
+    "-=1",
+    "\n=1",
+    "\uff1d1",
+    "+1 +x",
+    "-",
+    "--1",
+]
+NO_FORMULAS = ["-1.5", "+2", "-1e-05", "-1 2 -3.5", "-inf", "+nan 1", "a=1", "1+1", "", "[-1]"]
+
+
+def test_a_csv_file_has_no_formulas_and_its_numbers_are_numbers(tmp_path):
+    path = tmp_path / "t.csv"
+    frame = pd.DataFrame({"=x": FORMULAS, "y": -1.5, "-z": [-1, -2.5, "-3"] * 4})
+    formats.write_csv(frame, path)
+    written = pd.read_csv(path, keep_default_na=False)
+    assert written.columns.tolist() == ["'=x", "y", "'-z"]
+    assert [cell[0] for cell in written["'=x"]] == ["'"] * len(FORMULAS)
+    assert written["y"].tolist() == [-1.5] * len(FORMULAS)
+    assert written["'-z"].tolist() == [-1, -2.5, -3] * 4
+    formats.write_csv(pd.DataFrame({"x": ["a\r=1", "\r=1"]}), path)
+    assert pd.read_csv(path)["x"].tolist() == ["a\\r=1", "\\r=1"]
+    formats.write_csv(pd.DataFrame({"x": NO_FORMULAS}), path)
+    assert pd.read_csv(path, keep_default_na=False, dtype=str)["x"].tolist() == NO_FORMULAS

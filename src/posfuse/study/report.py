@@ -55,7 +55,7 @@ def write(
         for v in state.verdicts
     ]
     records = pd.DataFrame([flatten(record) for record in results.values() if record])
-    runs.to_csv(out / RUNS, index=False)
+    formats.write_csv(runs, out / RUNS)
     html = page.template("study.html.j2", __package__).render(
         name=name,
         digest=plan.digest,

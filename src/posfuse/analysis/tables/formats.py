@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -19,6 +20,9 @@ LATEX = {
     "‡": r"$^\ddagger$",
 }  # fmt: skip
 ROWS_ON_A_PAGE = 30
+# The first letters of a formula; the last four are as wide as Chinese letters.
+FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+NUMBER = r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|inf|nan)"
 DOCUMENT = r"""% To \input one table elsewhere: \usepackage{{booktabs, longtable}}
 \documentclass{{article}}
 \usepackage[a4paper, landscape, margin=12mm]{{geometry}}
@@ -97,15 +101,19 @@ def _latex(text: str) -> str:
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
     """Write a CSV file in which a spreadsheet finds no formula."""
-    frame.rename(columns=_no_formula).map(_no_formula).to_csv(path, index=False)
+    safe = frame.apply(lambda cells: cells if is_numeric_dtype(cells) else cells.map(_no_formula))
+    safe.rename(columns=_no_formula).to_csv(path, index=False)
 
 
 def _no_formula(cell: Any) -> Any:
     """Put an apostrophe before a text that starts like a formula, but not before numbers such as
-    "-1 2"."""
-    if isinstance(cell, str) and re.match(r"[=@\t\r]|[+-](?![\d.e+ -]*$)", cell):
-        return f"'{cell}"
-    return cell
+    "-1 2". A carriage return, which would start a row, is written as \\r."""
+    if not isinstance(cell, str):
+        return cell
+    cell = cell.replace("\r", "\\r")
+    if not cell.startswith(FORMULA):
+        return cell
+    return cell if re.fullmatch(f"{NUMBER}( {NUMBER})*", cell, re.ASCII) else f"'{cell}"
 
 
 def write_tables(tables: list[Table], folder: Path) -> None:
