@@ -13,7 +13,7 @@ from scipy import stats
 
 from posfuse.analysis.evidence.foreign import Columns, read_foreign
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.foreign import AHEAD, BEHIND, EQUIVALENT, compare_foreign, ranking
+from posfuse.analysis.statistics.foreign import AHEAD, BEHIND, EQUIVALENT, compare_foreign, rankings
 from posfuse.runs import records
 
 HERE = Path(__file__).parent
@@ -100,12 +100,13 @@ def _holm(frame: pd.DataFrame) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
 
 
 def _rankings(results: pd.DataFrame, within: pd.DataFrame, paired: pd.DataFrame) -> str:
-    lines, shown, all_shown, neighbours = [], 0, 0, 0
-    for group in dict.fromkeys(results["group"]):
-        text, counts = ranking(group, results, within)
-        shown, neighbours = shown + counts[">"], neighbours + sum(counts.values())
-        all_shown += ranking(group, results, paired)[1][">"]
-        lines.append(f"| {group} | {text.replace('_', chr(92) + '_')} |")
+    of_task = rankings(results, within, CRITERIA)
+    lines = [
+        f"| {group} | {text.replace('_', chr(92) + '_')} |"
+        for group, text in zip(of_task["group"], of_task["ranking"], strict=True)
+    ]
+    shown, neighbours = of_task["shown"].sum(), of_task["of"].sum()
+    all_shown = rankings(results, paired, CRITERIA)["shown"].sum()
     return "\n".join(
         [
             "## Rankings\n",

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis import report
+from posfuse.analysis import foreign_report, report
 from posfuse.analysis.evidence.foreign import Columns, read_foreign
+from posfuse.analysis.statistics import foreign
+from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.foreign import compare_foreign, ranking
+from posfuse.analysis.statistics.foreign import compare_foreign, rankings
 from posfuse.runs.records import SCHEMA, write_json
 
 # Two tasks x three methods x four seeds; b is 10 points above a with each seed, c is noise about a.
@@ -119,6 +121,42 @@ def test_independent_runs_are_judged_by_welchs_test(table):
     assert set(found["conclusion"]) == {"undecided"}
 
 
+def test_all_comparisons_at_once_agree_with_one_by_one(monkeypatch):
+    """Ragged groups, with equal differences and single seeds, against the functions on arrays."""
+    monkeypatch.setattr(foreign, "AT_A_TIME", 7)
+    rng = np.random.default_rng(0)
+    own = {
+        (f"g{g}", name): {
+            f"s{seed}": rng.normal() if g else float(seed)
+            for seed in rng.permutation(6)[: rng.integers(1, 6)]
+        }
+        for g in range(6)
+        for name in "cab"
+    }
+    cells = [(*key, seed, v) for key, runs in own.items() for seed, v in runs.items()]
+    table = pd.DataFrame(cells, columns=["group", "name", "seed", "value"])
+    criteria = Criteria(margin=0.7)
+    found, _ = compare_foreign(table, criteria, all_pairs=True, resolution=0.1)
+    welch, _ = compare_foreign(table, criteria, paired=False, all_pairs=True)
+    assert len(welch) == 18
+    assert 0 < welch["p_t"].isna().sum() < 18
+    for row in found.to_dict("records"):
+        one, other = (pd.Series(own[row["group"], row[side]]) for side in ("name", "than"))
+        d = (one - other).dropna()
+        assert (row["n"], row["mean"]) == (f"{len(d)}", pytest.approx(d.mean()))
+        expected = [*st.t_interval(d, resolution=0.1), st.p_paired_t(d, 0.1)]
+        expected.append(st.p_equivalence(d, 0.7, 0.1))
+        shown = [row[name] for name in ("low", "high", "p_t", "p_equivalence")]
+        assert shown == pytest.approx(expected, nan_ok=True)
+    for row in welch.dropna().to_dict("records"):
+        one, other = ([*own[row["group"], row[side]].values()] for side in ("name", "than"))
+        test = stats.ttest_ind(one, other, equal_var=False)
+        assert (row["mean"], row["p_t"]) == pytest.approx(
+            (np.mean(one) - np.mean(other), test.pvalue)
+        )
+        assert (row["low"], row["high"]) == pytest.approx(tuple(test.confidence_interval()))
+
+
 def test_a_seed_that_one_of_two_lacks_is_left_out(table):
     path = table(("one,0,b,0.601\n", ""))
     found, _ = compare_foreign(read_foreign(path, COLUMNS), Criteria("a"))
@@ -133,11 +171,11 @@ def test_names_without_a_common_seed_are_not_compared(shown, tmp_path):
         code, printed = shown("--from", path, "--baseline", "a", "--out", out)
         assert code == 0, printed
         assert printed.startswith("0 of 1 comparisons")
-        assert "table: c and a: not compared, because they have no seed in common" in printed
+        assert "table: c and a: not compared, because they have no seeds in common" in printed
         path.write_text(SHORT.replace("1,b", "3,b").replace("2,b", "4,b"))
         assert shown("--from", path, "--baseline", "a", "--out", out)[0] == (
             f"error: {path}: nothing to compare (table: b and a: not compared, because they have "
-            "no seed in common); give rows with at least two values of method for the same seeds"
+            "no seeds in common); give rows with at least two values of method for the same seeds"
         )
         assert shown("--from", path, "--baseline", "a", "--unpaired", "--out", out)[0] == 0
 
@@ -162,9 +200,231 @@ def test_all_pairs_and_the_ranking(table):
     results = read_foreign(table(), COLUMNS)
     found, _ = compare_foreign(results, Criteria(margin=9.0), all_pairs=True)
     assert len(found) == 6
-    text, counts = ranking("one", results, found)
-    assert text == "b 61.2 > a 51.2 = c 51.2"
-    assert counts == {">": 1, "=": 1, "?": 0}
+    ranked = rankings(results, found, Criteria()).iloc[0].tolist()
+    assert ranked == ["one", "b 61.2 > a 51.2 = c 51.2", 1, 2]
+
+
+def test_losses_are_ranked_from_the_lowest(shown, tmp_path):
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    rows = [("a", [0.31, 0.32, 0.33, 0.30]), ("b", [0.21, 0.225, 0.23, 0.20])]
+    cells = [f"{i},{name},{v}" for name, values in rows for i, v in enumerate(values)]
+    path.write_text("\n".join(["seed,method,loss", *cells]))
+    options = ["--from", path, "--value", "loss", "--unit", "raw", "--margin", "0.01", "--out", out]
+    code, printed = shown(*options, "--all-pairs", "--lower-is-better")
+    assert code == 0, printed
+    assert "Lower values of loss are better." in printed
+    assert "b 0.216 > a 0.315" in printed
+    code, printed = shown(*options, "--baseline", "a", "--lower-is-better")
+    (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+    assert (row["name"], row["conclusion"]) == ("b", "ahead")
+    assert row["mean"] == pytest.approx(-0.09875)
+    assert row["low"] < row["mean"] < row["high"]
+    assert "-0.0988" in printed
+    page = (out / "index.html").read_text()
+    assert "Mean difference, name minus than (negative: better)" in page
+    svg = (out / "figures" / "forest.svg").read_text()
+    assert "difference to a, loss (negative: better)" in svg
+    assert "accuracy" not in svg
+    code, printed = shown(*options, "--baseline", "a")
+    (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+    assert (row["conclusion"], row["mean"]) == ("behind", pytest.approx(-0.09875))
+    assert "Lower" not in printed
+    code, printed = shown(*options, "--all-pairs")
+    assert "a 0.315 > b 0.216" in printed
+
+
+def of_tasks(cells):
+    """Rows of (set, task, method, seed, value)."""
+    frame = pd.DataFrame(cells, columns=["set", "task", "method", "seed", "accuracy"])
+    return frame.to_csv(index=False)
+
+
+def test_the_mean_over_groups_is_tested_over_seeds_or_groups(shown, tmp_path):
+    """40 tasks, each with another noise: none is decided alone, the mean is."""
+    rng = np.random.default_rng(0)
+    noise = {(t, m, s): rng.normal(0, 6) for t in range(40) for m in "ab" for s in range(3)}
+    cells = [
+        (f"set{t // 8}", f"t{t}", m, s, 50 + 9 * (m == "b") + e) for (t, m, s), e in noise.items()
+    ]
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    path.write_text(of_tasks(cells))
+    options = ["--from", path, "--by", "set,task", "--baseline", "a", "--margin", "1"]
+    frame = pd.DataFrame(cells, columns=["set", "task", "method", "seed", "value"])
+    wide = frame.pivot_table(index=["set", "task", "seed"], columns="method", values="value")
+    delta = wide["b"] - wide["a"]
+    alone, _ = compare_foreign(read_foreign(path, Columns(by=["set", "task"])), Criteria("a"))
+    assert alone["conclusion"].tolist() == ["undecided"] * 40
+    for overall, unit, how, count in (
+        ("seed", ["seed"], "paired by seed, are decided", "n counts seeds, each with its mean"),
+        ("set,task", ["set", "task"], "paired by set, task,", "n counts the values of set, task,"),
+        ("set", ["set"], "paired by set,", "n counts the values of set, each"),
+    ):
+        code, printed = shown(*options, "--overall", overall, "--out", out)
+        assert code == 0, printed
+        start = f"1 of 1 comparisons of the mean over 40 groups, {how}"
+        assert printed.startswith(start)
+        assert count in printed
+        (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+        of_unit = delta.groupby(unit).mean()
+        assert row["n"] == len(of_unit)
+        assert row["p_t"] == pytest.approx(stats.ttest_1samp(of_unit, 0).pvalue)
+        assert row["mean"] == pytest.approx(delta.mean())
+
+
+def test_a_unit_that_lacks_a_group_is_left_out(shown, tmp_path):
+    """With its other groups alone its mean would be one of other tasks."""
+    cells = [
+        ("x", t, m, s, 50 + 10 * (t == "hard") + s + (s / 10 + 1) * (m == "b"))
+        for t in ("easy", "hard") for m in "ab" for s in range(4)
+    ]  # fmt: skip
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    path.write_text(of_tasks([cell for cell in cells if cell[1:4] != ("hard", "b", 3)]))
+    options = ["--from", path, "--by", "task", "--baseline", "a", "--out", out]
+    code, printed = shown(*options, "--overall", "seed")
+    assert code == 0, printed
+    assert "b: 1 of 4 are left out, because they lack a group: 3 has 1 of 2" in printed
+    (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+    assert (row["n"], row["mean"]) == (3, pytest.approx(1.1))
+    path.write_text(of_tasks([cell for cell in cells if cell[1:3] != ("hard", "b")]))
+    code, _ = shown(*options, "--overall", "seed")
+    assert "nothing to compare (b: 4 of 4 are left out, because they lack a group: 0 has" in code
+
+
+def test_columns_of_by_are_kept_apart(shown, tmp_path):
+    path = tmp_path / "table.csv"
+    cells = [
+        (s, t, m, seed, v)
+        for s, t, v in (("a b", "c", 50), ("a", "b c", 60), ('"a b"', "c", 70), ("a", "b", 80))
+        for m in "ab" for seed in (1, 2)
+    ]  # fmt: skip
+    path.write_text(of_tasks(cells))
+    found = read_foreign(path, Columns(by=["set", "task"]))
+    assert found.groupby("group", sort=False)["value"].first().to_dict() == {
+        '"a b" c': 50, 'a "b c"': 60, r'"\"a b\"" c': 70, "a b": 80
+    }  # fmt: skip
+    assert read_foreign(path, Columns(by=["set", "task", "set"]))["group"].nunique() == 4
+
+
+def test_white_space_around_a_name_does_not_count(shown, tmp_path):
+    path, clean = tmp_path / "table.csv", tmp_path / "clean" / "table.csv"
+    clean.parent.mkdir()
+    clean.write_text(SHORT)
+    path.write_text(SHORT.replace("seed,method", " seed, method ").replace("1,a", "1 ,\u00a0a"))
+    columns = Columns()
+    pd.testing.assert_frame_equal(read_foreign(path, columns), read_foreign(clean, columns))
+    code, printed = shown("--from", path, "--baseline", " a", "--out", tmp_path / "out")
+    assert code == 0, printed
+    path.write_text(SHORT + "2,a ,.6\n")
+    assert "row 6: seed 2 of a is given twice" in shown("--from", path, "--baseline", "a")[0]
+
+
+LOOKALIKES = [
+    ("2,a", "2,a\u200b", r"method: 'a' and 'a\u200b' (U+200B) look alike but differ; write"),
+    ("2,a", "2,\uff41", "method: 'a' and '\uff41' (U+FF41) look alike but differ; write them"),
+    ("2,a", "\uff12,a", "seed: '\uff12' (U+FF12) and '2' look alike"),
+    ("2,a", "2.0,a", "seed: 2.0 and 2 are the same number; write them alike"),
+    ("2,a", "02,a", "seed: 02 and 2 are the same number"),
+    ("2,a", "2,a\x07", r"method: 'a\x07' has the character U+0007, which cannot be shown; remove"),
+    ("2,a", "2,\x00", r"method: '\x00' has the character U+0000"),
+    ("2,a", "2\uffff,a", "seed: '2\\uffff' (U+FFFF) has the character U+FFFF"),
+    ("2,a", "2,\u200b", "row 3: method is empty; fill it in"),
+    ("seed,", "se\u00aded,", r"the header: 'se\xaded' (U+00AD)"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), LOOKALIKES)
+def test_names_that_cannot_be_told_apart_or_shown_are_refused(shown, tmp_path, old, new, message):
+    path = tmp_path / "table.csv"
+    text = SHORT.replace(old, new)
+    text = (
+        text if old != "seed," else text.replace("accuracy", "accuracy,seed").replace("\n", ",1\n")
+    )
+    path.write_text(text.replace("seed,1", "seed"), encoding="utf-8")
+    code, _ = shown("--from", path, "--baseline", "a", "--out", tmp_path / "never")
+    assert message in code
+    assert code.startswith(f"error: {path}: ")
+    assert "\n" not in code
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_groups_name_cannot_break_the_figure(shown, tmp_path):
+    path = tmp_path / "a\x08b.csv"
+    path.write_text(SHORT)
+    assert "a\\x08b.csv' has the character U+0008, which" in shown("--from", path)[0]
+    path = tmp_path / "table.csv"
+    path.write_text(SHORT.replace("method,", "method,task,").replace(",.", ",x\x08,."))
+    assert "task: 'x\\x08' has the" in shown("--from", path, "--by", "task", "--baseline", "a")[0]
+
+
+def test_an_argument_that_no_page_can_show_is_refused(shown, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(SHORT)
+    for option, text in (("--out", "r\udcff"), ("--where", "method=\udcff"), ("--by", "\x08")):
+        code, _ = shown("--from", path, "--baseline", "a", option, text)
+        assert code.startswith(f"error: the command line: {text!r} ")
+        assert "which cannot be shown; remove it" in code
+
+
+def test_unusual_tables_are_judged(shown, tmp_path):
+    """Names of other scripts, of markup and of formulas; seeds of any length or as text."""
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    for one, other in (("$x$", "$\\frac$"), ("<b>&", "=1+1"), ("加法", "x" * 500), ("+1", "-1")):
+        for seeds in (("9" * 40, "1" + "9" * 39), ("first", "second")):
+            rows = [
+                f"{s},{n},{v}"
+                for n, v in ((one, 50), (other, 60))
+                for s, v in zip(seeds, (v, v * 1.02), strict=True)
+            ]
+            path.write_text("\n".join(["\ufeffseed,method,accuracy", *rows]) + "\n", "utf-8")
+            code, printed = shown("--from", path, "--all-pairs", "--out", out)
+            assert code == 0, printed
+            assert list(pd.read_csv(out / "tables" / "comparisons.csv")["n"]) == [2]
+
+
+def test_numbers_in_another_notation_have_a_cure(shown, tmp_path):
+    path = tmp_path / "table.csv"
+    for text, cure in (
+        ('"0,6"', "accuracy is '0,6'; write it with a decimal point"),
+        ("60 %", "accuracy is '60 %'; give a number without %"),
+        ("1" * 400, "; give a number of at most 1e+100, or remove the row"),
+        ("inf", "'inf'; give a number of at most 1e+100, or remove the row"),
+        ("n/a", "'n/a'; give a number, or remove the row"),
+        ("True", "'True'; give a number"),
+    ):
+        path.write_text(SHORT.replace("2,a,.6", f"2,a,{text}"))
+        code, _ = shown("--from", path, "--unit", "raw", "--margin", "1", "--baseline", "a")
+        assert cure in code
+
+
+def test_too_many_comparisons_are_refused(shown, tmp_path):
+    path = tmp_path / "table.csv"
+    rows = [f"1,m{i},50" for i in range(2_000)]
+    path.write_text("\n".join(["seed,method,accuracy", *rows]))
+    code, _ = shown("--from", path, "--all-pairs", "--out", tmp_path / "never")
+    assert code == (
+        "error: --all-pairs: makes 1,999,000 comparisons, and 1,000,000 are possible; compare "
+        "fewer with --where, or with one --baseline"
+    )
+    code, _ = shown("--from", path, "--baseline", "z")
+    assert code.endswith(
+        "use one of m0, m1, m10, m100, m1000, m1001, m1002, m1003 and 1,992 more, or --all-pairs"
+    )
+
+
+def test_a_long_table_is_shown_in_part(shown, tmp_path, monkeypatch):
+    monkeypatch.setattr(foreign_report, "MOST_ROWS", 10)
+    path, out = tmp_path / "table.csv", tmp_path / "out"
+    rows = [f"{s},m{i},{i % 30 + s}" for i in range(40) for s in (30, 40)]
+    path.write_text("\n".join(["seed,method,accuracy", *rows]))
+    code, printed = shown("--from", path, "--baseline", "m0", "--out", out)
+    assert code == 0, printed
+    assert len(pd.read_csv(out / "tables" / "comparisons.csv")) == 39
+    assert (
+        "These are the first 10 of 39 rows; the CSV file has all."
+        in (out / "index.html").read_text()
+    )
+    assert "and 19 more notes of this kind" in printed
+    assert printed.count("no test, because") == 20
 
 
 def test_the_command_writes_tables_and_a_page(table, shown, tmp_path):
@@ -212,6 +472,12 @@ MISTAKES = [
     ((), ["--resolution", "0"], "--resolution: must be above 0 (got 0)"),
     ((), ["--resolution", "1", "--unpaired"], "--resolution: is for paired differences; remove it"),
     ((), ["--unit", "raw"], "--margin: must be given with --unit raw, in the units of score, "),
+    ((), ["--by", "", "--overall", "run"], "--overall: is the mean over the groups of --by; give"),
+    ((), ["--overall", "method"], "--overall: must be run, or columns of --by (got method)"),
+    ((), ["--overall", "run,task"], "--overall: must be run, or columns of --by (got run)"),
+    ((), ["--overall", "task", "--unpaired"], "--unpaired: is for --overall run; remove it, bec"),
+    ((), ["--overall", "run", "--resolution", "1"], "--resolution: is for single groups; remove"),
+    ((("one,1,a,0.6", ",1,a,0.6"),), [], "row 5: task is empty; fill it in, or remove the row"),
     ((), ["--margin", "0"], "--margin: must be above 0 (got 0)"),
 ]  # fmt: skip
 

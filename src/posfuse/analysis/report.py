@@ -26,6 +26,7 @@ from posfuse.analysis.tables.cautions_table import caution_lines
 from posfuse.analysis.tables.paired_tables import short_table
 from posfuse.analysis.tables.placebo_table import placebo_tables
 from posfuse.analysis.tables.pretraining_table import pretraining_tables
+from posfuse.data.names import check_printable
 from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
 
@@ -166,6 +167,7 @@ def main() -> None:
     command = shlex.join(["posfuse-report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     try:
+        check_printable(sys.argv[1:], "the command line")
         for option, points in (("--margin", criteria.margin), ("--effect", criteria.effect)):
             if not 0 < points < math.inf:
                 raise InputError(f"{option}: must be above 0 (got {points:g})")

@@ -121,6 +121,6 @@ def write_tables(tables: list[Table], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         write_csv(table.numbers, folder / f"{table.name}.csv")
-        (folder / f"{table.name}.md").write_text(markdown(table))
-        (folder / f"{table.name}.tex").write_text(latex(table))
-    (folder / "tables.tex").write_text(latex_document(tables))
+        (folder / f"{table.name}.md").write_text(markdown(table), encoding="utf-8")
+        (folder / f"{table.name}.tex").write_text(latex(table), encoding="utf-8")
+    (folder / "tables.tex").write_text(latex_document(tables), encoding="utf-8")
