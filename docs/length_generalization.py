@@ -5,6 +5,8 @@ python docs/length_generalization.py --runs multirun/copy_reverse    # copies th
 """
 
 import argparse
+import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,15 @@ from scipy import stats
 
 from posfuse.analysis.evidence.foreign import Columns, read_foreign
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.foreign import AHEAD, BEHIND, EQUIVALENT, compare_foreign, rankings
+from posfuse.analysis.statistics.foreign import (
+    AHEAD,
+    BEHIND,
+    EQUIVALENT,
+    compare_foreign,
+    over_groups,
+    rankings,
+)
+from posfuse.analysis.tables.table import p_value
 from posfuse.runs import records
 
 HERE = Path(__file__).parent
@@ -29,23 +39,41 @@ The rankings agree in one point: t5 and alibi are ahead of rope on longer copies
 runs and in all five splits of the study. `none` differs most. It is first or second in six of the
 study's eight splits, while the small models do not learn even 20 letters with it. They learn to
 reverse 20 letters well with rope alone, so the ranking beyond 20 is mostly one of failures."""
+OVERALL = """
+On these splits, `none` is ahead of alibi, rotary and abs_sinusoid, also with further seeds. Its
+lead over t5_relative_bias is undecided in each row. Whether `none` is ahead on further tasks is
+undecided, too: with data sets counted, four are too few for any of its leads. The rows that count
+splits take five splits of one data set for five independent tasks. Splits of one data set resemble
+each other, so the p-values of these rows are too small.
+"""
+ZEROS = "pcfg productivity"  # all results are 0, and three encodings lack a seed
+COUNTED = [  # what is counted, what conclusions are about, its columns, the split that is left out
+    ("seeds", "new seeds of these splits", ["seed"], ""),
+    ("seeds, without pcfg productivity", "new seeds of 11 splits", ["seed"], ZEROS),
+    ("splits", "new splits, if independent", ["dataset", "split"], ""),
+    ("data sets", "new data sets", ["dataset"], ""),
+]
 TASKS = {"copy": "s2s_copy", "reverse": "s2s_reverse"}
 START = """\
 # Five position encodings and length: which rankings hold?
 
     posfuse-report --from docs/length_generalization/accuracy.csv --compare encoding \\
       --by dataset,split --where part=test --all-pairs --margin 1
+    posfuse-report --from docs/length_generalization/accuracy.csv --compare encoding \\
+      --by dataset,split --where part=test --baseline none --margin 1 --overall dataset
     python docs/length_generalization.py    # writes this page
 
 `posfuse-report --from TABLE.csv` judges the per-seed results of any study. This page applies it to
 *The Impact of Positional Encoding on Length Generalization in Transformers* (Kazemnejad et al.,
 NeurIPS 2023): decoder-only Transformers with five encodings, trained on short and tested on longer
-sequences, 12 tasks with three seeds each. The numbers are the accuracies over all test lengths from
-the results files of McGill-NLP/length-generalization, commit 40f8a445f976 (MIT license, Copyright
-2023 McGill NLP). A [copy](length_generalization/accuracy.csv) and the
+sequences, 12 splits of four data sets (two of pcfg, five of s2s_copy, three of s2s_reverse, two of
+scan) with three seeds each. The numbers are the accuracies over all test lengths from the results
+files of McGill-NLP/length-generalization, commit 40f8a445f976 (MIT license, Copyright 2023 McGill
+NLP). A [copy](length_generalization/accuracy.csv) and the
 [license](length_generalization/LICENSE) are beside this page.
 
-A difference within ±1 point counts as none here. All encodings of a task used the same seeds.
+A difference within ±1 point counts as none here. All encodings used the same three seeds; in the
+split `productivity` of pcfg, three encodings lack one of them. In that split each result is 0 %.
 Whether runs with equal seeds share anything, such as initial values, is not recorded. If they do,
 the paired test is the right one; if they share nothing, Welch's test is. Both are shown.
 """
@@ -61,35 +89,62 @@ def page() -> str:
         compare_foreign(part, CRITERIA, all_pairs=True)[0] for _, part in results.groupby("group")
     )
     against, _ = compare_foreign(results, CRITERIA)
+    together = [
+        (what, about, _together(replace(columns, units=units), without))
+        for what, about, units, without in COUNTED
+    ]
     return "\n".join(
         [
             START,
-            _decided(paired, welch, within),
+            _decided(results, paired, welch, within),
             _rankings(results, within, paired),
             _against(against),
+            _overall(together),
             _own_rankings(),
         ]
     )
 
 
-def _decided(paired: pd.DataFrame, welch: pd.DataFrame, within: pd.DataFrame) -> str:
+def _together(columns: Columns, without: str) -> pd.DataFrame:
+    """The comparisons with CRITERIA's baseline over all splits but one."""
+    results = read_foreign(TABLE, columns)
+    means, _ = over_groups(results[results["group"] != without], columns.units == ["seed"])
+    return compare_foreign(means, CRITERIA)[0]
+
+
+def _decided(
+    results: pd.DataFrame, paired: pd.DataFrame, welch: pd.DataFrame, within: pd.DataFrame
+) -> str:
     rows = [
         ("Welch's t, no adjustment", welch["p_t"] <= 0.05, welch["p_equivalence"] <= 0.05),
         ("paired t, no adjustment", paired["p_t"] <= 0.05, paired["p_equivalence"] <= 0.05),
-        ("paired t, Holm within each task", *_holm(within)),
+        ("paired t, Holm within each split", *_holm(within)),
         ("paired t, Holm over all comparisons", *_holm(paired)),
         ("Welch's t, Holm over all comparisons", *_holm(welch)),
     ]
     lines = [f"| {name} | {differ.sum()} | {same.sum()} |" for name, differ, same in rows]
-    untested = int(paired["p_t"].isna().sum())
+    untested = paired[paired["p_t"].isna()]
+    of_zeros = int((untested["group"] == ZEROS).sum())
+    means = results.groupby(["group", "name"])["value"].mean()
+    same = paired[paired["conclusion"] == EQUIVALENT]
+    ends = [(row.group, name) for row in same.itertuples() for name in (row.name, row.than)]
+    equal = [
+        f"{' and '.join(sorted([row.name, row.than]))} in {row.group}" for row in same.itertuples()
+    ]
+    failing = (
+        f"The equivalent pairs are {', and '.join(equal)}. Each of these has an accuracy of at "
+        f"most {means[ends].max():.2f} %: two encodings that fail, not two that work equally well."
+    )
     return "\n".join(
         [
             f"## How many of {len(paired)} pairs of encodings are decided\n",
             "| test | different | equivalent within ±1 |",
             "|---|---|---|",
             *lines,
-            f"\nIn {untested} pairs there is no test, because two encodings differ by exactly the "
-            "same number\nwith every seed.\n",
+            f"\nIn {len(untested)} pairs there is no test, because two encodings differ by exactly "
+            "the same number\nwith every seed; "
+            f"{of_zeros} of these pairs are in {ZEROS}, where all results are 0 %.\n",
+            textwrap.fill(failing, 100) + "\n",
         ]
     )
 
@@ -111,12 +166,12 @@ def _rankings(results: pd.DataFrame, within: pd.DataFrame, paired: pd.DataFrame)
         [
             "## Rankings\n",
             "Mean accuracy in %, best first. `>`: the neighbours are shown to differ, `=`: to be",
-            "equivalent, `?`: their order is not shown (paired t, Holm within the task).\n",
-            "| task | ranking |",
+            "equivalent, `?`: their order is not shown (paired t, Holm within the split).\n",
+            "| split | ranking |",
             "|---|---|",
             *lines,
             f"\n{shown} of {neighbours} neighbours are shown to be in this order; {all_shown} if "
-            "Holm adjusts over all tasks.\n",
+            "Holm adjusts over all splits.\n",
         ]
     )
 
@@ -135,15 +190,38 @@ def _against(frame: pd.DataFrame) -> str:
         [
             "## No position encoding against each other one\n",
             "The study's main claim is that a decoder without position encoding (`none`) is ahead "
-            "of the\nothers. Paired t, Holm over all rows of this table's "
+            "of the\nothers. One split at a time, paired t, Holm over this table's "
             f"{len(frame)} comparisons:\n",
-            "| encoding | tasks in which `none` has the higher mean | `none` shown to be ahead | "
+            "| encoding | splits in which `none` has the higher mean | `none` shown to be ahead | "
             "`none` shown to be behind | shown to be equivalent |",
             "|---|---|---|---|---|",
             *lines,
             "\nThree seeds decide the large differences only: with 2 degrees of freedom and "
             f"{len(frame)} comparisons a\nmean difference must be about "
             f"{_needed(len(frame)):.0f} times its standard error.\n",
+        ]
+    )
+
+
+def _overall(together: list[tuple[str, str, pd.DataFrame]]) -> str:
+    """How far having no position encoding is ahead in the mean over splits."""
+    lines = [
+        f"| {what} | {about} | {row.name} | {row.n} | {-row.mean:+.1f} | "
+        f"{-row.high:+.1f} to {-row.low:+.1f} | {p_value(row.p_holm)} |"
+        for what, about, frame in together
+        for row in frame.itertuples()
+    ]
+    return "\n".join(
+        [
+            "## The splits together\n",
+            "The claim is about the tasks together, so this is its test: the mean over the splits, "
+            "paired t, Holm\nover the four encodings. What is counted decides what a conclusion is "
+            "about.\n",
+            "| counted (n) | conclusion about | encoding | n | lead of `none` in points | 95 % t | "
+            "p Holm |",
+            "|---|---|---|---|---|---|---|",
+            *lines,
+            OVERALL,
         ]
     )
 
