@@ -545,6 +545,10 @@ def test_a_row_is_named_by_its_line(shown, tmp_path):
 def test_a_folder_and_a_table_exclude_each_other(shown):
     for arguments in ((), (Path("a"), "--from", "b.csv")):
         assert shown(*arguments)[0] == 2
+    for options in (["--lower-is-better"], ["--by", "x"], ["--where", "a=b"], ["--overall", "x"]):
+        code, printed = shown("folder", *options)
+        assert code == 2
+        assert f"{options[0]} is for --from TABLE.csv; remove it" in printed
 
 
 def test_the_page_about_length_generalization_is_current():

@@ -37,6 +37,10 @@ MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
 MOST_ROWS = 1_000  # of a table that a person reads; its CSV file has all
 MOST_NOTES = 20
 OF_SWEEPS = ("effect", "metric", "select_seeds", "solved", "primary", "claims")  # options
+OF_TABLES = (
+    "seed", "compare", "value", "by", "where", "unit", "lower_is_better", "overall", "resolution",
+    "unpaired", "all_pairs",
+)  # fmt: skip
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -108,6 +108,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     found = parser.parse_args(arguments)
     if (found.folder is None) == (found.table is None):
         parser.error("give the folder of a sweep, or --from TABLE.csv")
+    for name in foreign_report.OF_TABLES if found.table is None else ():
+        if getattr(found, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} is for --from TABLE.csv; remove it")
     return found
 
 
