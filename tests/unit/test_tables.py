@@ -2,6 +2,7 @@
 
 import io
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -277,3 +278,9 @@ def test_a_csv_file_has_no_formulas_and_its_numbers_are_numbers(tmp_path):
     assert pd.read_csv(path)["x"].tolist() == ["a\\r=1", "\\r=1"]
     formats.write_csv(pd.DataFrame({"x": NO_FORMULAS}), path)
     assert pd.read_csv(path, keep_default_na=False, dtype=str)["x"].tolist() == NO_FORMULAS
+
+
+def test_every_csv_file_of_a_report_or_study_is_written_by_one_function():
+    source = Path(formats.__file__).parents[2]
+    paths = [path for room in ("analysis", "study") for path in (source / room).rglob("*.py")]
+    assert [path.name for path in paths if "to_csv(" in path.read_text()] == ["formats.py"]
