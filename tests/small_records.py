@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from posfuse.analysis import report
-from posfuse.runs.records import SCHEMA
+from posfuse.runs.records import SCHEMA, texts_digest
 from small_runs import write_corpus
 
 N_DOCUMENTS = 40
@@ -37,7 +37,11 @@ def write_record(
     more = {"encoding": "sinusoidal", "variant": "", "tokens": 10.0, **more}
     folder = root / data / more["encoding"] / fusion / more["variant"] / f"seed={seed}"
     folder.mkdir(parents=True)
+    corpus = root.parent / "corpus"
+    if not corpus.exists():
+        write_corpus(corpus, n_classes=2)
     settings = {"seed": seed, "data.name": data, "fusion.name": fusion, "model.d_model": 8}
+    settings["data.path"] = texts_digest(str(corpus))
     record = {
         "schema": SCHEMA,
         "fingerprint": f"{folder.relative_to(root)}{more.get('settings')}",
@@ -58,9 +62,6 @@ def write_record(
     write_predictions(folder, accuracy)
     epochs = {"epoch": [1, 2], "val_accuracy": [accuracy / 2, accuracy]}
     pd.DataFrame(epochs).to_csv(folder / "history.csv", index=False)
-    corpus = root.parent / "corpus"
-    if not corpus.exists():
-        write_corpus(corpus, n_classes=2)
     (folder / "config.yaml").write_text(
         CONFIG.format(data=data, corpus=corpus, cache=root.parent / "cache")
     )

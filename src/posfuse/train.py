@@ -11,7 +11,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 import posfuse
 from posfuse.config import CONF_DIR, Config
@@ -107,7 +107,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
             log.info("%s: already done, test %s %.4f", label, name.replace("_", " "), value)
             return record
         (folder / records.RESULT).unlink(missing_ok=True)  # one whose other files are damaged
-        OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
+        records.write_config(folder, cfg)
         if (folder / records.LAST).exists():
             log.info("%s: resuming from its last checkpoint", label)
         with tracked(cfg, folder) as log_rows:

@@ -1,6 +1,7 @@
 """TF-IDF and logistic regression on the run's own tokens, once per corpus."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ def fitted(corpus):
     """A config, its record's settings and the result."""
     cfg = small_config(corpus, "data.vocabulary.min_count=1")
     settings = records.settings(cfg)
-    return cfg, settings, bag_of_words(cfg, settings)
+    return cfg, settings, bag_of_words(cfg, settings, Path())
 
 
 def test_it_equals_scikit_learn_on_the_texts(corpus, fitted):
@@ -60,7 +61,9 @@ def test_order_does_not_matter(fitted, tmp_path):
         frame["text"] = [" ".join(reversed(text.split())) for text in frame["text"]]
         frame.to_parquet(corpus / f"{split}.parquet")
     cfg = small_config(corpus, "data.vocabulary.min_count=1")
-    assert bag_of_words(cfg, records.settings(cfg)).accuracy == pytest.approx(fitted[2].accuracy)
+    assert bag_of_words(cfg, records.settings(cfg), Path()).accuracy == pytest.approx(
+        fitted[2].accuracy
+    )
 
 
 def test_a_corpus_is_fitted_once_and_again_when_the_cache_is_damaged(corpus, fitted, monkeypatch):
@@ -68,27 +71,27 @@ def test_a_corpus_is_fitted_once_and_again_when_the_cache_is_damaged(corpus, fit
     (cached,) = (corpus.parent / "cache").glob("*.bag_of_words.json")
     with monkeypatch.context() as patched:
         patched.setattr(module, "_fit", lambda _: pytest.fail("fitted again"))
-        assert bag_of_words(cfg, settings) == found
+        assert bag_of_words(cfg, settings, Path()) == found
         # Settings that cannot change the result do not change the cache key.
-        assert bag_of_words(cfg, settings | {"model.d_model": 99}) == found
+        assert bag_of_words(cfg, settings | {"model.d_model": 99}, Path()) == found
     monkeypatch.setattr(module, "_fit", lambda _: found)
     for text in ("", "{}", "[1]", '{"accuracy": "high", "documents": 1}'):
         cached.write_text(text)
-        assert bag_of_words(cfg, settings) == found
+        assert bag_of_words(cfg, settings, Path()) == found
         assert json.loads(cached.read_text())["accuracy"] == found.accuracy
     shorter = small_config(corpus, "data.max_len=2")
-    bag_of_words(shorter, records.settings(shorter))
+    bag_of_words(shorter, records.settings(shorter), Path())
     assert len(list((corpus.parent / "cache").glob("*.bag_of_words.json"))) == 2
 
 
-def runs(*folders):
+def runs(*folders, **texts):
     return pd.DataFrame(
         {
             "data": [folder.name for folder in folders],
             "folder": list(map(str, folders)),
             "variant": "",
             "seed": range(len(folders)),
-            "configuration": ["{}"] * len(folders),
+            "configuration": [json.dumps(texts)] * len(folders),
         }
     )
 
@@ -101,9 +104,10 @@ def test_with_a_split_for_each_seed_it_is_the_mean_over_their_splits(corpus, tmp
         (tmp_path / str(seed)).mkdir()
         OmegaConf.save(OmegaConf.structured(cfg), tmp_path / str(seed) / "config.yaml")
         numbered = small_config(corpus, *asked, f"data.split_seed={seed}")
-        alone.append(bag_of_words(numbered, records.settings(numbered)).accuracy)
+        alone.append(bag_of_words(numbered, records.settings(numbered), Path()).accuracy)
     assert len(set(alone)) > 1
-    given = runs(*(tmp_path / str(seed) for seed in (0, 1, 2))).assign(data="tiny")
+    texts = {"data.path": records.texts_digest(corpus)}
+    given = runs(*(tmp_path / str(seed) for seed in (0, 1, 2)), **texts).assign(data="tiny")
     (found,) = bags_of_words(pd.concat([given, given]))[0].values()
     assert found.accuracy == pytest.approx(np.mean(alone))
     assert found.documents == 15
@@ -119,10 +123,32 @@ def test_a_corpus_that_cannot_be_loaded_is_one_line_and_the_others_are_fitted(co
     (tmp_path / "odd" / "config.yaml").write_text(
         "data: {name: odd, corpus: {_target_: no.such}}\nencoding: {name: a}\n"
     )
-    found, problems = bags_of_words(runs(*(tmp_path / n for n in ("good", "moved", "odd", "none"))))
+    folders = [tmp_path / n for n in ("good", "moved", "odd", "none")]
+    given = runs(*folders, **{"data.path": records.texts_digest(corpus)})
+    found, problems = bags_of_words(given)
     assert list(found) == [("good", "")]
     assert [line.split(":")[0] for line in problems] == ["moved", "odd", "none"]
     assert all("\n" not in line for line in problems)
+
+
+def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
+    corpus, run = write_corpus(tmp_path / "corpus"), tmp_path / "tiny"
+    run.mkdir()
+    cfg = small_config(corpus)
+    records.write_config(run, cfg)
+    given = runs(run, **{"data.path": records.texts_digest(corpus)})
+    write_corpus(corpus, seed=1)
+    found, problems = bags_of_words(given)
+    assert found == {}
+    assert problems == [
+        f"tiny: no bag of words, because the corpus cannot be loaded ({corpus}: its files are not "
+        f"those of the run {run}; restore them, or run its command again)"
+    ]
+    assert not list(tmp_path.rglob("*.bag_of_words.json"))
+    write_corpus(corpus)
+    assert bags_of_words(given)[1] == []
+    write_corpus(corpus, seed=1)
+    assert bags_of_words(given)[1] == []  # from the cache: it is of the run's texts
 
 
 def test_a_config_that_does_not_fit_is_named(tmp_path):
@@ -138,7 +164,7 @@ def task(name, tmp_path, max_len=40):
     sizes = "data.corpus.sizes=[6000,60,3000]"
     cfg = checked(composed(f"data={name}", sizes, f"cache_dir={tmp_path}"))
     cfg.data.max_len = max_len  # the checks refuse to cut strings, unless the task is a user's own
-    return bag_of_words(cfg, records.settings(cfg))
+    return bag_of_words(cfg, records.settings(cfg), Path())
 
 
 def test_a_task_also_has_the_pair_of_its_ends(tmp_path):
@@ -171,7 +197,7 @@ def test_the_mean_over_seeds_has_the_ends_too(tmp_path):
         cfg = checked(composed("data=missing_palindrome", *asked, f"cache_dir={tmp_path}"))
         (tmp_path / str(seed)).mkdir()
         OmegaConf.save(OmegaConf.structured(cfg), tmp_path / str(seed) / "config.yaml")
-        alone.append(bag_of_words(cfg, {"data.seed": seed}).with_ends)
+        alone.append(bag_of_words(cfg, {"data.seed": seed}, Path()).with_ends)
     given = runs(*(tmp_path / str(seed) for seed in (0, 1))).assign(data="missing_palindrome")
     given["configuration"] = [json.dumps({"data.seed": seed}) for seed in (0, 1)]
     (found,) = bags_of_words(given)[0].values()

@@ -1,6 +1,7 @@
 """Bytes as tokens: ids, vocabulary, token store, and the bag of bytes."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -95,7 +96,7 @@ def test_a_bag_of_bytes_is_that_of_scikit_learn(tmp_path) -> None:
     corpus = write_corpus(tmp_path / "corpus", n_classes=2)
     overrides = ["data=imdb_bytes", f"data.path={corpus}", f"cache_dir={tmp_path / 'cache'}"]
     cfg = checked(composed(*overrides, *SMALL, "data.max_len=40"))
-    found = bag_of_words(cfg, records.settings(cfg))
+    found = bag_of_words(cfg, records.settings(cfg), Path())
     train, test = (pd.read_parquet(f"{cfg.data.path}/{s}.parquet") for s in ("train", "test"))
     vectors = TfidfVectorizer(analyzer=lambda text: list(text.encode()[:40]))
     model = LogisticRegression(max_iter=1000).fit(

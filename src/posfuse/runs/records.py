@@ -7,9 +7,9 @@ result.json holds a finished run. SHA256SUMS has the digest of each file; `sha25
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ PART_NUMERICS = {
     "posfuse.data.bbc.lead_story": 1,
 }
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
+CONFIG = "config.yaml"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
@@ -78,11 +79,16 @@ def settings(cfg: Config) -> dict[str, Any]:
     }
     if cfg.data.path is not None:
         # Content, not location, identifies a data folder.
-        flat["data.path"] = files_digest(folder_files(cfg.data.path))
+        flat["data.path"] = texts_digest(cfg.data.path)
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
     if cfg.host.path is not None:
         flat["host.path"] = pretrained_digest(cfg.host.path)
     return flat
+
+
+def texts_digest(path: str) -> str:
+    """sha256 of the texts in a folder; raises InputError as `folder_files`."""
+    return files_digest(folder_files(path))
 
 
 def fingerprint(cfg: Config) -> str:
@@ -189,12 +195,25 @@ def failures_in(folder: Path) -> list[tuple[Path, Record]]:
     return [(run, f) for run, f in found if f["kind"] != kind or not (run / RESULT).exists()]
 
 
+def write_config(folder: Path, cfg: Config) -> None:
+    """config.yaml of a run. Its paths are absolute, so that they mean the same in any directory."""
+    absolute = replace(
+        cfg,
+        output_dir=os.path.abspath(cfg.output_dir),
+        cache_dir=os.path.abspath(cfg.cache_dir),
+        data=replace(cfg.data, path=cfg.data.path and os.path.abspath(cfg.data.path)),
+        host=replace(cfg.host, path=cfg.host.path and os.path.abspath(cfg.host.path)),
+    )
+    with replacing(folder / CONFIG) as part:
+        OmegaConf.save(OmegaConf.structured(absolute), part)
+
+
 def read_config(folder: Path) -> Config:
-    """The config.yaml of a run, with relative paths resolved for the current directory.
+    """The config.yaml of a run. `located` finds the folders of its texts and its pretrained model.
 
     Raises InputError if the file is missing or does not fit the schema.
     """
-    path = folder / "config.yaml"
+    path = folder / CONFIG
     try:
         cfg = config_of(OmegaConf.load(path))
     except (OSError, UnicodeDecodeError, YAMLError) as error:
@@ -206,12 +225,57 @@ def read_config(folder: Path) -> Config:
         raise InputError(
             f"{path}: does not fit this version ({one_line(error)}); run it again"
         ) from error
-    cfg.cache_dir = _found_above(folder, cfg.cache_dir)
-    if cfg.data.path is not None:
-        cfg.data.path = _found_above(folder, cfg.data.path)
-    if cfg.host.path is not None:
-        cfg.host.path = _found_above(folder, cfg.host.path)
+    # The content of cache_dir has digests, so any folder is right.
+    places = _places(cfg, folder, cfg.cache_dir)
+    cfg.cache_dir = str(next((place for place in places if place.is_dir()), places[-1]))
     return cfg
+
+
+def located(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
+    """The config of a run with the folders of the texts and of the pretrained model that it read.
+
+    `recorded` are the settings of the run's record, which have the digests of both. Raises
+    InputError if no folder with this content is where config.yaml says.
+    """
+
+    def found(key: str, path: str, digest_of: Callable[[str], str]) -> str:
+        changed = None
+        for place in filter(Path.is_dir, _places(cfg, folder, path)):
+            try:
+                if digest_of(str(place)) == recorded.get(key):
+                    return str(place)
+            except (InputError, OSError):
+                continue  # no texts or no model in this folder
+            changed = changed or place
+        if changed:
+            raise InputError(
+                f"{changed}: its files are not those of the run {folder}; restore them, or run its "
+                "command again"
+            )
+        raise InputError(
+            f"{folder / CONFIG}: {key}: no folder {path} with the run's files; restore it, or "
+            "write its new place into this file"
+        )
+
+    data, host = cfg.data.path, cfg.host.path
+    data = data and found("data.path", data, texts_digest)
+    host = host and found("host.path", host, pretrained_digest)
+    return replace(cfg, data=replace(cfg.data, path=data), host=replace(cfg.host, path=host))
+
+
+def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
+    """Where a folder of a run's config.yaml may be, the one to create last.
+
+    Older versions wrote relative paths; the directory of their command is above the run's folder.
+    An absolute path is as written. If output_dir was moved, the folder may have moved with it.
+    """
+    path = os.fsdecode(path.encode(errors="surrogateescape"))  # for an ASCII locale
+    above = folder.resolve().parents
+    if not os.path.isabs(path):
+        return [*(parent / path for parent in above), Path(path)]
+    own = [sweep.parent for sweep in above if sweep.name == cfg.sweep_id]
+    within = os.path.relpath(path, cfg.output_dir)
+    return [Path(path), *(Path(os.path.normpath(output / within)) for output in own)]
 
 
 def config_of(content: Container) -> Config:
@@ -220,12 +284,6 @@ def config_of(content: Container) -> Config:
     cfg = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), content))
     assert isinstance(cfg, Config)
     return cfg
-
-
-def _found_above(folder: Path, path: str) -> str:
-    """Resolve a path relative to the directory of the command, which is above the run's folder."""
-    above = (parent / path for parent in folder.resolve().parents)
-    return str(next((p for p in above if p.exists()), path))
 
 
 @contextmanager

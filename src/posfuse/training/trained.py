@@ -42,13 +42,14 @@ def load_language_model(folder: str | Path) -> tuple[Config, TextDataModule, Nex
 
 def _loaded(folder: Path) -> tuple[Config, TextDataModule, Classifier | NextToken]:
     cfg = records.read_config(folder)
-    try:
-        cfg = checked(OmegaConf.structured(cfg))
-    except InputError as error:
-        raise InputError(f"{folder / 'config.yaml'}: {error}") from error
     if not (folder / records.RESULT).exists():
         raise InputError(f"{folder}: the run is not finished; run its command again")
     record = records.read_result(folder / records.RESULT)
+    cfg = records.located(cfg, folder, record["settings"])
+    try:
+        cfg = checked(OmegaConf.structured(cfg))
+    except InputError as error:
+        raise InputError(f"{folder / records.CONFIG}: {error}") from error
     data = build_data(cfg)
     changed = [k for k, now in data.facts().items() if k in record and record[k] != now]
     if changed:

@@ -20,10 +20,10 @@ from posfuse.config import Config
 from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
-from posfuse.runs.records import Record, read_config, write_json
+from posfuse.runs.records import Record, located, read_config, write_json
 from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
 
-FORMAT = 2  # raise this when the same corpus gives different numbers
+FORMAT = 3  # raise this when the same corpus gives different numbers
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
     """One fit for all runs; one for each seed if data.split_seed is the run's seed."""
     bags = []
     for run in runs.drop_duplicates("seed").to_dict("records"):
-        cfg = read_config(Path(run["folder"]))
-        bags.append(bag_of_words(cfg, json.loads(run["configuration"])))
+        folder = Path(run["folder"])
+        cfg = read_config(folder)
+        bags.append(bag_of_words(cfg, json.loads(run["configuration"]), folder))
         if cfg.data.split_seed != BY_RUN:
             break
     accuracy = float(np.mean([bag.accuracy for bag in bags]))
@@ -68,12 +69,13 @@ def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
     return BagOfWords(accuracy, round(np.mean([bag.documents for bag in bags])), with_ends)
 
 
-def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
+def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWords:
     """Fit on the training split and evaluate on the test split, once per corpus.
 
-    The input is the models': the same words, the same documents, the same cut at max_len. The
-    result is cached in the run's cache_dir under the record's `settings`, so that a second report
-    does not need the corpus.
+    `cfg` and `settings` are those of the run in `folder` and of its record. The input is the
+    models': the same words, the same documents, the same cut at max_len. The result is cached in
+    the run's cache_dir under the record's settings, so that a second report does not need the
+    corpus. Raises InputError if the texts are no longer those of the run.
     """
     data = {k: value for k, value in settings.items() if k.startswith(("data.", "host."))}
     parts = [FORMAT, data, validation_seed(cfg)]
@@ -91,7 +93,7 @@ def bag_of_words(cfg: Config, settings: dict[str, Any]) -> BagOfWords:
         TypeError,
         AttributeError,
     ):  # no cache, or a damaged one
-        found = _fit(cfg)
+        found = _fit(located(cfg, folder, settings))
         write_json(path, asdict(found))
         return found
 
@@ -102,7 +104,7 @@ def task_bags(folder: Path, record: Record) -> dict[str, float]:
     cfg = read_config(folder)
     if not is_task(cfg.data) or cfg.task.name == "language_model":
         return {}
-    bag = bag_of_words(cfg, record["settings"])
+    bag = bag_of_words(cfg, record["settings"], folder)
     assert bag.with_ends is not None  # of every task
     return {"bag_of_words": bag.accuracy, "bag_with_ends": bag.with_ends}
 

@@ -1,0 +1,103 @@
+"""The paths in a run's config.yaml: absolute, and used only where the run's files are."""
+
+import shutil
+
+import pytest
+from omegaconf import OmegaConf
+
+from posfuse.config import is_neutral
+from posfuse.errors import InputError
+from posfuse.runs import records
+from small_runs import small_config, write_corpus
+
+
+def run_in(project, **paths):
+    """The folder of a run whose config has these paths, and the settings of its record."""
+    write_corpus(project / "mine")
+    cfg = small_config(project / "mine", "sweep_id=mine", f"output_dir={project / 'multirun'}")
+    recorded = records.settings(cfg)
+    folder = project / "multirun" / "mine" / "mine" / "sinusoidal" / "add" / "seed=0"
+    folder.mkdir(parents=True)
+    cfg.data.path = paths.pop("data", cfg.data.path)
+    for key, path in paths.items():
+        setattr(cfg, key, path)
+    return cfg, folder, recorded
+
+
+def old_config(cfg, folder):
+    """config.yaml as earlier versions wrote it, with paths as in the command."""
+    OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
+
+
+def test_a_config_is_written_with_absolute_paths(tmp_path, monkeypatch):
+    cfg, folder, recorded = run_in(tmp_path, data="mine", cache_dir="ids", output_dir="multirun")
+    monkeypatch.chdir(tmp_path)
+    records.write_config(folder, cfg)
+    written = OmegaConf.load(folder / "config.yaml")
+    paths = (written.data.path, written.cache_dir, written.output_dir)
+    assert paths == tuple(str(tmp_path / name) for name in ("mine", "ids", "multirun"))
+    assert written.host.path is None
+    assert cfg.data.path == "mine"  # the run's own config is unchanged
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    read = records.located(records.read_config(folder), folder, recorded)
+    assert records.settings(read) == recorded
+    assert is_neutral("cache_dir")
+    assert is_neutral("output_dir")
+
+
+@pytest.mark.parametrize("place", ["multirun", "multirun/mine", "multirun/mine/mine", "above"])
+def test_an_old_relative_path_is_the_folder_with_the_runs_texts(place, tmp_path, monkeypatch):
+    """Another folder of this name may be beside the sweep, and the results may have its name."""
+    project = tmp_path / "above"
+    cfg, folder, recorded = run_in(project, data="mine", cache_dir="ids")
+    old_config(cfg, folder)
+    other = tmp_path if place == "above" else project / place
+    write_corpus(other / "mine", seed=1)
+    monkeypatch.chdir(other)
+    read = records.located(records.read_config(folder), folder, recorded)
+    assert read.data.path == str(project / "mine")
+
+
+def test_a_project_may_be_moved(tmp_path):
+    cfg, folder, recorded = run_in(tmp_path / "old")
+    (tmp_path / "old" / "ids").mkdir()
+    cfg.cache_dir = str(tmp_path / "old" / "ids")
+    records.write_config(folder, cfg)
+    (tmp_path / "old").rename(tmp_path / "new")
+    folder = tmp_path / "new" / folder.relative_to(tmp_path / "old")
+    read = records.located(records.read_config(folder), folder, recorded)
+    assert read.data.path == str(tmp_path / "new" / "mine")
+    assert read.cache_dir == str(tmp_path / "new" / "ids")
+    shutil.rmtree(tmp_path / "new" / "ids")
+    assert records.read_config(folder).cache_dir == str(tmp_path / "new" / "ids")
+
+
+def test_texts_that_are_gone_or_changed_are_one_line(tmp_path):
+    cfg, folder, recorded = run_in(tmp_path)
+    records.write_config(folder, cfg)
+    read = records.read_config(folder)
+    write_corpus(tmp_path / "mine", seed=1)
+    with pytest.raises(InputError, match=r"its files are not those of the run .*restore") as error:
+        records.located(read, folder, recorded)
+    assert str(error.value).startswith(str(tmp_path / "mine"))
+    with pytest.raises(InputError, match="its files are not those"):
+        records.located(read, folder, {})  # a record without the digest
+    shutil.rmtree(tmp_path / "mine")
+    with pytest.raises(InputError, match=r"config\.yaml: data\.path: no folder .*new place"):
+        records.located(read, folder, recorded)
+
+
+def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
+    cfg, folder, recorded = run_in(tmp_path)
+    (tmp_path / "host").mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / "host" / name).write_text(name)
+    cfg.host.path = str(tmp_path / "host")
+    recorded = records.settings(cfg)
+    records.write_config(folder, cfg)
+    read = records.read_config(folder)
+    assert records.located(read, folder, recorded).host.path == str(tmp_path / "host")
+    (tmp_path / "host" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="host: its files are not those of the run"):
+        records.located(read, folder, recorded)
