@@ -342,7 +342,7 @@ def damage(whole: Path) -> list[str]:
     problems.append(f"{result}: has schema 0, but this version reads {version}")
     folder, result = of("metric")
     replace(result, '"accuracy": 0.65', '"accuracy": NaN')
-    problems.append(f"{result}: test.accuracy is nan, not a number")
+    problems.append(f"{result}: not a readable record (NaN is not a finite number)")
     folder, result = of("settings")
     replace(result, '"model.d_model": 8', '"model.d_model": 16')
     problems.append("one cell with two configurations (model.d_model 8, 16)")

@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from posfuse.errors import InputError
-from posfuse.runs.records import MECHANISM, RESULT, is_whole, replacing
+from posfuse.runs.records import MECHANISM, RESULT, is_whole, kinds_of, replacing
+from posfuse.untrusted import read_parquet
 
 WHOLE = -1  # the layer of a measurement that belongs to no layer
 LOSS_BY_POSITION = "loss_by_position"  # of a language model, in nats
@@ -56,10 +56,7 @@ def read(folder: Path) -> pd.DataFrame:
     try:
         if not is_whole(path):
             raise ValueError("differs from its digest")
-        found: pd.DataFrame = pq.read_table(path, use_threads=False).to_pandas(ignore_metadata=True)
-        missing = [f.name for f in fields(Measurement) if f.name not in found]
-        if missing:
-            raise ValueError(f"has no {', '.join(missing)}")
+        found = read_parquet(path, kinds_of(Measurement))
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not readable ({reason}); remove {RESULT} to run again") from None

@@ -16,6 +16,7 @@ from yaml import YAMLError
 from posfuse.config import run_folder
 from posfuse.errors import Conflict, InputError
 from posfuse.runs.records import FAILURE, Record, read_failure
+from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
 AXES = ("data", "encoding", "fusion")  # their names are parts of a run's folder
@@ -29,7 +30,7 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
     InputError if the file is damaged.
     """
     try:
-        config: Any = OmegaConf.load(path)
+        config: Any = OmegaConf.create(read_yaml(path, is_interpolated=True))
         params = [f"{k}={v}" for k, v in (config.hydra.sweeper.get("params") or {}).items()]
         parsed = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
         values = {override.get_key_element(): _values(override) for override in parsed}

@@ -11,15 +11,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pandas as pd
 from filelock import FileLock, Timeout
-from omegaconf import Container, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from posfuse import untrusted
 from posfuse.config import LATER_KEYS, Config, is_neutral
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.data.pretrained_folder import pretrained_digest
@@ -65,6 +66,12 @@ class Diagnostic:
     high: int
     n: int
     value: float
+
+
+def kinds_of(row: type) -> dict[str, str]:
+    """What each column holds of a table whose rows are a dataclass."""
+    kinds = {int: "a whole number", float: "a number", str: "a text"}
+    return {name: kinds[kind] for name, kind in get_type_hints(row).items()}
 
 
 def settings(cfg: Config) -> dict[str, Any]:
@@ -163,25 +170,26 @@ def read_result(path: Path) -> Record:
     try:
         if path.exists() and not is_whole(path):
             raise InputError(f"{path}: differs from its digest in {SUMS}; {cure}")
-        record: Record = json.loads(path.read_text())
+        record: Record = untrusted.read_json(path)
         schema = record["schema"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: not a readable record ({error}); {cure}") from error
     if schema != SCHEMA:
         raise InputError(f"{path}: has schema {schema}, but this version reads {SCHEMA}; {cure}")
-    if "fingerprint" not in record:
-        raise InputError(f"{path}: not a readable record (no fingerprint); {cure}")
+    for key, kind in (("fingerprint", str), ("settings", dict)):
+        if not isinstance(record.get(key), kind):
+            raise InputError(f"{path}: not a readable record (no {key}); {cure}")
     return record
 
 
 def read_failure(path: Path) -> Record:
     """A failure.json: its id, time, kind, message and overrides."""
     try:
-        found = json.loads(path.read_text())
+        found = untrusted.read_json(path)
         parts = {"id": str, "time": float, "kind": str, "message": str, "overrides": list}
         if not all(isinstance(found[key], kind) for key, kind in parts.items()):
             raise ValueError
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError):
         message = f"the run failed, but {path.name} is damaged"
         return {"id": "", "time": 0.0, "kind": "failed", "message": message, "overrides": []}
     return {**found, "message": " ".join(found["message"].split())}
@@ -215,7 +223,7 @@ def read_config(folder: Path) -> Config:
     """
     path = folder / CONFIG
     try:
-        cfg = config_of(OmegaConf.load(path))
+        cfg = config_of(untrusted.read_yaml(path))
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise InputError(
@@ -278,10 +286,11 @@ def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
     return [Path(path), *(Path(os.path.normpath(output / within)) for output in own)]
 
 
-def config_of(content: Container) -> Config:
-    """A config from the content of a YAML file; raises OmegaConfBaseException or ValueError if it
-    does not fit the schema."""
-    cfg = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), content))
+def config_of(text: str) -> Config:
+    """A config from the checked text of a YAML file; raises OmegaConfBaseException or ValueError
+    if it does not fit the schema."""
+    content = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(text))
+    cfg = OmegaConf.to_object(content)
     assert isinstance(cfg, Config)
     return cfg
 
@@ -311,6 +320,18 @@ def write_diagnostics(folder: Path, rows: Sequence[Diagnostic]) -> None:
     with replacing(folder / DIAGNOSTICS) as part:
         columns = [f.name for f in fields(Diagnostic)]
         pd.DataFrame(rows, columns=columns).to_parquet(part, index=False)
+
+
+def read_diagnostics(folder: Path) -> pd.DataFrame:
+    """The columns of `Diagnostic`; raises InputError if the file is missing or damaged."""
+    path = folder / DIAGNOSTICS
+    try:
+        return untrusted.read_parquet(path, kinds_of(Diagnostic))
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{path}: not readable ({reason}); remove {RESULT} to run again"
+        ) from error
 
 
 def predictions(
@@ -360,10 +381,18 @@ def is_whole(path: Path) -> bool:
     folder = path.parent.parent if path.parent.name == Path(BEST).parent.name else path.parent
     name = path.relative_to(folder).as_posix()
     try:
-        lines = (folder / SUMS).read_bytes().decode(errors="replace").splitlines()
-        return path.exists() and any(line == f"{digest(path)}  {name}" for line in lines)
+        lines = _sums(folder).splitlines()
+        return path.is_file() and any(line == f"{digest(path)}  {name}" for line in lines)
     except FileNotFoundError:
         return path.exists()
+
+
+def _sums(folder: Path) -> str:
+    """SHA256SUMS; empty if posfuse cannot have written it. Raises FileNotFoundError."""
+    try:
+        return untrusted.read_bytes(folder / SUMS, untrusted.MEBIBYTE).decode(errors="replace")
+    except ValueError:
+        return ""
 
 
 def is_complete(folder: Path) -> bool:
@@ -371,7 +400,7 @@ def is_complete(folder: Path) -> bool:
     if not (folder / SUMS).exists():
         return is_whole(folder / PREDICTIONS)
     names = [PREDICTIONS, HISTORY, DIAGNOSTICS]
-    sums = (folder / SUMS).read_text(errors="replace")
+    sums = _sums(folder)
     names += [name for name in (BY_LENGTH, MECHANISM) if name in sums]
     return all(is_whole(folder / name) for name in names)
 
@@ -391,8 +420,8 @@ def write_json(path: Path, content: Record) -> None:
 def read_json(path: Path) -> Record:
     """A file of `write_json`; empty if it is damaged."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+        found = untrusted.read_json(path)
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

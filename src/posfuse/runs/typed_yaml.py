@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.errors import InputError
 from posfuse.runs.hydra_errors import one_line
+from posfuse.untrusted import read_yaml
 
 # Patterns of OmegaConf's messages about the type of a value, and what is shown instead.
 TYPES = {
@@ -21,7 +22,6 @@ TYPES = {
     r"Invalid value assigned: \w+ is not a ListConfig.*": "must be a list",
     r"Incompatible value 'None' .*": "null is not allowed; give a value",
 }
-NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
 
 
 def read_typed(path: Any, schema: type, *nested: type) -> Any:
@@ -32,11 +32,7 @@ def read_typed(path: Any, schema: type, *nested: type) -> Any:
     """
     name = str(path) if isinstance(path, Path) else path.name
     try:
-        text = path.read_text(encoding="utf-8")
-        # A few lines of nested aliases can stand for more values than memory holds.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise RecursionError
-        content, merged = OmegaConf.create(text), OmegaConf.structured(schema)
+        content, merged = OmegaConf.create(read_yaml(path)), OmegaConf.structured(schema)
         if not isinstance(content, DictConfig):
             raise InputError(f"{name}: holds a list; write key: value")
         for key in content:  # one by one: not every error names its key
@@ -52,8 +48,6 @@ def read_typed(path: Any, schema: type, *nested: type) -> Any:
     except UnicodeDecodeError as error:
         byte = f"{error.object[error.start]:#x}"
         raise InputError(f"{name}: not UTF-8 (byte {byte}); save it as UTF-8") from error
-    except RecursionError as error:
-        raise InputError(f"{name}: {NOT_PLAIN}") from error
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror}); give a YAML file") from error
     except yaml.YAMLError as error:

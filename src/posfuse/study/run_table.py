@@ -8,7 +8,7 @@ import pandas as pd
 
 from posfuse.analysis.evidence.bag_of_words import task_bags
 from posfuse.analysis.evidence.metric import ACCURACY, Metric
-from posfuse.runs.records import DIAGNOSTICS, Record
+from posfuse.runs.records import Record, read_diagnostics
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, by_length, value_of
 from posfuse.study.spec import Values
@@ -85,7 +85,7 @@ def _seconds(record: Record, counted: set[str]) -> float:
 
 
 def _norm_ratio(folder: Path) -> float:
-    frame = pd.read_parquet(folder / DIAGNOSTICS)
+    frame = read_diagnostics(folder)
     frame = frame[(frame["name"] == "norm_ratio") & (frame["by"] == "")]
     return float(frame.sort_values("epoch")["value"].iloc[-1]) if len(frame) else np.nan
 

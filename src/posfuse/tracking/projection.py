@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
+from posfuse import untrusted
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.runs import measurements, records
@@ -153,8 +155,8 @@ class Finished:
         for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
             if not records.is_whole(path := folder / name):
                 raise InputError(f"{path}: missing or damaged; remove result.json to run again")
-        history = pd.read_csv(folder / records.HISTORY, float_precision="round_trip")
-        frame = pd.read_parquet(folder / records.DIAGNOSTICS)
+        history = _history(folder / records.HISTORY)
+        frame = records.read_diagnostics(folder)
         diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
         # Those of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
@@ -187,6 +189,20 @@ class Finished:
         }
 
 
+def _history(path: Path) -> pd.DataFrame:
+    try:
+        untrusted.check_file(path, untrusted.LARGEST_CSV)
+        history = pd.read_csv(path, float_precision="round_trip")
+        if history.empty or not np.isfinite(history[["epoch", "step"]].to_numpy(float)).all():
+            raise ValueError("empty, or with values that are not numbers")
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{path}: not readable ({reason}); remove result.json to run again"
+        ) from error
+    return history
+
+
 def artifact_name(id_of_run: str) -> str:
     return f"result-{id_of_run}"
 
@@ -201,7 +217,9 @@ def complete(run: "wandb.Run", finished: Finished, next_step: int) -> None:
     next_step = log_rows(run, finished.rows, next_step)
     if next_step <= finished.last_step:
         charts: dict[str, Any] = {}
-        predictions = pd.read_parquet(finished.folder / records.PREDICTIONS)
+        classes = dict.fromkeys(("label", "predicted"), "a whole number")
+        path = finished.folder / records.PREDICTIONS
+        predictions = untrusted.read_parquet(path, {}, classes)
         if "predicted" in predictions:  # of a classifier
             labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
             charts["confusion_matrix"] = wandb.plot.confusion_matrix(

@@ -30,6 +30,7 @@ from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
 from posfuse.training.build import build_network
 from posfuse.training.trained import load_run
+from posfuse.untrusted import check_yaml
 
 CHECKSUM = "sha256"  # the header's key
 
@@ -103,7 +104,8 @@ def load_export(path: str | Path) -> Exported:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header.pop(CHECKSUM, None) != _checksum(weights, header):
             raise ValueError("its checksum is missing or wrong")
-        cfg = checked(OmegaConf.structured(records.config_of(OmegaConf.create(header["config"]))))
+        check_yaml(header["config"])
+        cfg = checked(OmegaConf.structured(records.config_of(header["config"])))
         names = json.loads(header["label_names"])
         tokenizer = Tokenizer.from_str(header["vocabulary"])
         folded = build_network(cfg, tokenizer.get_vocab_size(), len(names)).fold()

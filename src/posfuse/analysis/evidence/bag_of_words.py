@@ -22,6 +22,7 @@ from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
 from posfuse.runs.records import Record, located, read_config, write_json
 from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
+from posfuse.untrusted import read_json
 
 FORMAT = 3  # raise this when the same corpus gives different numbers
 
@@ -82,7 +83,7 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     path = Path(cfg.cache_dir) / f"{cfg.data.name}-{key}.bag_of_words.json"
     try:
-        cached = json.loads(path.read_text())
+        cached = read_json(path)
         ends = cached.get("with_ends")
         with_ends = None if ends is None else float(ends)
         return BagOfWords(float(cached["accuracy"]), int(cached["documents"]), with_ends)

@@ -18,6 +18,7 @@ from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
 from posfuse.runs.multirun import asked, check_asked, lies_in, primary_family
 from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
+from posfuse.untrusted import LARGEST_CSV, check_file
 
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
@@ -118,6 +119,7 @@ def _row(path: Path) -> dict[str, Any]:
             raise InputError(
                 f"{path}: {wrong}; the run is left out, remove this file to run it again"
             )
+    row |= dict.fromkeys((key for key in OPTIONAL if row.get(key) is None), np.nan)
     settings = {k: v for k, v in record["settings"].items() if k != "seed"}
     overrides = row["variant"].split("__")
     row["variant"] = "__".join(part for part in overrides if part not in DEFAULTS)
@@ -139,6 +141,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 NAMED = ("a name of letters, digits and _.-", _matches(NAME))
 MEASURED = ("a number", lambda v: v is None or _is_number(v))
+OPTIONAL = ("latency_ms", "parameters", "fusion_parameters", "documents.test")
 A_SHARE = ("a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1)
 AN_AMOUNT = ("a number from 0 on", lambda v: _is_number(v) and v >= 0)
 SCORES = {  # of a test split
@@ -152,7 +155,8 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "seed": ("a whole number", lambda v: type(v) is int),
     ACCURACY.column: A_SHARE,
     "mean_tokens.train": ("a number above 0", lambda v: _is_number(v) and v > 0),
-    **dict.fromkeys(["latency_ms", "parameters", "fusion_parameters"], MEASURED),
+    **dict.fromkeys(OPTIONAL, MEASURED),
+    "documents.test": ("a whole number from 1 on", lambda v: v is None or (type(v) is int and v > 0)),
     "label_names": ("a list of texts", lambda v: isinstance(v, list)
                     and all(isinstance(name, str) for name in v)),
     "settings": ("a table of keys", lambda v: isinstance(v, dict)),
@@ -276,6 +280,7 @@ def learning_curves(
         try:
             if path.exists() and not is_whole(path):
                 raise ValueError(f"differs from its digest in {SUMS}")
+            check_file(path, LARGEST_CSV)
             history = read_csv(path)
             epoch, value = (
                 np.array(history[name].to_pylist(), dtype=float)

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow import ArrowException
 from sklearn.metrics import confusion_matrix
 
 from posfuse.analysis.evidence.collect import CELL, SHARED
@@ -24,6 +22,7 @@ from posfuse.analysis.statistics import paired as st
 from posfuse.errors import InputError
 from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
 from posfuse.runs.split_seeds import BY_RUN
+from posfuse.untrusted import read_parquet
 
 SPLIT_SEED = "settings.data.split_seed"
 COLUMNS = ["index", "length", "label", "predicted"]
@@ -41,10 +40,8 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
     try:
         if path.exists() and not is_whole(path):
             raise ValueError(f"differs from its digest in {SUMS}")
-        with pq.ParquetFile(path) as file:
-            columns = [*COLUMNS, *(["group"] if "group" in file.schema_arrow.names else [])]
-            read = file.read(columns, use_threads=False).select(columns)
-        table: pd.DataFrame = read.to_pandas(ignore_metadata=True)
+        whole = "a whole number"
+        table = read_parquet(path, dict.fromkeys(COLUMNS, whole), {"group": whole})
         for name, column in table.items():
             if column.dtype.kind not in "iu" or column.empty or column.min() < 0:
                 raise ValueError(f"{name} is not a whole number from 0 for each document")
@@ -54,7 +51,7 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
         if accuracy is not None and abs(correct - accuracy) > 1e-4:
             right = f"{100 * correct:.2f} % are right"
             raise ValueError(f"{right}, result.json says {100 * accuracy:.2f} %")
-    except (OSError, ArrowException, KeyError, ValueError) as error:
+    except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error
     table["length"] = table["length"].clip(1, run.get("settings.data.max_len"))

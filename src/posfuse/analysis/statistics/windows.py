@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pyarrow import ArrowException
 
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.evidence.metric import (
@@ -23,6 +22,7 @@ from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.documents import judge_differences
 from posfuse.errors import InputError
 from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
+from posfuse.untrusted import read_parquet
 
 COLUMNS = ["index", "group", "targets"]
 COUNTED = {  # what each metric counts
@@ -83,7 +83,8 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     try:
         if path.exists() and not is_whole(path):
             raise ValueError(f"differs from its digest in {SUMS}")
-        frame = pd.read_parquet(path, columns=[*COLUMNS, COUNTED[metric.name]])
+        kinds = dict.fromkeys(COLUMNS, "a whole number") | {COUNTED[metric.name]: "a number"}
+        frame = read_parquet(path, kinds)
         counted = frame[COUNTED[metric.name]]
         if metric == EXACT_MATCH:
             value = 100.0 * (counted == frame["targets"])
@@ -94,7 +95,7 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
         if not abs(value.mean() - recorded) < 10**-metric.digits:
             own = metric.number(value.mean())
             raise ValueError(f"{metric.title} is {own}, result.json says {metric.number(recorded)}")
-    except (OSError, ArrowException, KeyError, ValueError) as error:
+    except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error
     return frame[["index", "group"]].assign(value=value)

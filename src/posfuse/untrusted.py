@@ -1,0 +1,140 @@
+"""Readers of files that may come from elsewhere, such as a colleague's sweep.
+
+Each accepts only what posfuse writes: a regular file of bounded size, plain values, finite numbers.
+All raise OSError, or ValueError with the reason; the caller names the file and the fix.
+"""
+
+import json
+import math
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import yaml
+from pyarrow import ArrowException, types
+
+MEBIBYTE = 2**20
+LARGEST_JSON, LARGEST_YAML, LARGEST_CSV = 8 * MEBIBYTE, 4 * MEBIBYTE, 64 * MEBIBYTE
+LARGEST_PARQUET = 4096 * MEBIBYTE
+MOST_ROWS = 2**24  # of a Parquet file, which can pack far more rows into a few bytes
+DEEPEST = 32  # levels of nested lists and tables
+MOST_CHARACTERS = 10**8  # of a YAML file whose ${...} are replaced, if each stands in each other
+LONG_NUMBER = re.compile(
+    r"[-+.:_0-9]{100,}"
+)  # YAML reads 1:00:00 in base 60, which may take minutes
+NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
+KINDS = {
+    "a whole number": types.is_integer,
+    "a number": lambda kind: types.is_floating(kind) or types.is_integer(kind),
+    "a text": lambda kind: types.is_string(kind) or types.is_large_string(kind),
+}
+
+
+def read_bytes(path: Any, most: int) -> bytes:
+    """At most `most` bytes of a regular file (a path or a resource of a package)."""
+    if isinstance(path, Path):
+        check_file(path, most)
+    with path.open("rb") as file:
+        content: bytes = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"larger than {most} bytes")
+    return content
+
+
+def check_file(path: Path, most: int) -> None:
+    """Raise OSError if there is no file, ValueError if it is larger or not a regular one."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
+        raise ValueError("not a regular file")  # reading a pipe would wait without end
+    if state.st_size > most:
+        raise ValueError(f"larger than {most} bytes")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file."""
+    text = read_bytes(path, LARGEST_JSON).decode()
+    try:
+        content = json.loads(
+            text, parse_constant=_finite, parse_float=_finite, parse_int=_whole_number
+        )
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    level = [content]
+    for _ in range(DEEPEST):
+        level = [value for part in level for value in _values(part)]
+    if level:
+        raise ValueError("nested too deeply")
+    if "\\ud" in text.lower():  # may be half of a surrogate pair, which cannot be encoded
+        json.dumps(content, ensure_ascii=False).encode()
+    return content
+
+
+def _values(part: Any) -> list[Any]:
+    if isinstance(part, dict):
+        return list(part.values())
+    return part if isinstance(part, list) else []
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return value
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError(f"{text[:20]}... is too large")
+    return int(text)
+
+
+def read_yaml(path: Any, is_interpolated: bool = False) -> str:
+    """The text of a YAML file (a path or a resource of a package) without aliases, and unless
+    `is_interpolated` without ${...}. Raises YAMLError too."""
+    text = read_bytes(path, LARGEST_YAML).decode()
+    check_yaml(text, is_interpolated)
+    return text
+
+
+def check_yaml(text: str, is_interpolated: bool = False) -> None:
+    """Raise ValueError or YAMLError if a few lines of YAML stand for more than memory holds."""
+    depth, size = 0, len(text)
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or depth > DEEPEST:
+            raise ValueError(NOT_PLAIN)
+        if isinstance(event, yaml.ScalarEvent):
+            references = event.value.count("${")
+            size *= max(1, references)
+            if references and (size > MOST_CHARACTERS or not is_interpolated):
+                raise ValueError("has ${...}; write the value there instead")
+            if LONG_NUMBER.fullmatch(event.value):
+                raise ValueError(f"{event.value[:20]}... is too large")
+
+
+def read_parquet(
+    path: Path, columns: Mapping[str, str], optional: Mapping[str, str] | None = None
+) -> pd.DataFrame:
+    """These columns of a Parquet file, and those of `optional` that it has, each of a kind of
+    KINDS."""
+    check_file(path, LARGEST_PARQUET)
+    try:
+        with pq.ParquetFile(path) as file:
+            if file.metadata.num_rows > MOST_ROWS:
+                raise ValueError(f"more than {MOST_ROWS} rows")
+            names = file.schema_arrow.names
+            wanted = {**columns, **{k: v for k, v in (optional or {}).items() if k in names}}
+            for name, kind in wanted.items():
+                if name not in names:
+                    raise ValueError(f"has no {name}")
+                if not KINDS[kind](file.schema_arrow.field(name).type):
+                    raise ValueError(f"{name} is not {kind}")
+            table = file.read([*wanted], use_threads=False).select([*wanted])
+        frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+    except ArrowException as error:
+        raise ValueError(str(error).splitlines()[0]) from error
+    return frame

@@ -1,0 +1,152 @@
+"""Files that may come from elsewhere: what posfuse cannot have written is refused in one line."""
+
+import json
+import os
+import time
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from omegaconf import OmegaConf
+
+from posfuse import untrusted
+from posfuse.errors import InputError
+from posfuse.runs import measurements, records
+from posfuse.runs.multirun import read_multirun
+from posfuse.runs.records import Diagnostic
+
+DEEP = 100_000
+MANY = 10_000
+LAUGHS = [f"l{i + 1}: &l{i + 1} [*l{i}, *l{i}]" for i in range(40)]
+REFERENCES = [f"l{i + 1}: ${{l{i}}}${{l{i}}}" for i in range(40)]
+YAML = {
+    "aliases": "\n".join(["l0: &l0 [a]", *LAUGHS]),
+    "interpolations": "\n".join(["l0: aaaaaaaa", *REFERENCES]),
+    "nested tables": "\n".join(
+        ["l0: [a]", *(f"l{i + 1}: ['${{l{i}}}', '${{l{i}}}']" for i in range(40))]
+    ),
+    "escaped interpolations": "\n".join(
+        ["l0: a", *(line.replace("$", "\\x24").replace(": ", ': "') + '"' for line in REFERENCES)]
+    ),
+    "lists in lists": "a: " + "[" * DEEP + "]" * DEEP,
+    "an integer": "seed: " + "1" * 100_000,
+    "base 60": "seed: 1" + ":59" * 100_000,
+    "a large file": "a: " + "b" * untrusted.LARGEST_YAML,
+    "not UTF-8": b"a: \xff",
+    "nothing": "",
+    "objects": "!!python/object/apply:os.system [exit]",
+}
+JSON = {
+    "lists in lists": "[" * DEEP + "]" * DEEP,
+    "lists in a table": '{"schema": 3, "a": ' + "[" * 100 + "]" * 100 + "}",
+    "an integer": '{"schema": ' + "1" * 100_000 + "}",
+    "a large integer": '{"schema": 3, "a": ' + "1" * 30 + "}",
+    "NaN": '{"schema": NaN}',
+    "infinity": '{"schema": 3, "a": [1e999]}',
+    "half a character": '{"schema": 3, "label_names": ["\\ud800"]}',
+    "a large file": '{"a": "' + "b" * untrusted.LARGEST_JSON + '"}',
+    "not UTF-8": b'{"a": "\xff"}',
+    "a number": "3",
+    "nothing": "",
+}
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", YAML)
+def test_a_yaml_file_that_posfuse_cannot_have_written_is_one_line(name, tmp_path):
+    path = write(tmp_path / "config.yaml", YAML[name])
+    start = time.process_time()
+    with pytest.raises(InputError) as refused:
+        records.read_config(tmp_path)
+    if name != "nested tables":  # the keys of a multirun.yaml are read one by one
+        with pytest.raises(InputError) as other:
+            read_multirun(path)
+        assert "\n" not in str(other.value)
+    assert time.process_time() - start < 5  # the aliases stand for 2^40 values
+    assert str(refused.value).startswith(f"{path}: ")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_a_record_that_posfuse_cannot_have_written_is_one_line(name, tmp_path):
+    path = write(tmp_path / "result.json", JSON[name])
+    with pytest.raises(InputError, match=r"result\.json: not a readable record \(") as refused:
+        records.read_result(path)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < len(str(path)) + 200
+    assert records.read_json(path) == {}
+    path = write(tmp_path / "failure.json", JSON[name])
+    assert records.read_failure(path)["message"] == "the run failed, but failure.json is damaged"
+
+
+def test_what_is_written_is_read(tmp_path):
+    content = {
+        "a": [1, -2.5, "é\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")],
+        "b": {"c": None},
+    }
+    records.write_json(tmp_path / "a.json", content)
+    assert untrusted.read_json(tmp_path / "a.json") == content
+    OmegaConf.save({"a": [1, "é"], "b": "${a}"}, tmp_path / "a.yaml")
+    text = untrusted.read_yaml(tmp_path / "a.yaml", is_interpolated=True)
+    assert OmegaConf.create(text).b == [1, "é"]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "result.json")
+    with pytest.raises(InputError, match="not a regular file"):
+        records.read_result(tmp_path / "result.json")
+    os.mkfifo(tmp_path / "config.yaml")
+    with pytest.raises(InputError, match="not a regular file"):
+        records.read_config(tmp_path)
+    os.mkfifo(tmp_path / "SHA256SUMS")
+    os.mkfifo(tmp_path / "history.csv")
+    assert not records.is_whole(tmp_path / "history.csv")
+    with pytest.raises(ValueError, match="not a regular file"):
+        untrusted.check_file(tmp_path / "history.csv", untrusted.LARGEST_CSV)
+
+
+def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeypatch):
+    rows = [Diagnostic(1, "norm_ratio", "", 0, 0, 4, 0.5)]
+    records.write_diagnostics(tmp_path, rows)
+    path = tmp_path / "diagnostics.parquet"
+    assert records.read_diagnostics(tmp_path).to_dict("records") == [vars(rows[0])]
+    good = pd.read_parquet(path)
+    for wrong, reason in (
+        (good.drop(columns="n"), "has no n"),
+        (good.assign(epoch=0.5), "epoch is not a whole number"),
+        (good.assign(value="0.5"), "value is not a number"),
+        (good.assign(name=3), "name is not a text"),
+    ):
+        wrong.to_parquet(path)
+        with pytest.raises(InputError, match=reason):
+            records.read_diagnostics(tmp_path)
+    write(path, "PAR1 and no more")
+    with pytest.raises(InputError, match=r"diagnostics\.parquet: not readable"):
+        records.read_diagnostics(tmp_path)
+    write(tmp_path / "mechanism.parquet", "PAR1 and no more")
+    with pytest.raises(InputError, match=r"mechanism\.parquet: not readable"):
+        measurements.read(tmp_path)
+
+
+def test_a_table_of_a_few_bytes_with_very_many_rows_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    part = pa.table({"index": pa.array([0] * 2**20, pa.int8())})
+    with pq.ParquetWriter(path, part.schema) as file:
+        for _ in range(untrusted.MOST_ROWS // 2**20 + 1):
+            file.write_table(part)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(ValueError, match="more than 16777216 rows"):
+        untrusted.read_parquet(path, {"index": "a whole number"})
+
+
+def test_a_record_of_many_classes_is_read(tmp_path):
+    names = [f"class {i}" for i in range(MANY)]
+    records.write_json(tmp_path / "result.json", {"label_names": names})
+    assert json.loads((tmp_path / "result.json").read_text()) == untrusted.read_json(
+        tmp_path / "result.json"
+    )
