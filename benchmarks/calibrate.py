@@ -436,10 +436,10 @@ def main() -> None:
     text = "\n".join(tables.values())
     print(f"{made}\n{text}")
     if arguments.write:
-        before, rest = arguments.write.read_text().split(BEGIN)
+        before, rest = arguments.write.read_text(encoding="utf-8").split(BEGIN)
         written, after = rest.split(END)
         new = with_tables(written, tables) if only else f"\n{made}\n{text}"
-        arguments.write.write_text(f"{before}{BEGIN}{new}{END}{after}")
+        arguments.write.write_text(f"{before}{BEGIN}{new}{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

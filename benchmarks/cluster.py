@@ -46,7 +46,7 @@ def swept(
     """Seconds of the command, and seconds per run until `half` of them are finished: with the
     launcher's start, and from the first finished run on. Then the node goes down for a while."""
     start, first, of_run = time.perf_counter(), (0.0, 0), []
-    with (root / "log").open("a") as log:
+    with (root / "log").open("a", encoding="utf-8") as log:
         sweep = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, cwd=root)
         while sweep.poll() is None:
             time.sleep(1)
@@ -96,7 +96,7 @@ def commands(
     while finished(root) < jobs:
         before = finished(root)
         if len(rows) == MOST or (rows and not rows[-1][2]):  # another would finish nothing either
-            log = (root / "log").read_text()[-2000:]
+            log = (root / "log").read_text(encoding="utf-8")[-2000:]
             after = f"after {len(rows)} commands"
             sys.exit(f"error: {jobs - before} runs have no result {after}: {log}")
         seconds, found = swept(root, argv, environment, jobs + 1 if rows else half)

@@ -42,7 +42,7 @@ def job(config: DictConfig) -> float:
 
 
 def train(seed: int, folder: Path) -> None:
-    with (folder / ATTEMPTS).open("a") as file:
+    with (folder / ATTEMPTS).open("a", encoding="utf-8") as file:
         file.write(".")
     if (folder / ATTEMPTS).stat().st_size == 1 and fault_of(seed):
         fail(fault_of(seed))

@@ -38,7 +38,7 @@ def trained(root: Path) -> Path:
 def copies(sweep: Path, target: Path, seeds: int, documents: int | None = None) -> None:
     """A sweep with `seeds` copies of each run, with so many predictions (None: as they are)."""
     for result in sorted(sweep.rglob(RESULT)):
-        record, cfg = json.loads(result.read_text()), read_config(result.parent)
+        record, cfg = json.loads(result.read_text(encoding="utf-8")), read_config(result.parent)
         table = pd.read_parquet(result.parent / PREDICTIONS)
         if documents:
             table = table.iloc[np.arange(documents) % len(table)]
@@ -51,13 +51,16 @@ def copies(sweep: Path, target: Path, seeds: int, documents: int | None = None) 
             record |= {"seed": seed, "sweep_id": target.name}
             record["fingerprint"] = fingerprint(replace(cfg, seed=seed))
             record["settings"]["seed"] = seed
-            (folder / RESULT).write_text(json.dumps(record))
+            (folder / RESULT).write_text(json.dumps(record), encoding="utf-8")
             if documents:
                 table.to_parquet(folder / PREDICTIONS, index=False)
-            names = [line.split("  ")[1] for line in (folder / SUMS).read_text().splitlines()]
+            names = [
+                line.split("  ")[1]
+                for line in (folder / SUMS).read_text(encoding="utf-8").splitlines()
+            ]
             kept = [name for name in names if (folder / name).exists()]
             lines = [f"{digest(folder / name)}  {name}\n" for name in kept]
-            (folder / SUMS).write_text("".join(lines))
+            (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def skipping(sweep: Path, compose: bool) -> float:

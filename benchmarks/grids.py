@@ -80,7 +80,7 @@ def keep(sweep: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     runs.to_csv(folder / RUNS, index=False)
     shutil.copy(report / "figures" / "results_by_length.svg", folder / FIGURE)
-    (folder / TEXT).write_text(table(runs, grid))
+    (folder / TEXT).write_text(table(runs, grid), encoding="utf-8")
 
 
 def main() -> None:
@@ -93,7 +93,9 @@ def main() -> None:
         if not (sweep / "report" / RUNS).exists():
             sys.exit(f"error: {sweep / 'report' / RUNS}: missing; run posfuse-report {sweep} first")
         keep(sweep)
-    studies.DOCUMENT.write_text(studies.with_texts(studies.DOCUMENT.read_text()))
+    studies.DOCUMENT.write_text(
+        studies.with_texts(studies.DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

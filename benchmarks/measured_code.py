@@ -79,7 +79,7 @@ def imported(script: Path) -> list[Path]:
     while todo:
         path = todo.pop()
         found.append(path)
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             beside = (script.parent / f"{name}.py" for name in names if name != WRITER)
@@ -89,7 +89,7 @@ def imported(script: Path) -> list[Path]:
 
 def constant(script: Path, name: str) -> Any:
     """The literal that a script assigns to a name at its top level; None if it assigns none."""
-    for node in ast.parse(script.read_text()).body:
+    for node in ast.parse(script.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return ast.literal_eval(node.value)
     return None
@@ -97,8 +97,8 @@ def constant(script: Path, name: str) -> Any:
 
 def content(path: Path) -> Any:
     if path.suffix == ".yaml":
-        return yaml.safe_load(path.read_text())
-    return shape(ast.parse(path.read_text()))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return shape(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def shape(node: Any) -> Any:

@@ -124,7 +124,7 @@ def read(torch: str) -> tuple[list[Result], dict[str, Path]]:
 def main() -> None:
     results, scripts = read(measured_code.installed_torch())
     for name, text in pages(results, scripts).items():
-        (DOCS / name).write_text(text)
+        (DOCS / name).write_text(text, encoding="utf-8")
         print(f"wrote docs/{name}")
     machines = list(stored.by_machine(results).values())
     for name, (picture, draw) in PICTURES.items():

@@ -23,7 +23,9 @@ def page(scripts: dict[str, Path], results: list[Result]) -> str:
     """A section for each benchmark."""
     sections = [INTRODUCTION]
     for name, script in scripts.items():
-        about = (ast.get_docstring(ast.parse(script.read_text())) or "").split("\n\n")[0]
+        about = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split(
+            "\n\n"
+        )[0]
         sections += [f"## {name}\n", f"{about}\n"]
         own = [result for result in results if result.name == name]
         current = [result for result in own if result.is_current]

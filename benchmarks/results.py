@@ -76,7 +76,7 @@ def write(
     path = arguments.out or default_path(arguments.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n")
+    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     partial.replace(path)
 
 
@@ -118,7 +118,7 @@ def machine() -> dict[str, Any]:
 def bfloat16_units() -> str:
     """amx, broken-amx, avx512_bf16 or no-bf16. Virtual Xeons have one name with any of these, but
     not one speed."""
-    flags = CPU_INFO.read_text() if CPU_INFO.exists() else ""
+    flags = CPU_INFO.read_text(encoding="utf-8") if CPU_INFO.exists() else ""
     if "amx_bf16" not in flags:
         return "avx512_bf16" if "avx512_bf16" in flags else "no-bf16"
     isa = os.environ.get(ISA)
@@ -130,7 +130,7 @@ def bfloat16_units() -> str:
 
 def _cpu() -> str:
     if CPU_INFO.exists():
-        for line in CPU_INFO.read_text().splitlines():
+        for line in CPU_INFO.read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()

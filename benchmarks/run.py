@@ -29,7 +29,7 @@ def reason(script: Path, given: dict[str, Path]) -> str | None:
     path = results.default_path(script.stem)
     if not path.exists():
         return "no result of this machine"
-    found = json.loads(path.read_text())
+    found = json.loads(path.read_text(encoding="utf-8"))
     if not measured_code.is_current(found, script, measured_code.installed_torch()):
         return "the code has changed"
     missing = given.keys() & folders(script) - set(found["folders"])

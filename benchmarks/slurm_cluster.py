@@ -94,12 +94,12 @@ def cluster(folder: Path, cpus: int = 2) -> Iterator[dict[str, str]]:
         (folder / name).mkdir(parents=True)
     host, user = socket.gethostname().split(".")[0], subprocess.getoutput("id -un")
     config = CONFIG.format(host=host, user=user, folder=folder, ports=free_ports(2), cpus=cpus)
-    (folder / "slurm.conf").write_text(config)
+    (folder / "slurm.conf").write_text(config, encoding="utf-8")
     key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o600)
     sacct = folder / "bin" / "sacct"
-    sacct.write_text(SACCT)
+    sacct.write_text(SACCT, encoding="utf-8")
     sacct.chmod(0o755)
     environment = {
         **os.environ,
@@ -119,7 +119,7 @@ def cluster(folder: Path, cpus: int = 2) -> Iterator[dict[str, str]]:
             (["slurmctld", "-D"], lambda: "is UP" in output(["scontrol", "ping"], environment)),
             (["slurmd", "-D", "-N", host], lambda: True),  # wait_until_idle waits for it
         ):
-            with (folder / "daemons.log").open("a") as log:
+            with (folder / "daemons.log").open("a", encoding="utf-8") as log:
                 daemon = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             daemons.append(daemon)
             end = time.monotonic() + HANG
@@ -154,6 +154,6 @@ def wait_until_idle(
     while output(["sinfo", "--noheader", "--partition=main", "--format=%T"], environment) != "idle":
         ended = [daemon.args for daemon in daemons if daemon.poll() is not None]
         if ended or time.monotonic() > end:
-            log = (folder / "daemons.log").read_text()[-2000:]
+            log = (folder / "daemons.log").read_text(encoding="utf-8")[-2000:]
             raise RuntimeError(f"SLURM does not start; ended: {ended}; {folder}/*.log: {log}")
         time.sleep(0.5)

@@ -65,7 +65,7 @@ def read(folder: Path, scripts: dict[str, Path], torch: str) -> list[Result]:
     for path in sorted(folder.glob("*/*.json")):
         if path.stem not in scripts:
             raise SystemExit(f"error: {path}: no benchmark has this name; remove the file")
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         is_current = measured_code.is_current(content, scripts[path.stem], torch)
         found[path] = Result(path.stem, content, is_current)
     dates: dict[Path, list[str]] = {path.parent: [] for path in found}  # of current results

@@ -105,7 +105,8 @@ def with_texts(document: str) -> str:
 
     def text(found: re.Match[str]) -> str:
         path = FOLDER / found["study"] / f"{found['text']}.md"
-        return f"<!-- {found['study']}/{found['text']} -->\n{path.read_text()}<!-- end -->"
+        content = path.read_text(encoding="utf-8")
+        return f"<!-- {found['study']}/{found['text']} -->\n{content}<!-- end -->"
 
     return SHOWN.sub(text, document)
 
@@ -118,7 +119,7 @@ def main() -> None:
             keep(study)
         except FileNotFoundError as error:
             sys.exit(f"error: {error.filename}: missing; run posfuse-study run {study.name} first")
-    DOCUMENT.write_text(with_texts(DOCUMENT.read_text()))
+    DOCUMENT.write_text(with_texts(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -63,4 +63,4 @@ def _type(kind: Any) -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("config.md").write_text(page())
+    Path(__file__).with_name("config.md").write_text(page(), encoding="utf-8")

@@ -373,7 +373,9 @@ def write_result(folder: Path, record: Record) -> None:
         others += [MECHANISM] if (folder / MECHANISM).exists() else []
         found = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
-            sums.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
+            sums.write_text(
+                "".join(f"{digest}  {name}\n" for name, digest in found.items()), encoding="utf-8"
+            )
 
 
 def is_whole(path: Path) -> bool:
@@ -414,7 +416,7 @@ def digest(path: Path) -> str:
 def write_json(path: Path, content: Record) -> None:
     """Write atomically: a reader finds the old file or the new one."""
     with replacing(path) as part:
-        part.write_text(json.dumps(content, indent=1, allow_nan=False))
+        part.write_text(json.dumps(content, indent=1, allow_nan=False), encoding="utf-8")
 
 
 def read_json(path: Path) -> Record:

@@ -136,7 +136,7 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
     """Save both views in W&B, over those whose URLs `path` holds; returns their URLs."""
     place = f"{server.address()}/{space.entity}/{space.project}"
     try:
-        views = json.loads(path.read_text()) if path.exists() else {}
+        views = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         urls = views.setdefault(place, {})
         if "workspace" in urls:
             saved = ws.Workspace.from_url(urls["workspace"])

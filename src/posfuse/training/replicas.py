@@ -100,7 +100,10 @@ def _start(number: int, cfg: Config, folder: Path) -> subprocess.Popen[bytes]:
         RANK: str(number),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
-    with (folder / "train.log").open("a") as log, signals.blocked():  # rank 0 handles the signals
+    with (
+        (folder / "train.log").open("a", encoding="utf-8") as log,
+        signals.blocked(),
+    ):  # rank 0 handles the signals
         process = subprocess.Popen(
             [sys.executable, "-m", "posfuse.training.replica_process", str(os.getpid())],
             env=environment,

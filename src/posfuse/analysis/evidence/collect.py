@@ -156,7 +156,7 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ACCURACY.column: A_SHARE,
     "mean_tokens.train": ("a number above 0", lambda v: _is_number(v) and v > 0),
     **dict.fromkeys(OPTIONAL, MEASURED),
-    "documents.test": ("a whole number from 1 on", lambda v: v is None or (type(v) is int and v > 0)),
+    "documents.test": ("a whole number above 0", lambda v: v is None or (type(v) is int and v > 0)),
     "label_names": ("a list of texts", lambda v: isinstance(v, list)
                     and all(isinstance(name, str) for name in v)),
     "settings": ("a table of keys", lambda v: isinstance(v, dict)),

@@ -41,7 +41,9 @@ class Published:
 @cache
 def numbers() -> dict[str, Any]:
     """published.json as it is: accuracies in percent, deltas as fractions."""
-    found: dict[str, Any] = json.loads(files(__package__).joinpath("published.json").read_text())
+    found: dict[str, Any] = json.loads(
+        files(__package__).joinpath("published.json").read_text(encoding="utf-8")
+    )
     return found
 
 
