@@ -1,8 +1,10 @@
 """Exceptions whose message is shown to the user without a traceback, and checked streams."""
 
 import errno
+import io
 import os
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -62,9 +64,21 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or is_full or is_torchs or is_loaders
 
 
+def visible(text: str) -> str:
+    """The text with its control characters escaped, except ends of lines: a terminal would act on
+    them, as on the carriage return of an argument."""
+    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, format, half characters, separators
+    return "".join(
+        ascii(c)[1:-1] if unicodedata.category(c) in hidden and c != "\n" else c for c in text
+    )
+
+
 @contextmanager
 def checked_streams() -> Iterator[None]:
     """Exit with status 1 if a command's stdout or stderr does not work; decorates its `main`.
+
+    Characters that a stream cannot encode, such as ± on a terminal with an ASCII locale, are
+    printed as question marks, and control characters of an error message are escaped.
 
     A closed stream is an error, because the next file that is opened would get its number and
     what is printed would damage that file. If the reader of stdout is gone, as in `| head`, there
@@ -75,11 +89,13 @@ def checked_streams() -> Iterator[None]:
             message = f"error: {name} is closed; give a file or /dev/null"
             print(message, file=sys.stderr or sys.stdout)  # nothing if both are closed
             sys.exit(1)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # stderr escapes them by itself
+        sys.stdout.reconfigure(errors="replace")
     status: str | int | None = None
     try:
         yield
     except SystemExit as end:
-        status = end.code
+        status = visible(end.code) if isinstance(end.code, str) else end.code
     except KeyboardInterrupt:
         status = 130  # as in a shell
     except BrokenPipeError:

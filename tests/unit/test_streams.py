@@ -1,6 +1,7 @@
 """A command's streams: closed, without a reader, or full."""
 
 import errno
+import io
 import os
 import pkgutil
 import sys
@@ -8,9 +9,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 
 from posfuse import errors
 from posfuse.analysis import report
+from posfuse.sweeps import failures
 
 CLOSED = "error: {} is closed; give a file or /dev/null\n"
 FULL = "error: stdout: No space left on device; free it or print elsewhere"
@@ -84,6 +88,42 @@ def test_a_full_stdout_is_one_line(monkeypatch):
         with open("/dev/full", "w", buffering=buffering) as full, monkeypatch.context() as patched:
             patched.setattr(sys, "stdout", full)
             assert ending(lambda: print("shown")) == FULL
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_what_a_terminal_cannot_encode_is_replaced(encoding, monkeypatch):
+    bytes_written = io.BytesIO()
+    stdout = io.TextIOWrapper(bytes_written, encoding=encoding, errors="strict")
+    monkeypatch.setattr(sys, "stdout", stdout)
+
+    def shown():
+        console = Console(width=30)  # it keeps the stream of its start
+        table = Table("±", "≤")
+        table.add_row("1 ± 2†", "é \udce9")
+        console.print(table)
+        print("ε ± é")
+
+    assert ending(shown) is None
+    stdout.flush()
+    text = bytes_written.getvalue().decode(encoding)
+    first = {"ascii": "1 ? 2?", "cp1252": "1 ± 2†", "utf-8": "1 ± 2†"}[encoding]
+    assert first in text
+    assert text.endswith({"ascii": "? ? ?\n", "cp1252": "? ± é\n", "utf-8": "ε ± é\n"}[encoding])
+
+
+def test_control_characters_of_an_error_are_shown():
+    def refused(message):
+        return ending(lambda: sys.exit(message))
+
+    assert refused("error: a\rb: wrong") == r"error: a\rb: wrong"
+    assert refused("error: \x1b[2Ja\x07\x00\x85") == r"error: \x1b[2Ja\x07\x00\x85"
+    assert refused("error: a\u202eb\udce9") == r"error: a\u202eb\udce9"
+    assert refused("error: é ≤ 5 ±\nerror: b") == "error: é ≤ 5 ±\nerror: b"
+
+
+def test_control_characters_of_a_failed_run_are_shown(capsys):
+    failures.show("failed: a\x1b[2J")
+    assert capsys.readouterr().err == "failed: a\\x1b[2J\n"
 
 
 def test_a_report_that_finds_a_full_disk_is_one_line(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from posfuse.errors import (
     InputError,
     TrainingError,
     lacks_memory,
+    visible,
 )
 from posfuse.process import signals
 from posfuse.process.arguments import config_options
@@ -131,7 +132,7 @@ def report(folder: Path, sweep: Path, fail_fast: bool) -> None:
 @cache
 def show(line: str) -> None:
     """Print a line on stderr, once in a sweep: several runs may have the same mistake."""
-    print(line, file=sys.stderr, flush=True)
+    print(visible(line), file=sys.stderr, flush=True)
 
 
 def summary(
