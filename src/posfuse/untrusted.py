@@ -18,7 +18,7 @@ import yaml
 from pyarrow import ArrowException, types
 
 MEBIBYTE = 2**20
-LARGEST_JSON, LARGEST_YAML, LARGEST_CSV = 8 * MEBIBYTE, 4 * MEBIBYTE, 64 * MEBIBYTE
+LARGEST_JSON, LARGEST_YAML, LARGEST_CSV = 8 * MEBIBYTE, MEBIBYTE, 64 * MEBIBYTE
 LARGEST_PARQUET = 4096 * MEBIBYTE
 MOST_ROWS = 2**24  # of a Parquet file, which can pack far more rows into a few bytes
 DEEPEST = 32  # levels of nested lists and tables
@@ -54,8 +54,9 @@ def check_file(path: Path, most: int) -> None:
         raise ValueError(f"larger than {most} bytes")
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file."""
+def read_json(path: Path, has_bytes: bool = False) -> Any:
+    """The content of a JSON file. With `has_bytes` it may have the half characters with which
+    Python writes bytes that are no text in the locale."""
     text = read_bytes(path, LARGEST_JSON).decode()
     try:
         content = json.loads(
@@ -69,7 +70,8 @@ def read_json(path: Path) -> Any:
     if level:
         raise ValueError("nested too deeply")
     if "\\ud" in text.lower():  # may be half of a surrogate pair, which cannot be encoded
-        json.dumps(content, ensure_ascii=False).encode()
+        whole = json.dumps(content, ensure_ascii=False)
+        whole.encode(errors="surrogateescape" if has_bytes else "strict")
     return content
 
 
@@ -102,7 +104,9 @@ def read_yaml(path: Any, is_interpolated: bool = False) -> str:
 def check_yaml(text: str, is_interpolated: bool = False) -> None:
     """Raise ValueError or YAMLError if a few lines of YAML stand for more than memory holds."""
     depth, size = 0, len(text)
-    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # refuses half characters, as in a path
+    loader = yaml.SafeLoader if "\\ud" in text.lower() else fast
+    for event in yaml.parse(text, Loader=loader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent) or depth > DEEPEST:

@@ -315,6 +315,17 @@ def test_half_of_the_options_are_refused(overrides, message):
         ("tokenizer.json", None, "no tokenizer (tokenizer.json)"),
         ("config.json", "{", "cannot be loaded ("),
         ("config.json", '{"model_type": "nobert"}', "cannot be loaded ("),
+        ("config.json", "[" * 100_000, "cannot be loaded (nested too deeply"),
+        (
+            "config.json",
+            '{"model_type": "bert", "num_hidden_layers": 1000000}',
+            "cannot be loaded (config.json: num_hidden_layers is 1000000, above 4096)",
+        ),
+        (
+            "config.json",
+            '{"model_type": "funnel", "block_sizes": [2, 1000000]}',
+            "cannot be loaded (config.json: block_sizes is 1000000, above 4096)",
+        ),
         ("model.safetensors", "?", "cannot be loaded ("),
         ("tokenizer.json", "{}", "tokenizer.json: not a tokenizer ("),
     ],

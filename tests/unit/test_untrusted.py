@@ -96,6 +96,20 @@ def test_what_is_written_is_read(tmp_path):
     assert OmegaConf.create(text).b == [1, "é"]
 
 
+def test_bytes_that_are_no_text_in_the_locale_are_read_and_shown(tmp_path):
+    """As é in an argument under an ASCII locale."""
+    failure = {
+        "id": "1", "time": 0.0, "kind": "failed", "message": "no \udcc3\udca9\rhere",
+        "overrides": ["data.path=\udcc3\udca9"],
+    }  # fmt: skip
+    records.write_json(tmp_path / "failure.json", failure)
+    read = records.read_failure(tmp_path / "failure.json")
+    assert read["message"] == r"no \udcc3\udca9 here"
+    assert read["overrides"] == failure["overrides"]
+    OmegaConf.save({"a": "\udcc3\udca9"}, tmp_path / "a.yaml")
+    assert OmegaConf.create(untrusted.read_yaml(tmp_path / "a.yaml")).a == "\udcc3\udca9"
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "result.json")
     with pytest.raises(InputError, match="not a regular file"):

@@ -3,6 +3,7 @@ digest of their content, and its tokenizer.
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,8 +14,12 @@ from tokenizers import Tokenizer
 
 from posfuse.data.corpora import files_digest
 from posfuse.errors import InputError
+from posfuse.untrusted import MEBIBYTE, read_bytes, read_json
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+LARGEST_TOKENIZER = 256 * MEBIBYTE
+MOST_LAYERS = 4096  # of a model; far more take hours to build
+LAYERS = re.compile("layer|block|depth|group|stage", re.IGNORECASE)  # keys that count them
 WEIGHTS = ("model*.safetensors*", "pytorch_model*.bin*")  # with the index of files; first wins
 
 
@@ -45,6 +50,18 @@ def pretrained_files(path: str) -> dict[str, Path]:
             "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
         )
     return {file.name: file for file in (root / CONFIG, root / TOKENIZER, *weights)}
+
+
+def check_architecture(path: str) -> None:
+    """Raise ValueError or OSError if config.json cannot be that of a pretrained model."""
+    todo = [("", read_json(Path(path) / CONFIG))]
+    for key, value in todo:
+        if isinstance(value, dict):
+            todo += value.items()
+        elif isinstance(value, list):
+            todo += [(key, each) for each in value]
+        elif isinstance(value, int) and value > MOST_LAYERS and LAYERS.search(key):
+            raise ValueError(f"{CONFIG}: {key} is {value}, above {MOST_LAYERS}")
 
 
 def pretrained_digest(path: str) -> str:
@@ -85,7 +102,7 @@ def read_tokenizer(path: str) -> PretrainedTokenizer:
     """
     file = pretrained_files(path)[TOKENIZER]
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_bytes(file, LARGEST_TOKENIZER).decode()
         tokenizer, model = Tokenizer.from_str(text), json.loads(text)["model"]
     except Exception as error:  # tokenizers raises a plain Exception
         reason = " ".join(str(error).split())

@@ -24,7 +24,7 @@ from posfuse import untrusted
 from posfuse.config import LATER_KEYS, Config, is_neutral
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.data.pretrained_folder import pretrained_digest
-from posfuse.errors import AlreadyRunning, Conflict, InputError
+from posfuse.errors import AlreadyRunning, Conflict, InputError, visible
 from posfuse.runs.hydra_errors import one_line
 
 SCHEMA = 3  # of result.json's keys
@@ -185,14 +185,14 @@ def read_result(path: Path) -> Record:
 def read_failure(path: Path) -> Record:
     """A failure.json: its id, time, kind, message and overrides."""
     try:
-        found = untrusted.read_json(path)
+        found = untrusted.read_json(path, has_bytes=True)
         parts = {"id": str, "time": float, "kind": str, "message": str, "overrides": list}
         if not all(isinstance(found[key], kind) for key, kind in parts.items()):
             raise ValueError
     except (OSError, ValueError, LookupError, TypeError):
         message = f"the run failed, but {path.name} is damaged"
         return {"id": "", "time": 0.0, "kind": "failed", "message": message, "overrides": []}
-    return {**found, "message": " ".join(found["message"].split())}
+    return {**found, "message": visible(" ".join(found["message"].split()))}
 
 
 def failures_in(folder: Path) -> list[tuple[Path, Record]]:
@@ -204,16 +204,22 @@ def failures_in(folder: Path) -> list[tuple[Path, Record]]:
 
 
 def write_config(folder: Path, cfg: Config) -> None:
-    """config.yaml of a run. Its paths are absolute, so that they mean the same in any directory."""
-    absolute = replace(
+    """config.yaml of a run. Its paths are absolute, so that they mean the same in any directory,
+    and in UTF-8, so that they mean the same in any locale."""
+
+    def absolute(path: str) -> str:
+        return os.fsencode(os.path.abspath(path)).decode(errors="surrogateescape")
+
+    data, host = cfg.data.path, cfg.host.path
+    cfg = replace(
         cfg,
-        output_dir=os.path.abspath(cfg.output_dir),
-        cache_dir=os.path.abspath(cfg.cache_dir),
-        data=replace(cfg.data, path=cfg.data.path and os.path.abspath(cfg.data.path)),
-        host=replace(cfg.host, path=cfg.host.path and os.path.abspath(cfg.host.path)),
+        output_dir=absolute(cfg.output_dir),
+        cache_dir=absolute(cfg.cache_dir),
+        data=replace(cfg.data, path=data and absolute(data)),
+        host=replace(cfg.host, path=host and absolute(host)),
     )
     with replacing(folder / CONFIG) as part:
-        OmegaConf.save(OmegaConf.structured(absolute), part)
+        OmegaConf.save(OmegaConf.structured(cfg), part)
 
 
 def read_config(folder: Path) -> Config:
@@ -277,7 +283,7 @@ def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
     Older versions wrote relative paths; the directory of their command is above the run's folder.
     An absolute path is as written. If output_dir was moved, the folder may have moved with it.
     """
-    path = os.fsdecode(path.encode(errors="surrogateescape"))  # for an ASCII locale
+    path = os.fsdecode(path.encode(errors="surrogateescape"))  # as in `write_config`
     above = folder.resolve().parents
     if not os.path.isabs(path):
         return [*(parent / path for parent in above), Path(path)]

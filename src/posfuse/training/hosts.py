@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posfuse.config import Config, is_pretrained, longest
-from posfuse.data.pretrained_folder import TOKENIZER, read_tokenizer
+from posfuse.data.pretrained_folder import TOKENIZER, check_architecture, read_tokenizer
 from posfuse.errors import InputError, lacks_memory
 from posfuse.model.pretrained_host import Host, NoPositions, PretrainedEncoder
 from posfuse.runs.hydra_errors import one_line
@@ -58,6 +58,7 @@ def _loaded(path: str) -> Any:
     transformers.utils.logging.disable_progress_bar()
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
+        check_architecture(path)
         config = transformers.AutoConfig.from_pretrained(path, **local)
         if config.is_encoder_decoder:
             raise InputError(f"{_family(path, config)}, an encoder with a decoder; {OTHERS}")

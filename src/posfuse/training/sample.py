@@ -14,6 +14,8 @@ from posfuse.errors import InputError, checked_streams
 from posfuse.model.language_model import LanguageModel
 from posfuse.training.trained import load_language_model
 
+MOST_TOKENS = 100_000  # to add; each takes about a millisecond
+
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="posfuse-sample", description=__doc__)
@@ -84,8 +86,9 @@ def main() -> None:
     arguments = parse()
     given = (arguments.temperature, arguments.seed)
     try:
-        if arguments.tokens < 1:
-            raise InputError(f"--tokens: must be at least 1 (got {arguments.tokens})")
+        if not 1 <= arguments.tokens <= MOST_TOKENS:
+            allowed = f"must be between 1 and {MOST_TOKENS}"
+            raise InputError(f"--tokens: {allowed} (got {arguments.tokens})")
         if not 0 <= arguments.temperature < math.inf:
             raise InputError(f"--temperature: must be 0 or above (got {arguments.temperature:g})")
         if not 0 <= arguments.seed <= LARGEST_SEED:
