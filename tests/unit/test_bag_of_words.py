@@ -142,7 +142,7 @@ def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
     assert found == {}
     assert problems == [
         f"tiny: no bag of words, because the corpus cannot be loaded ({corpus}: its files are not "
-        f"those of the run {run}; restore them, or run its command again)"
+        f"those of the run {run}; restore them, or run with data.name=NAME for the new ones)"
     ]
     assert not list(tmp_path.rglob("*.bag_of_words.json"))
     write_corpus(corpus)

@@ -291,6 +291,17 @@ def test_hover_texts_are_titles_and_escaped(tmp_path):
     assert TITLE not in svg
 
 
+def test_characters_that_xml_does_not_have_are_replaced(tmp_path):
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set_xlabel("a\x07b\x00c\ufffe é")
+    mark(axes, "d\x1b")
+    root = ET.fromstring(save(figure, tmp_path, "controls"))
+    shown = "".join(root.itertext())
+    assert "a\ufffdb\ufffdc\ufffd é" in shown
+    assert "d\ufffd" in shown
+
+
 def test_two_figures_on_a_page_share_no_id_and_every_reference_is_found(saved):
     page = "".join((saved / f"{name}.svg").read_text() for name in ("deltas", "learning_curves"))
     ids = re.findall(r'\bid="([^"]*)"', page)

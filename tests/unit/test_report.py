@@ -398,6 +398,7 @@ BAD_VALUES = {
     "parameters": [1],
     "mean_tokens": {"train": 0},
     "test": {"accuracy": 55.0},
+    "documents": {"test": 0},
     "settings": "none",
 }
 BAD_NAMES = ("=cmd()", "<img src=x>", "../up", "", "a b", "-a", "ü", "a\n")
@@ -418,6 +419,8 @@ def test_a_value_of_the_wrong_type_or_a_name_that_no_run_can_have_is_one_line(sw
         problem = problem_of(**{key: value})
         assert str(path) in problem
         assert key in problem
+    problem = problem_of(lengths={"80": {"accuracy": 0.5}})
+    assert "settings.data.max_len is None, not a number from 0 on" in problem
     for key, name in product(("data", "encoding", "fusion", "sweep_id"), BAD_NAMES):
         assert problem_of(**{key: name}) == (
             f"{path}: {key} is {name!r}, not a name of letters, digits and _.-; the run is "
@@ -426,6 +429,13 @@ def test_a_value_of_the_wrong_type_or_a_name_that_no_run_can_have_is_one_line(sw
     for variant in BAD_VARIANTS:
         problem = problem_of(variant=variant)
         assert f"variant is {variant!r}, not the name of a run's folder" in problem
+
+
+def test_counts_that_are_null_in_every_record_are_left_out(sweep):
+    nothing = {"parameters": None, "latency_ms": None, "documents": {"test": None}}
+    for path in sweep.rglob("result.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | nothing))
+    assert "concat" in posfuse_report(sweep)[0]
 
 
 def test_the_variants_that_runs_make_are_collected(tmp_path):

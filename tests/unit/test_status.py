@@ -13,7 +13,6 @@ from posfuse.sweeps import status
 from posfuse.sweeps.status import RunStatus, runs_of, seconds_left, spelt, status_of
 from small_records import write_record
 
-IDENTITY = {"schema": records.SCHEMA, "fingerprint": "f", "settings": {}}
 MULTIRUN = """
 data: {name: tiny}
 encoding: {name: sinusoidal}
@@ -239,9 +238,9 @@ def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep, shown):
     ("content", "message"),
     [
         ({"schema": records.SCHEMA}, "no fingerprint"),
-        (IDENTITY, "no seconds in this record"),
+        ({"schema": records.SCHEMA, "fingerprint": "f"}, "no seconds in this record"),
         *(
-            ({**IDENTITY, "seconds": wrong}, "no seconds in this")
+            ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": wrong}, "no seconds in this")
             for wrong in (3, {"fit": "a"}, {"fit": -1}, {"fit": None})
         ),
     ],

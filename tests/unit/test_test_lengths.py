@@ -185,7 +185,7 @@ LENGTHS = {"80": {"accuracy": 0.75, "loss": 0.5, "documents": 40}}
 
 def test_the_table_of_runs_has_the_accuracies_by_length(tmp_path) -> None:
     root = tmp_path / "sweep"
-    write_record(root, 0.9, "add", lengths=LENGTHS)
+    write_record(root, 0.9, "add", lengths=LENGTHS, settings={"data.max_len": 16})
     write_record(root, 0.8, "concat")
     runs, problems = collect(root)
     assert not problems

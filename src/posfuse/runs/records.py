@@ -177,7 +177,7 @@ def read_result(path: Path) -> Record:
     if schema != SCHEMA:
         raise InputError(f"{path}: has schema {schema}, but this version reads {SCHEMA}; {cure}")
     for key, kind in (("fingerprint", str), ("settings", dict)):
-        if not isinstance(record.get(key), kind):
+        if not isinstance(record.setdefault(key, {}), kind):
             raise InputError(f"{path}: not a readable record (no {key}); {cure}")
     return record
 
@@ -263,8 +263,8 @@ def located(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
             changed = changed or place
         if changed:
             raise InputError(
-                f"{changed}: its files are not those of the run {folder}; restore them, or run its "
-                "command again"
+                f"{changed}: its files are not those of the run {folder}; restore them, or run "
+                "with data.name=NAME for the new ones"
             )
         raise InputError(
             f"{folder / CONFIG}: {key}: no folder {path} with the run's files; restore it, or "

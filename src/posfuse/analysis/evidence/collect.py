@@ -112,6 +112,8 @@ def _row(path: Path) -> dict[str, Any]:
         is_metric = name in SCORES and (split == "test" or BY_LENGTH.fullmatch(key))
         if is_metric:
             expected[key] = SCORES[name]
+            if split != "test":
+                expected["settings.data.max_len"] = AN_AMOUNT
     for key, (kind, is_valid) in expected.items():
         value = record.get(key) if key == "settings" else row.get(key)
         if not is_valid(value):

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from posfuse.analysis.figures.style import rc_style
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 TITLE = "title:"  # the prefix of an artist's gid that is a hover text
 
 
@@ -37,7 +38,7 @@ def for_page(drawn: str, name: str) -> str:
     """Make Matplotlib's SVG scale with an HTML page and give it ids that no other figure has."""
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
-    root = ET.fromstring(drawn)
+    root = ET.fromstring(NOT_XML.sub("\ufffd", drawn))  # class names may have such characters
     prefix = re.sub(r"[^\w-]", "-", name)
     # The only style rule is for "*" and would hold for the whole page; the root gets it instead.
     for child in [c for c in root if c.tag != f"{{{SVG}}}g"]:
