@@ -58,6 +58,23 @@ def test_a_run_finishes_if_nobody_reads_its_stdout(tmp_path):
     assert (shown.returncode, shown.stderr) == (1, "")
 
 
+def test_an_ascii_locale_reads_prints_and_writes_other_letters(tmp_path):
+    corpus = write_corpus(tmp_path / "é")
+    overrides = [f"data.path='{corpus}'", "trainer.max_epochs=1", "fusion=add,concat", "seed=0,1"]
+    given = [o for o in small_overrides(corpus) if not o.startswith("data.path=")]
+    given = [o for o in given if not o.startswith(("trainer.max_epochs", "cache_dir"))]
+    locale = 'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "$@"'
+    trained = shell(locale, tmp_path, "-m", "posfuse.train", "-m", *given, *overrides)
+    assert (trained.returncode, trained.stderr) == (0, "")
+    shown = shell(locale, tmp_path, "-m", "posfuse.analysis.report", "multirun/default")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "bag of words" in shown.stdout
+    assert "?" in shown.stdout
+    assert "±" in (tmp_path / "multirun/default/report/tables/table_1.md").read_text("utf-8")
+    config = next(tmp_path.rglob("config.yaml"))
+    assert f"path: {corpus}\n" in config.read_text("utf-8")  # as under a UTF-8 locale
+
+
 FULL = "error: stdout: No space left on device; free it or print elsewhere\n"
 
 

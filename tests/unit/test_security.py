@@ -1,0 +1,136 @@
+"""The sentences of docs/security.md about files that run no code, each with a hostile file.
+
+The bounds of its list are in test_untrusted.py and test_run_paths.py, its escaping in
+test_report.py.
+"""
+
+import os
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from posfuse import untrusted
+from posfuse.data import pretrained_folder
+from posfuse.data.pretrained_folder import read_tokenizer
+from posfuse.data.token_store import open_store
+from posfuse.errors import InputError
+from posfuse.runs import records
+from posfuse.runs.multirun import asked, primary_family
+from posfuse.sweeps.status import runs_of
+from posfuse.training.checkpoints import read_checkpoint
+from posfuse.training.export import CHECKSUM, _checksum, load_export
+from small_runs import small_config, write_corpus
+
+PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+class Hostile:
+    """Unpickling it makes a folder."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+def test_the_page_states_the_limits_of_the_code():
+    mebibytes = [n // untrusted.MEBIBYTE for n in (
+        untrusted.LARGEST_JSON, untrusted.LARGEST_YAML, untrusted.LARGEST_CSV
+    )]  # fmt: skip
+    assert "JSON has at most {} MiB, YAML {} MiB, CSV {} MiB".format(*mebibytes) in PAGE
+    assert untrusted.MOST_ROWS == 2**24
+    assert "a Parquet file 2^24 rows" in PAGE
+    assert PAGE.count(f"at most {untrusted.DEEPEST} nested levels") == 2
+    assert f"more than {pretrained_folder.MOST_LAYERS} layers" in PAGE
+    megabytes = pretrained_folder.LARGEST_TOKENIZER // untrusted.MEBIBYTE
+    assert f"`tokenizer.json` has at most {megabytes} MiB" in PAGE
+
+
+@pytest.mark.parametrize(("reader", "digits"), [("read_json", 20), ("read_yaml", 99)])
+def test_the_bounds_are_where_the_page_says(reader, digits, tmp_path):
+    deepest = "[" * untrusted.DEEPEST + "]" * untrusted.DEEPEST
+    for text in (deepest, "9" * digits):
+        (tmp_path / "a").write_text(text)
+        getattr(untrusted, reader)(tmp_path / "a")
+    for text in (f"[{deepest}]", "9" * (digits + 1)):
+        (tmp_path / "a").write_text(text)
+        with pytest.raises(ValueError, match=r"deep|too large"):
+            getattr(untrusted, reader)(tmp_path / "a")
+
+
+def test_a_checkpoint_runs_no_code(tmp_path):
+    torch.save({"state_dict": {}, "hostile": Hostile(tmp_path / "ran")}, tmp_path / "best.ckpt")
+    with pytest.raises(InputError, match=r"best\.ckpt: cannot be read \(damaged"):
+        read_checkpoint(tmp_path / "best.ckpt")
+    (tmp_path / "best.ckpt").write_bytes(pickle.dumps(Hostile(tmp_path / "ran")))
+    with pytest.raises(InputError, match=r"best\.ckpt: cannot be read"):
+        read_checkpoint(tmp_path / "best.ckpt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_token_ids_run_no_code(tmp_path):
+    """A damaged store is built again, and one with its checksums is not unpickled either."""
+    cfg = small_config(write_corpus(tmp_path / "corpus"))
+    store = open_store(cfg.data, cfg.cache_dir)
+    ids = store.folder / "train.ids.npy"
+    hostile = np.array([Hostile(tmp_path / "ran")], dtype=object)
+    np.save(ids, hostile, allow_pickle=True)
+    assert open_store(cfg.data, cfg.cache_dir).splits["train"].ids.dtype != object
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_export_with_a_hostile_header_is_one_line(tmp_path):
+    laughs = "a: &a [b]\nc: [*a, *a]\n"
+    header = {"config": laughs, "label_names": "[]", "vocabulary": "{}"}
+    weights = {"a": torch.zeros(1)}
+    save_file(weights, tmp_path / "a.safetensors", {**header, CHECKSUM: _checksum(weights, header)})
+    with pytest.raises(InputError, match=r"not a model that posfuse exported \(has an alias"):
+        load_export(tmp_path / "a.safetensors")
+
+
+def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_path):
+    target = "{_target_: os.mkdir, path: ran}"
+    (tmp_path / "multirun.yaml").write_text(
+        f"hydra: {{launcher: {target}, sweeper: {{params: {{}}}}, overrides: {{task: []}}}}\n"
+        f"data: {{name: a, corpus: {target}}}\n"
+        "encoding: {name: b}\nfusion: {name: c}\nseed: 0\n"
+    )
+    (run,) = asked(tmp_path)
+    assert run == tmp_path / "a" / "b" / "c" / "seed=0"
+    assert primary_family(tmp_path) == ()
+    assert [status.state for status in runs_of(tmp_path)] == ["missing"]
+    assert not Path("ran").exists()
+
+
+def test_a_config_is_read_without_its_code(tmp_path):
+    (tmp_path / "config.yaml").write_text(
+        "data: {name: a, corpus: {_target_: os.mkdir, path: ran}}\nencoding: {name: b}\n"
+    )
+    assert records.read_config(tmp_path).data.corpus["_target_"] == "os.mkdir"
+    assert not Path("ran").exists()
+
+
+def test_a_tokenizer_is_text_of_bounded_size(tmp_path, monkeypatch):
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_text("{" * 100_000)
+    with pytest.raises(InputError, match=r"tokenizer\.json: not a tokenizer"):
+        read_tokenizer(str(tmp_path))
+    monkeypatch.setattr(pretrained_folder, "LARGEST_TOKENIZER", 10)
+    with pytest.raises(InputError, match="larger than 10 bytes"):
+        read_tokenizer(str(tmp_path))
+
+
+def test_transformers_gets_no_permission_to_run_code():
+    source = (Path(__file__).parents[2] / "src/posfuse/training/hosts.py").read_text(
+        encoding="utf-8"
+    )
+    calls = re.findall(r"from_pretrained\(", source)
+    assert '"trust_remote_code": False' in source
+    assert '"local_files_only": True' in source
+    assert source.count("**local") == len(calls)
