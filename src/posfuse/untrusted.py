@@ -127,7 +127,7 @@ def read_parquet(
     KINDS."""
     check_file(path, LARGEST_PARQUET)
     try:
-        with pq.ParquetFile(path) as file:
+        with path.open("rb") as content, pq.ParquetFile(content) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise ValueError(f"more than {MOST_ROWS} rows")
             names = file.schema_arrow.names

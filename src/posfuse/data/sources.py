@@ -89,14 +89,16 @@ def reason(error: BaseException) -> str:
 
 
 def _parquet_columns(path: Path) -> list[str]:
-    return list(pq.ParquetFile(path).schema_arrow.names)
+    with path.open("rb") as file:  # pyarrow itself opens no é in an ASCII locale
+        return list(pq.ParquetFile(file).schema_arrow.names)
 
 
 def _parquet(path: Path, column: str) -> Iterator[pd.Series]:
-    for batch in pq.ParquetFile(path, **PARQUET).iter_batches(ROWS, columns=[column]):
-        values = batch.column(0)
-        values.validate(full=True)  # finds broken UTF-8 here, where the file is known
-        yield values.to_pandas()
+    with path.open("rb") as file:
+        for batch in pq.ParquetFile(file, **PARQUET).iter_batches(ROWS, columns=[column]):
+            values = batch.column(0)
+            values.validate(full=True)  # finds broken UTF-8 here, where the file is known
+            yield values.to_pandas()
 
 
 @contextmanager
