@@ -274,6 +274,7 @@ class SweepConfig:
     primary: list[str] = option(
         list, "operators whose differences are adjusted together by Holm's method; empty: all"
     )
+    plan: str = option("", "digest of the plan of the study whose test runs these are")
 
 
 @dataclass

@@ -7,9 +7,10 @@ result.json holds a finished run. SHA256SUMS has the digest of each file; `sha25
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -100,9 +101,13 @@ def texts_digest(path: str) -> str:
 
 def fingerprint(cfg: Config) -> str:
     """16 hex digits of everything that can change a number of the run, and nothing else."""
-    own = settings(cfg)
+    return fingerprint_of(settings(cfg))
+
+
+def fingerprint_of(own: Mapping[str, Any]) -> str:
+    """The fingerprint of a run with these `settings`, of its config or of its record."""
     parts = [number for part, number in PART_NUMERICS.items() if part in own.values()]
-    text = json.dumps([NUMERICS, own, *parts], sort_keys=True)
+    text = json.dumps([NUMERICS, dict(own), *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -110,6 +115,11 @@ def judged_by(scores: Collection[str]) -> str:
     """The metric that a run with these test scores is judged by: its task's own one, otherwise
     accuracy."""
     return next(name for name in ("bits_per_byte", "exact_match", "accuracy") if name in scores)
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The keys whose values differ in two settings, and those that one of the two lacks."""
+    return [k for k in sorted(one.keys() | other.keys()) if one.get(k, ...) != other.get(k, ...)]
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -126,7 +136,8 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def identity(cfg: Config, folder: Path) -> Record:
     """The keys of a record that identify the run, and its settings.
 
-    `variant` is the part of the folder's name that holds the other overrides.
+    `variant` is the part of the folder's name that holds the other overrides, `plan` the digest of
+    the study's plan that a test run belongs to.
     """
     cell = {"data": cfg.data.name, "encoding": cfg.encoding.name, "fusion": cfg.fusion["name"]}
     parts = folder.parts[:-1]
@@ -134,6 +145,7 @@ def identity(cfg: Config, folder: Path) -> Record:
         "schema": SCHEMA,
         "fingerprint": fingerprint(cfg),
         "sweep_id": cfg.sweep_id,
+        **({"plan": cfg.sweep.plan} if cfg.sweep.plan else {}),
         **cell,
         "seed": cfg.seed,
         "variant": "" if parts[-3:] == tuple(cell.values()) else parts[-1],
@@ -153,7 +165,7 @@ def finished(folder: Path, cfg: Config) -> Record | None:
     if record["fingerprint"] == fingerprint(cfg):
         return record if is_complete(folder) else None
     mine, theirs = settings(cfg), record["settings"]
-    keys = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+    keys = differing(mine, theirs)
     changed = ", ".join(f"{k} {theirs.get(k)} -> {mine.get(k)}" for k in keys[:3]) or "numerics"
     held = f"another configuration's result ({changed}); set sweep_id=NAME to use another folder"
     if "data.path" in keys:
@@ -417,6 +429,11 @@ def digest(path: Path) -> str:
     """The SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def now() -> str:
+    """The time in UTC, such as 2026-11-25T17:00:00+00:00."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_json(path: Path, content: Record) -> None:

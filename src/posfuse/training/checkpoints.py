@@ -62,15 +62,15 @@ class Checkpoints(Callback):
     """Saves the run to `path` every `seconds` and after a signal, and polls for signals.
 
     It does not save after an epoch's last step: validation belongs to the epoch, and the trainer
-    saves after it.
+    saves after it. `started` is the time at which the first process of the run began.
     """
 
-    def __init__(self, path: Path, seconds: float, fingerprint: str) -> None:
+    def __init__(self, path: Path, seconds: float, fingerprint: str, started: str = "") -> None:
         self.path, self.seconds, self.fingerprint = path, seconds, fingerprint
-        self.saved = time.monotonic()
+        self.started, self.saved = started, time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"fingerprint": self.fingerprint}
+        return {"fingerprint": self.fingerprint, "started": self.started}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if state_dict["fingerprint"] != self.fingerprint:
@@ -78,6 +78,7 @@ class Checkpoints(Callback):
                 f"{self.path}: belongs to another configuration, or its data has changed; give "
                 "sweep_id=NAME for a new folder, or remove that file to start again"
             )
+        self.started = state_dict.get("started", self.started)  # earlier versions do not save it
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         signals.install()  # Lightning installs a handler of its own in each of its loops

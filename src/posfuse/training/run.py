@@ -42,6 +42,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
 
     `log_rows(history rows, diagnostics rows)` is called after each evaluation with all rows so far.
     """
+    started = records.now()
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     if cfg.trainer.precision.startswith("bf16") and environment.do_without_broken_amx():
@@ -65,7 +66,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     per_epoch = cfg.trainer.evaluations
     history, diagnostics = History(per_epoch), Diagnostics(data)
     last = folder / records.LAST
-    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
+    minutes, identity = cfg.trainer.checkpoint_minutes, records.fingerprint(cfg)
+    state = Checkpoints(last, 60 * minutes, identity, started)
     limit, mechanism = MemoryLimit(cfg.data), Mechanism(data)
     with replicas(cfg, folder):
         observers: list[Callback] = [history, diagnostics, state, limit, stopwatch]
@@ -113,6 +115,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
     }
     record = {
         **records.identity(cfg, folder),
+        "started": state.started,
         "test": test,
         "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
         **({"pretrain": facts(first)} if first else {}),
