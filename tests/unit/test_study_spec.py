@@ -9,7 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from posfuse.errors import InputError
 from posfuse.study.reading import read_study
 from posfuse.study.spec import seeds_of
-from posfuse.study.sweeps import check_extra, overrides
+from posfuse.study.sweeps import check_extra, overrides, searched
 
 GOOD = {
     "question": "Does concat gain?",
@@ -127,7 +127,26 @@ MISTAKES = [
     ({"arms": {"add": {}}}, "arms: needs at least two, such as add: {fusion: add}"),
     ({"arms__add": {"fusion": "concat"}}, "arms.concat: is the same as arms.add; remove one"),
     ({"arms__add": {"seed": 1}}, "arms.add.seed: a study sets this key itself; remove it"),
-    ({"settings__logger": "none"}, "settings.logger: a study sets this key itself; remove it"),
+    ({"settings__sweep_id": "x"}, "settings.sweep_id: a study sets this key itself; remove it"),
+    ({"settings__hydra.sweep.dir": "x"}, "settings.hydra.sweep.dir: a study sets this key itself"),
+    ({"settings__hydra/launcher": "slurm"}, "settings.hydra/launcher: give it on the command line"),
+    ({"arms__add": {"trainer.mechanism": False}},
+     "arms.add.trainer.mechanism: cannot change a result; put it into settings"),
+    ({"tuning__grid": {"trainer.mechanism": [False, True]}},
+     "tuning.trainer.mechanism: cannot change a result; put it into settings"),
+    ({"searchpath": ["nope"]}, "searchpath: no folder /"),
+    ({"base": "train"}, "base: every run starts from train.yaml; remove base"),
+    ({"testing__looks": list(range(2, 53)), "testing__seeds": "0-52"},
+     "testing.looks: 51 looks; give at most 50"),
+    ({"hypotheses__0__arm": [["concat"]]}, "hypotheses: gain: [['concat']] is no arm; give a name"),
+    ({"hypotheses__0__than": {"add": 1}}, "hypotheses: gain: {'add': 1} is no arm; give a name"),
+    ({"hypotheses__1__minus": [[["add"]], "add"]}, "hypotheses: position: [['add']] is no arm"),
+    ({"hypotheses__0__name": "ga\x1bin"}, "hypotheses: name: must be a folder name of letters"),
+    ({"hypotheses__0__name": "$"}, "hypotheses: name: must be a folder name of letters"),
+    ({"hypotheses__0__family": "a\nb"}, "hypotheses: gain: family: must be a folder name of let"),
+    ({"hypotheses__0__text": "a\x08"},
+     "hypotheses: gain: text: has the control character '\\x08'; remove it"),
+    ({"question": "a\x07?"}, "question: has the control character '\\x07'; remove it"),
     ({"hypotheses__0__minus": ["concat", "add"]}, "hypotheses: gain: minus: give two other"),
     ({"hypotheses__0__minus": ["add", "add"]}, "hypotheses: gain: minus: give two other"),
     ({"testing__spent": [float("nan"), 0.05]}, "testing.spent: must be the alpha spent up to"),
@@ -172,6 +191,8 @@ def test_an_unknown_study_is_one_line():
 def test_seeds():
     assert seeds_of("k", "3-5") == [3, 4, 5]
     assert seeds_of("k", "7") == seeds_of("k", 7) == [7]
+    with pytest.raises(InputError, match="k: 10001 are more than 10000 seeds; give fewer"):
+        seeds_of("k", list(range(10_001)))
     for wrong in ("5-3", [], [True], [-1], ["a"], 1.5, None):
         with pytest.raises(InputError, match="k: must be seeds"):
             seeds_of("k", wrong)
@@ -191,11 +212,37 @@ def test_overrides_that_would_change_the_study_are_refused():
     check_extra(["hydra/launcher=slurm", "hydra.launcher.n_jobs=2", "logger=none", "data.path=x"])
     for override in (
         "trainer.max_epochs=2",
-        "seed=3",
         "+fusion=add",
-        "sweep_id=x",
-        "hydra.sweeper.params.seed=7",
-        "hydra.sweep.dir=x",
     ):
-        with pytest.raises(InputError, match="would change the study; put"):
+        with pytest.raises(InputError, match=r"would change the study; put .* into its file"):
             check_extra([override])
+    for key in ("seed", "sweep_id", "output_dir", "experiment", "sweep.plan", "hydra.sweep.dir"):
+        with pytest.raises(InputError, match=f"{key}=x: a study sets this key itself; remove it"):
+            check_extra([f"{key}=x"])
+
+
+def test_a_key_that_cannot_change_a_result_may_be_in_settings_or_on_the_command_line(written):
+    neutral = {"trainer.mechanism": False, "trainer.checkpoint_minutes": 5, "logger": "none"}
+    _, study = read_study(written(settings=GOOD["settings"] | neutral))
+    assert study.settings.items() >= neutral.items()
+    check_extra(overrides(neutral))
+
+
+def test_a_search_path_is_relative_to_the_studys_file(written, tmp_path):
+    (tmp_path / "conf" / "own").mkdir(parents=True)
+    (tmp_path / "conf" / "mine.yaml").write_text("model: {d_model: 8}")
+    changes = {"searchpath": ["conf"], "base": "mine", "settings": {"own": ["a"]}}
+    with pytest.raises(InputError, match=r"settings.own: takes one name \(got \['a'\]\)"):
+        read_study(written(**changes))
+    _, study = read_study(written(**changes | {"settings": {}}), ["/further"])
+    assert study.searchpath == [str(tmp_path / "conf"), "/further"]
+
+
+def test_a_search_path_on_the_command_line():
+    assert searched(["a=1", "hydra.searchpath=[my_conf,'file:///b c']"]) == (
+        ["my_conf", "file:///b c"],
+        ["a=1"],
+    )
+    for wrong in ("my_conf", "[1]", "[a", ""):
+        with pytest.raises(InputError, match="must be a list of folders, such as"):
+            searched([f"hydra.searchpath={wrong}"])

@@ -1,18 +1,24 @@
 """Which records a study takes for its arms, and which configs it refuses."""
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
+import yaml
 
 from posfuse.analysis.evidence.metric import BITS_PER_BYTE
 from posfuse.errors import InputError
 from posfuse.runs import records
-from posfuse.study import forecast, run_table, stages, sweeps
+from posfuse.study import configurations, forecast, run_table, stages, sweeps
+from posfuse.study.plan import Plan
+from posfuse.study.provenance import provenance
 from posfuse.study.run_table import read_results
 from posfuse.study.scores import outcomes
-from posfuse.study.spec import Hypothesis, Study
-from posfuse.study.sweeps import Sweep
+from posfuse.study.spec import Hypothesis, Study, Tuning
+from posfuse.study.sweeps import RunsFailed, Sweep
 from small_records import write_record
+from small_runs import write_corpus
 
 MULTIRUN = """
 data: {name: tiny}
@@ -23,16 +29,42 @@ hydra: {overrides: {task: []}, sweeper: {params: null}}
 ARMS = {"a": {"fusion": "add"}, "c": {"fusion": "concat"}}
 
 
+SETTINGS = {
+    fusion: {"seed": 0, "data.name": "tiny", "fusion.name": fusion, "model.d_model": 8}
+    for fusion in ("add", "concat")
+}
+CONFIGS = {
+    "a": records.fingerprint_of(SETTINGS["add"]),
+    "c": records.fingerprint_of(SETTINGS["concat"]),
+}
+FROZEN = "2026-11-25T12:00:00+00:00"
+PLAN = Plan(Study("q", arms=ARMS), {}, CONFIGS, "d" * 64, FROZEN)
+OF_C = "tiny/sinusoidal/concat/seed=1"
+
+
+def write_own(root, accuracy, fusion, seed, **more):
+    """Write the record of a run whose fingerprint fits its settings."""
+    settings = SETTINGS[fusion] | {"seed": seed} | more.pop("settings", {})
+    more = {"fingerprint": records.fingerprint_of(settings), "settings": settings, **more}
+    return write_record(root, accuracy, fusion, seed, **more)
+
+
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
     """The test sweep of a study with two arms and two seeds, all done."""
     monkeypatch.setattr(sweeps, "OUTPUT", tmp_path)
-    found = Sweep(Study("q"), "mine", "test", ARMS)
+    found = Sweep(PLAN.study, "mine", "test", ARMS, CONFIGS, PLAN)
     for fusion in ("add", "concat"):
         for seed in (0, 1):
-            write_record(found.folder, 0.5 + 0.1 * seed, fusion, seed)
+            write_own(found.folder, 0.5 + 0.1 * seed, fusion, seed)
     (found.folder / "multirun.yaml").write_text(MULTIRUN)
     return found
+
+
+def rewrite(sweep, **changes):
+    """Change keys of the second record of arm c."""
+    path = sweep.folder / OF_C / records.RESULT
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def test_results_are_found_by_arm_and_seed(sweep):
@@ -40,15 +72,172 @@ def test_results_are_found_by_arm_and_seed(sweep):
     assert sorted(found) == [("a", 0), ("a", 1), ("c", 0), ("c", 1)]
     assert found["c", 1]["fusion"] == "concat"
     assert found["c", 1]["test"]["accuracy"] == 0.6
+    assert sweep.reasons("ac", [0, 1, 2]) == {}
 
 
-def test_an_arm_whose_runs_differ_in_their_settings_is_refused(sweep):
-    path = sweep.folder / "tiny/sinusoidal/concat/seed=1" / records.RESULT
-    record = json.loads(path.read_text())
-    record["settings"]["model.d_model"] = 16
-    path.write_text(json.dumps(record))
-    with pytest.raises(InputError, match=r"other settings .*\(model.d_model 8 -> 16\); restore"):
-        sweep.results("ac", [0, 1])
+OWN = SETTINGS["concat"] | {"seed": 1}
+OTHER = "has another configuration than the arm"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (OWN | {"model.d_model": 16}, OTHER),
+        (OWN | {"model.n_heads": 2}, OTHER),
+        ({k: v for k, v in OWN.items() if k != "model.d_model"}, OTHER),  # lacks a key
+        (OWN | {"seed": 0}, OTHER),
+        (SETTINGS["add"] | {"seed": 1}, OTHER),
+        ({}, OTHER),
+    ],
+)
+def test_a_record_of_another_config_is_no_result(sweep, settings, message):
+    rewrite(sweep, settings=settings, fingerprint=records.fingerprint_of(settings))
+    assert sorted(sweep.results("ac", [0, 1])) == [("a", 0), ("a", 1), ("c", 0)]
+    reason = sweep.reasons("ac", [0, 1])["c", 1]
+    assert reason == f"{sweep.folder / OF_C / records.RESULT}: {message}; remove it to run again"
+
+
+def test_a_record_whose_settings_were_edited_is_no_result(sweep):
+    rewrite(sweep, fingerprint=records.fingerprint_of(OWN | {"model.d_model": 16}))
+    assert ("c", 1) not in sweep.results("ac", [0, 1])
+    assert "its fingerprint does not fit its settings" in sweep.reasons("c", [1])["c", 1]
+
+
+def test_a_record_may_state_the_precision_that_was_chosen_as_the_fastest(sweep):
+    asked = SETTINGS["concat"] | {"trainer.precision": "fastest"}
+    sweep.configs = CONFIGS | {"c": records.fingerprint_of(asked)}
+    own = OWN | {"trainer.precision": "bf16-mixed"}
+    rewrite(sweep, settings=own, fingerprint=records.fingerprint_of(own))
+    assert sorted(sweep.results("c", [0, 1])) == [("c", 1)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"plan": "d" * 64, "started": "2026-11-25T12:00:01+00:00"}, None),
+        ({"plan": "d" * 64, "started": "2026-11-25T11:55:00+00:00"}, None),  # its clock is late
+        ({"plan": "d" * 64, "started": "2026-11-25T11:45:00+00:00"},
+         "started at 2026-11-25T11:45:00.00:00, before the plan was frozen at 2026-11-25T12:00:00"),
+        ({"started": "2026-11-25T14:30:00+05:00"}, "started at .*, before the plan was frozen"),
+        ({"plan": "e" * 64}, "belongs to another plan, with digest eeeeeeeeeeeeeeee; remove it"),
+        ({}, None),  # of an earlier version
+    ],
+)  # fmt: skip
+def test_a_record_of_another_plan_or_before_the_plan_is_no_result(sweep, keys, message):
+    rewrite(sweep, **keys)
+    assert (("c", 1) in sweep.results("ac", [0, 1])) == (message is None)
+    assert re.search(message or "^$", sweep.reasons("c", [1]).get(("c", 1), ""))
+    old = replace(PLAN, frozen="")  # a plan without a time refuses no start
+    sweep.plan = old
+    assert (("c", 1) in sweep.results("ac", [0, 1])) == (keys.get("plan") != "e" * 64)
+
+
+def test_the_page_says_what_the_records_state():
+    run = {"plan": "d" * 64, "started": "2026-11-25T12:30:00+00:00"}
+    late = run | {"started": "2026-11-25T11:58:00+00:00"}
+    frozen = f"Frozen at {FROZEN}."
+    assert provenance(PLAN, [run, run, None]) == (
+        f"{frozen} 2 test runs name this plan and started later."
+    )
+    assert provenance(PLAN, [run, late, {"seed": 0}]) == (
+        f"{frozen} 2 test runs name this plan and started later. Of these, 1 started up to 10 "
+        "minutes earlier by their own clock. 1 test runs do not state their plan or their start."
+    )
+    assert "did not record when" in provenance(replace(PLAN, frozen=""), [run])
+
+
+def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
+    """Its config.yaml identifies it, since failure.json does not."""
+    folder = sweep.folder / OF_C
+    (folder / records.RESULT).unlink()
+    failure = {"id": "", "time": 0.0, "kind": "diverged", "message": "m", "overrides": []}
+    records.write_json(folder / records.FAILURE, failure)
+    config = {"fusion": {"name": "concat"}, "seed": 1, "sweep_id": "x", "data": {"name": "tiny"},
+              "encoding": {"name": "sinusoidal"}}  # fmt: skip
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    own = records.settings(records.read_config(folder)) | {"seed": 0}
+    sweep.configs = CONFIGS | {"c": records.fingerprint_of(own)}
+    assert sweep.results("c", [1]) == {("c", 1): None}
+    sweep.configs = CONFIGS
+    assert sweep.results("c", [1]) == {}
+    assert OTHER in sweep.reasons("c", [1])["c", 1]
+    records.write_json(folder / records.FAILURE, failure | {"kind": "failed"})
+    assert sweep.reasons("c", [1]) == {("c", 1): "m"}
+
+
+class Command:
+    """A training command that fails and writes nothing."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def wait(self, timeout):
+        return 1
+
+
+def test_a_sweep_whose_runs_failed_raises(sweep, monkeypatch):
+    monkeypatch.setattr(sweeps.subprocess, "Popen", Command)
+    sweep.run("ac", [0, 1], [])  # all runs are done: another error of the command
+    rewrite(sweep, settings={}, fingerprint=records.fingerprint_of({}))
+    with pytest.raises(
+        RunsFailed, match=rf"1 of 4 runs have no result, such as c seed=1 \(.*{OTHER}"
+    ):
+        sweep.run("ac", [0, 1], [])
+
+
+def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep, tmp_path):
+    sweep.study = replace(PLAN.study, searchpath=["/my conf"], settings={"+x.y": 1})
+    found = sweep.write_experiment(tmp_path, "ac", [3], ["data.path=/d", "logger=none"])
+    assert found == [
+        f"hydra.searchpath=['file://{tmp_path}','/my conf']", "experiment=mine_test", "logger=none",
+    ]  # fmt: skip
+    content = yaml.safe_load((tmp_path / "experiment/mine_test.yaml").read_text())
+    assert content["sweep"] == {"plan": "d" * 64}
+    assert content["data"] == {"path": "/d"}
+
+
+def test_arms_that_would_share_a_folder_are_refused_before_anything_runs(tmp_path):
+    texts = [str(write_corpus(tmp_path / "AB"[seed], seed=seed)) for seed in (0, 1)]
+    arms = {name: {"data.path": path} for name, path in zip("ab", texts, strict=True)}
+    study = Study("q", settings={"data": "folder"}, arms=arms)
+    wanted = (
+        "study mine: arms.b: its runs would have the same folder as those of arms.a, because the "
+        "folder's name leaves out data.path; set another data.name in one of them, such as "
+        "data.name: B"
+    )
+    with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
+        stages.check_arms("mine", study, [])
+    arms["b"] |= {"data.name": "B"}
+    stages.check_arms("mine", study, [])
+
+
+def test_trials_that_would_share_a_folder_are_refused():
+    arms = {"a": {"model.dropout": 0.2}, "b": {"model.dropout": 0.3}}
+    tuning = Tuning(grid={"fusion": ["gate_cnn", "gate_cnn_linear_start"]}, seeds=[1])
+    study = Study("q", settings={"fusion.name": "same"}, arms=arms, tuning=tuning)
+    with pytest.raises(InputError, match=r"arms.a.t01: its runs .* as those of arms.a.t00, .* fus"):
+        stages.tuning_sweep("mine", study, [])
+
+
+def test_a_config_is_composed_as_by_hydra():
+    """Its plain keys are set in a copy of a config that has the same files."""
+    arms = {
+        "a": {"fusion": "concat", "optim.lr": 1e-05, "data.limit": None},
+        "b": {"fusion": "concat", "model.token_scale": "1/8", "data.max_len": 40},
+        "c": {"data.test_lengths": [80, 160], "data.max_len": 40, "fusion": "concat"},
+    }
+    study = Study("q", settings={"data": "parity"}, arms=arms)
+    found = configurations.fingerprints(study, arms, [])
+    assert len(set(found.values())) == 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(configurations, "_is_plain", lambda _: False)  # Hydra composes each arm
+        assert configurations.fingerprints(study, arms, []) == found
+
+
+def test_an_unknown_key_of_an_arm_has_hydras_error():
+    arms = {"a": {"fusion": "add"}, "b": {"model.nope": 1}}
+    with pytest.raises(InputError, match=r"arms.b: model.nope: unknown key; use one of"):
+        configurations.fingerprints(Study("q"), arms, [])
 
 
 @pytest.mark.parametrize(

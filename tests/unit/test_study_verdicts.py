@@ -358,7 +358,7 @@ def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
     class Timed:
         folder = "timing"
 
-        def __init__(self, study, name, stage, arms):
+        def __init__(self, study, name, stage, arms, configs):
             self.arms = arms
 
         def run(self, arms, seeds, extra):
@@ -378,6 +378,7 @@ def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
             }  # fmt: skip
 
     monkeypatch.setattr(forecast, "Sweep", Timed)
+    monkeypatch.setattr(forecast, "fingerprints", lambda *_: {})
     assert forecast.cpu_seconds_per_run("mine", STUDY, []) == pytest.approx(26)
 
 

@@ -1,8 +1,10 @@
 """posfuse-study: tune, freeze the plan, run fresh seeds up to each look, judge, report."""
 
 import argparse
+import shlex
 import sys
 import textwrap
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +14,7 @@ from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
 from posfuse.study import cautions, forecast, plan, report, stages, sweeps, tables
 from posfuse.study.plan import Plan
-from posfuse.study.reading import read_study
+from posfuse.study.reading import config_folder, read_study
 from posfuse.study.run_table import run_table
 from posfuse.study.scores import Results
 from posfuse.study.spec import Study
@@ -34,6 +36,10 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, list[
     for name, text in helps.items():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("study", help="a name in conf/study, or a YAML file")
+        command.add_argument(
+            "--config-dir", "-cd", action="append", default=[], metavar="FOLDER",
+            help="a folder with config files of your own, as for posfuse-train",
+        )  # fmt: skip
         if name == "plan":
             command.add_argument("--no-timing", action="store_true", help="run nothing")
     return parser.parse_known_args(arguments)
@@ -45,16 +51,20 @@ def main() -> None:
     arguments, extra = parse()
     signals.install()
     try:
+        folders, extra = sweeps.searched(extra)
         sweeps.check_extra(extra)
-        name, study = read_study(arguments.study)
+        places = {"--config-dir": arguments.config_dir, "hydra.searchpath": folders}
+        searchpath = [config_folder(k, Path(), f) for k, own in places.items() for f in own]
+        name, study = read_study(arguments.study, searchpath)
+        again = _again(arguments, folders, extra)
         if arguments.command == "plan":
             _plan(name, study, extra, arguments.no_timing)
         elif arguments.command == "status":
-            _status(name, study, arguments.study)
+            _status(name, study, extra, again)
         elif arguments.command == "freeze":
             _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
         else:
-            _run(name, study, extra, arguments.study)
+            _run(name, study, extra, again)
     except signals.Interrupted as stop:
         print(f"{stop}; run the same command to resume", file=sys.stderr)
         sys.exit(signals.EXIT_STATUS)
@@ -64,6 +74,14 @@ def main() -> None:
         raise  # checked_streams handles it
     except OSError as error:
         sys.exit(f"error: {error.filename or OUTPUT}: {error.strerror}; fix this and retry")
+
+
+def _again(arguments: argparse.Namespace, folders: list[str], extra: list[str]) -> str:
+    """The command that runs the study, with the places of its config files and texts."""
+    places = [word for folder in arguments.config_dir for word in ("--config-dir", folder)]
+    places += [f"{sweeps.SEARCH}[{','.join(folders)}]"] * bool(folders)
+    places += [override for override in extra if override.startswith(sweeps.PATH)]
+    return shlex.join(["posfuse-study", "run", arguments.study, *places])
 
 
 def _say(line: str) -> None:
@@ -79,12 +97,17 @@ def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
         _say(line)
 
 
-def _run(name: str, study: Study, extra: list[str], given: str) -> None:
-    frozen, state = stages.run(name, study, extra, _say)
-    tuning = stages.tuning_sweep(name, study) if study.tuning else None
+def _run(name: str, study: Study, extra: list[str], again: str) -> None:
+    try:
+        frozen, state = stages.run(name, study, extra, _say)
+    except sweeps.RunsFailed:
+        if plan := stages.frozen_plan(name, study):
+            _show_state(name, plan)
+        raise
+    tuning = stages.tuning_sweep(name, study, extra) if study.tuning else None
     runs = run_table(frozen, tuning, stages.testing_sweep(name, frozen))
-    command, results = f"posfuse-study run {given}", _results(name, frozen)
-    first = report.write(name, frozen, state, results, runs, OUTPUT / name, command)
+    results = _results(name, frozen)
+    first = report.write(name, frozen, state, results, runs, OUTPUT / name, again)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     console.print()
     for line in first:
@@ -115,10 +138,10 @@ def _results(name: str, frozen: Plan) -> Results:
     return stages.testing_sweep(name, frozen).results(frozen.study.arms, frozen.study.test_seeds)
 
 
-def _status(name: str, study: Study, given: str) -> None:
+def _status(name: str, study: Study, extra: list[str], again: str) -> None:
     frozen = stages.frozen_plan(name, study)
-    if study.tuning:
-        sweep, seeds = stages.tuning_sweep(name, study), study.tuning_seeds
+    if study.tuning and frozen is None:
+        sweep, seeds = stages.tuning_sweep(name, study, extra), study.tuning_seeds
         tuned = sweep.results(sweep.arms, seeds)
         runs = len(sweep.arms) * len(seeds)
         _say(f"tuning: {len(tuned)} of {runs} runs are done")
@@ -128,7 +151,7 @@ def _status(name: str, study: Study, given: str) -> None:
             runs = len(trials) * len(study.final_seeds)
             _say(f"tuning: {done} of {runs} runs of the finalists are done")
     if frozen is None:
-        _say(f"plan: not frozen yet; run it with posfuse-study run {given}")
+        print(f"plan: not frozen yet; run it with {again}", flush=True)  # unbroken: to be copied
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
     state, results = stages.state_of(name, frozen), _results(name, frozen)
@@ -139,9 +162,17 @@ def _status(name: str, study: Study, given: str) -> None:
         wanted = [(arm, seed) for arm in state.next_arms for seed in state.next_seeds]
         done = sum(key in results for key in wanted)
         _say(f"testing: {done} of {len(wanted)} runs of the next look are done")
+    _show_state(name, frozen)
+
+
+def _show_state(name: str, frozen: Plan) -> None:
+    """The verdicts so far, and which hypotheses a run keeps from being judged."""
+    state = stages.state_of(name, frozen)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    console.print(Text(" ".join(tables.headline(study, state))))
-    _show(frozen, state, results, console)
+    console.print(Text(" ".join(tables.headline(frozen.study, state))))
+    _show(frozen, state, _results(name, frozen), console)
+    for line in stages.not_judged(name, frozen, state):
+        _say(line)
 
 
 if __name__ == "__main__":

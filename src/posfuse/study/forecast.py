@@ -9,6 +9,7 @@ from posfuse.analysis.statistics.sequential import AHEAD, EQUIVALENT, Margins, c
 from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
 from posfuse.runs.records import Record
+from posfuse.study.configurations import fingerprints
 from posfuse.study.spec import Hypothesis, Study
 from posfuse.study.sweeps import Sweep
 
@@ -43,7 +44,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
         for arm, values in study.arms.items()
         for n in sizes
     }
-    sweep = Sweep(study, name, "timing", arms)
+    sweep = Sweep(study, name, "timing", arms, fingerprints(study, arms, extra))
     shutil.rmtree(sweep.folder, ignore_errors=True)
     seed = max(study.test_seeds) + 1  # not a test seed
     sweep.run(arms, [seed], ["logger=none", *extra])
@@ -152,7 +153,8 @@ def _power(
     result: str,
 ) -> str:  # fmt: skip
     """The shares of studies with this verdict up to each look."""
-    rows = chances(true, spread, margins, study.looks, hypotheses)
+    simulated = min(10_000, 10**7 // study.looks.seeds[-1])  # 80 MB of draws
+    rows = chances(true, spread, margins, study.looks, hypotheses, simulated)
     seeds = study.looks.seeds
     shares = [f"{100 * row[result]:.0f} % by {n}" for row, n in zip(rows, seeds, strict=True)]
     return f"    true difference {true:g}: {verdict} in {', '.join(shares)} seeds"

@@ -1,14 +1,14 @@
 """The frozen plan: the study, each arm's chosen settings, and a digest of both.
 
-plan.yaml is written once, before any test seed runs. The digest identifies it: after a test seed
-has run, a study or a file of conf/ that was changed is refused.
+plan.yaml is written once, before any test seed runs. The digest identifies it, its time included:
+after a test seed has run, a study or a file of conf/ that was changed is refused.
 """
 
 import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Plan:
     choices: dict[str, Choice]  # by arm
     configs: dict[str, str]  # by arm: the fingerprint of its composed config
     digest: str
+    frozen: str = ""  # when, in UTC; plans of earlier versions do not state it
 
     def arms(self) -> dict[str, Values]:
         """The overrides of each arm, its chosen values included."""
@@ -150,19 +151,27 @@ def _number(value: Any) -> Fraction | None:
 
 
 def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], folder: Path) -> Plan:
-    """Write plan.yaml. Its digest covers the study, the choices, and each arm's composed config."""
+    """Write plan.yaml. Its digest covers the study, the choices, each arm's composed config, and
+    the time."""
+    frozen = records.now()
     content = {
         "numerics": records.NUMERICS,
+        "frozen": frozen,
         "choices": {arm: asdict(choice) for arm, choice in choices.items()},
         "configs": configs,
-        "study": asdict(study),
+        "study": _content(study),
     }
     digest = _digest(content)
     folder.mkdir(parents=True, exist_ok=True)
     with records.replacing(folder / PLAN) as part:
         text = yaml.safe_dump({"digest": digest, **content}, sort_keys=False, allow_unicode=True)
         part.write_text(HEADER + text, encoding="utf-8")
-    return Plan(study, choices, configs, digest)
+    return Plan(study, choices, configs, digest, frozen)
+
+
+def _content(study: Study) -> dict[str, Any]:
+    """The study without its search path: the fingerprints state what its files contain."""
+    return {key: value for key, value in asdict(study).items() if key != "searchpath"}
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -183,12 +192,11 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
             raise InputError(f"{path}: missing, but test seeds ran; restore it from a copy")
         return None
     frozen, numerics = stored(path)
-    own, theirs = asdict(study), asdict(frozen.study)
-    changed = [key for key in own if own[key] != theirs[key]]
+    changed = records.differing(_content(study), _content(frozen.study))
     if numerics != records.NUMERICS:
         changed.append("posfuse's numerics")
     if not changed:
-        return frozen
+        return replace(frozen, study=study)
     if not has_tested:
         return None
     raise InputError(
@@ -208,7 +216,8 @@ def stored(path: Path) -> tuple[Plan, Any]:
         choices = {arm: Choice(**choice) for arm, choice in content["choices"].items()}
         typed = OmegaConf.merge(OmegaConf.structured(Study), content["study"])
         study: Any = OmegaConf.to_object(typed)
-        plan = Plan(study, choices, content["configs"], content["digest"])
+        configs, frozen = content["configs"], content.get("frozen", "")
+        plan = Plan(study, choices, configs, content["digest"], frozen)
         numerics = content["numerics"]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())

@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from posfuse.analysis.evidence.metric import METRICS
@@ -12,6 +14,7 @@ from posfuse.runs.typed_yaml import read_typed
 from posfuse.study.spec import (
     BEYOND,
     MOST,
+    MOST_LOOKS,
     Assumed,
     Convergence,
     Evaluation,
@@ -22,16 +25,18 @@ from posfuse.study.spec import (
     Values,
     seeds_of,
 )
-from posfuse.study.sweeps import SET_BY_STUDY, is_group
+from posfuse.study.sweeps import is_group, is_of_launcher, is_set_by_study
 
+ENTRIES = ("train", "schema")  # config files that train.yaml is or starts from
 EXPECTED = ("greater", "less", "equivalent")
 SWEEPS = ("_tune", "_test", "_timing")  # what the names of a study's sweeps end in
 
 
-def read_study(name: str) -> tuple[str, Study]:
+def read_study(name: str, searchpath: Iterable[str] = ()) -> tuple[str, Study]:
     """The name and the content of a study: NAME for conf/study/NAME.yaml, or a path to a file.
 
-    Raises InputError, which names the file and the key.
+    `searchpath` are absolute folders with the user's config files, beside those that the file
+    names. Raises InputError, which names the file and the key.
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
@@ -46,23 +51,42 @@ def read_study(name: str) -> tuple[str, Study]:
         check_name("the file's name", path.stem)
         if path.stem.endswith(SWEEPS):
             raise InputError(f"the file's name: must not end in {', '.join(SWEEPS)}; rename it")
+        own = [config_folder("searchpath", path.parent, folder) for folder in study.searchpath]
+        study.searchpath = [*own, *searchpath]
         _check(study)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return path.stem, study
 
 
+def config_folder(key: str, start: Path, folder: str) -> str:
+    """A folder of config files as an absolute path; `pkg://name` stays as it is.
+
+    Raises InputError, which names the key, if there is no such folder.
+    """
+    path = (start / folder.removeprefix("file://")).resolve()
+    if folder.startswith("pkg://"):
+        return folder
+    if not path.is_dir():
+        raise InputError(f"{key}: no folder {path}; name another")
+    return str(path)
+
+
 def _check(study: Study) -> None:
-    if study.base and not (CONF_DIR / f"{study.base}.yaml").is_file():
-        raise InputError(f"base: no file {CONF_DIR / study.base}.yaml; name one, or remove base")
+    _check_texts(study)
+    if study.base in ENTRIES:
+        raise InputError(f"base: every run starts from {study.base}.yaml; remove base")
+    places = [f"{folder}/{study.base}.yaml" for folder in (CONF_DIR, *study.searchpath)]
+    if study.base and not any(map(os.path.isfile, places)):
+        raise InputError(f"base: no file {places[0]}; name one, or remove base")
     if study.metric not in METRICS:
         raise InputError(f"metric: {study.metric!r}; use one of {', '.join(METRICS)}")
     if len(study.arms) < 2:
         raise InputError("arms: needs at least two, such as add: {fusion: add}")
     for name, values in study.arms.items():
         check_name("arms", name)
-        _check_keys(f"arms.{name}", values)
-    _check_keys("settings", study.settings)
+        _check_keys(f"arms.{name}", values, study)
+    _check_keys("settings", study.settings, study)
     for one, other in itertools.combinations(study.arms, 2):
         if study.arms[one] == study.arms[other]:
             raise InputError(f"arms.{other}: is the same as arms.{one}; remove one")
@@ -84,11 +108,26 @@ def _check(study: Study) -> None:
         raise InputError("assumed: give the difference and the spread to plan for, both above 0")
 
 
-def _check_keys(place: str, values: Values) -> None:
+def _check_texts(study: Study) -> None:
+    """A character that is not printed, such as an escape code, breaks the page or the terminal."""
+    for h in study.hypotheses:
+        check_name("hypotheses: name", h.name)
+        check_name(f"hypotheses: {h.name}: family", h.family)
+    texts = {f"hypotheses: {h.name}: text": h.text for h in study.hypotheses}
+    for place, text in {"question": study.question, **texts}.items():
+        if bad := [c for c in text if not (c.isprintable() or c in "\n\t")]:
+            raise InputError(f"{place}: has the control character {bad[0]!r}; remove it")
+
+
+def _check_keys(place: str, values: Values, study: Study) -> None:
     for key in values:
-        if key in SET_BY_STUDY or key.startswith("hydra") or is_neutral(key):
+        if is_set_by_study(key):
             raise InputError(f"{place}.{key}: a study sets this key itself; remove it")
-        if is_group(key) and not isinstance(values[key], str | None):
+        if is_of_launcher(key):
+            raise InputError(f"{place}.{key}: give it on the command line instead")
+        if is_neutral(key) and place != "settings":
+            raise InputError(f"{place}.{key}: cannot change a result; put it into settings")
+        if is_group(key, study.searchpath) and not isinstance(values[key], str | None):
             raise InputError(f"{place}.{key}: takes one name (got {values[key]!r})")
 
 
@@ -120,7 +159,7 @@ def _check_tuning(study: Study) -> list[int]:
     for place, own in {"settings": study.settings, **arms}.items():
         if both := [key for key in keys if key in own]:
             raise InputError(f"tuning: {both[0]} is also set in {place}; remove one of the two")
-    _check_keys("tuning", dict.fromkeys(keys))
+    _check_keys("tuning", dict.fromkeys(keys), study)
     seeds = seeds_of("tuning.seeds", tune.seeds)
     if not tune.finalists and tune.final_seeds is not None:
         raise InputError("tuning.final_seeds: are for finalists; set tuning.finalists, such as 4")
@@ -150,6 +189,8 @@ def _check_test(test: Evaluation, tuning: list[int]) -> None:
         raise InputError(
             f"testing.looks: must be ascending numbers of seeds from 2 on (got {looks})"
         )
+    if len(looks) > MOST_LOOKS:
+        raise InputError(f"testing.looks: {len(looks)} looks; give at most {MOST_LOOKS}")
     if len(seeds) < looks[-1]:
         raise InputError(f"testing.seeds: {len(seeds)} seeds, but the last look needs {looks[-1]}")
     if not 0 < test.alpha < 0.5:
@@ -172,7 +213,7 @@ def _check_hypothesis(h: Hypothesis, study: Study) -> None:
     if len(h.minus) not in (0, 2):
         raise InputError(f"{place}: minus: give two arms, whose difference is subtracted")
     for side in h.sides:
-        if not isinstance(side, list) or not side:
+        if not isinstance(side, list) or not side or not all(isinstance(n, str) for n in side):
             raise InputError(f"{place}: {side!r} is no arm; give a name or a list of names")
         for name in side:
             if side.count(name) > 1:

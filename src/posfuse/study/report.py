@@ -12,6 +12,7 @@ from posfuse.analysis.tables.cautions_table import cautions_tables
 from posfuse.runs.records import flatten
 from posfuse.study import cautions, figure, tables
 from posfuse.study.plan import PLAN, Plan
+from posfuse.study.provenance import provenance
 from posfuse.study.run_table import RUNS, at
 from posfuse.study.scores import Results, outcomes
 from posfuse.study.verdicts import Progress, deltas
@@ -59,6 +60,7 @@ def write(
     html = page.template("study.html.j2", __package__).render(
         name=name,
         digest=plan.digest,
+        provenance=provenance(plan, results.values()),
         study=study,
         headline=[study.question, *headline, *answers, *filter(None, [of_all])],
         figures=drawings,

@@ -69,6 +69,8 @@ def _rows(
                 "core_seconds": _seconds(record, counted) * record["host"]["threads"],
                 "fingerprint": record["fingerprint"],
                 "commit": record["commit"],
+                "plan": record.get("plan"),
+                "started": record.get("started"),
             }
         rows.append(row)
     return rows

@@ -14,7 +14,7 @@ from posfuse.analysis.statistics.sequential import Looks, Margins
 from posfuse.config import LARGEST_SEED
 from posfuse.errors import InputError
 
-MOST = 10_000  # seeds or trials
+MOST, MOST_LOOKS = 10_000, 50  # seeds or trials, and looks
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
 Values = dict[str, Any]  # overrides by key
 
@@ -114,6 +114,8 @@ class Study:
     question: str = "???"
     metric: str = "accuracy"  # a key of METRICS
     base: str = ""  # a file of conf/ that all runs start from, such as quickstart
+    # Folders with config files of your own; absolute as soon as the study is read.
+    searchpath: list[str] = field(default_factory=list)
     settings: Values = field(default_factory=dict)  # overrides of all runs
     arms: dict[str, Values] = field(default_factory=dict)  # overrides of each arm
     tuning: Tuning | None = None
@@ -195,6 +197,8 @@ def seeds_of(key: str, given: Any) -> list[int]:
             raise InputError(f"{key}: {given} are more than {MOST} seeds; give fewer")
         seeds = list(range(int(ends[1]), int(ends[2]) + 1))
     found = seeds if isinstance(seeds, list) else [seeds]
+    if len(found) > MOST:
+        raise InputError(f"{key}: {len(found)} are more than {MOST} seeds; give fewer")
     found = [int(s) if isinstance(s, str) and re.fullmatch(r"\d{1,10}", s) else s for s in found]
     if not found or not all(type(s) is int and 0 <= s <= LARGEST_SEED for s in found):
         raise InputError(f"{key}: must be seeds such as 0-7 or [0, 1, 2] (got {given!r})")

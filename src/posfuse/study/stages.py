@@ -1,8 +1,10 @@
 """The stages of a study: tune, freeze the plan, run fresh seeds up to each look, judge."""
 
 from collections.abc import Callable
+from itertools import product
 
 from posfuse.errors import InputError
+from posfuse.runs.records import differing
 from posfuse.study import plan as plans
 from posfuse.study.configurations import fingerprints
 from posfuse.study.plan import Plan
@@ -14,14 +16,14 @@ from posfuse.study.verdicts import Progress, progress
 Say = Callable[[str], None]
 
 
-def tuning_sweep(name: str, study: Study) -> Sweep:
-    """All trials of all arms."""
+def tuning_sweep(name: str, study: Study, extra: list[str]) -> Sweep:
+    """All trials of all arms. Raises InputError unless Hydra composes them."""
     arms = {
         plans.trial_name(arm, trial): {**own, **values}
         for arm, own in study.arms.items()
         for trial, values in study.trials().items()
     }
-    return Sweep(study, name, "tune", arms)
+    return Sweep(study, name, "tune", arms, fingerprints(study, arms, extra))
 
 
 def finalist_arms(study: Study, results: Results) -> list[str]:
@@ -32,7 +34,7 @@ def finalist_arms(study: Study, results: Results) -> list[str]:
 
 def testing_sweep(name: str, plan: Plan) -> Sweep:
     """Each arm with its chosen settings."""
-    return Sweep(plan.study, name, "test", plan.arms())
+    return Sweep(plan.study, name, "test", plan.arms(), plan.configs, plan)
 
 
 def frozen_plan(name: str, study: Study) -> Plan | None:
@@ -42,7 +44,7 @@ def frozen_plan(name: str, study: Study) -> Plan | None:
 
 def has_tested(name: str, study: Study) -> bool:
     """Whether any test run has started."""
-    return Sweep(study, name, "test", {}).has_started()
+    return Sweep(study, name, "test", {}, {}).has_started()
 
 
 def check_arms(name: str, study: Study, extra: list[str]) -> None:
@@ -53,7 +55,7 @@ def check_arms(name: str, study: Study, extra: list[str]) -> None:
     tuned = {f"{of_first[0]}.{t}": {**of_first[1], **values} for t, values in trials.items()}
     for each in (arms, tuned):
         try:
-            fingerprints(Sweep(study, name, "test", each), each, extra)
+            fingerprints(study, each, extra)
         except InputError as error:
             raise InputError(f"study {name}: {error}") from None
 
@@ -62,6 +64,25 @@ def state_of(name: str, plan: Plan) -> Progress:
     """What the test runs that are done say."""
     sweep, seeds = testing_sweep(name, plan), plan.study.test_seeds
     return progress(plan.study, sweep.results(plan.study.arms, seeds))
+
+
+def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
+    """A line for each hypothesis whose next look lacks a run that failed, or whose record is not
+    its own."""
+    sweep, looks = testing_sweep(name, plan), plan.study.looks.seeds
+    reasons, lines = sweep.reasons(plan.study.arms, plan.study.test_seeds), []
+    for v in state.verdicts:
+        h, made = v.hypothesis, state.looks[v.hypothesis.family]
+        if v.verdict != "undecided" or made == len(looks):
+            continue
+        asked = product(h.weights, plan.study.test_seeds[: looks[made]])
+        if missing := [key for key in asked if key in reasons]:
+            (arm, seed), n = missing[0], f"{len(missing)} run{'s' * (len(missing) > 1)}"
+            lines.append(
+                f"{h.name}: not judged at {looks[made]} seeds, nor is the rest of family "
+                f"{h.family}: no result of {n}, such as {arm} seed={seed} ({reasons[arm, seed]})"
+            )
+    return lines
 
 
 def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
@@ -99,8 +120,7 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
 
     Raises InputError if test seeds ran with other configs.
     """
-    found = fingerprints(testing_sweep(name, plan), plan.study.arms, extra)
-    changed = [arm for arm in found if found[arm] != plan.configs.get(arm)]
+    changed = differing(fingerprints(plan.study, plan.arms(), extra), plan.configs)
     if changed and has_tested(name, plan.study):
         raise InputError(
             f"{OUTPUT / name / plans.PLAN}: the config of {', '.join(changed)} was changed after "
@@ -115,7 +135,7 @@ def _tuned(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     results = _tuning_results(name, study, extra, say) if study.tuning else {}
     choices = plans.choose(study, results)
     arms = plans.with_choices(study, choices)
-    configs = fingerprints(Sweep(study, name, "test", arms), arms, extra)
+    configs = fingerprints(study, arms, extra)
     plan = plans.freeze(study, choices, configs, OUTPUT / name)
     for arm, choice in plan.choices.items():
         if choice.values:
@@ -131,7 +151,7 @@ def _tuned(name: str, study: Study, extra: list[str], say: Say) -> Plan:
 
 def _tuning_results(name: str, study: Study, extra: list[str], say: Say) -> Results:
     """Run all trials, then the finalists with their own seeds."""
-    sweep, seeds = tuning_sweep(name, study), study.tuning_seeds
+    sweep, seeds = tuning_sweep(name, study, extra), study.tuning_seeds
     say(f"tuning: {len(study.arms)} arms x {len(study.trials())} trials x {len(seeds)} seeds")
     sweep.run(sweep.arms, seeds, extra)
     results = sweep.results(sweep.arms, seeds)

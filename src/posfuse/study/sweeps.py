@@ -15,52 +15,69 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR, is_neutral
-from posfuse.errors import InputError
+from posfuse.errors import Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.multirun import MULTIRUN, folder_of, read_multirun
+from posfuse.study.plan import Plan
+from posfuse.study.provenance import refusal
 from posfuse.study.spec import Study, Values
 
 OUTPUT = Path("multirun")
-SET_BY_STUDY = ("seed", "experiment", "arm")
-PATH = "data.path="
+SET_BY_STUDY = ("seed", "experiment", "arm", "sweep_id", "output_dir", "sweep.plan")
+PATH, SEARCH = "data.path=", "hydra.searchpath="
+MISSING = "no result"
 PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
+
+
+class RunsFailed(InputError):
+    """Runs of a sweep have no result."""
 
 
 class Sweep:
     """One stage of a study as a sweep of arms and seeds."""
 
-    def __init__(self, study: Study, name: str, stage: str, arms: Mapping[str, Values]) -> None:
-        """`arms` are the overrides of each arm; for tuning, of each arm and trial."""
+    def __init__(
+        self, study: Study, name: str, stage: str, arms: Mapping[str, Values],
+        configs: Mapping[str, str], plan: Plan | None = None,
+    ) -> None:  # fmt: skip
+        """`arms` are the overrides of each arm; for tuning, of each arm and trial. `configs` are
+        the fingerprints of their configs with seed 0, and `plan` is that of test runs."""
         self.study, self.name, self.id = study, name, f"{name}_{stage}"
         self.folder = OUTPUT / self.id
         self.arms = {arm: overrides(values) for arm, values in arms.items()}
+        self.configs, self.plan = configs, plan
 
     def run(self, arms: Collection[str], seeds: Collection[int], extra: list[str]) -> None:
         """Train these arms with these seeds; finished runs are skipped.
 
         `extra` are the user's overrides, such as a launcher. Raises Interrupted after a signal, and
-        SystemExit with the command's status if a run has no result and did not diverge.
+        RunsFailed if a run has no result of its own and did not diverge.
         """
-        conf = OUTPUT / self.name / "conf"
-        extra = self.write_experiment(conf, arms, seeds, extra)
-        start = [sys.executable, "-m", "posfuse.train", "-m"]
-        command = [*start, self.search_path(conf), f"experiment={self.id}"]
+        given = self.write_experiment(OUTPUT / self.name / "conf", arms, seeds, extra)
         signals.check()
         # In a group of its own, so that Ctrl-C reaches it once: from here.
         with_parent = partial(signals.exit_with_parent, os.getpid())
-        child = subprocess.Popen([*command, *extra], process_group=0, preexec_fn=with_parent)
+        command = [sys.executable, "-m", "posfuse.train", "-m", *given]
+        child = subprocess.Popen(command, process_group=0, preexec_fn=with_parent)
         code = _ended(child)
         signals.check()
         if code == signals.EXIT_STATUS:
             raise signals.Interrupted("interrupted")
-        asked = set(product(arms, seeds))
+        asked = list(product(arms, seeds))
         found = self.results(arms, seeds)
-        if code and asked - set(found):
-            sys.exit(code)
+        if missing := [key for key in asked if key not in found]:
+            (arm, seed), n = missing[0], len(missing)
+            reason = self.reasons([arm], [seed]).get((arm, seed), "see above")
+            raise RunsFailed(
+                f"{self.folder}: {n} of {len(asked)} runs have no result, such as {arm} "
+                f"seed={seed} ({reason}); fix this and run the same command"
+            )
         if diverged := sum(record is None for record in found.values()):
             print(f"{diverged} of {len(asked)} runs diverged; the study continues", flush=True)
 
@@ -70,17 +87,19 @@ class Sweep:
         """Write the experiment file of these runs into conf/experiment, as a user would.
 
         A data.path of the user becomes a part of it, since it would be a part of the runs' folders
-        otherwise. Returns the user's other overrides.
+        otherwise. Returns the overrides of the sweep: the file and the user's other overrides.
         """
         settings, groups = OmegaConf.create(), []
         others = [override for override in extra if not override.startswith(PATH)]
         for override in (o for o in extra if o.startswith(PATH)):
             OmegaConf.update(settings, PATH[:-1], override.removeprefix(PATH).strip("'\""))
         for key, value in self.study.settings.items():
-            if is_group(key):
+            if is_group(key, self.study.searchpath):
                 groups.append({f"override /{key}": value})
             else:
                 OmegaConf.update(settings, key, value)
+        if self.plan:
+            OmegaConf.update(settings, "sweep.plan", self.plan.digest)
         base = [f"/{self.study.base}"] if self.study.base else []
         params = {"arm": ",".join(arms), "seed": ",".join(map(str, seeds))}
         content = {
@@ -93,35 +112,42 @@ class Sweep:
         text = "# @package _global_\n" + yaml.safe_dump(content, sort_keys=False, width=10_000)
         (conf / "experiment").mkdir(parents=True, exist_ok=True)
         (conf / "experiment" / f"{self.id}.yaml").write_text(text, encoding="utf-8")
-        return others
-
-    @staticmethod
-    def search_path(conf: Path) -> str:
-        """The override that lets Hydra find the files in this folder."""
-        place = str(conf.resolve()).replace("\\", "\\\\").replace("'", "\\'")
-        return f"hydra.searchpath=['file://{place}']"
+        searched = [f"file://{conf.resolve()}", *self.study.searchpath]
+        return [f"hydra.searchpath={_text(searched)}", f"experiment={self.id}", *others]
 
     def results(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Any]:
         """The records of the finished runs by arm and seed; None for a run that diverged.
 
-        Raises InputError if the runs of one arm differ in more than the seed.
+        A record that is not that of the run is left out; `reasons` says why.
         """
-        found: dict[tuple[str, int], Any] = {}
-        first: dict[str, dict[str, Any]] = {}  # the settings of each arm
-        for (arm, seed), folder in self.folders(arms, seeds).items():
-            if (folder / records.RESULT).exists():
-                record = found[arm, seed] = records.read_result(folder / records.RESULT)
-                own = {k: v for k, v in record["settings"].items() if k != "seed"}
-                before = first.setdefault(arm, own)
-                if changed := [k for k in own if own[k] != before.get(k)]:
-                    raise InputError(
-                        f"{folder}: other settings than the arm's first run ({changed[0]} "
-                        f"{before.get(changed[0])} -> {own[changed[0]]}); restore conf/ and remove "
-                        "this run, or give the study a new name and fresh seeds"
-                    )
-            elif any(f["kind"] == "diverged" for _, f in records.failures_in(folder)):
-                found[arm, seed] = None
-        return found
+        folders = self.folders(arms, seeds).items()
+        found = {key: self._read(*key, folder) for key, folder in folders}
+        return {key: record for key, (record, reason) in found.items() if not reason}
+
+    def reasons(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], str]:
+        """Why runs that were started have no result, by arm and seed."""
+        folders = self.folders(arms, seeds).items()
+        found = {key: self._read(*key, folder)[1] for key, folder in folders}
+        return {key: reason for key, reason in found.items() if reason not in ("", MISSING)}
+
+    def _read(self, arm: str, seed: int, folder: Path) -> tuple[records.Record | None, str]:
+        """The record of a run, and why the run has no result; "" if it has one."""
+        path, config = folder / records.RESULT, self.configs[arm]
+        if path.exists():
+            record = records.read_result(path)
+            refused = refusal(record, seed, config, self.plan)
+            return record, f"{path}: {refused}; remove it to run again" if refused else ""
+        if not (folder / records.FAILURE).exists():
+            return None, MISSING
+        failure = records.read_failure(folder / records.FAILURE)
+        if failure["kind"] != Diverged.kind:
+            return None, failure["message"]
+        try:  # failure.json does not identify the run
+            cfg = records.read_config(folder)
+            refused = refusal(records.identity(cfg, folder), seed, config, self.plan)
+        except InputError as error:
+            return None, str(error)
+        return None, f"{folder}: {refused}; remove it to run again" if refused else ""
 
     def folders(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Path]:
         """The folder of each run by arm and seed; none before the sweep has started."""
@@ -150,9 +176,9 @@ def _ended(child: "subprocess.Popen[bytes]") -> int:
                 child.terminate()  # SIGINT would print a traceback while modules load
 
 
-def is_group(key: str) -> bool:
-    """Whether an override with this key chooses a file of conf/."""
-    return (CONF_DIR / key).is_dir()
+def is_group(key: str, searchpath: Iterable[str]) -> bool:
+    """Whether an override with this key chooses a file of conf/ or of these folders."""
+    return any((Path(folder) / key).is_dir() for folder in (str(CONF_DIR), *searchpath))
 
 
 def overrides(values: Values) -> list[str]:
@@ -173,6 +199,16 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def is_of_launcher(key: str) -> bool:
+    """Whether an override with this key chooses or sets the launcher."""
+    return key == "hydra/launcher" or key.startswith("hydra.launcher.")
+
+
+def is_set_by_study(key: str) -> bool:
+    """Whether a study sets this key itself, so that a user cannot."""
+    return key in SET_BY_STUDY or (key.startswith("hydra") and not is_of_launcher(key))
+
+
 def check_extra(extra: list[str]) -> None:
     """Refuse overrides on the command line that would change a number of the study's runs.
 
@@ -181,9 +217,27 @@ def check_extra(extra: list[str]) -> None:
     """
     for override in extra:
         key = override.lstrip("+~").partition("=")[0]
-        is_launcher = key == "hydra/launcher" or key.startswith("hydra.launcher.")
         if override.startswith("-"):
             raise InputError(f"{override}: unknown option; posfuse-study --help shows all")
-        allowed = is_launcher or is_neutral(key) or override.startswith(PATH)
-        if not allowed or key in ("sweep_id", "output_dir", *SET_BY_STUDY):
+        if is_set_by_study(key):
+            raise InputError(f"{override}: a study sets this key itself; remove it")
+        if not (is_of_launcher(key) or is_neutral(key) or override.startswith(PATH)):
             raise InputError(f"{override}: would change the study; put {key} into its file instead")
+
+
+def searched(extra: list[str]) -> tuple[list[str], list[str]]:
+    """The folders that hydra.searchpath=[...] names, and the other overrides.
+
+    Raises InputError if it is not such a list.
+    """
+    given = [o for o in extra if o.startswith(SEARCH)]
+    found = []
+    for override in given:
+        try:
+            value = OverridesParser.create().parse_override(override).value()
+        except HydraException:
+            value = None
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise InputError(f"{override}: must be a list of folders, such as {SEARCH}[my_conf]")
+        found += value
+    return found, [o for o in extra if o not in given]
