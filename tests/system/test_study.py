@@ -1,6 +1,7 @@
 """A study as a command: killed twice on the way it gives the same verdicts, from the same runs."""
 
 import os
+import shutil
 import signal
 import sys
 
@@ -59,8 +60,12 @@ def posfuse_study(command, study, *more):
     return [sys.executable, "-m", "posfuse.study.command", command, str(study), *extra, *more]
 
 
+def plan_in(folder):
+    return yaml.safe_load((folder / "multirun/mine/plan.yaml").read_text())
+
+
 def digest_in(folder):
-    return yaml.safe_load((folder / "multirun/mine/plan.yaml").read_text())["digest"]
+    return plan_in(folder)["digest"]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +84,7 @@ def undisturbed(study):
 
 def test_a_study_ends_with_a_report_that_names_its_plan(undisturbed):
     folder, printed = undisturbed
-    plan = yaml.safe_load((folder / "multirun/mine/plan.yaml").read_text())
+    plan = plan_in(folder)
     page = (folder / "multirun/mine/report/index.html").read_text()
     assert plan["digest"] in page
     assert f"Study mine, plan {plan['digest'][:16]}" in printed
@@ -94,6 +99,9 @@ def test_its_table_of_runs_gives_the_same_verdicts(study, undisturbed):
     runs = folder / "multirun/mine/report/runs.csv"
     frame = pd.read_csv(runs)
     assert (frame["stage"] == "tuning").sum() == 20
+    tested, plan = frame[frame["stage"] == "testing"], plan_in(folder)
+    assert set(tested["plan"]) == {plan["digest"]}
+    assert (tested["started"] >= plan["frozen"]).all()
     assert (
         frame["norm_ratio"].between(0.01, 1000).sum() == (~frame["arm"].str.contains("none")).sum()
     )
@@ -123,18 +131,27 @@ def test_killed_twice_it_gives_the_same_verdicts(study, undisturbed):
     done = ended(posfuse_study("run", study, other_name), folder)
     assert done.returncode == 0, done.stderr
     assert all(p.stat().st_mtime_ns == time for p, time in kept.items())
-    for name in ("plan.yaml", "report/tables/hypotheses.csv", "report/tables/arms.csv"):
+    for name in ("report/tables/hypotheses.csv", "report/tables/arms.csv"):
         one, other = (f / "multirun/mine" / name for f in (folder, undisturbed[0]))
         assert one.read_bytes() == other.read_bytes(), name
+    plans = [plan_in(f) for f in (folder, undisturbed[0])]
+    for plan in plans:
+        del plan["digest"], plan["frozen"]
+    assert plans[0] == plans[1]
 
 
 def test_its_state_and_its_forecast_are_shown(study, undisturbed):
     folder, _ = undisturbed
     done = ended(posfuse_study("status", study), folder)
     assert done.returncode == 0, done.stderr
+    assert "plan: frozen in multirun/mine/plan.yaml, digest" in done.stdout
+    tuned = study.parent / "tuned"  # as before the plan was frozen
+    shutil.copytree(folder / "multirun/mine_tune", tuned / "multirun/mine_tune")
+    done = ended(posfuse_study("status", study), tuned)
+    assert done.returncode == 0, done.stderr
     assert "tuning: 12 of 12 runs are done" in done.stdout
     assert "tuning: 8 of 8 runs of the finalists are done" in done.stdout
-    assert "plan: frozen in multirun/mine/plan.yaml, digest" in done.stdout
+    assert f"run it with posfuse-study run {study} data.path={study.parent}/corpus" in done.stdout
     planned = ended(posfuse_study("plan", study, "--no-timing"), study.parent / "planned")
     assert planned.returncode == 0, planned.stderr
     assert (

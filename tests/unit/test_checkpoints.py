@@ -73,3 +73,11 @@ def test_processes_of_one_run_save_at_the_steps_at_which_they_agree(tmp_path, mo
         callback.on_train_batch_end(trainer)
     assert saves == [AGREE_EVERY, 2 * AGREE_EVERY]
     assert asked == [True, True]
+
+
+def test_a_resumed_run_keeps_the_start_of_its_first_process(tmp_path):
+    first, second = (Checkpoints(tmp_path, 1.0, "f", time) for time in ("noon", "evening"))
+    second.load_state_dict({"fingerprint": "f"})  # saved by an earlier version
+    assert second.started == "evening"
+    second.load_state_dict(first.state_dict())
+    assert second.started == "noon"

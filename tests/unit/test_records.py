@@ -1,6 +1,7 @@
 """Records: written atomically, recognised by their fingerprint, never overwritten."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,19 @@ def test_a_run_is_done_when_its_record_matches(cfg, tmp_path) -> None:
     assert records.finished(tmp_path, cfg) is None
     write(tmp_path, cfg)
     assert records.finished(tmp_path, cfg)["test"] == {"accuracy": 0.5}
+
+
+def test_a_test_run_of_a_study_names_its_plan(cfg, tmp_path) -> None:
+    own = replace(cfg, sweep=replace(cfg.sweep, plan="d" * 64))
+    assert records.identity(own, tmp_path)["plan"] == "d" * 64
+    assert "plan" not in records.identity(cfg, tmp_path)
+    assert records.fingerprint(own) == records.fingerprint(cfg)
+    assert records.fingerprint(cfg) == records.fingerprint_of(records.settings(cfg))
+
+
+def test_settings_differ_in_keys_that_either_lacks() -> None:
+    one, other = {"a": 1, "b": None, "c": 2}, {"a": 1, "c": 3, "d": 4}
+    assert records.differing(one, other) == records.differing(other, one) == ["b", "c", "d"]
 
 
 def test_a_record_without_predictions_is_not_done(cfg, tmp_path) -> None:

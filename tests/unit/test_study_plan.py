@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
-from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, read_plan
+from posfuse.runs import records
+from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, read_plan, stored
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
 
 STUDY = Study(
@@ -134,6 +136,39 @@ def test_any_change_gives_another_digest(tmp_path):
         )
     }  # fmt: skip
     assert len(digests) == 5
+
+
+def test_the_time_of_a_plan_is_part_of_its_digest(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "now", lambda: "2026-11-25T12:00:00+00:00")
+    plan = freeze(STUDY, CHOICES, CONFIGS, tmp_path)
+    assert plan.frozen == "2026-11-25T12:00:00+00:00"
+    text = (tmp_path / PLAN).read_text()
+    (tmp_path / PLAN).write_text(text.replace("T12:00", "T11:00"))
+    with pytest.raises(InputError, match="was edited: its digest does not fit"):
+        read_plan(STUDY, tmp_path, has_tested=True)
+    monkeypatch.setattr(records, "now", lambda: "2026-11-25T13:00:00+00:00")
+    assert freeze(STUDY, CHOICES, CONFIGS, tmp_path).digest != plan.digest
+
+
+def test_a_plan_of_an_earlier_version_has_no_time():
+    """It is whole: its digest covers what it has."""
+    for path in (CONF_DIR.parent / "docs").glob("**/plan.yaml"):
+        plan, _ = stored(path)
+        assert plan.frozen == ""
+        assert read_plan(plan.study, path.parent, has_tested=True) == plan
+
+
+def test_the_search_path_of_a_study_is_no_part_of_its_plan(tmp_path):
+    plan = freeze(STUDY, CHOICES, CONFIGS, tmp_path)
+    moved = replace(STUDY, searchpath=["/elsewhere"])
+    assert read_plan(moved, tmp_path, has_tested=True) == replace(plan, study=moved)
+    assert "searchpath" not in (tmp_path / PLAN).read_text()
+
+
+def test_a_key_that_the_study_no_longer_has_is_a_change(tmp_path):
+    freeze(replace(STUDY, settings={"data": "bbc"}), CHOICES, CONFIGS, tmp_path)
+    with pytest.raises(InputError, match=r"changed after test seeds ran \(settings\); restore"):
+        read_plan(STUDY, tmp_path, has_tested=True)
 
 
 def test_a_study_that_was_changed_is_refused_once_a_test_seed_ran(tmp_path):

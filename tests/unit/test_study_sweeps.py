@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 from posfuse.analysis.evidence.metric import BITS_PER_BYTE
 from posfuse.errors import InputError
 from posfuse.runs import records
-from posfuse.study import configurations, forecast, run_table, stages, sweeps
+from posfuse.study import command, configurations, forecast, run_table, stages, sweeps
 from posfuse.study.plan import Plan
 from posfuse.study.provenance import provenance
 from posfuse.study.run_table import read_results
@@ -183,6 +184,80 @@ def test_a_sweep_whose_runs_failed_raises(sweep, monkeypatch):
         RunsFailed, match=rf"1 of 4 runs have no result, such as c seed=1 \(.*{OTHER}"
     ):
         sweep.run("ac", [0, 1], [])
+
+
+QUESTION = """
+question: q
+settings: {data: tiny}
+arms: {a: {fusion: add}, c: {fusion: concat}, d: {fusion: mul}}
+testing: {seeds: 0-3, looks: [4]}
+hypotheses:
+  - {name: gain, text: t, arm: c, than: a, expects: less}
+  - {name: other, text: t, arm: d, than: a, expects: less, family: second}
+assumed: {difference: 1, spread: 1}
+"""
+
+
+def study_command(*arguments):
+    """The exit status or message of posfuse-study."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["posfuse-study", *arguments])
+        try:
+            command.main()
+        except SystemExit as stopped:
+            return stopped.code
+
+
+def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
+    tmp_path, monkeypatch, capsys
+):
+    """The third run of arm d fails. Its folder holds another arm's record, as a copy would."""
+
+    class Failing(Command):
+        def __init__(self, *_, **__):
+            digest = yaml.safe_load((tmp_path / "multirun/mine/plan.yaml").read_text())["digest"]
+            root = tmp_path / "multirun/mine_test"
+            for fusion in ("add", "concat", "mul"):
+                for seed in range(4):
+                    ahead = (0.3 + 0.05 * seed) * (fusion == "add")
+                    write_own(root, 0.5 + ahead, fusion, seed, plan=digest)
+            (root / "multirun.yaml").write_text(MULTIRUN)
+            path = root / "tiny/sinusoidal/mul/seed=2" / records.RESULT
+            path.write_text((root / "tiny/sinusoidal/add/seed=2" / records.RESULT).read_text())
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(SETTINGS, "mul", SETTINGS["add"] | {"fusion.name": "mul"})
+    configs = dict(zip("acd", map(records.fingerprint_of, SETTINGS.values()), strict=True))
+    monkeypatch.setattr(stages, "fingerprints", lambda *_: configs)
+    monkeypatch.setattr(sweeps.subprocess, "Popen", Failing)
+    (tmp_path / "mine.yaml").write_text(QUESTION)
+    status = study_command("run", "mine.yaml")
+    assert status.startswith("error: multirun/mine_test: 1 of 12 runs have no result, such as d ")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 hypotheses are decided. The study is not finished." in printed
+    assert "Supported: gain; undecided: other." in printed
+    place = "multirun/mine_test/tiny/sinusoidal/mul/seed=2/result.json"
+    assert (
+        "other: not judged at 4 seeds, nor is the rest of family second: no result of 1 run, such "
+        f"as d seed=2 ({place}: {OTHER}; remove it to run again)"
+    ) in printed
+    assert not (tmp_path / "multirun/mine/report").exists()
+    assert study_command("status", "mine.yaml", "--config-dir", ".", "data.path=x y") is None
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "testing: 7 of 8 runs of the next look are done" in printed
+
+
+def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(QUESTION)
+    more = ["--config-dir", ".", "data.path=x y", "logger=none", "hydra.searchpath=[file://.]"]
+    assert study_command("status", "mine.yaml", *more) is None
+    assert capsys.readouterr().out == (
+        "plan: not frozen yet; run it with posfuse-study run mine.yaml --config-dir . "
+        "'hydra.searchpath=[file://.]' 'data.path=x y'\n"
+    )
+    wanted = f"error: --config-dir: no folder {tmp_path}/nope; name another"
+    assert study_command("status", "mine.yaml", "-cd", "nope") == wanted
 
 
 def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep, tmp_path):

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from itertools import product
 
 from posfuse.errors import InputError
-from posfuse.runs.records import differing
 from posfuse.study import plan as plans
 from posfuse.study.configurations import fingerprints
 from posfuse.study.plan import Plan
@@ -120,7 +119,8 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
 
     Raises InputError if test seeds ran with other configs.
     """
-    changed = differing(fingerprints(plan.study, plan.arms(), extra), plan.configs)
+    found, frozen = fingerprints(plan.study, plan.arms(), extra), plan.configs
+    changed = [arm for arm in found | frozen if found.get(arm) != frozen.get(arm)]
     if changed and has_tested(name, plan.study):
         raise InputError(
             f"{OUTPUT / name / plans.PLAN}: the config of {', '.join(changed)} was changed after "
