@@ -120,6 +120,8 @@ def test_a_record_may_state_the_precision_that_was_chosen_as_the_fastest(sweep):
         ({"plan": "d" * 64, "started": "2026-11-25T11:45:00+00:00"},
          "started at 2026-11-25T11:45:00.00:00, before the plan was frozen at 2026-11-25T12:00:00"),
         ({"started": "2026-11-25T14:30:00+05:00"}, "started at .*, before the plan was frozen"),
+        ({"started": "noon"}, "its start 'noon' is no time in UTC; remove it"),
+        ({"started": "2026-11-25T12:30:00"}, "is no time in UTC"),
         ({"plan": "e" * 64}, "belongs to another plan, with digest eeeeeeeeeeeeeeee; remove it"),
         ({}, None),  # of an earlier version
     ],

@@ -29,9 +29,12 @@ def refusal(record: Record, seed: int, config: str, plan: Plan | None = None) ->
         return ""
     if record.get("plan", plan.digest) != plan.digest:
         return f"belongs to another plan, with digest {str(record['plan'])[:16]}"
-    if plan.frozen and "started" in record and _before(record, plan) > APART:
-        return f"started at {record['started']}, before the plan was frozen at {plan.frozen}"
-    return ""
+    try:
+        is_early = plan.frozen and "started" in record and _before(record, plan) > APART
+    except (TypeError, ValueError):
+        return f"its start {record['started']!r} is no time in UTC"
+    early = f"started at {record.get('started')}, before the plan was frozen at {plan.frozen}"
+    return early if is_early else ""
 
 
 def _before(record: Record, plan: Plan) -> timedelta:
