@@ -23,6 +23,7 @@ from posfuse.runs.multirun import (
     with_arm,
 )
 from posfuse.sweeps.failures import FAIL_FAST
+from posfuse.sweeps.launching import composed
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
@@ -92,17 +93,15 @@ class PosfuseSweeper(BasicSweeper):
         """
         assert self.config is not None
         assert self.hydra_context is not None
-        compose = self.hydra_context.config_loader.load_sweep_config
         state = HydraConfig.instance()
         before = state.cfg
         for overrides in map(list, batch):
             if self.seen.issuperset(overrides):
                 continue
             self.seen.update(overrides)
-            job = compose(self.config, overrides)
-            self.add_names(composed_names(overrides, job))
             try:
-                state.set_config(job)  # its folder's resolvers read it
+                job = composed(0, overrides, self.hydra_context, self.config)
+                self.add_names(composed_names(overrides, job))
                 check_place(job, folder_of(overrides, self.config))
             finally:
                 state.cfg = before

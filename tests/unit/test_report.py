@@ -162,6 +162,10 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
         "out, remove one of the two",
     ]
     assert missing(root, runs) == [f"tiny/sinusoidal/{name}/seed=1" for name in ("add", "concat")]
+    # The user has followed the message: the sweep's last command asks for other folders.
+    ask(root, {"fusion": "add,concat", "seed": "0,2"})
+    runs, problems = collect(root)
+    assert (len(runs), len(problems)) == (3, 1)
 
 
 def test_missing_names_the_runs_that_the_sweep_lists(tmp_path):

@@ -229,6 +229,7 @@ def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep, shown):
         f"failed: tiny/sinusoidal/concat seed=1: {moved}/{another}",
     ]
     assert lines[-1].startswith("3 of 6 runs are done")
+    assert status_of(refused, sweep).state == "done"  # no command asks for this folder any more
     for kind in (records.INTERRUPTED, "already running"):  # the result may be the one asked for
         records.write_json(refused / records.FAILURE, {**failure, "kind": kind})
         assert status_of(refused, sweep, is_asked=True).state == "done"

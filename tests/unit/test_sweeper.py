@@ -234,7 +234,10 @@ def test_readers_know_the_names_in_ones_own_files(sweep, tmp_path):
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("hydra.sweep.subdir=${seed}", "hydra.sweep.subdir: a run lies in 0, but must lie in bbc_"),
+        (
+            "hydra.sweep.subdir=x/${hydra.job.num}",
+            "hydra.sweep.subdir: a run lies in x/0, but must lie in bbc_",
+        ),
         ("hydra.sweep.dir=x", "hydra.sweep.dir: a sweep lies in .*/mine, not in x; set output_dir"),
         ("speed=p", "hydra.sweep.subdir: a run lies in .*/other/speed=p/seed=0, but must lie in "),
     ],

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -139,13 +140,25 @@ def _given(overrides: list[str]) -> dict[str, str]:
 
 def check_asked(folder: Path) -> None:
     """Raise InputError if the result in a run's folder is known not to be that of the run that was
-    last asked for there: posfuse-train has compared the fingerprints."""
-    if (folder / FAILURE).exists():
-        failure = read_failure(folder / FAILURE)
-        if failure["kind"] == Conflict.kind:
-            raise InputError(
-                f"{folder}: left out, not the run that was last asked for: {failure['message']}"
-            )
+    last asked for there: posfuse-train has compared the fingerprints.
+
+    A later command of the sweep that does not ask for this folder leaves the result as it is.
+    """
+    if not (folder / FAILURE).exists():
+        return
+    failure = read_failure(folder / FAILURE)
+    if failure["kind"] != Conflict.kind:
+        return
+    sweep = next((above for above in folder.parents if (above / MULTIRUN).exists()), None)
+    if sweep is None or folder in _asked(sweep, (sweep / MULTIRUN).stat().st_mtime_ns):
+        raise InputError(
+            f"{folder}: left out, not the run that was last asked for: {failure['message']}"
+        )
+
+
+@cache
+def _asked(sweep: Path, modified: int) -> frozenset[Path]:
+    return frozenset(asked(sweep))
 
 
 def lies_in(record: Record, folder: Path) -> bool:

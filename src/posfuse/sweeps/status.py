@@ -78,7 +78,7 @@ def _seconds(folder: Path, is_asked: bool) -> float:
     record = _read(result, result.stat().st_mtime_ns)
     if is_asked and not lies_in(record, folder):
         raise InputError(f"{result}: the result of another run; remove it to run again")
-    if (folder / records.FAILURE).exists():
+    if is_asked and (folder / records.FAILURE).exists():
         failure = records.read_failure(folder / records.FAILURE)
         # The last command that asked for this run did not accept the result.
         if failure["kind"] not in (records.INTERRUPTED, AlreadyRunning.kind):
