@@ -39,6 +39,10 @@ MISTAKES = {
     "--config-dir nope": "error: --config-dir: no folder '",
     "fusion.name=[3]": "error: fusion.name: must be a string (got [3])",
     "seed=[0": "seed=[0",
+    "seed=0 seed=1": "error: seed: given twice (seed=0 and seed=1); give it once",
+    "-m seed=0,1 seed=2,3": "error: seed: given twice (seed=0,1 and seed=2,3); give it once",
+    "-m data.path=a,b": "error: data.path: given twice (data.path=",
+    "-m cache_dir=a,b": "error: cache_dir=a and cache_dir=b: two runs of this sweep would have one",
     "experiment=tabel1": "tabel1",
     # In a sweep Hydra refuses some at its start, and `checked` refuses others in the first job.
     "-m model.d_modle=8": "d_modle",

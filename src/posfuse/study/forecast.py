@@ -47,7 +47,8 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     sweep = Sweep(study, name, "timing", arms, fingerprints(study, arms, extra))
     shutil.rmtree(sweep.folder, ignore_errors=True)
     seed = max(study.test_seeds) + 1  # not a test seed
-    sweep.run(arms, [seed], ["logger=none", *extra])
+    others = [override for override in extra if not override.startswith("logger=")]
+    sweep.run(arms, [seed], ["logger=none", *others])
     results = sweep.results(arms, [seed])
     found: list[float] = []
     for arm in study.arms:
