@@ -58,7 +58,7 @@ class PosfuseSweeper(BasicSweeper):
         """Run every job, or with sweep.fail_fast up to the first failure.
 
         Raises InputError for a sweep over folders, over experiments, over an interval or over no
-        values.
+        values, and if two runs would share a folder.
         """
         assert self.config is not None
         assert self.hydra_context is not None

@@ -16,7 +16,7 @@ from yaml import YAMLError
 
 from posfuse.config import run_folder
 from posfuse.errors import Conflict, InputError
-from posfuse.runs.records import FAILURE, Record, read_failure
+from posfuse.runs.records import FAILURE, RESULT, Record, read_failure, read_result
 from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
@@ -159,6 +159,20 @@ def check_asked(folder: Path) -> None:
 @cache
 def _asked(sweep: Path, modified: int) -> frozenset[Path]:
     return frozenset(asked(sweep))
+
+
+def has_result(folder: Path) -> bool:
+    """Whether the folder holds the result of the run that a sweep asked for, or a damaged one."""
+    if not (folder / RESULT).exists():
+        return False
+    try:
+        check_asked(folder)
+    except InputError:
+        return False
+    try:
+        return lies_in(read_result(folder / RESULT), folder)
+    except InputError:
+        return True
 
 
 def lies_in(record: Record, folder: Path) -> bool:

@@ -16,7 +16,7 @@ from pyarrow.csv import read_csv
 from posfuse.analysis.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.config import NAME, VARIANT_LETTERS
 from posfuse.errors import InputError
-from posfuse.runs.multirun import asked, check_asked, lies_in, primary_family
+from posfuse.runs.multirun import asked, check_asked, has_result, lies_in, primary_family
 from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
 from posfuse.untrusted import LARGEST_CSV, check_file
 
@@ -234,23 +234,9 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     in_place = _in_place(runs)
     for sweep_id in runs["sweep_id"].unique():
         for sweep in _sweeps(folder, sweep_id):
-            folders = [f for f in asked(sweep) if str(f) not in in_place and not _is_there(f)]
+            folders = [f for f in asked(sweep) if str(f) not in in_place and not has_result(f)]
             absent += [run.relative_to(sweep).as_posix() for run in folders]
     return absent
-
-
-def _is_there(run: Path) -> bool:
-    """Whether the folder holds the result of the run that a sweep asked for, or a damaged one."""
-    if not (run / RESULT).exists():
-        return False
-    try:
-        check_asked(run)
-    except InputError:
-        return False
-    try:
-        return lies_in(read_result(run / RESULT), run)
-    except InputError:
-        return True
 
 
 def _sweeps(folder: str | Path, sweep_id: str) -> list[Path]:
