@@ -14,6 +14,7 @@ from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_
 from posfuse.analysis.statistics.paired import spread_limit
 from posfuse.analysis.statistics.sequential import Looks, chances
 from posfuse.study import figure, forecast, tables
+from posfuse.study.all_seeds import AllSeeds
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
@@ -262,6 +263,29 @@ def test_a_decided_hypothesis_needs_no_more_runs():
     assert progress(only, results).is_finished
 
 
+def test_a_hypothesis_decided_early_has_its_estimate_over_all_seeds():
+    """Decided with 4 seeds; 4 more ran for the other hypothesis. The interval is scipy's."""
+    gains = [20, 20.1, 19.9, 20, 10, 12, 11, 13]
+    noise = np.tile([8.0, -8.0], 4)
+    results = records(
+        add=[50] * 8, concat=np.add(50, gains), add_none=[40] * 8, concat_none=60 + noise
+    )
+    gain, part = (state := progress(STUDY, results)).verdicts
+    assert (gain.verdict, gain.decision.n, part.decision.n) == ("supported", 4, 8)
+    low, high = stats.ttest_1samp(gains, 0).confidence_interval()
+    assert tables.numbers(gain, ACCURACY) == (
+        f"concat - add: +20.0 points ({gain.decision.low:+.1f} to {gain.decision.high:+.1f}), 4 "
+        f"seeds. All 8 seeds: +15.8 (95 % interval {low:+.1f} to {high:+.1f})."
+    )
+    assert part.all_seeds is None
+    table = tables.verdict_table(STUDY, state)
+    column = table.columns.index("all seeds")
+    assert [row[column] for row in table.rows] == [f"+15.75 ({low:+.2f} to {high:+.2f}), 8", ""]
+    early = progress(STUDY, {key: r for key, r in results.items() if key[1] < 4})
+    assert early.verdicts[0].all_seeds is None
+    assert "all seeds" not in tables.verdict_table(STUDY, early).columns
+
+
 def test_the_last_look_ends_a_study_that_decides_nothing():
     noise = np.tile([6.0, -6.0], 4)
     results = records(add=[50] * 8, concat=50 + noise)
@@ -287,7 +311,53 @@ def test_verdicts(expects, shift, verdict):
     h = Hypothesis("h", "t", "concat", "add", expects=expects, margin=1.0)
     state = progress(Study(**{**vars(STUDY), "hypotheses": [h]}), results)
     assert [v.verdict for v in state.verdicts] == [verdict]
-    assert tables.sentence(state.verdicts[0], ACCURACY).startswith(f"{verdict.capitalize()}: t ")
+    sentence = tables.sentence(state.verdicts[0], ACCURACY)
+    if verdict == "refuted":
+        side = "ahead of" if shift > 0 else "behind"
+        assert sentence.startswith(f"concat is {side} add by {abs(shift)}.0 points (")
+        assert sentence.endswith('Refuted: "t"')
+    else:
+        assert sentence.startswith(f"{verdict.capitalize()}: t concat - add: ")
+
+
+@pytest.mark.parametrize(
+    ("metric", "shift", "expects", "minus", "shown"),
+    [
+        ("accuracy", -20, "greater", False, "concat is behind add by 20.0 points (19.6 to 20.4)"),
+        ("bits_per_byte", 0.2, "less", False, "concat is behind add by 0.200 bits per byte"),
+        ("bits_per_byte", -0.2, "greater", False, "concat is ahead of add by 0.200 bits per byte"),
+        ("accuracy", -20, "greater", True, "(concat - add) is below (concat_none - add_none) by"),
+        ("bits_per_byte", 0.2, "less", True, "(concat - add) is above (concat_none - add_none) by"),
+    ],
+)
+def test_a_refuted_hypothesis_says_what_is_true(metric, shift, expects, minus, shown):
+    factor = 100 if metric == "accuracy" else 1
+    small = shift / 400 * np.array([1, -1, 2, -2])
+    values = {"add": [2.0] * 4, "concat": 2 + shift + small, "add_none": [2] * 4}
+    values["concat_none"] = [2] * 4
+    results = {
+        (arm, seed): {
+            "test": {metric: value / factor}, "documents": {"test": 9}, "label_names": list("abc"),
+        }
+        for arm, own in values.items()
+        for seed, value in enumerate(own)
+    }  # fmt: skip
+    pair = ["concat_none", "add_none"]
+    h = Hypothesis("h", "t", "concat", "add", pair if minus else [], expects, 0.01)
+    study = Study(**{**vars(STUDY), "hypotheses": [h], "metric": metric})
+    h.outcome = metric
+    (v,) = progress(study, results).verdicts
+    assert v.verdict == "refuted"
+    assert tables.numbers(v, study.measured).startswith(shown)
+    more = replace(v, all_seeds=AllSeeds(8, shift / 2, *sorted([shift / 4, shift])))
+    size, ends = abs(shift / 2), (abs(shift / 4), abs(shift))
+    digits = study.measured.digits - 1
+    assert f"All 8 seeds: {size:.{digits}f} (95 % interval {ends[0]:.{digits}f} to " in (
+        tables.numbers(more, study.measured)
+    )
+    longer = replace(v, hypothesis=replace(h, outcome="beyond"))
+    assert " beyond the trained length by " in tables.numbers(longer, study.measured)
+    assert tables.statement(v) == '"t"'
 
 
 def test_the_tables_show_decisions_choices_and_convergence():

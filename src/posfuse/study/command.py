@@ -123,7 +123,7 @@ def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> 
     own, of_all = cautions.sentences(cautions.of_verdicts(frozen, state, results))
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
-        grid.add_row(Text(v.verdict.upper(), style="bold"), Text(v.hypothesis.text, style="bold"))
+        grid.add_row(Text(v.verdict.upper(), style="bold"), Text(tables.statement(v), style="bold"))
         grid.add_row("", Text(tables.numbers(v, frozen.study.measured)))
         if caution := own.get(v.hypothesis.name):
             grid.add_row("", Text(caution))

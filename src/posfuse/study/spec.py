@@ -81,12 +81,21 @@ class Hypothesis:
         return found
 
     @property
+    def operands(self) -> tuple[str, str]:
+        """What is subtracted from what, such as a and b, or (a - b) and (c - d)."""
+        names = [a[0] if len(a) == 1 else f"mean({', '.join(a)})" for a in self.sides]
+        if self.minus:
+            return f"({names[0]} - {names[1]})", f"({names[2]} - {names[3]})"
+        return names[0], names[1]
+
+    @property
+    def where(self) -> str:
+        return " beyond the trained length" if self.outcome == BEYOND else ""
+
+    @property
     def difference(self) -> str:
         """The difference in words, such as (a - b) - (c - d)."""
-        where = " beyond the trained length" if self.outcome == BEYOND else ""
-        names = [a[0] if len(a) == 1 else f"mean({', '.join(a)})" for a in self.sides]
-        shown = f"{names[0]} - {names[1]}"
-        return (f"({shown}) - ({names[2]} - {names[3]})" if self.minus else shown) + where
+        return " - ".join(self.operands) + self.where
 
     @property
     def margins(self) -> Margins:

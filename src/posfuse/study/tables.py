@@ -10,11 +10,13 @@ import pandas as pd
 from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.budget import FEWEST, best_by_budget
+from posfuse.analysis.statistics.sequential import Decision
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
+from posfuse.study import all_seeds
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, best_was_last, by_length, outcomes
-from posfuse.study.spec import BEYOND, Study
+from posfuse.study.spec import BEYOND, Hypothesis, Study
 from posfuse.study.verdicts import Progress, Verdict
 
 KINDS = ("supported", "refuted", "equivalent", "undecided")
@@ -34,17 +36,35 @@ def headline(study: Study, state: Progress) -> list[str]:
 def numbers(v: Verdict, metric: Metric) -> str:
     """The difference of a hypothesis in words, with its interval, seeds and margin."""
     h, d = v.hypothesis, v.decision
-    what = h.difference
     if d is None:
-        return f"{what}: no look yet."
+        return f"{h.difference}: no look yet."
     within = f"within ±{h.margin:g}"
     small = f", also {within}" if d.also_small and v.verdict != "equivalent" else ""
     equal = f" Equivalent: {within} {metric.unit}." if v.verdict == "equivalent" else ""
     if h.expects == "equivalent":
         equal = f" Margin: ±{h.margin:g}."
-    mean, low, high = (f"{x:+.{metric.digits - 1}f}" for x in (d.mean, d.low, d.high))
     more = f" {_seeds(*v.seeds)}" if v.seeds else ""
-    return f"{what}: {mean} {metric.unit} ({low} to {high}){small}, {d.n} seeds.{equal}{more}"
+    sign = (1 if d.mean > 0 else -1) if v.verdict == "refuted" else 0
+    every = all_seeds.sentence(v.all_seeds, metric, sign)
+    size = _contrary(h, d, metric) if v.verdict == "refuted" else _difference(h, d, metric)
+    return f"{size}{small}, {d.n} seeds.{equal}{every}{more}"
+
+
+def _difference(h: Hypothesis, d: Decision, metric: Metric) -> str:
+    mean, low, high = (f"{x:+.{metric.digits - 1}f}" for x in (d.mean, d.low, d.high))
+    return f"{h.difference}: {mean} {metric.unit} ({low} to {high})"
+
+
+def _contrary(h: Hypothesis, d: Decision, metric: Metric) -> str:
+    """What is true instead of a refuted hypothesis: which side is behind, and by how much."""
+    one, other = h.operands
+    is_above = d.mean > 0
+    ends = (d.low, d.high) if is_above else (-d.high, -d.low)
+    relation = "ahead of" if is_above != metric.lower_is_better else "behind"
+    if h.minus:  # differences, not results
+        relation = "above" if is_above else "below"
+    mean, low, high = (f"{x:.{metric.digits - 1}f}" for x in (abs(d.mean), *ends))
+    return f"{one} is {relation} {other}{h.where} by {mean} {metric.unit} ({low} to {high})"
 
 
 def _seeds(as_measured: float, at_zero: float) -> str:
@@ -66,8 +86,16 @@ def _about(number: float) -> str:
 
 
 def sentence(v: Verdict, metric: Metric) -> str:
-    """The text of a hypothesis, its verdict and its numbers."""
+    """The text of a hypothesis, its verdict and its numbers. If it is refuted, what is true is
+    first."""
+    if v.verdict == "refuted":
+        return f"{numbers(v, metric)} Refuted: {statement(v)}"
     return f"{v.verdict.capitalize()}: {v.hypothesis.text} {numbers(v, metric)}"
+
+
+def statement(v: Verdict) -> str:
+    """The text of a hypothesis; in quotes if it is refuted, since it is not true then."""
+    return f'"{v.hypothesis.text}"' if v.verdict == "refuted" else v.hypothesis.text
 
 
 def legend(study: Study) -> str:
@@ -98,6 +126,8 @@ def verdict_table(study: Study, state: Progress) -> Table:
         row |= {"expects": h.expects, "verdict": v.verdict}
         values = vars(d) if d else dict.fromkeys(NUMBERS, np.nan)
         rows.append(row | {name: values[name] for name in NUMBERS} | {"margin": h.margin})
+    estimates = [v.all_seeds for v in state.verdicts]
+    every, every_caption = all_seeds.column(estimates, rows, study.measured)
     looks, metric = ", ".join(map(str, study.looks.seeds)), study.measured
     return table_of(
         pd.DataFrame(rows),
@@ -106,6 +136,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
             ("n", table.count, "n"),
             (metric.unit, partial(table.signed, digits=metric.digits), "mean"),
             ("interval", partial(interval, digits=metric.digits), "low", "high"),
+            *every,
             ("p", p_value, "p_difference"),
             ("level", lambda level: "" if np.isnan(level) else f"{level:.2g}", "level"),
             ("margin", lambda margin: f"±{margin:g}", "margin"),
@@ -120,7 +151,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
         "differences and for equivalences alike). "
         "Equivalence uses the level of a one-sided test. The interval belongs to the test that "
         "decided, otherwise to the test of a difference. For one hypothesis it holds at all looks "
-        "together; several hypotheses together need wider ones.",
+        f"together; several hypotheses together need wider ones.{every_caption}",
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from posfuse.analysis.statistics.sequential import (
     Decision,
     judge_family,
 )
+from posfuse.study.all_seeds import AllSeeds, over_all_seeds
 from posfuse.study.scores import Results, outcomes, resolution
 from posfuse.study.spec import Hypothesis, Study
 
@@ -33,6 +34,7 @@ class Verdict:
     decision: Decision | None  # None before the first look
     verdict: str  # supported, refuted, equivalent or undecided
     seeds: tuple[float, float] | None = None  # `seeds_to_decide`, after the last look
+    all_seeds: AllSeeds | None = None  # if more seeds ran than the look that decided has
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,10 @@ def progress(study: Study, results: Results) -> Progress:
             step = resolution(results, h.weights, metric)
             more = seeds_to_decide(h, sample, level, step)
         verdicts.append(Verdict(h, found.get(h.name), verdict, more))
+    for i, v in enumerate(verdicts):
+        if v.decision and v.verdict != UNDECIDED:
+            sample = deltas(v.hypothesis, by_outcome[v.hypothesis.outcome], seeds)
+            verdicts[i] = replace(v, all_seeds=over_all_seeds(sample, v.decision.n))
     return Progress(verdicts, [arm for arm in study.arms if arm in needed], seeds[:n], made)
 
 
