@@ -1,11 +1,14 @@
 """Store the evidence of studies for docs/findings.md.
 
     python benchmarks/studies.py multirun/operator_or_scale multirun/length
+    python benchmarks/studies.py      # after a change of the code: from the committed files alone
 
 For each study it writes docs/findings/<study>/: the frozen plan, one row per run, the report's page
-and figures, and the texts that docs/findings.md shows, computed from the plan and the rows. It
-replaces the text between each line <!-- <study>/<text> --> of docs/findings.md and the next
-<!-- end --> by that text. tests/unit/test_studies.py computes them again.
+and figures, and the texts that docs/findings.md shows, computed from the plan and the rows. Then it
+computes the texts of all committed studies again, also on their pages, and the tables of
+finding_tables.py. It replaces the text between each line <!-- <study>/<text> --> of
+docs/findings.md and the next <!-- end --> by that text. tests/unit/test_studies.py computes all of
+them again.
 """
 
 import argparse
@@ -16,17 +19,20 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from markupsafe import escape
 
+import finding_tables
+from finding_tables import judged
+from posfuse.analysis import page
 from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.cautions_table import cautions_tables
 from posfuse.study import cautions, tables
-from posfuse.study.plan import PLAN, Plan, stored
-from posfuse.study.run_table import RUNS, read_results
-from posfuse.study.verdicts import progress
+from posfuse.study.plan import PLAN, Plan
+from posfuse.study.run_table import RUNS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-DOCUMENT, FOLDER = DOCS / "findings.md", DOCS / "findings"
+DOCUMENT, FOLDER, DEMO = DOCS / "findings.md", DOCS / "findings", DOCS / "example-study"
 SHOWN = re.compile(r"<!-- (?P<study>\w+)/(?P<text>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 DEGREE = 4  # of the polynomials that describe the metric by ratio
 
@@ -37,17 +43,44 @@ def keep(study: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for path in (study / PLAN, report / RUNS, report / "index.html", *report.glob("figures/*.svg")):
         shutil.copy(path, target / path.name)
-    for name, text in texts(target).items():
-        (target / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def compute(folder: Path) -> None:
+    """Write the texts of a committed study, and its page with them."""
+    within = folder / "tables"  # of the demo, which has the whole report
+    for name, text in texts(folder).items():
+        path = (within if within.exists() else folder) / f"{name}.md"
+        if path.exists() or path.parent == folder:
+            path.write_text(text, encoding="utf-8")
+    path = folder / "index.html"
+    path.write_text(with_answers(path.read_text(encoding="utf-8"), folder), encoding="utf-8")
+
+
+def with_answers(html: str, folder: Path) -> str:
+    """The page of a study with its answers and its table of hypotheses, from the plan and rows."""
+    plan, results, state = judged(folder)
+    study, metric = plan.study, plan.study.measured
+    of_each, of_all = cautions.sentences(cautions.of_verdicts(plan, state, results))
+    lines = [study.question, *tables.headline(study, state)]
+    for v in state.verdicts:
+        caution = of_each.get(v.hypothesis.name, "")
+        lines.append(f"{tables.sentence(v, metric)} {caution}".rstrip())
+    lines += filter(None, [of_all])
+    answer = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
+    shown = str(page.template("table.html.j2").module.show(tables.verdict_table(study, state)))
+    for pattern, new in (
+        (r'<div class="answer">\n.*?</div>', f'<div class="answer">\n{answer}</div>'),
+        (r'<h3 id="hypotheses">.*?</p>\n', shown),
+    ):
+        html = re.sub(pattern, lambda _, new=new: new, html, count=1, flags=re.DOTALL)
+    return html
 
 
 def texts(folder: Path) -> dict[str, str]:
     """The texts of a study by name, computed from its plan and its rows: answers (of its first
     family), further (the other families), cost, curve, and the report's tables."""
-    plan, _ = stored(folder / PLAN)
-    metric = plan.study.measured
-    results, runs = read_results(folder / RUNS, metric), pd.read_csv(folder / RUNS)
-    state = progress(plan.study, results)
+    plan, results, state = judged(folder)
+    metric, runs = plan.study.measured, pd.read_csv(folder / RUNS)
     first = plan.study.hypotheses[0].family
     sentences = {family: [] for family in plan.study.families}
     for v in state.verdicts:
@@ -113,12 +146,16 @@ def with_texts(document: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("studies", type=Path, nargs="+", help="as multirun/operator_or_scale")
+    parser.add_argument("studies", type=Path, nargs="*", help="as multirun/operator_or_scale")
     for study in parser.parse_args().studies:
         try:
             keep(study)
         except FileNotFoundError as error:
             sys.exit(f"error: {error.filename}: missing; run posfuse-study run {study.name} first")
+    for plan in (DEMO / PLAN, *sorted(FOLDER.glob(f"*/{PLAN}"))):
+        if plan.with_name(RUNS).exists():
+            compute(plan.parent)
+    finding_tables.write()
     DOCUMENT.write_text(with_texts(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
 
 

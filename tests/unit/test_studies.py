@@ -9,15 +9,19 @@ import pytest
 import yaml
 from scipy import stats
 
+import finding_tables
 import grids
 import studies
-from posfuse.config import CONF_DIR
+import without_order
+from posfuse.config import CONF_DIR, DataConfig
 
 DOCS = CONF_DIR.parent / "docs"
 PLANS = [path.parent for path in sorted(DOCS.glob("findings/*/plan.yaml"))]
 KEPT = [folder for folder in PLANS if (folder / "runs.csv").exists()]  # the others are not finished
 FOLDERS = [DOCS / "example-study", *KEPT]
 DOCUMENT = studies.DOCUMENT.read_text()
+STATISTICS = (DOCS / "statistics.md").read_text()
+README = (DOCS.parent / "README.md").read_text()
 PROSE = " ".join(studies.SHOWN.sub("", DOCUMENT).split())
 
 
@@ -26,6 +30,8 @@ def test_the_texts_of_a_study_follow_from_its_plan_and_rows(folder):
     for name, text in studies.texts(folder).items():
         for path in (folder / f"{name}.md", folder / "tables" / f"{name}.md"):
             assert not path.exists() or path.read_text() == text, path
+    page = (folder / "index.html").read_text()
+    assert studies.with_answers(page, folder) == page
     assert folder == FOLDERS[0] or (folder / "answers.md").exists()
 
 
@@ -58,16 +64,40 @@ def test_the_answers_agree_with_pandas_and_scipy(folder):
         n = int(answer.partition(" seeds")[0].split()[-1])
         difference = difference.dropna()[:n]
         assert len(difference) == n
+        is_refuted = answer.endswith('Refuted: "' + h["text"] + '"')
         # A tie may be rounded either way.
-        (shown,) = re.findall(r": ([+-][0-9.]+) (?:points|bits per byte) \(", answer)
+        unit = r"(?:points|bits per byte) \("
+        (shown,) = re.findall(rf"(?: by |: )([+-]?[0-9.]+) {unit}", answer)
         last = 10.0 ** -len(shown.partition(".")[2])
-        assert abs(float(shown) - difference.mean()) < last / 2 + 1e-9
+        mean = abs(difference.mean()) if is_refuted else difference.mean()
+        assert abs(float(shown) - mean) < last / 2 + 1e-9
         p = stats.ttest_1samp(difference, 0).pvalue
-        if answer.startswith(("- Supported", "- Refuted")) and h["expects"] != "equivalent":
+        if h["expects"] != "equivalent" and (is_refuted or answer.startswith("- Supported")):
             assert p <= study["testing"]["alpha"]
             wanted = {"greater": 1, "less": -1}[h["expects"]]
-            ahead = np.sign(difference.mean()) == wanted
-            assert ahead == answer.startswith("- Supported")
+            assert (np.sign(difference.mean()) == wanted) != is_refuted
+        if is_refuted:
+            above = difference.mean() > 0
+            better = above == (metric == "accuracy")
+            words = ("above", "below") if h["minus"] else ("ahead of", "behind")
+            word = words[0 if (above if h["minus"] else better) else 1]
+            assert f" is {word} " in answer
+        every = means[0] - means[1] - (means[2] - means[3] if h["minus"] else 0)
+        _check_all_seeds(answer, np.sign(every.mean()) ** is_refuted * every.dropna(), n)
+
+
+def _check_all_seeds(answer, every, decided):
+    """A hypothesis that was decided early has its ordinary estimate over all seeds."""
+    is_early = len(every) > decided and not answer.startswith("- Undecided")
+    number = r"([+-]?[0-9.]+)"
+    found = re.findall(rf"All (\d+) seeds: {number} \(95 % interval {number} to {number}\)", answer)
+    assert len(found) == is_early
+    if is_early:
+        n, *shown = found[0]
+        low, high = stats.ttest_1samp(every, 0).confidence_interval()
+        last = 10.0 ** -len(shown[0].partition(".")[2])
+        assert int(n) == len(every)
+        assert np.abs(np.array(shown, float) - [every.mean(), low, high]).max() < last / 2 + 1e-9
 
 
 def _beyond(runs, metric):
@@ -125,16 +155,80 @@ def test_the_texts_on_the_page_are_the_committed_ones():
     assert {found["study"] for found in studies.SHOWN.finditer(DOCUMENT)} == {
         *(folder.name for folder in KEPT),
         *grids.GRIDS,
+        *(folder for folder, _ in finding_tables.TABLES),
     }
 
 
 def test_every_number_in_the_prose_is_in_a_text_of_a_study():
     """A number with a decimal point or a sign is a result."""
-    found = " ".join(text for folder in KEPT for text in studies.texts(folder).values())
-    found += " ".join((studies.FOLDER / name / grids.TEXT).read_text() for name in grids.GRIDS)
-    quoted = re.findall(r"(?<![\w.`=])[+-]?\d+\.\d+(?![\d.])|(?<![\w.`=])[+-]\d+(?![\d.])", PROSE)
-    for number in quoted:
-        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", found), number
+    found = " ".join(path.read_text() for path in sorted(studies.FOLDER.glob("*/*.md")))
+    first_screen = README.partition("**Results so far")[2].partition("## ")[0]
+    for prose in (PROSE, " ".join(first_screen.split())):
+        quoted = re.findall(
+            r"(?<![\w.`=])[+-]?\d+\.\d+(?![\d.])|(?<![\w.`=])[+-]\d+(?![\d.])", prose
+        )
+        assert quoted
+        for number in quoted:
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", found), number
+
+
+@pytest.mark.parametrize("place", finding_tables.TABLES, ids="/".join)
+def test_further_tables_follow_from_the_rows(place):
+    text = (studies.FOLDER / place[0] / f"{place[1]}.md").read_text()
+    assert text == finding_tables.TABLES[place]()
+    assert text in DOCUMENT
+
+
+@pytest.mark.skipif(
+    "Two identical operators, each tuned once" not in STATISTICS, reason="not simulated yet"
+)
+@pytest.mark.parametrize(
+    ("tuning", "pages"), [("own_best", ["findings", "README"]), ("operator_or_scale", ["findings"])]
+)
+def test_the_noise_of_tuning_is_that_of_the_simulation(tuning, pages):
+    """With 24 seeds, from half of the estimated spread of trials to the whole."""
+    rows = [line.split(" | ") for line in STATISTICS.splitlines() if f"| {tuning} | " in line]
+    whole, half, _ = (100 * float(row[6].split()[0]) for row in rows)
+    for page in pages:
+        prose = {"findings": PROSE, "README": " ".join(README.split())}[page]
+        assert f"in {half:.0f} to {whole:.0f} of 100 simulated studies" in prose
+
+
+def test_a_difference_at_20_symbols_is_that_of_the_rows():
+    runs = pd.read_csv(studies.FOLDER / "extrapolation/runs.csv").query("stage == 'testing'")
+    at = runs.pivot(index="seed", columns="arm", values="test_accuracy_at_20")
+    both = (at["tupe_duplicate"] - at["add_duplicate"] + at["tupe_index"] - at["add_index"]) / 2
+    low, high = stats.ttest_1samp(both, 0).confidence_interval()
+    (row,) = (r for r in finding_tables.by_length().splitlines() if "both | tupe" in r)
+    assert row.split(" | ")[3] == f"{both.mean():+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def test_the_mean_without_alibi_is_that_of_three_encodings():
+    runs = pd.read_csv(studies.FOLDER / "encodings/runs.csv").query("stage == 'testing'")
+    means = runs.groupby("arm")["test_accuracy"].mean()
+    three = sum(means[f"add_{e}"] - means[f"none_{e}"] for e in ("rope", "relative", "t5")) / 3
+    assert f"| mean without alibi | 63.87 | {three:+.1f} (" in finding_tables.by_encoding()
+
+
+def test_answers_without_order_are_counted_over_ties():
+    """By hand: b is most frequent; a and b tie; c does not occur; no letter at all."""
+    labels = np.array([1, 0, 2, 3])
+    assert without_order.answered(["bab", "ab", "aab", ""], labels, "abcd") == 1 + 1 / 2 + 0 + 1 / 4
+
+
+def test_repeated_strings_are_counted_by_length():
+    """Strings of 6 symbols are few, so all splits draw from the same ones; longer ones are many."""
+    corpus = {
+        "_target_": "posfuse.data.tasks.indirect_index", "symbols": 4, "farthest": 4,
+        "split_seed": 0, "lengths": [6, 7], "test_lengths": [12], "sizes": [4000, 140, 140],
+    }  # fmt: skip
+    rows = pd.DataFrame(without_order.counted("indirect_index", DataConfig(corpus=corpus)))
+    assert list(rows["length"]) == [*range(6, 8), 12]
+    assert rows["strings"].sum() == 280
+    assert list(rows["in_training"] > 0) == [True, False, False]
+    long = rows[rows["length"] == 12]
+    assert 0.15 < long["most_frequent"].sum() / long["strings"].sum() < 0.35
+    assert 0.4 < long["near_mark"].sum() / long["strings"].sum() < 0.6
 
 
 @pytest.mark.parametrize(

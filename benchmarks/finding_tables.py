@@ -1,0 +1,209 @@
+"""Further tables of docs/findings.md, computed from the committed rows of the studies.
+
+An interval is Student's 95 % interval of a mean difference over seeds, paired by seed. It is not
+adjusted for several looks or comparisons.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from posfuse.analysis.statistics.paired import t_interval
+from posfuse.analysis.tables.table import interval
+from posfuse.study.plan import PLAN, Plan, stored
+from posfuse.study.run_table import RUNS, read_results
+from posfuse.study.scores import Results
+from posfuse.study.verdicts import Progress, progress
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
+BAGS, STRINGS = "bags.csv", "strings.csv"  # of benchmarks/without_order.py
+TASKS = {"duplicate": "missing_duplicate", "index": "indirect_index"}
+ENCODINGS = ["rope", "relative", "t5", "alibi"]
+TEXTS = {"text_agnews": "AG News", "text_imdb": "IMDB", "text_bbc": "BBC News"}
+NOTE = "mean difference in points with its ordinary 95 % interval, paired by seed"
+
+
+@cache
+def judged(folder: Path) -> tuple[Plan, Results, Progress]:
+    """The plan of a committed study, the results of its test runs and its verdicts."""
+    plan, _ = stored(folder / PLAN)
+    results = read_results(folder / RUNS, plan.study.measured)
+    return plan, results, progress(plan.study, results)
+
+
+def accuracies(study: str, column: str = "test_accuracy") -> pd.DataFrame:
+    """One row per test seed, one column per arm, in percent."""
+    runs = pd.read_csv(FOLDER / study / RUNS).query("stage == 'testing'")
+    assert not runs["diverged"].any()
+    return runs.pivot(index="seed", columns="arm", values=column)
+
+
+def change(differences: "pd.Series[float]", digits: int = 1) -> str:
+    """The mean with its interval."""
+    found = differences.dropna()
+    ends = interval(*t_interval(found), digits=digits)
+    return f"{found.mean():+.{digits}f} ({ends})"
+
+
+def rows_of(heading: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> str:
+    """A GitHub table with a caption."""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "\n".join([*(f"| {' | '.join(map(str, row))} |" for row in lines), "", caption, ""])
+
+
+def early_stops() -> str:
+    """All hypotheses that were decided with fewer seeds than ran."""
+    rows = []
+    for path in sorted(FOLDER.glob(f"*/{PLAN}")):
+        if not path.with_name(RUNS).exists():
+            continue
+        plan, _, state = judged(path.parent)
+        metric = plan.study.measured
+        for v in state.verdicts:
+            if v.all_seeds is None or v.decision is None:
+                continue
+            decided, every = (
+                f"{metric.signed(x.mean)} ({interval(x.low, x.high, metric.digits)}), {x.n}"
+                for x in (v.decision, v.all_seeds)
+            )
+            rows.append([path.parent.name, v.hypothesis.name, decided, every])
+    return rows_of(
+        ["study", "hypothesis", "when it was decided", "all seeds"], rows,
+        "Difference with its interval, number of seeds. When it was decided: the interval of the "
+        "test. All seeds: the ordinary 95 % interval.",
+    )  # fmt: skip
+
+
+def texts() -> str:
+    """What position is worth to each operator on the texts, and a bag of words."""
+    rows = []
+    for study, title in TEXTS.items():
+        found, bags = accuracies(study), pd.read_csv(FOLDER / study / BAGS)
+        assert list(bags["seed"]) == list(found.index)
+        worth = [change(found[a] - found[f"{a}_none"]) for a in ("add", "concat", "gate_scalar")]
+        means = found.mean()
+        arms = f"{means.min():.2f} to {means.max():.2f}"
+        rows.append([title, *worth, arms, f"{bags['bag_of_words'].mean():.2f}"])
+    return rows_of(
+        ["texts", "addition", "concatenation", "scalar gate", "arms, %", "bag of words, %"], rows,
+        f"Operators: accuracy with the table minus accuracy with zeros, {NOTE}, 24 seeds. Arms: "
+        "the lowest and the highest mean test accuracy. Bag of words: mean test accuracy of "
+        "logistic regression on TF-IDF, with the same words, documents and splits.",
+    )  # fmt: skip
+
+
+def by_encoding() -> str:
+    """What a fused table changes beside each encoding of attention."""
+    found = accuracies("encodings")
+    groups = {e: [e] for e in ENCODINGS}
+    groups["mean without alibi"] = ENCODINGS[:-1]
+    groups["mean of all four"] = ENCODINGS
+
+    def mean(operator: str, encodings: list[str]) -> "pd.Series[float]":
+        return found[[f"{operator}_{e}" for e in encodings]].mean(axis=1)
+
+    rows = []
+    for title, own in groups.items():
+        alone, add = mean("none", own), mean("add", own)
+        changes = [mean("add", own) - alone, mean("concat", own) - alone, mean("concat", own) - add]
+        changes.append(mean("gate", own) - add)
+        rows.append([title, f"{alone.mean():.2f}", *map(change, changes)])
+    heading = [
+        "in attention",
+        "alone, %",
+        "add - alone",
+        "concat - alone",
+        "concat - add",
+        "gate - add",
+    ]
+    return rows_of(heading, rows, f"Alone: no fused table. The others: {NOTE}, 8 seeds.")
+
+
+def by_length() -> str:
+    """Differences to addition at each test length, by task."""
+    columns = {"trained lengths": "test_accuracy"}
+    columns |= {str(n): f"test_accuracy_at_{n}" for n in (20, 40, 80)}
+    found = {name: accuracies("extrapolation", column) for name, column in columns.items()}
+    tasks: dict[str, list[str]] = {"both": list(TASKS)}
+    tasks |= {title: [task] for task, title in TASKS.items()}
+    rows = []
+    for title, own in tasks.items():
+        for operator in ("concat", "gate", "tupe"):
+            cells = []
+            for table in found.values():
+                each = [table[f"{operator}_{task}"] - table[f"add_{task}"] for task in own]
+                cells.append(change(sum(each) / len(each)))
+            rows.append([title, f"{operator} - add", *cells])
+    return rows_of(
+        ["task", "difference", *columns], rows,
+        "Trained lengths: the test split, strings of up to 20 symbols. 20, 40, 80: strings of that "
+        f"length alone. Cells: {NOTE}, 16 seeds.",
+    )  # fmt: skip
+
+
+def strings() -> str:
+    """Rules without order, and repeated strings, by task and test split."""
+    drawn = pd.read_csv(FOLDER / "extrapolation" / STRINGS)
+    rows = []
+    for (task, split), own in drawn.groupby(["task", "split"], sort=False):
+        total = own[["strings", "in_training", "most_frequent", "near_mark"]].sum(min_count=1)
+        shares = 100 * total / total["strings"]
+        cells = ["" if pd.isna(x) else f"{x:.1f}" for x in shares[["most_frequent", "near_mark"]]]
+        length = str(split).rpartition("@")[2].replace("test", "trained lengths")
+        rows.append([task, length, f"{shares['in_training']:.1f}", *cells])
+    return rows_of(
+        ["task", "test strings", "in training", "most frequent symbol", "left of x"], rows,
+        "In %, over the strings of the 16 test seeds. In training: test strings that are training "
+        "strings too. Most frequent symbol: accuracy of the rule that answers with a symbol that "
+        "occurs most often in the string. Left of x: with one that occurs most often among the "
+        "four letters to the left of x, whatever k is. Ties are drawn at random.",
+    )  # fmt: skip
+
+
+def repeats() -> str:
+    """Test strings that occur in training, by task and length."""
+    drawn = pd.read_csv(FOLDER / "extrapolation" / STRINGS).query("split == 'test'")
+    total = drawn.groupby(["task", "length"])[["in_training", "strings"]].sum()
+    shares = (100 * total["in_training"] / total["strings"]).unstack("task")
+    shares = shares[list(dict.fromkeys(drawn["task"]))]
+    rows = [
+        [task, *("" if pd.isna(x) else f"{x:.0f}" for x in shares[task])] for task in shares.columns
+    ]
+    return rows_of(
+        ["symbols", *shares.index], rows,
+        "Test strings of the trained lengths that are training strings too, in %, by length.",
+    )  # fmt: skip
+
+
+def four_layers() -> str:
+    """The earlier runs of the paper's model on AG News."""
+    runs = pd.read_csv(FOLDER / "agnews_four_layers" / RUNS)
+    found = 100 * runs.pivot(index="seed", columns="fusion", values="test.accuracy")
+    means = ", ".join(f"{name} {found[name].mean():.2f}" for name in found)
+    rows = [
+        [f"{name} - add", change(found[name] - found["add"], digits=2)]
+        for name in ("concat", "gate_scalar")
+    ]
+    return rows_of(
+        ["difference", "points"], rows,
+        f"{NOTE[:1].upper()}{NOTE[1:]}, 3 seeds. Mean test accuracy in %: {means}.",
+    )  # fmt: skip
+
+
+# By the folder and the name of the file in docs/findings.
+TABLES: dict[tuple[str, str], Callable[[], str]] = {
+    ("studies", "early_stops"): early_stops,
+    ("studies", "texts"): texts,
+    ("encodings", "by_encoding"): by_encoding,
+    ("extrapolation", "by_length"): by_length,
+    ("extrapolation", "strings"): strings,
+    ("extrapolation", "repeats"): repeats,
+    ("agnews_four_layers", "differences"): four_layers,
+}
+
+
+def write() -> None:
+    for (folder, name), table in TABLES.items():
+        (FOLDER / folder / f"{name}.md").write_text(table(), encoding="utf-8")

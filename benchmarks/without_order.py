@@ -1,0 +1,137 @@
+"""Store what is reached without order on the documents of a study, for docs/findings.md.
+
+    python benchmarks/without_order.py text_agnews data.path=FOLDER   # -> text_agnews/bags.csv
+    python benchmarks/without_order.py extrapolation                  # -> extrapolation/strings.csv
+
+bags.csv: test accuracy of a bag of words with the splits of each test seed.
+
+strings.csv: for each task, test seed, split and length, the number of test strings, how many of
+them stand in the training split too, and how many labels a rule without order gives on average.
+`most_frequent` names a symbol that occurs most often in the string. `near_mark` is for
+indirect_index alone: a symbol that occurs most often among the `farthest` letters to the left of x,
+whatever k is. Symbols that occur equally often are equally likely answers.
+
+benchmarks/studies.py makes tables of both files.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from hydra import compose, initialize_config_dir
+
+import finding_tables
+from posfuse.analysis.evidence.bag_of_words import bag_of_words
+from posfuse.config import CONF_DIR, Config, DataConfig
+from posfuse.data.corpora import load
+from posfuse.data.tasks import LETTERS, MARK
+from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from posfuse.runs.records import flatten
+from posfuse.runs.split_seeds import with_split_seed
+from posfuse.study.plan import PLAN, stored
+from posfuse.study.sweeps import Sweep
+
+TEXTS = ["text_agnews", "text_imdb", "text_bbc"]
+ARMS = {  # one of each task
+    "missing_duplicate": "add_duplicate",
+    "indirect_index": "add_index",
+    "parity": "add_parity",
+}
+
+
+def configs(study: str, arm: str, extra: list[str]) -> Iterator[tuple[int, Config]]:
+    """The config of an arm of a committed plan with each test seed."""
+    plan, _ = stored(finding_tables.FOLDER / study / PLAN)
+    sweep, seeds = Sweep(plan.study, study, "test", plan.arms()), plan.study.test_seeds
+    with tempfile.TemporaryDirectory() as folder:
+        extra = sweep.write_experiment(Path(folder), [arm], seeds, extra)
+        common = [sweep.search_path(Path(folder)), f"experiment={sweep.id}", *sweep.arms[arm]]
+        for seed in seeds:
+            own = [f"seed={seed}", f"cache_dir={folder}", *extra]
+            with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+                yield seed, checked(compose("train", common + own))
+
+
+def bags(study: str, extra: list[str]) -> pd.DataFrame:
+    """One row per test seed."""
+    rows = []
+    for seed, cfg in configs(study, "add", extra):
+        bag = bag_of_words(cfg, flatten(asdict(cfg)))
+        rows.append({"seed": seed, "test_documents": bag.documents, "bag_of_words": bag.accuracy})
+        print(rows[-1], flush=True)
+    return pd.DataFrame(rows)
+
+
+def task_strings(study: str, extra: list[str]) -> pd.DataFrame:
+    """One row per task, test seed, split and length."""
+    rows: list[dict[str, Any]] = []
+    for task, arm in ARMS.items():
+        for seed, cfg in configs(study, arm, extra):
+            found = counted(task, with_split_seed(cfg))
+            rows += [{"task": task, "seed": seed, **row} for row in found]
+    return pd.DataFrame(rows)
+
+
+def counted(task: str, data: DataConfig) -> list[dict[str, Any]]:
+    """One row per test split and length of one draw of the strings."""
+    frames, corpus = load(data).read(), data.corpus or {}
+    tables = {name: frame for name, frame in frames.items() if isinstance(frame, pd.DataFrame)}
+    seen = set(tables["train"]["text"])
+    rows = []
+    for split in (name for name in tables if name.startswith("test")):
+        frame = tables[split]
+        for n, own in frame.groupby((frame["text"].str.len() + 1) // 2):
+            texts = own["text"].str.replace(" ", "")
+            row = {"split": split, "length": n, "strings": len(own)}
+            row["in_training"] = int(own["text"].isin(seen).sum())
+            labels = own["label"].to_numpy()
+            if task == "indirect_index":
+                letters = LETTERS[: corpus["symbols"]]
+                row["most_frequent"] = answered([t[1:] for t in texts], labels, letters)
+                near = [_left_of_mark(t, corpus["farthest"]) for t in texts]
+                row["near_mark"] = answered(near, labels, letters)
+            elif task == "missing_duplicate":
+                row["most_frequent"] = answered(list(texts), labels, "ab")
+            rows.append(row)
+    return rows
+
+
+def _left_of_mark(text: str, farthest: int) -> str:
+    mark = text.index(MARK)
+    return text[max(1, mark - farthest) : mark]  # the first symbol is the digit
+
+
+def answered(texts: list[str], labels: np.ndarray, symbols: str) -> float:
+    """How many labels are the most frequent symbol of their text, on average over ties."""
+    counts = np.array([[text.count(symbol) for symbol in symbols] for text in texts])
+    is_most = counts == counts.max(axis=1, keepdims=True)
+    return float((is_most[np.arange(len(labels)), labels] / is_most.sum(axis=1)).sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("study", choices=[*TEXTS, "extrapolation"])
+    arguments, extra = parser.parse_known_args()
+    name = arguments.study
+    try:
+        if name in TEXTS:
+            bags(name, extra).to_csv(
+                finding_tables.FOLDER / name / finding_tables.BAGS, index=False
+            )
+        else:
+            task_strings(name, extra).to_csv(
+                finding_tables.FOLDER / name / finding_tables.STRINGS, index=False
+            )
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
