@@ -14,6 +14,7 @@ them again.
 import argparse
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,11 +39,21 @@ DEGREE = 4  # of the polynomials that describe the metric by ratio
 
 
 def keep(study: Path) -> None:
-    """Copy a study's plan, rows, page and figures, and compute its texts from plan and rows."""
+    """Copy a study's plan, rows, page and figures. Exits if a row names a commit that is not in the
+    repository: its code could not be read again."""
+    commits = pd.read_csv(study / "report" / RUNS, dtype={"commit": str})["commit"].dropna()
+    if unknown := [commit for commit in commits.unique() if not exists(commit)]:
+        sys.exit(f"error: {study}: no commit {', '.join(unknown)} here; run it at a commit of main")
     target, report = FOLDER / study.name, study / "report"
     target.mkdir(parents=True, exist_ok=True)
     for path in (study / PLAN, report / RUNS, report / "index.html", *report.glob("figures/*.svg")):
         shutil.copy(path, target / path.name)
+
+
+def exists(commit: str) -> bool:
+    """Whether the repository has this commit, without changes."""
+    asked = ["git", "-C", str(DOCS), "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
 def compute(folder: Path) -> None:

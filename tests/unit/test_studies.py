@@ -249,3 +249,14 @@ def test_the_table_of_a_grid_follows_from_its_runs(sweep, data, column, factor):
     digits = len(shown.partition(".")[2])
     expected = factor * own[column].sum() / 3
     assert float(shown) == pytest.approx(expected, abs=0.51 * 10**-digits)
+
+
+def test_rows_of_a_commit_that_does_not_exist_are_refused(tmp_path):
+    report = tmp_path / "mine" / "report"
+    report.mkdir(parents=True)
+    (report / "runs.csv").write_text(f"arm,commit\nadd,{'0' * 40}\nconcat,\n")
+    with pytest.raises(
+        SystemExit, match=r"error: .*mine: no commit 0{40} here; run it at a commit"
+    ):
+        studies.keep(tmp_path / "mine")
+    assert not (studies.FOLDER / "mine").exists()
