@@ -36,7 +36,7 @@ BEGIN = """# Performance
 They run each benchmark that has no current result of this machine and skip the others, so the same
 command continues after an interruption. Then they write this page. Benchmarks that need SLURM or a
 GPU are skipped where these are missing. A folder contains `train` and `test`, as for
-`data.path`; a corpus without a folder is skipped. Leave the cores to it.
+`data.path`; a corpus without a folder is skipped. Keep the machine otherwise idle.
 
 On a machine with an NVIDIA GPU, `make bench-gpu` measures it: training against the plain loop with
 the share of the GPU's rate, a step and its alternatives (a stack of seeds among them), the IMDB row

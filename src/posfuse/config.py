@@ -109,7 +109,7 @@ class DataConfig:
         "than max_len, cut there", least=1, most=MOST_TOKENS,
     )  # fmt: skip
     targets: str = option(
-        "all", "of a language model: all tokens, those after |, or every second one after |",
+        "all", "tokens that a language model predicts: all, after |, or every second after |",
         choices=("all", "answers", "values"),
     )  # fmt: skip
     batch_size: int = option(64, "documents per training batch", least=1)
@@ -139,7 +139,7 @@ class PretrainConfig:
     max_epochs: int = option(10, "epochs of pretraining", least=1)
     lr: float = option(1e-3, "learning rate of pretraining", above=0)
     batch_size: int = option(64, "documents per batch of pretraining", least=1)
-    share: float = option(0.15, "of the tokens, to predict", above=0, most=1)
+    share: float = option(0.15, "fraction of tokens to mask", above=0, most=1)
 
 
 @dataclass
@@ -147,7 +147,7 @@ class HostConfig:
     """Which Transformer the operator is put into."""
 
     name: str = option(
-        "own", "own: of model.*; transformers: the pretrained model in host.path",
+        "own", "own: the model of model.*; transformers: the pretrained one in host.path",
         choices=("own", "transformers"),
     )  # fmt: skip
     path: str | None = option(
@@ -175,15 +175,22 @@ class ModelConfig:
     n_heads: int | None = option(4, "attention heads; must divide d_model", least=1)
     n_layers: int | None = option(2, "encoder blocks", least=1)
     d_ff: int | None = option(128, "hidden features of the feed-forward layers", least=1)
-    activation: str | None = option("gelu", "of the feed-forward layers", choices=("gelu", "relu"))
+    activation: str | None = option(
+        "gelu", "activation of the feed-forward layers", choices=("gelu", "relu")
+    )
     norm_first: bool | None = option(False, "pre-norm instead of post-norm")
     dropout: float | None = option(
-        0.1, "rate after attention, in the feed-forward layers, before the head", least=0, below=1
+        0.1,
+        "dropout after attention, in the feed-forward layers and before the head",
+        least=0,
+        below=1,
     )
     attention_dropout: float | None = option(
         None, "dropout of the attention weights; null: as dropout", least=0, below=1
     )
-    head_dropout: float | None = option(None, "before the head; null: as dropout", least=0, below=1)
+    head_dropout: float | None = option(
+        None, "dropout before the head; null: as dropout", least=0, below=1
+    )
     token_scale: Any = option(
         "sqrt_d", "multiplies the token embeddings; a fraction such as 1/8 is allowed",
         choices=("sqrt_d", "learned"), least=1e-6, most=1e6,
@@ -199,7 +206,9 @@ class OptimConfig:
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
     scalar_lr_factor: float = option(
-        1.0, "times lr: of a learned token scale, alpha and the biases of gates", above=0
+        1.0,
+        "learning-rate factor of learned scalars: token scale, alpha and biases of gates",
+        above=0,
     )
 
 
@@ -208,8 +217,9 @@ class TrainerConfig:
     max_epochs: int = option(10, "epochs at most", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
     monitor: str = option(
-        "accuracy", "of validation: decides which evaluation is best", choices=("accuracy", "loss")
-    )
+        "accuracy", "validation metric that selects the best checkpoint",
+        choices=("accuracy", "loss"),
+    )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
     patience: int | None = option(
         None, "evaluations without a gain; null: never stop early", least=1
@@ -218,7 +228,9 @@ class TrainerConfig:
     accelerator: str = option("auto", "device type", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
     precision: str = option(
-        "32-true", "fastest: the faster one here", choices=("32-true", "bf16-mixed", "fastest")
+        "32-true",
+        "fastest: the faster of the two on this machine",
+        choices=("32-true", "bf16-mixed", "fastest"),
     )
     threads: int | None = option(
         None, "CPU threads; null: torch decides", least=1, most=MOST_THREADS
@@ -250,14 +262,30 @@ class FidelityConfig:
     validation_split: str = option(
         "fixed", "drawn by data.split_seed or by the run's seed", choices=("fixed", "by_seed")
     )
-    gate_scalar: str = option("scalar", "1 or d_model gates", choices=("scalar", "feature"))
-    gate_mlp: str = option("gate", "its MLP gives the gate, or the output", choices=("gate", "mlp"))
+    gate_scalar: str = option(
+        "scalar", "gates per token: one, or one per feature", choices=("scalar", "feature")
+    )
+    gate_mlp: str = option(
+        "gate", "the MLP of gate_mlp gives the gate, or the output", choices=("gate", "mlp")
+    )
     concat_bias: bool = option(False, "add a bias to the projection of [E; P]")
-    mlp_activation: str = option("gelu", "of the operator mlp", choices=("gelu", "relu"))
-    mlp_biases: str = option("zero", "at the start; linear: nn.Linear", choices=("zero", "linear"))
-    gate_start: str = option("half", "near 0.5; linear: as nn.Linear", choices=("half", "linear"))
-    rope: str = option("attention", "rotation, or a table", choices=("attention", "table"))
-    relative: str = option("attention", "keys, or a learned table", choices=("attention", "table"))
+    mlp_activation: str = option("gelu", "activation of the operator mlp", choices=("gelu", "relu"))
+    mlp_biases: str = option(
+        "zero",
+        "initial biases of the operator mlp; linear: as nn.Linear",
+        choices=("zero", "linear"),
+    )
+    gate_start: str = option(
+        "half", "initial gates: near 0.5; linear: as nn.Linear", choices=("half", "linear")
+    )
+    rope: str = option(
+        "attention",
+        "rope as a rotation in attention, or as a table",
+        choices=("attention", "table"),
+    )
+    relative: str = option(
+        "attention", "relative as keys in attention, or as a table", choices=("attention", "table")
+    )
     notebook_parts_only: bool = option(False, "refuse parts that the notebooks do not have")
 
 

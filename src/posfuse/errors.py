@@ -55,8 +55,8 @@ class OutOfMemory(TrainingError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error means that no memory is left: one of Python, the kernel, torch (on any
-    device) or the loader of shared libraries."""
+    """True for any out-of-memory error: of Python, the kernel, torch (on any device) or the loader
+    of shared libraries."""
     text = str(error)
     is_full = isinstance(error, OSError) and error.errno == errno.ENOMEM
     is_torchs = "DefaultCPUAllocator" in text or type(error).__name__ == "OutOfMemoryError"

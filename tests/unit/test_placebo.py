@@ -193,7 +193,7 @@ def test_the_headline_says_how_much_needs_no_position(tmp_path):
 def test_the_headline_says_when_position_is_undecided_equivalent_or_not_tested(tmp_path):
     for name, without, end in (
         ("undecided", [9, 0, 20, 4], "seeds would show a difference of this size with 80 % power."),
-        ("equivalent", [12.1, 10.9, 13, 11], "equivalent to nothing on these test documents."),
+        ("equivalent", [12.1, 10.9, 13, 11], "equivalent to zero on this test set."),
     ):
         root = tmp_path / name
         write(root, "sinusoidal", WITH)

@@ -238,7 +238,7 @@ def _ended(start: str, row: Row, criteria: Criteria) -> str:
 _SECOND = {
     "differs": "decided",
     "both": "decided, but too little to matter",
-    "equivalent": "equivalent to nothing on these test documents",
+    "equivalent": "equivalent to zero on this test set",
     "undecided": "undecided",
 }
 

@@ -1,4 +1,4 @@
-"""The GPUs of a run when several runs share this machine."""
+"""Assigns GPUs to concurrent runs."""
 
 import fcntl
 import os

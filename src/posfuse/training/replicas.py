@@ -1,6 +1,6 @@
 """One run on several devices of a machine, one process for each device.
 
-The process that was given the run has rank 0. It starts the others, and it alone writes files.
+Rank 0 is the launching process. It starts the others, and it alone writes files.
 Lightning's own launcher restarts the whole command in each process, which does not work in a sweep.
 """
 

@@ -256,7 +256,7 @@ def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -
 def seeds_for_difference(effect: float, std: float, alpha: float, sides: int = 2) -> float:
     """Seeds needed to find a true mean difference of `effect` at 80 % power.
 
-    NaN without a spread, inf for no effect.
+    NaN if the standard deviation is 0; inf if the effect is 0.
     """
     if not std > 0:
         return np.nan
