@@ -170,6 +170,19 @@ def test_every_number_in_the_prose_is_in_a_text_of_a_study():
         assert quoted
         for number in quoted:
             assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", found), number
+        estimates = _estimates(prose)
+        assert len(estimates) >= 5
+        assert estimates <= _estimates(found)
+
+
+def _estimates(text):
+    """Each mean with its interval, with the sign that makes the mean positive."""
+    number = r"([+-]?\d+\.\d+)"
+    shown = re.findall(
+        rf"{number}[a-z ]{{0,30}}(?: \(|, )(?:95 % interval )?{number} to {number}", text
+    )
+    values = (map(float, estimate) for estimate in shown)
+    return {(-m, -high, -low) if m < 0 else (m, low, high) for m, low, high in values}
 
 
 @pytest.mark.parametrize("place", finding_tables.TABLES, ids="/".join)
