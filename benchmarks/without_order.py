@@ -18,7 +18,6 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from posfuse.data.corpora import load
 from posfuse.data.tasks import LETTERS, MARK
 from posfuse.errors import InputError
 from posfuse.runs.checks import checked
-from posfuse.runs.records import flatten
+from posfuse.runs.records import settings
 from posfuse.runs.split_seeds import with_split_seed
 from posfuse.study.plan import PLAN, stored
 from posfuse.study.sweeps import Sweep
@@ -49,12 +48,11 @@ ARMS = {  # one of each task
 def configs(study: str, arm: str, extra: list[str]) -> Iterator[tuple[int, Config]]:
     """The config of an arm of a committed plan with each test seed."""
     plan, _ = stored(finding_tables.FOLDER / study / PLAN)
-    sweep, seeds = Sweep(plan.study, study, "test", plan.arms()), plan.study.test_seeds
+    sweep, seeds = Sweep(plan.study, study, "test", plan.arms(), {}), plan.study.test_seeds
     with tempfile.TemporaryDirectory() as folder:
-        extra = sweep.write_experiment(Path(folder), [arm], seeds, extra)
-        common = [sweep.search_path(Path(folder)), f"experiment={sweep.id}", *sweep.arms[arm]]
+        common = [*sweep.write_experiment(Path(folder), [arm], seeds, extra), *sweep.arms[arm]]
         for seed in seeds:
-            own = [f"seed={seed}", f"cache_dir={folder}", *extra]
+            own = [f"seed={seed}", f"cache_dir={folder}"]
             with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
                 yield seed, checked(compose("train", common + own))
 
@@ -63,7 +61,7 @@ def bags(study: str, extra: list[str]) -> pd.DataFrame:
     """One row per test seed."""
     rows = []
     for seed, cfg in configs(study, "add", extra):
-        bag = bag_of_words(cfg, flatten(asdict(cfg)))
+        bag = bag_of_words(cfg, settings(cfg), Path())
         rows.append({"seed": seed, "test_documents": bag.documents, "bag_of_words": bag.accuracy})
         print(rows[-1], flush=True)
     return pd.DataFrame(rows)

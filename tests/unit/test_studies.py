@@ -13,6 +13,7 @@ import finding_tables
 import grids
 import studies
 import without_order
+from posfuse.analysis.evidence import bag_of_words
 from posfuse.config import CONF_DIR, DataConfig
 
 DOCS = CONF_DIR.parent / "docs"
@@ -227,6 +228,16 @@ def test_answers_without_order_are_counted_over_ties():
     """By hand: b is most frequent; a and b tie; c does not occur; no letter at all."""
     labels = np.array([1, 0, 2, 3])
     assert without_order.answered(["bab", "ab", "aab", ""], labels, "abcd") == 1 + 1 / 2 + 0 + 1 / 4
+
+
+def test_a_bag_of_words_can_be_computed_for_a_committed_plan(monkeypatch):
+    runs = without_order.configs("text_bbc", "add", [])
+    seed, cfg = next(runs)  # their folder exists as long as `runs`
+    assert (seed, cfg.data.name) == (cfg.seed, "bbc_lead_paragraph")
+    monkeypatch.setattr(without_order, "configs", lambda *_: [(seed, cfg)])
+    monkeypatch.setattr(bag_of_words, "_fit", lambda cfg: bag_of_words.BagOfWords(80.0, 9))
+    (row,) = without_order.bags("text_bbc", []).to_dict("records")
+    assert row == {"seed": seed, "test_documents": 9, "bag_of_words": 80.0}
 
 
 def test_repeated_strings_are_counted_by_length():
