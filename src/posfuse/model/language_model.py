@@ -147,11 +147,13 @@ def looks_ahead(model: LanguageModel, length: int) -> bool:
     is_training = model.training
     model.eval()
     encoded = model.encode(ids, lengths)
-    found = False
-    for cut in sorted(cuts & set(range(1, length))):
+
+    def changes_before(cut: int) -> bool:
         changed = torch.cat((ids[:, :cut], (ids[:, cut:] + 1) % n), 1)
-        again = model.encode(changed, lengths)[:, :cut]
-        found = found or not torch.allclose(encoded[:, :cut], again, rtol=1e-4, atol=1e-5)
+        again = model.encode(changed, lengths)
+        return not torch.allclose(encoded[:, :cut], again[:, :cut], rtol=1e-4, atol=1e-5)
+
+    found = any(changes_before(cut) for cut in cuts if 0 < cut < length)
     model.train(is_training)
     return found
 
