@@ -193,9 +193,6 @@ def test_further_tables_follow_from_the_rows(place):
     assert text in DOCUMENT
 
 
-@pytest.mark.skipif(
-    "Two identical operators, each tuned once" not in STATISTICS, reason="not simulated yet"
-)
 @pytest.mark.parametrize(
     ("tuning", "pages"), [("own_best", ["findings", "README"]), ("operator_or_scale", ["findings"])]
 )
