@@ -206,7 +206,7 @@ def _build(
         }
         tokenizer.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: _checksum(file) for file in sorted(work.iterdir())}
-        (work / "meta.json").write_text(json.dumps(meta, indent=1))
+        (work / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # a damaged store, if there is one
         os.rename(work, folder)
     finally:
@@ -274,7 +274,7 @@ def _read(folder: Path) -> TokenStore | None:
     if not folder.is_dir():
         return None
     try:
-        meta = json.loads((folder / "meta.json").read_text())
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         for name, checksum in meta["checksums"].items():
             if _checksum(folder / name) != checksum:
                 raise ValueError(f"{name} does not match its checksum")
