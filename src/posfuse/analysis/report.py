@@ -84,7 +84,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
     points: dict[str, Any] = {"type": float, "metavar": "NUMBER"}
     compared = "what is compared: " + ", ".join(METRICS)
-    compared += " (default: bits_per_byte if all runs have it, else accuracy)"
+    compared += " (default: bits_per_byte or exact_match if all runs have it, else accuracy)"
     add("--metric", metavar="NAME", help=compared)
     bits = BITS_PER_BYTE
     defaults = f"(default: {criteria.margin} points, or {bits.margin} bits per byte)"
