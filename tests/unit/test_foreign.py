@@ -269,6 +269,22 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(shown, tmp_path):
         assert row["n"] == len(of_unit)
         assert row["p_t"] == pytest.approx(stats.ttest_1samp(of_unit, 0).pvalue)
         assert row["mean"] == pytest.approx(delta.mean())
+        few = "fewer than 8 seeds" if overall == "seed" else "n is below 8"
+        assert printed.count("caution:") == printed.count(f"caution: {few}\n") == (len(of_unit) < 8)
+
+
+def test_means_of_tasks_are_no_runs_in_two_groups(shown, tmp_path):
+    """Tasks of two kinds, easy and hard, say nothing about the runs."""
+    cells = [
+        ("x", f"t{t}", m, s, 10 + 70 * (t > 5) + t / 10 + (m == "b"))
+        for t in range(12) for m in "ab" for s in range(2)
+    ]  # fmt: skip
+    path = tmp_path / "table.csv"
+    path.write_text(of_tasks(cells))
+    options = ["--from", path, "--by", "task", "--baseline", "a", "--overall", "task"]
+    code, printed = shown(*options, "--out", tmp_path / "out")
+    assert code == 0, printed
+    assert "caution:" not in printed
 
 
 def test_a_unit_that_lacks_a_group_is_left_out(shown, tmp_path):

@@ -17,7 +17,13 @@ from posfuse.analysis.drawings import Drawing
 from posfuse.analysis.evidence.foreign import UNITS, Columns, ForeignMetric, listed, read_foreign
 from posfuse.analysis.figures import figures
 from posfuse.analysis.figures.svg import save
-from posfuse.analysis.statistics.cautions import Arm, Cautions, cautions
+from posfuse.analysis.statistics.cautions import (
+    FEW,
+    FEW_VALUES,
+    Arm,
+    Cautions,
+    cautions,
+)
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.foreign import (
     AHEAD,
@@ -187,10 +193,12 @@ def judge_foreign(
 def _cautions(
     results: pd.DataFrame, comparisons: pd.DataFrame, columns: Columns
 ) -> dict[str, Cautions]:
-    """What each comparison leans on, as far as the numbers alone show it."""
+    """What each comparison leans on, as far as the numbers alone show it: of values that are means
+    of a task or of several, only that they are few."""
     perfect = 0.0 if columns.unit == "raw" else 100.0
+    is_seed = columns.units in ([], [columns.seed])
     arms = {
-        key: Arm(values=runs["value"].tolist(), perfect=perfect)
+        key: Arm(values=runs["value"].tolist() if is_seed else (), perfect=perfect)
         for key, runs in results.groupby(["group", "name"])
     }
     found = {}
@@ -198,7 +206,7 @@ def _cautions(
         names = [(row["group"], row["name"]), (row["group"], row["than"])]
         own = {" ".join(filter(None, key)): arms[key] for key in names}
         fewest = min(map(int, row["n"].split(", ")))
-        found[" - ".join(own)] = cautions(own, fewest)
+        found[" - ".join(own)] = cautions(own, fewest, few=FEW if is_seed else FEW_VALUES)
     return found
 
 

@@ -25,6 +25,7 @@ Cautions = dict[str, list[str]]
 
 FEWEST = 8  # seeds
 FEW = f"fewer than {FEWEST} seeds"
+FEW_VALUES = f"n is below {FEWEST}"  # where n counts something else than seeds
 ONE_SPLIT = "all seeds share one data split, and no interval contains its noise"
 ONE_TEST = "all seeds share the test documents, and no interval contains their noise"
 TUNED = "tuned once, and no interval contains the noise of tuning"
@@ -53,9 +54,11 @@ class Arm:
     is_at_edge: bool = False  # a tuned value is the smallest or the largest of those tried
 
 
-def cautions(arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST) -> Cautions:
+def cautions(
+    arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW
+) -> Cautions:
     """What a verdict of n seeds leans on, from its arms by name."""
-    found: Cautions = {FEW: []} if n < FEWEST else {}
+    found: Cautions = {few: []} if n < FEWEST else {}
     sharing = [shared(arm) for arm in arms.values()]
     concerned = {
         ONE_SPLIT: [text == ONE_SPLIT for text in sharing],

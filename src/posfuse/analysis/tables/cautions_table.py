@@ -9,6 +9,7 @@ from posfuse.analysis.statistics.cautions import (
     CHANCE,
     EDGE,
     FEW,
+    FEW_VALUES,
     GROUPS,
     LAST,
     LEVEL,
@@ -22,7 +23,7 @@ from posfuse.analysis.statistics.solved import APART
 from posfuse.analysis.tables.table import Column, Table, table_of
 
 MOST = 8  # names in a cell
-ORDER = (FEW, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)
+ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)
 
 
 def cautions_tables(found: Mapping[str, Cautions], verdicts: str) -> list[Table]:
