@@ -18,6 +18,7 @@ from posfuse.analysis.statistics.cautions import (
 from posfuse.analysis.statistics.sequential import EQUIVALENT, chances
 from posfuse.config import CONF_DIR
 from posfuse.runs.records import Record
+from posfuse.study.forecast import expected_spread
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import Results, best_was_last, guesses, outcomes
 from posfuse.study.spec import Hypothesis, Study
@@ -87,7 +88,8 @@ def _documents(records: list[Record]) -> float:
 def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:
     """That the last look shows equivalence, if the true difference is 0."""
     family = len(study.families[h.family])
-    return chances(0.0, study.assumed.spread, h.margins, study.looks, family)[-1][EQUIVALENT]
+    spread = expected_spread(h, study.assumed.spread)
+    return chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT]
 
 
 def settings_of(study: Study, arm: str) -> dict[str, Any]:
