@@ -143,6 +143,10 @@ def test_the_table_has_each_caution_once():
     ]  # fmt: skip
     assert st.shared_by_all(found) == {st.FEW: []}
     assert cautions_tables({"gain": {}}, "hypotheses") == []
+    mixed = {"gain": {st.LAST: []}, "position": {st.LAST: ["c"]}, "other": {}}
+    assert caution_lines(cautions_tables(mixed, "hypotheses")) == [
+        f"caution: {st.LAST} (all of gain, c)"
+    ]
     many = {f"h{i}": {st.CHANCE: [f"arm{i}"]} for i in range(10)}
     (row,) = cautions_tables(many | {"last": {}}, "hypotheses")[0].rows
     assert [cell.split(", ")[-1] for cell in row[1:]] == ["2 more", "2 more"]
@@ -177,6 +181,18 @@ def test_a_plan_says_what_its_verdicts_will_lean_on():
     powers = [equivalence_power(std, 1.0, 8, 0.0, 0.025) for std in (0.5, 1.5)]
     assert powers[0] > 0.9 > 0.2 > powers[1]
     (line,) = cautions.of_plan(replace(STUDY, assumed=Assumed(2.0, 1.5)))
+    assert line == f"caution: {cautions.MARGIN} (same)"
+
+
+def test_a_plan_expects_more_spread_of_a_difference_of_differences():
+    """With sqrt(2) times the spread less than half of the studies show equivalence."""
+    arms = STUDY.arms | {"mul": {"fusion": "mul"}, "none": {"fusion": "none"}}
+    same = replace(STUDY.hypotheses[1], minus=["mul", "none"])
+    powers = [equivalence_power(std, 1.0, 8, 0.0, 0.05) for std in (0.9, 0.9 * 2**0.5)]
+    assert powers[0] > 0.6 > 0.4 > powers[1]
+    study = replace(STUDY, arms=arms, assumed=Assumed(2.0, 0.9))
+    assert cautions.of_plan(replace(study, hypotheses=[replace(same, minus=[])])) == []
+    (line,) = cautions.of_plan(replace(study, hypotheses=[same]))
     assert line == f"caution: {cautions.MARGIN} (same)"
 
 

@@ -32,7 +32,10 @@ def cautions_tables(found: Mapping[str, Cautions], verdicts: str) -> list[Table]
     rows = []
     for text in ORDER:
         concerned = [name for name, own in found.items() if text in own]
-        arms = dict.fromkeys(arm for name in concerned for arm in found[name][text])
+        own = {name: found[name][text] for name in concerned}
+        if any(own.values()):  # no arm: all of them
+            own = {name: each or [f"all of {name}"] for name, each in own.items()}
+        arms = dict.fromkeys(arm for each in own.values() for arm in each)
         if concerned:
             rows.append({"caution": text, "arms": list(arms), verdicts: concerned})
     if not rows:
