@@ -255,7 +255,7 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(shown, tmp_path):
     alone, _ = compare_foreign(read_foreign(path, Columns(by=["set", "task"])), Criteria("a"))
     assert alone["conclusion"].tolist() == ["undecided"] * 40
     for overall, unit, how, count in (
-        ("seed", ["seed"], "paired by seed, are decided", "n counts seeds, each with its mean"),
+        ("seed", ["seed"], "paired by seed, is decided: 1", "n counts seeds, each with its mean"),
         ("set,task", ["set", "task"], "paired by set, task,", "n counts the values of set, task,"),
         ("set", ["set"], "paired by set,", "n counts the values of set, each"),
     ):
@@ -442,6 +442,7 @@ def test_a_long_table_is_shown_in_part(shown, tmp_path, monkeypatch):
         in (out / "index.html").read_text()
     )
     assert "and 19 more notes of this kind" in printed
+    assert "cautions are about the first 10 comparisons" in printed
     assert printed.count("no test, because") == 20
 
 
@@ -449,7 +450,7 @@ def test_the_command_writes_tables_and_a_page(table, shown, tmp_path):
     out = tmp_path / "out"
     code, printed = shown("--from", table(), *OPTIONS, "--baseline", "a", "--out", out)
     assert code == 0, printed
-    assert printed.startswith("2 of 4 comparisons, paired by seed, are decided: 2 are different")
+    assert printed.startswith("2 of 4 comparisons, paired by seed, are decided: 2 different and")
     assert (out / "figures" / "forest.png").exists()
     written = pd.read_csv(out / "tables" / "comparisons.csv")
     assert written["conclusion"].tolist() == ["ahead", "undecided", "ahead", "undecided"]

@@ -170,6 +170,8 @@ def judge_foreign(
         )
     if len(notes) > MOST_NOTES:
         notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES:,} more notes of this kind"]
+    if len(comparisons) > MOST_ROWS:
+        notes.append(f"cautions are about the first {MOST_ROWS:,} comparisons")
     lines = headline(comparisons, criteria, paired, columns)
     shown = [comparisons_table(comparisons, criteria, paired, columns)]
     if arguments.all_pairs:
@@ -235,8 +237,9 @@ def headline(
             ]
     lower = [f"Lower values of {columns.value} are better."] if criteria.metric.sign < 0 else []
     return [
-        f"{differ + same} of {len(comparisons)} comparisons{over}, {how}, are decided: {differ} "
-        f"are different and {same} equivalent within ±{criteria.margin:g}, at p ≤ "
+        f"{differ + same} of {len(comparisons)} comparisons{over}, {how}, "
+        f"{'is' if differ + same == 1 else 'are'} decided: {differ} different and {same} "
+        f"equivalent within ±{criteria.margin:g}, at p ≤ "
         f"{criteria.alpha:g} after Holm's adjustment over all of them.",
         f"Without the adjustment {alone} would count as different.",
         *about,
