@@ -13,8 +13,10 @@ from posfuse.analysis.statistics import cautions as st
 from posfuse.analysis.statistics.cautions import Arm
 from posfuse.analysis.statistics.paired import equivalence_power
 from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
+from posfuse.config import CONF_DIR
 from posfuse.study import cautions, command
 from posfuse.study import report as study_report
+from posfuse.study.configurations import composed
 from posfuse.study.plan import Choice, Plan, stored
 from posfuse.study.run_table import read_results
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
@@ -164,15 +166,15 @@ STUDY = Study(
 
 
 def test_a_plan_says_what_its_verdicts_will_lean_on():
-    assert cautions.of_plan(STUDY) == []
-    fixed = {"data": "agnews", "data.split_seed": 3}
+    drawn = dict.fromkeys(STUDY.arms, DRAWN)
+    assert cautions.of_plan(STUDY, drawn) == []
+    fixed = {arm: {"data.split_seed": 3} for arm in STUDY.arms}
     tuned = replace(
         STUDY,
-        settings=fixed,
         tuning=Tuning(grid={"optim.lr": [1, 2]}, seeds=[90]),
         testing=Evaluation(seeds="0-7", looks=[4, 6, 8]),
     )
-    assert cautions.of_plan(tuned) == [
+    assert cautions.of_plan(tuned, fixed) == [
         "caution: fewer than 8 seeds (looks at 4, 6)",
         f"caution: {st.ONE_SPLIT}",
         f"caution: {st.TUNED}",
@@ -180,7 +182,7 @@ def test_a_plan_says_what_its_verdicts_will_lean_on():
     # Two hypotheses share 0.05; the margin is 1.
     powers = [equivalence_power(std, 1.0, 8, 0.0, 0.025) for std in (0.5, 1.5)]
     assert powers[0] > 0.9 > 0.2 > powers[1]
-    (line,) = cautions.of_plan(replace(STUDY, assumed=Assumed(2.0, 1.5)))
+    (line,) = cautions.of_plan(replace(STUDY, assumed=Assumed(2.0, 1.5)), drawn)
     assert line == f"caution: {cautions.MARGIN} (same)"
 
 
@@ -191,8 +193,9 @@ def test_a_plan_expects_more_spread_of_a_difference_of_differences():
     powers = [equivalence_power(std, 1.0, 8, 0.0, 0.05) for std in (0.9, 0.9 * 2**0.5)]
     assert powers[0] > 0.6 > 0.4 > powers[1]
     study = replace(STUDY, arms=arms, assumed=Assumed(2.0, 0.9))
-    assert cautions.of_plan(replace(study, hypotheses=[replace(same, minus=[])])) == []
-    (line,) = cautions.of_plan(replace(study, hypotheses=[same]))
+    drawn = dict.fromkeys(arms, DRAWN)
+    assert cautions.of_plan(replace(study, hypotheses=[replace(same, minus=[])]), drawn) == []
+    (line,) = cautions.of_plan(replace(study, hypotheses=[same]), drawn)
     assert line == f"caution: {cautions.MARGIN} (same)"
 
 
@@ -208,15 +211,32 @@ def test_a_plan_expects_more_spread_of_a_difference_of_differences():
          [f"{st.ONE_SPLIT} (concat)"]),
     ],
 )  # fmt: skip
-def test_a_plans_settings_come_from_its_overrides_and_their_files(changes, arm, lines):
+def test_the_settings_of_rows_come_from_the_overrides_and_their_files(changes, arm, lines):
     arms = {**STUDY.arms, "concat": {"fusion": "concat", **arm}}
     study = replace(STUDY, settings=changes, arms=arms)
-    assert cautions.of_plan(study) == [f"caution: {line}" for line in lines]
+    of_arms = {name: Arm(settings=cautions.settings_of(study, name)) for name in arms}
+    found = st.cautions(of_arms, 8)
+    assert [st.sentence({text: names}) for text, names in found.items()] == lines
 
 
 def test_the_settings_of_a_base_count():
     study = replace(STUDY, base="experiment/pretrained", settings={"data": "parity"})
-    assert cautions.of_plan(study) == []
+    assert not st.shared(Arm(settings=cautions.settings_of(study, "add")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ({"data": "mine", "data.split_seed": "seed"}, []),  # the corpus draws its test documents
+        ({"data": "mine", "fidelity": "notebook"}, [f"caution: {st.ONE_TEST}"]),
+    ],
+)
+def test_a_plans_settings_are_composed(settings, lines, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.yaml").write_text((CONF_DIR / "data" / "parity.yaml").read_text())
+    arms = {"add": STUDY.arms["add"]}
+    study = replace(STUDY, settings=settings, arms=arms, searchpath=[f"file://{tmp_path}"])
+    assert cautions.of_plan(study, composed(study, arms, [])) == lines
 
 
 def results(**accuracy):

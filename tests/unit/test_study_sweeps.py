@@ -233,7 +233,9 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(SETTINGS, "mul", SETTINGS["add"] | {"fusion.name": "mul"})
-    configs = dict(zip("acd", map(records.fingerprint_of, SETTINGS.values()), strict=True))
+    settings = dict(zip("acd", SETTINGS.values(), strict=True))
+    configs = {arm: records.fingerprint_of(own) for arm, own in settings.items()}
+    monkeypatch.setattr(stages, "composed", lambda *_: settings)
     monkeypatch.setattr(stages, "fingerprints", lambda *_: configs)
     monkeypatch.setattr(sweeps.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)

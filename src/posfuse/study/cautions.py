@@ -66,10 +66,10 @@ def sentences(found: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
     return own, f"Caution, all verdicts: {sentence(of_all)}." if of_all else ""
 
 
-def of_plan(study: Study) -> list[str]:
-    """The cautions that no run is needed for, a line each."""
+def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The cautions that no run is needed for, a line each; `settings` are those of each arm."""
     is_tuned = study.tuning is not None
-    arms = {arm: Arm(settings=settings_of(study, arm), is_tuned=is_tuned) for arm in study.arms}
+    arms = {arm: Arm(settings=settings[arm], is_tuned=is_tuned) for arm in study.arms}
     early = [n for n in study.looks.seeds if n < FEWEST]
     found = cautions(arms, min(early, default=FEWEST))
     if early:
@@ -93,8 +93,8 @@ def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:
 
 
 def settings_of(study: Study, arm: str) -> dict[str, Any]:
-    """The settings that say what an arm's seeds share, from the study's overrides and the files of
-    conf/ that they name. Those of a record are exact."""
+    """The settings that say what an arm's seeds share, for rows of runs.csv, which lack them: from
+    the study's overrides and the files of conf/ that they name."""
     given = {**study.settings, **study.arms[arm]}
     found: dict[str, Any] = {"data.split_seed": 0}
     for name in (study.base, f"seeds/{given.get('seeds', 'all')}"):

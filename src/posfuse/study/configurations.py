@@ -17,7 +17,7 @@ from posfuse.config import CONF_DIR, Config, DataConfig, models_language, run_fo
 from posfuse.errors import InputError
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.records import differing, fingerprint, settings
+from posfuse.runs.records import differing, fingerprint_of, settings
 from posfuse.study.spec import Study, Values
 from posfuse.study.sweeps import Sweep
 
@@ -44,37 +44,42 @@ def _check_metric(name: str, cfg: Config) -> None:
 
 
 def fingerprints(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, str]:
-    """The fingerprint of each arm's composed config, with seed 0 in all of them.
+    """The fingerprint of each arm's `composed` config."""
+    return {arm: fingerprint_of(own) for arm, own in composed(study, arms, extra).items()}
+
+
+def composed(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Values]:
+    """The `settings` of each arm's composed config, with seed 0 in all of them.
 
     `arms` are the overrides of each arm, or of each arm and trial. `extra` are the user's
     overrides; data.path among them counts by its texts. Raises InputError, which names the arm, if
     its config is refused, is that of another arm, or has the same folder as another arm's.
     """
-    found: dict[str, str] = {}
+    found: dict[str, Values] = {}
+    identities: dict[str, str] = {}  # the arm of each fingerprint
     folders: dict[str, tuple[str, Config]] = {}  # the arm of each folder of runs
     with tempfile.TemporaryDirectory() as place:
         sweep = Sweep(study, "check", "test", arms, {})
         common = [*sweep.write_experiment(Path(place), arms, [0], extra), "seed=0"]
-        composed = _Composed(common)
+        config_of = _Composed(common)
         for arm, own in sweep.arms.items():
             try:
-                config = checked(composed(own))
+                config = checked(config_of(own))
                 _check_metric(study.metric, config)
                 if arm in study.tested_beyond:
                     _check_lengths(config.data)
-                identity = fingerprint(config)
+                flat = settings(config)
             except RecursionError as error:
                 raise InputError(f"base: {study.base} includes itself; remove base") from error
             except (HydraException, OmegaConfBaseException, ValueError, InputError) as error:
                 raise InputError(f"arms.{arm}: {one_line(error)}") from error
-            for other, theirs in found.items():
-                if identity == theirs:
-                    raise InputError(f"arms.{arm}: has the same config as arms.{other}; remove one")
+            if (other := identities.setdefault(fingerprint_of(flat), arm)) != arm:
+                raise InputError(f"arms.{arm}: has the same config as arms.{other}; remove one")
             names = config.data.name, config.encoding.name, config.fusion["name"]
             folder = run_folder(*names, 0, own)
             if folder in folders:
                 raise InputError(_same_folder(arm, config, *folders[folder]))
-            found[arm], folders[folder] = identity, (arm, config)
+            found[arm], folders[folder] = flat, (arm, config)
     return found
 
 

@@ -5,10 +5,10 @@ from itertools import product
 
 from posfuse.errors import InputError
 from posfuse.study import plan as plans
-from posfuse.study.configurations import fingerprints
+from posfuse.study.configurations import composed, fingerprints
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results
-from posfuse.study.spec import Study
+from posfuse.study.spec import Study, Values
 from posfuse.study.sweeps import OUTPUT, Sweep
 from posfuse.study.verdicts import Progress, progress
 
@@ -46,17 +46,19 @@ def has_tested(name: str, study: Study) -> bool:
     return Sweep(study, name, "test", {}, {}).has_started()
 
 
-def check_arms(name: str, study: Study, extra: list[str]) -> None:
-    """Raise InputError unless Hydra composes every arm, and the first one with every trial."""
+def check_arms(name: str, study: Study, extra: list[str]) -> dict[str, Values]:
+    """The settings of each arm with the first trial. Raises InputError unless Hydra composes every
+    arm, and the first one with every trial."""
     trials = study.trials() or {"": {}}
     first, of_first = next(iter(trials.values())), next(iter(study.arms.items()))
     arms = {arm: {**own, **first} for arm, own in study.arms.items()}
     tuned = {f"{of_first[0]}.{t}": {**of_first[1], **values} for t, values in trials.items()}
-    for each in (arms, tuned):
-        try:
-            fingerprints(study, each, extra)
-        except InputError as error:
-            raise InputError(f"study {name}: {error}") from None
+    try:
+        settings = composed(study, arms, extra)
+        composed(study, tuned, extra)
+    except InputError as error:
+        raise InputError(f"study {name}: {error}") from None
+    return settings
 
 
 def state_of(name: str, plan: Plan) -> Progress:
