@@ -2,28 +2,30 @@
 
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
+import finding_tables
+from posfuse.analysis import foreign_report
+from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.statistics import cautions as st
 from posfuse.analysis.statistics.cautions import Arm
+from posfuse.analysis.statistics.comparisons import Criteria, compare
+from posfuse.analysis.statistics.own_best import own_best
 from posfuse.analysis.statistics.paired import equivalence_power
 from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
 from posfuse.config import CONF_DIR
 from posfuse.study import cautions, command
 from posfuse.study import report as study_report
 from posfuse.study.configurations import composed
-from posfuse.study.plan import Choice, Plan, stored
-from posfuse.study.run_table import read_results
+from posfuse.study.plan import Choice, Plan
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.verdicts import progress
 from small_records import posfuse_report, write_sweep
 
-FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
 STEADY = [60.0, 61, 59.5, 60.2, 62, 58.8, 60.9, 61.3]
 BY_SEED = {"data.split_seed": "seed"}
 DRAWN = {**BY_SEED, "data.corpus.split_seed": "seed"}
@@ -71,9 +73,8 @@ def test_runs_that_solve_a_task_and_runs_that_do_not_are_two_groups():
     ],
 )
 def test_the_arms_of_the_published_studies(study, groups, chance):
-    plan, _ = stored(FINDINGS / study / "plan.yaml")
-    results = read_results(FINDINGS / study / "runs.csv", plan.study.measured)
-    found = cautions.of_verdicts(plan, progress(plan.study, results), results)
+    plan, results, state = finding_tables.judged(finding_tables.FOLDER / study)
+    found = cautions.of_verdicts(plan, state, results)
     for text, arms in ((st.GROUPS, groups), (st.CHANCE, chance)):
         assert {arm for own in found.values() for arm in own.get(text, [])} == arms
     few = study == "language_model"  # it has 6 seeds
@@ -332,11 +333,18 @@ def test_a_sweeps_report_has_the_cautions(tmp_path):
     assert (sweep / "report" / "tables" / "cautions.csv").exists()
 
 
+def of_sweep(sweep):
+    """The cautions of a sweep's comparisons, as the lines of its report."""
+    runs, _ = collect(sweep)
+    (comparisons, _), best = compare(runs, Criteria()), own_best(runs, Criteria()).best
+    found = st.of_comparisons(comparisons, best, runs, Criteria())
+    return caution_lines(cautions_tables(found, "comparisons"))
+
+
 def test_a_sweep_without_cautions_says_nothing(tmp_path):
     values = [0.8, 0.825, 0.775, 0.75, 0.8, 0.85, 0.775, 0.8]
     sweep = write_sweep(tmp_path / "sweep", {"add": values, "concat": values}, settings=DRAWN)
-    assert "caution:" not in posfuse_report(sweep)[0]
-    assert "lean on" not in (sweep / "report" / "index.html").read_text()
+    assert of_sweep(sweep) == []
 
 
 def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
@@ -348,12 +356,12 @@ def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
                 settings={"model.token_scale": scale}, best_epoch=2, epochs=2,
                 validation={"accuracy": best - 0.1 * (scale == 1)},
             )  # fmt: skip
-    printed = posfuse_report(tmp_path / "sweep")[0]
-    assert f"caution: {st.TUNED}\ncaution: {st.EDGE}\n" in printed
-    assert st.LAST not in printed  # not known of the chosen values alone
+    lines = [f"caution: {text}" for text in (st.FEW, st.TUNED, st.EDGE)]
+    assert of_sweep(tmp_path / "sweep") == lines  # LAST is not known of the chosen values alone
 
 
-def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
+def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path, monkeypatch):
+    monkeypatch.setattr(foreign_report, "_figures", lambda *_: [])
     rows = [f"{seed},{name},{value}" for seed in range(8) for name, value in (
         ("a", 60 + seed % 3), ("b", 20 + seed % 3 + 50 * (seed > 5)))]  # fmt: skip
     table = tmp_path / "table.csv"
