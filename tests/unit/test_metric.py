@@ -19,6 +19,7 @@ from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.analysis.statistics.over_documents import hierarchical_bootstrap
 from posfuse.analysis.statistics.own_best import own_best
+from posfuse.analysis.tables.paired_tables import short_table
 from posfuse.errors import InputError
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
 from posfuse.runs.measurements import write as write_measurements
@@ -105,6 +106,8 @@ def test_the_tables_have_levels_and_signs_of_bits(folder, runs):
         "Fused minus add in test bits per byte (negative: better)"
     )
     assert [row[4] for row in differences.rows] == ["-0.1033 ± 0.0153", "+0.0001 ± 0.0003"]
+    title = short_table(compare(runs, CRITERIA)[0], CRITERIA).title
+    assert title == "Paired differences to add, test bits per byte (negative: better)"
     longer = tables["beyond"]
     assert [row[4] for row in longer.rows] == ["+0.2000 ± 0.1000", "+0.0333 ± 0.0577"]
     assert report.curves["value"].tolist()[:2] == [3.5, 2.5]

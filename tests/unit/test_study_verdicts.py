@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from posfuse.analysis.evidence.metric import ACCURACY
+from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE
 from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 from posfuse.analysis.statistics.paired import spread_limit
 from posfuse.analysis.statistics.sequential import Looks, chances
@@ -373,6 +373,20 @@ def test_the_tables_show_decisions_choices_and_convergence():
     assert tables.budget_table(plan) is None
     tuned = Plan(study, {"a": Choice({}, 3.0, [], [1.0, 2.0, 6.0])}, {}, "d")
     assert tables.budget_table(tuned).rows == [["a", "3.00", "4.67", "6.00"]]  # mean of 2, 6, 6
+
+
+def test_a_study_says_which_sign_of_bits_is_better():
+    study = replace(STUDY, metric=BITS_PER_BYTE.name)
+    state = progress(study, {})
+    better = "on the test split (negative: better), mean"
+    assert better in tables.legend(study)
+    caption = tables.verdict_table(study, state).caption
+    assert caption.startswith("Paired differences in test bits per byte (negative: better). Looks")
+    drawn = figure.hypotheses(state.verdicts, {}, BITS_PER_BYTE)
+    assert "difference in test bits per byte (negative: better); mark" in " ".join(
+        drawn.get_suptitle().split()
+    )
+    assert "better" not in tables.legend(STUDY)
 
 
 def test_the_forecast_counts_runs():

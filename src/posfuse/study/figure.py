@@ -27,8 +27,8 @@ def hypotheses(
     beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
     longer = ", or of its mean beyond the trained length" if beyond else ""
     caption = (
-        f"difference in {metric.points}{longer}; mark: one seed; dot: mean; line: the "
-        "interval that holds at all looks together; grey band: the margin within which a "
+        f"difference in {metric.points}{metric.better}{longer}; mark: one seed; dot: mean; line: "
+        "the interval that holds at all looks together; grey band: the margin within which a "
         "difference does not matter"
     )
     size = (7.5, 0.8 + 0.42 * len(verdicts))

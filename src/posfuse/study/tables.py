@@ -114,7 +114,7 @@ def legend(study: Study) -> str:
 def _differences(metric: Metric) -> str:
     if metric.is_share:
         return f"Points: difference of test {metric.title} in percent"
-    return f"{metric.heading}: difference on the test split"
+    return f"{metric.heading}: difference on the test split{metric.better}"
 
 
 def verdict_table(study: Study, state: Progress) -> Table:
@@ -145,10 +145,10 @@ def verdict_table(study: Study, state: Progress) -> Table:
         keys=["hypothesis", "family", "difference", "expects"],
         name="hypotheses",
         title="Hypotheses",
-        caption=f"Paired differences in {metric.points}. Looks are planned after {looks} "
-        "seeds; a hypothesis stops at the look that decides it. A difference is decided if p is at "
-        "most the level of its look (alpha spending, shared by Holm's rule within the family, for "
-        "differences and for equivalences alike). "
+        caption=f"Paired differences in {metric.points}{metric.better}. Looks are planned after "
+        f"{looks} seeds; a hypothesis stops at the look that decides it. A difference is decided "
+        "if p is at most the level of its look (alpha spending, shared by Holm's rule within the "
+        "family, for differences and for equivalences alike). "
         "Equivalence uses the level of a one-sided test. The interval belongs to the test that "
         "decided, otherwise to the test of a difference. For one hypothesis it holds at all looks "
         f"together; several hypotheses together need wider ones.{every_caption}",

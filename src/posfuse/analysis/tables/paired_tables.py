@@ -149,7 +149,7 @@ def short_table(
             ("conclusion", partial(conclusion, criteria=criteria)),
         ],
         name=name,
-        title=title or f"Paired differences to {criteria.baseline}, {metric.points}",
+        title=title or f"Paired differences to {criteria.baseline}, {metric.points}{metric.better}",
         caption=" ".join(
             filter(None, [caption, least_p(comparisons), outside_family(comparisons, criteria)])
         ),
