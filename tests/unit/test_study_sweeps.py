@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 from dataclasses import replace
 
@@ -257,13 +258,20 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
 
 def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "my code")
     (tmp_path / "mine.yaml").write_text(QUESTION)
-    more = ["--config-dir", ".", "data.path=x y", "logger=none", "hydra.searchpath=[file://.]"]
+    (tmp_path / "b (1)").mkdir()
+    more = ["--config-dir", ".", "data.path=x y", "logger=none", "hydra.searchpath=['b (1)']"]
     assert study_command("status", "mine.yaml", *more) is None
-    assert capsys.readouterr().out == (
-        "plan: not frozen yet; run it with posfuse-study run mine.yaml --config-dir . "
-        "'hydra.searchpath=[file://.]' 'data.path=x y'\n"
-    )
+    start, _, line = capsys.readouterr().out.partition("run it with ")
+    assert start == "plan: not frozen yet; "
+    path, *words = shlex.split(line)
+    assert path == "PYTHONPATH=my code"
+    assert words == ["posfuse-study", "run", "mine.yaml", *more[:3], more[4]]
+    assert study_command("status", *words[2:]) is None
+    assert capsys.readouterr().out.endswith(line)
+    assert study_command("status", "mine.yaml") is None
+    assert "PYTHONPATH" not in capsys.readouterr().out
     wanted = f"error: --config-dir: no folder {tmp_path}/nope; name another"
     assert study_command("status", "mine.yaml", "-cd", "nope") == wanted
 

@@ -1,5 +1,7 @@
 """The command line of posfuse-train: its overrides, and the options that name config files."""
 
+import os
+import shlex
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from itertools import pairwise
@@ -53,6 +55,16 @@ def config_options(arguments: list[str]) -> list[str]:
     given = vars(parser.parse_known_args(arguments)[0])
     del given["cfg"]
     return [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
+
+
+def pasted(words: Iterable[str], has_own_files: bool) -> str:
+    """These words as a line for the shell.
+
+    Config files of the user's own may name classes of their own, which PYTHONPATH finds.
+    """
+    path = os.environ.get("PYTHONPATH") if has_own_files else None
+    modules = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
+    return " ".join([*modules, shlex.join(words)])
 
 
 def _takes(option: str, argument: str) -> bool:

@@ -1,7 +1,6 @@
 """posfuse-study: tune, freeze the plan, run fresh seeds up to each look, judge, report."""
 
 import argparse
-import shlex
 import sys
 import textwrap
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
+from posfuse.process.arguments import pasted
 from posfuse.study import cautions, forecast, plan, report, stages, sweeps, tables
 from posfuse.study.plan import Plan
 from posfuse.study.reading import config_folder, read_study
@@ -51,12 +51,13 @@ def main() -> None:
     arguments, extra = parse()
     signals.install()
     try:
-        folders, extra = sweeps.searched(extra)
+        given = extra
+        folders, extra = sweeps.searched(given)
         sweeps.check_extra(extra)
         places = {"--config-dir": arguments.config_dir, "hydra.searchpath": folders}
         searchpath = [config_folder(k, Path(), f) for k, own in places.items() for f in own]
         name, study = read_study(arguments.study, searchpath)
-        again = _again(arguments, folders, extra)
+        again = _again(arguments, given, study)
         if arguments.command == "plan":
             _plan(name, study, extra, arguments.no_timing)
         elif arguments.command == "status":
@@ -76,12 +77,11 @@ def main() -> None:
         sys.exit(f"error: {error.filename or OUTPUT}: {error.strerror}; fix this and retry")
 
 
-def _again(arguments: argparse.Namespace, folders: list[str], extra: list[str]) -> str:
-    """The command that runs the study, with the places of its config files and texts."""
+def _again(arguments: argparse.Namespace, given: list[str], study: Study) -> str:
+    """The command that runs the study, with the places of its config files, modules and texts."""
     places = [word for folder in arguments.config_dir for word in ("--config-dir", folder)]
-    places += [f"{sweeps.SEARCH}[{','.join(folders)}]"] * bool(folders)
-    places += [override for override in extra if override.startswith(sweeps.PATH)]
-    return shlex.join(["posfuse-study", "run", arguments.study, *places])
+    places += [o for o in given if o.startswith((sweeps.SEARCH, sweeps.PATH))]
+    return pasted(["posfuse-study", "run", arguments.study, *places], bool(study.searchpath))
 
 
 def _say(line: str) -> None:

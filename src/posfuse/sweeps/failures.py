@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shlex
 import sys
 import time
 import traceback
@@ -26,7 +25,7 @@ from posfuse.errors import (
     visible,
 )
 from posfuse.process import signals
-from posfuse.process.arguments import config_options
+from posfuse.process.arguments import config_options, pasted
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
 
@@ -161,6 +160,4 @@ def retry(overrides: list[str], own: list[str]) -> str:
     options += [override for override in own if override.startswith("hydra.searchpath=")]
     if any(o.startswith(("experiment=", "--config-name=")) for o in [*overrides, *options]):
         options.append("hydra.mode=RUN")  # that file may start a sweep
-    path = os.environ.get("PYTHONPATH") if options else None
-    modules = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
-    return " ".join([*modules, shlex.join(["posfuse-train", *overrides, *options])])
+    return pasted(["posfuse-train", *overrides, *options], bool(options))
