@@ -272,6 +272,10 @@ def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypa
     assert capsys.readouterr().out.endswith(line)
     assert study_command("status", "mine.yaml") is None
     assert "PYTHONPATH" not in capsys.readouterr().out
+    for key in ("data.path=a", "logger=none", "hydra.searchpath=[.]"):
+        name = key.partition("=")[0]
+        stopped = study_command("status", "mine.yaml", key, f"{name}=b")
+        assert stopped.startswith(f"error: {name}: given twice ({key} and {name}=b); give it once")
     wanted = f"error: --config-dir: no folder {tmp_path}/nope; name another"
     assert study_command("status", "mine.yaml", "-cd", "nope") == wanted
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
-from posfuse.process.arguments import pasted
+from posfuse.process.arguments import pasted, refuse_twice
 from posfuse.study import cautions, forecast, plan, report, stages, sweeps, tables
 from posfuse.study.plan import Plan
 from posfuse.study.reading import config_folder, read_study
@@ -52,6 +52,7 @@ def main() -> None:
     signals.install()
     try:
         given = extra
+        refuse_twice(given)
         folders, extra = sweeps.searched(given)
         sweeps.check_extra(extra)
         places = {"--config-dir": arguments.config_dir, "hydra.searchpath": folders}
