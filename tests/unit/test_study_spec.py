@@ -125,6 +125,9 @@ MISTAKES = [
     ({"hypotheses__1__name": "gain"}, "hypotheses: two are named gain; rename one"),
     ({"hypotheses": []}, "hypotheses: none; a study tests at least one"),
     ({"arms": {"add": {}}}, "arms: needs at least two, such as add: {fusion: add}"),
+    *(({f"arms__{name}": {"fusion": "mul"}},
+       f"arms: {name!r} would be read as {read}; use another name, such as arm_{name}")
+      for name, read in (("1_0", "10"), ("1.50", "1.5"), ("true", "True"))),
     ({"arms__add": {"fusion": "concat"}}, "arms.concat: is the same as arms.add; remove one"),
     ({"arms__add": {"seed": 1}}, "arms.add.seed: a study sets this key itself; remove it"),
     ({"settings__sweep_id": "x"}, "settings.sweep_id: a study sets this key itself; remove it"),

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
 from posfuse.analysis.evidence.metric import METRICS
 from posfuse.config import CONF_DIR, check_name, is_neutral
 from posfuse.errors import InputError
@@ -85,6 +87,7 @@ def _check(study: Study) -> None:
         raise InputError("arms: needs at least two, such as add: {fusion: add}")
     for name, values in study.arms.items():
         check_name("arms", name)
+        _check_arm(name)
         _check_keys(f"arms.{name}", values, study)
     _check_keys("settings", study.settings, study)
     for one, other in itertools.combinations(study.arms, 2):
@@ -106,6 +109,15 @@ def _check(study: Study) -> None:
         raise InputError("convergence.most_last: must be a share between 0 and 1")
     if not (0 < study.assumed.spread < math.inf and 0 < study.assumed.difference < math.inf):
         raise InputError("assumed: give the difference and the spread to plan for, both above 0")
+
+
+def _check_arm(name: str) -> None:
+    """Hydra reads the names of a sweep's arms as values."""
+    override = OverridesParser.create().parse_override(f"arm={name},other")
+    if (read := next(override.sweep_string_iterator())) != name:
+        raise InputError(
+            f"arms: {name!r} would be read as {read}; use another name, such as arm_{name}"
+        )
 
 
 def _check_texts(study: Study) -> None:
