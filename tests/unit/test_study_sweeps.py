@@ -102,6 +102,22 @@ def test_a_record_of_another_config_is_no_result(sweep, settings, message):
     assert reason == f"{sweep.folder / OF_C / records.RESULT}: {message}; remove it to run again"
 
 
+@pytest.mark.parametrize("damage", ["edited", "cut", {}, {"accuracy": None}, {"accuracy": "x"}, 1])
+def test_a_damaged_record_is_no_result_and_the_others_count(sweep, damage):
+    path = sweep.folder / OF_C / records.RESULT
+    if damage == "edited":
+        (path.parent / records.SUMS).write_text(f"{'0' * 64}  {path.name}\n")
+    elif damage == "cut":
+        path.write_text(path.read_text()[:100])
+    else:
+        rewrite(sweep, test=damage)
+    assert sorted(sweep.results("ac", [0, 1])) == [("a", 0), ("a", 1), ("c", 0)]
+    assert list(sweep.reasons("ac", [0, 1])) == [("c", 1)]
+    reason = sweep.reasons("c", [1])["c", 1]
+    assert reason.startswith(f"{path}: ")
+    assert reason.endswith("; remove it to run again")
+
+
 def test_a_record_whose_settings_were_edited_is_no_result(sweep):
     rewrite(sweep, fingerprint=records.fingerprint_of(OWN | {"model.d_model": 16}))
     assert ("c", 1) not in sweep.results("ac", [0, 1])

@@ -134,8 +134,14 @@ class Sweep:
         """The record of a run, and why the run has no result; "" if it has one."""
         path, config = folder / records.RESULT, self.configs[arm]
         if path.exists():
-            record = records.read_result(path)
+            try:
+                record = records.read_result(path)
+            except InputError as error:
+                return None, str(error)
             refused = refusal(record, seed, config, self.plan)
+            score = f"test.{self.study.metric}"
+            if not refused and not isinstance(records.flatten(record).get(score), int | float):
+                refused = f"has no number {score}"
             return record, f"{path}: {refused}; remove it to run again" if refused else ""
         if not (folder / records.FAILURE).exists():
             return None, MISSING
