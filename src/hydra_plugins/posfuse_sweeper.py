@@ -8,13 +8,14 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
-from omegaconf import open_dict, read_write
+from omegaconf import OmegaConf, open_dict, read_write
 
 from posfuse.config import sweep_folder
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
 from posfuse.runs.multirun import (
+    AXES,
     NAMES,
     composed_names,
     folder_of,
@@ -73,6 +74,7 @@ class PosfuseSweeper(BasicSweeper):
             self.config.hydra.overrides.task = listed
         # Before multirun.yaml is written: a refused command must not replace that of a good sweep.
         self.seen: set[str] = set()
+        self.named: dict[str, str] = {}
         self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
         (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
         self.validate_batch_is_legal(jobs)
@@ -101,7 +103,14 @@ class PosfuseSweeper(BasicSweeper):
             self.seen.update(overrides)
             try:
                 job = composed(0, overrides, self.hydra_context, self.config)
-                self.add_names(composed_names(overrides, job))
+                names = composed_names(overrides, job)
+                for key, name in names.items():
+                    if (other := self.named.setdefault(key, name)) != name:
+                        raise InputError(
+                            f"{key}: is named {other} in one run of this sweep and {name} in "
+                            f"another; set {key.partition('=')[0]}.name in its own file alone"
+                        )
+                self.add_names(names)
                 check_place(job, folder_of(overrides, self.config))
             finally:
                 state.cfg = before
@@ -120,6 +129,11 @@ class PosfuseSweeper(BasicSweeper):
 
 def check_place(job: Any, folder: str) -> None:
     """Raise InputError unless a run lies in this folder of its sweep's folder."""
+    if computed := [axis for axis in AXES if OmegaConf.is_interpolation(job[axis], "name")]:
+        raise InputError(
+            f"{computed[0]}.name: has ${{...}}, so it could differ between runs of one sweep; "
+            "write the name itself"
+        )
     if job.hydra.sweep.subdir != folder:
         raise InputError(
             f"hydra.sweep.subdir: a run lies in {job.hydra.sweep.subdir}, but must lie in "

@@ -195,10 +195,11 @@ def sweep(composed, tmp_path):
         ("fusion/mod", "name: modulate"),
         ("encoding/e", "name: wave"),
         ("data/d", "name: texts"),
+        ("fusion/by", "name: ${encoding.name}_mod"),
         ("speed/p", "# @package _global_\nfusion: {name: other}"),
     ):
         file = tmp_path / "conf" / f"{name}.yaml"
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
     def call(*arguments):
@@ -239,6 +240,8 @@ def test_readers_know_the_names_in_ones_own_files(sweep, tmp_path):
             "hydra.sweep.subdir: a run lies in x/0, but must lie in bbc_",
         ),
         ("hydra.sweep.dir=x", "hydra.sweep.dir: a sweep lies in .*/mine, not in x; set output_dir"),
+        ("fusion=by encoding=e,none", r"fusion.name: has \$\{\.\.\.\}, so it could differ between"),
+        ("fusion=add speed=p,fast", "fusion=add: is named other in one run of this sweep and add"),
         ("speed=p", "hydra.sweep.subdir: a run lies in .*/other/speed=p/seed=0, but must lie in "),
     ],
 )
@@ -246,7 +249,7 @@ def test_another_scheme_of_folders_is_refused_before_anything_is_written(
     argument, message, sweep, tmp_path
 ):
     with pytest.raises(InputError, match=f"^{message}"):
-        sweep(argument)
+        sweep(*argument.split())
     assert {path.name for path in tmp_path.iterdir()} == {"conf"}
 
 
