@@ -182,6 +182,20 @@ def test_a_task_also_has_the_pair_of_its_ends(tmp_path):
     assert cut.with_ends < 65
 
 
+def test_a_corpus_whose_texts_changed_is_fitted_again(tmp_path, monkeypatch):
+    cfg = checked(
+        composed("data=even_pairs", "data.corpus.sizes=[60,9,9]", f"cache_dir={tmp_path}")
+    )
+    fits = []
+    monkeypatch.setattr(
+        module, "_fit", lambda cfg: fits.append(cfg) or module.BagOfWords(50, 9, 50)
+    )
+    for number in ({}, {}, {cfg.data.corpus["_target_"]: 1}):
+        monkeypatch.setattr(module, "PART_NUMERICS", number)
+        bag_of_words(cfg, records.settings(cfg), Path())
+    assert len(fits) == 2
+
+
 def test_a_text_has_no_pair_of_ends(corpus, fitted, tmp_path):
     assert fitted[2].with_ends is None
     # A text of two words is no task, though a folder replaces the corpus of one.

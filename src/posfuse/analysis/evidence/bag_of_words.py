@@ -20,7 +20,7 @@ from posfuse.config import Config
 from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
-from posfuse.runs.records import Record, located, read_config, write_json
+from posfuse.runs.records import PART_NUMERICS, Record, located, read_config, write_json
 from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
 from posfuse.untrusted import read_json
 
@@ -75,11 +75,14 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
 
     `cfg` and `settings` are those of the run in `folder` and of its record. The input is the
     models': the same words, the same documents, the same cut at max_len. The result is cached in
-    the run's cache_dir under the record's settings, so that a second report does not need the
-    corpus. Raises InputError if the texts are no longer those of the run.
+    the run's cache_dir under the record's settings and the number of the corpus in PART_NUMERICS,
+    so that a second report does not need the corpus. Raises InputError if the texts are no longer
+    those of the run.
     """
     data = {k: value for k, value in settings.items() if k.startswith(("data.", "host."))}
-    parts = [FORMAT, data, validation_seed(cfg)]
+    corpus = (cfg.data.corpus or {}).get("_target_")
+    changed = [PART_NUMERICS[corpus]] if corpus in PART_NUMERICS else []
+    parts = [FORMAT, data, validation_seed(cfg), *changed]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     path = Path(cfg.cache_dir) / f"{cfg.data.name}-{key}.bag_of_words.json"
     try:
