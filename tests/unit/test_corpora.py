@@ -251,7 +251,8 @@ def test_two_validation_files_are_refused(tmp_path, names) -> None:
 @pytest.mark.parametrize(
     "name",
     ["Val.csv", "Train.csv", "test.tsv", "test.json", "test.txt", "training.csv", "eval.csv",
-     "train-00000-of-00002.parquet", "test.CSV", "dev.csv.gz", "train2.csv", "test.v2.jsonl"],
+     "train-00000-of-00002.parquet", "test.CSV", "dev.csv.gz", "train2.csv", "test.v2.jsonl",
+     "validation_set.csv", "validate.csv", "test-split.parquet"],
 )  # fmt: skip
 def test_a_file_that_is_named_like_a_split_is_not_ignored(tmp_path, name: str) -> None:
     write(tmp_path)
@@ -262,6 +263,21 @@ def test_a_file_that_is_named_like_a_split_is_not_ignored(tmp_path, name: str) -
         f"{tmp_path / name}: is not read; name a split's file train, validation (or val, valid, "
         "dev) or test with .parquet, .csv or .jsonl, or move this one elsewhere"
     )
+
+
+def test_a_folder_and_a_broken_link_named_like_a_split_are_not_ignored(tmp_path) -> None:
+    """As the folder of Parquet files that Spark writes."""
+    write(tmp_path)
+    for name in ("val.parquet", "dev.csv"):
+        if name == "dev.csv":
+            (tmp_path / name).symlink_to("gone")
+        else:
+            (tmp_path / name).mkdir()
+        with pytest.raises(InputError, match=f"{name}: is not read"):
+            read(tmp_path)
+        (tmp_path / name).rename(tmp_path / f"other-{name}")
+    (tmp_path / "test").mkdir()  # a folder of something else
+    assert read(tmp_path)
 
 
 def test_other_files_may_lie_in_the_folder(tmp_path) -> None:

@@ -23,7 +23,9 @@ from posfuse.errors import HubUnreachable, InputError
 SPLITS = ("train", "validation", "test")
 VALIDATION = ("validation", "val", "valid", "dev")  # names of this split's file
 LIKE_A_SPLIT = re.compile(  # also of a part of it, as train-00000-of-00002
-    r"(train(ing)?|val(id(ation)?)?|dev(elopment)?|eval(uation)?|test(ing)?)[-_ ()0-9of]*", re.I
+    r"(train(ing)?|val(id(at(e|ion))?)?|dev(elopment)?|eval(uation)?|test(ing)?)"
+    r"[-_ ()0-9of]*(set|split|data)?",
+    re.I,
 )
 OF_DATA = (*ENDS, ".tsv", ".json", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".gz", ".zip")
 SETTLED = 2.0  # seconds; within them a second change of a file may leave its time stamp unchanged
@@ -97,17 +99,17 @@ def folder_files(path: str) -> dict[str, Path]:
     for file in found:
         name, _, rest = file.name.partition(".")
         split = "validation" if name in VALIDATION else name
-        if f".{rest}" not in ENDS or split not in SPLITS:
-            if LIKE_A_SPLIT.fullmatch(name) and file.suffix.lower() in OF_DATA and file.is_file():
+        if f".{rest}" not in ENDS or split not in SPLITS or not file.is_file():
+            if LIKE_A_SPLIT.fullmatch(name) and file.suffix.lower() in OF_DATA:
                 raise InputError(
                     f"{file}: is not read; name a split's file train, validation (or val, valid, "
                     "dev) or test with .parquet, .csv or .jsonl, or move this one elsewhere"
                 )
-        elif file.is_file() and split in files:
+        elif split in files:
             raise InputError(
                 f"{files[split]}: there is {file.name} too; remove one of the two files"
             )
-        elif file.is_file():
+        else:
             files[split] = file
     for split in ("train", "test"):
         if split not in files:
