@@ -405,6 +405,13 @@ BAD_VALUES = {
     "documents": {"test": 0},
     "settings": "none",
 }
+BAD_SETTINGS = {
+    "data.max_len": (0, "x", [16], 2**63, True),
+    "data.limit": (-1, "x"),
+    "model.d_model": (0, "x"),
+    "model.token_scale": (0, [1], "1/0"),
+    "seeds.init": ("x", [], 0.5, 2**63),
+}
 BAD_NAMES = ("=cmd()", "<img src=x>", "../up", "", "a b", "-a", "ü", "a\n")
 BAD_VARIANTS = ("=cmd('a')", "<b>", "a|b", "x/../y", "a b")
 
@@ -425,6 +432,10 @@ def test_a_value_of_the_wrong_type_or_a_name_that_no_run_can_have_is_one_line(sw
         assert key in problem
     problem = problem_of(lengths={"80": {"accuracy": 0.5}})
     assert "settings.data.max_len is None, not a number from 0 on" in problem
+    for key, values in BAD_SETTINGS.items():
+        for value in values:
+            problem = problem_of(settings=record["settings"] | {key: value})
+            assert f"{path}: settings.{key} is " in problem
     for key, name in product(("data", "encoding", "fusion", "sweep_id"), BAD_NAMES):
         assert problem_of(**{key: name}) == (
             f"{path}: {key} is {name!r}, not a name of letters, digits and _.-; the run is "
@@ -463,7 +474,7 @@ def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path):
             fusion,
             seed,
             variant=f"model.token_scale={scale}",
-            settings={"model.token_scale": scale, "fusion.way": f"<b>{scale}[x](y)</b>&amp;"},
+            settings={"model.token_scale": int(scale), "fusion.way": f"<b>{scale}[x](y)</b>&amp;"},
             validation={"accuracy": 0.5},
             label_names=["=cmd()", "<script>alert(1)</script>"],
             commit="=cmd()",

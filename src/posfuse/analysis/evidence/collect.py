@@ -5,6 +5,7 @@ import re
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from pyarrow.csv import read_csv
 
 from posfuse.analysis.evidence.metric import ACCURACY, METRICS, Metric
-from posfuse.config import NAME, VARIANT_LETTERS
+from posfuse.config import NAME, VARIANT_LETTERS, SeedsConfig
 from posfuse.errors import InputError
 from posfuse.runs.multirun import asked, check_asked, has_result, lies_in, primary_family
 from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
@@ -114,6 +115,8 @@ def _row(path: Path) -> dict[str, Any]:
             expected[key] = SCORES[name]
             if split != "test":
                 expected["settings.data.max_len"] = AN_AMOUNT
+        elif key in OF_SETTINGS and row[key] is not None:
+            expected.setdefault(key, OF_SETTINGS[key])
     for key, (kind, is_valid) in expected.items():
         value = record.get(key) if key == "settings" else row.get(key)
         if not is_valid(value):
@@ -146,6 +149,17 @@ MEASURED = ("a number", lambda v: v is None or _is_number(v))
 OPTIONAL = ("latency_ms", "parameters", "fusion_parameters", "documents.test")
 A_SHARE = ("a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1)
 AN_AMOUNT = ("a number from 0 on", lambda v: _is_number(v) and v >= 0)
+ABOVE_0 = ("a number above 0", lambda v: _is_number(v) and v > 0)
+A_SIZE = ("a whole number above 0", lambda v: type(v) is int and 0 < v < 2**63)
+A_SEED = ("a whole number", lambda v: type(v) is int and abs(v) < 2**63)
+# What the report computes with, of settings that a record may lack.
+OF_SETTINGS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys((f"settings.{k}" for k in ("data.max_len", "data.limit", "model.d_model")),
+                    A_SIZE),
+    "settings.model.token_scale": ("a number above 0, sqrt_d or learned", lambda v:
+                                   v in ("sqrt_d", "learned") or ABOVE_0[1](v)),
+    **{f"settings.seeds.{f.name}": A_SEED for f in fields(SeedsConfig)},
+}  # fmt: skip
 SCORES = {  # of a test split
     name: A_SHARE if metric.is_share else AN_AMOUNT for name, metric in METRICS.items()
 }
@@ -156,7 +170,7 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "fingerprint": ("a text", lambda v: isinstance(v, str)),
     "seed": ("a whole number", lambda v: type(v) is int),
     ACCURACY.column: A_SHARE,
-    "mean_tokens.train": ("a number above 0", lambda v: _is_number(v) and v > 0),
+    "mean_tokens.train": ABOVE_0,
     **dict.fromkeys(OPTIONAL, MEASURED),
     "documents.test": ("a whole number above 0", lambda v: v is None or (type(v) is int and v > 0)),
     "label_names": ("a list of texts", lambda v: isinstance(v, list)
