@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from posfuse.runs.records import PREDICTIONS, RESULT, SUMS, digest, fingerprint, read_config
+from posfuse.runs.configs import read_config
+from posfuse.runs.records import PREDICTIONS, RESULT, SUMS, digest, fingerprint
 
 RUN = [
     "data=bbc_lead_paragraph", "fusion=add,concat", "model.n_layers=1",

@@ -19,7 +19,7 @@ from posfuse.data.corpora import do_without_hub
 from posfuse.errors import HubUnreachable, InputError, checked_streams, failure_of_stdout
 from posfuse.process import precision, signals
 from posfuse.process.arguments import overrides_first
-from posfuse.runs import hydra_errors, records
+from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
@@ -107,7 +107,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
             log.info("%s: already done, test %s %.4f", label, name.replace("_", " "), value)
             return record
         (folder / records.RESULT).unlink(missing_ok=True)  # one whose other files are damaged
-        records.write_config(folder, cfg)
+        configs.write_config(folder, cfg)
         if (folder / records.LAST).exists():
             log.info("%s: resuming from its last checkpoint", label)
         with tracked(cfg, folder) as log_rows:

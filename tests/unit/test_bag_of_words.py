@@ -15,7 +15,7 @@ from posfuse.analysis.evidence.bag_of_words import bag_of_words, bags_of_words
 from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
 from small_runs import composed, small_config, write_corpus
 
@@ -135,7 +135,7 @@ def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
     corpus, run = write_corpus(tmp_path / "corpus"), tmp_path / "tiny"
     run.mkdir()
     cfg = small_config(corpus)
-    records.write_config(run, cfg)
+    configs.write_config(run, cfg)
     given = runs(run, **{"data.path": records.texts_digest(corpus)})
     write_corpus(corpus, seed=1)
     found, problems = bags_of_words(given)
@@ -155,7 +155,7 @@ def test_a_config_that_does_not_fit_is_named(tmp_path):
     for text in ("", "a: [", "seed: many", "[]", "unknown_key: 1"):
         (tmp_path / "config.yaml").write_text(text)
         with pytest.raises(InputError, match=r"config\.yaml") as error:
-            records.read_config(tmp_path)
+            configs.read_config(tmp_path)
         assert "\n" not in str(error.value)
 
 

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from posfuse.config import is_neutral
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from small_runs import small_config, write_corpus
 
 
@@ -32,7 +32,7 @@ def old_config(cfg, folder):
 def test_a_config_is_written_with_absolute_paths(tmp_path, monkeypatch):
     cfg, folder, recorded = run_in(tmp_path, data="mine", cache_dir="ids", output_dir="multirun")
     monkeypatch.chdir(tmp_path)
-    records.write_config(folder, cfg)
+    configs.write_config(folder, cfg)
     written = OmegaConf.load(folder / "config.yaml")
     paths = (written.data.path, written.cache_dir, written.output_dir)
     assert paths == tuple(str(tmp_path / name) for name in ("mine", "ids", "multirun"))
@@ -40,7 +40,7 @@ def test_a_config_is_written_with_absolute_paths(tmp_path, monkeypatch):
     assert cfg.data.path == "mine"  # the run's own config is unchanged
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    read = records.located(records.read_config(folder), folder, recorded)
+    read = configs.located(configs.read_config(folder), folder, recorded)
     assert records.settings(read) == recorded
     assert is_neutral("cache_dir")
     assert is_neutral("output_dir")
@@ -55,7 +55,7 @@ def test_an_old_relative_path_is_the_folder_with_the_runs_texts(place, tmp_path,
     other = tmp_path if place == "above" else project / place
     write_corpus(other / "mine", seed=1)
     monkeypatch.chdir(other)
-    read = records.located(records.read_config(folder), folder, recorded)
+    read = configs.located(configs.read_config(folder), folder, recorded)
     assert read.data.path == str(project / "mine")
 
 
@@ -63,29 +63,29 @@ def test_a_project_may_be_moved(tmp_path):
     cfg, folder, recorded = run_in(tmp_path / "old")
     (tmp_path / "old" / "ids").mkdir()
     cfg.cache_dir = str(tmp_path / "old" / "ids")
-    records.write_config(folder, cfg)
+    configs.write_config(folder, cfg)
     (tmp_path / "old").rename(tmp_path / "new")
     folder = tmp_path / "new" / folder.relative_to(tmp_path / "old")
-    read = records.located(records.read_config(folder), folder, recorded)
+    read = configs.located(configs.read_config(folder), folder, recorded)
     assert read.data.path == str(tmp_path / "new" / "mine")
     assert read.cache_dir == str(tmp_path / "new" / "ids")
     shutil.rmtree(tmp_path / "new" / "ids")
-    assert records.read_config(folder).cache_dir == str(tmp_path / "new" / "ids")
+    assert configs.read_config(folder).cache_dir == str(tmp_path / "new" / "ids")
 
 
 def test_texts_that_are_gone_or_changed_are_one_line(tmp_path):
     cfg, folder, recorded = run_in(tmp_path)
-    records.write_config(folder, cfg)
-    read = records.read_config(folder)
+    configs.write_config(folder, cfg)
+    read = configs.read_config(folder)
     write_corpus(tmp_path / "mine", seed=1)
     with pytest.raises(InputError, match=r"its files are not those of the run .*restore") as error:
-        records.located(read, folder, recorded)
+        configs.located(read, folder, recorded)
     assert str(error.value).startswith(str(tmp_path / "mine"))
     with pytest.raises(InputError, match="its files are not those"):
-        records.located(read, folder, {})  # a record without the digest
+        configs.located(read, folder, {})  # a record without the digest
     shutil.rmtree(tmp_path / "mine")
     with pytest.raises(InputError, match=r"config\.yaml: data\.path: no folder .*new place"):
-        records.located(read, folder, recorded)
+        configs.located(read, folder, recorded)
 
 
 def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
@@ -95,9 +95,9 @@ def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
         (tmp_path / "host" / name).write_text(name)
     cfg.host.path = str(tmp_path / "host")
     recorded = records.settings(cfg)
-    records.write_config(folder, cfg)
-    read = records.read_config(folder)
-    assert records.located(read, folder, recorded).host.path == str(tmp_path / "host")
+    configs.write_config(folder, cfg)
+    read = configs.read_config(folder)
+    assert configs.located(read, folder, recorded).host.path == str(tmp_path / "host")
     (tmp_path / "host" / "config.json").write_text("{}")
     with pytest.raises(InputError, match="host: its files are not those of the run"):
-        records.located(read, folder, recorded)
+        configs.located(read, folder, recorded)

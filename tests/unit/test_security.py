@@ -19,7 +19,7 @@ from posfuse.data import pretrained_folder
 from posfuse.data.pretrained_folder import read_tokenizer
 from posfuse.data.token_store import open_store
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import configs
 from posfuse.runs.multirun import asked, primary_family
 from posfuse.sweeps.status import runs_of
 from posfuse.training.checkpoints import read_checkpoint
@@ -112,7 +112,7 @@ def test_a_config_is_read_without_its_code(tmp_path):
     (tmp_path / "config.yaml").write_text(
         "data: {name: a, corpus: {_target_: os.mkdir, path: ran}}\nencoding: {name: b}\n"
     )
-    assert records.read_config(tmp_path).data.corpus["_target_"] == "os.mkdir"
+    assert configs.read_config(tmp_path).data.corpus["_target_"] == "os.mkdir"
     assert not Path("ran").exists()
 
 

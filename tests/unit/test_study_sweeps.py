@@ -11,7 +11,7 @@ import yaml
 
 from posfuse.analysis.evidence.metric import BITS_PER_BYTE
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from posfuse.study import command, configurations, forecast, run_table, stages, sweeps
 from posfuse.study.plan import Plan
 from posfuse.study.provenance import provenance
@@ -178,7 +178,7 @@ def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
     config = {"fusion": {"name": "concat"}, "seed": 1, "sweep_id": "x", "data": {"name": "tiny"},
               "encoding": {"name": "sinusoidal"}}  # fmt: skip
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    own = records.settings(records.read_config(folder)) | {"seed": 0}
+    own = records.settings(configs.read_config(folder)) | {"seed": 0}
     sweep.configs = CONFIGS | {"c": records.fingerprint_of(own)}
     assert sweep.results("c", [1]) == {("c", 1): None}
     sweep.configs = CONFIGS

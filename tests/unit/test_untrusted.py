@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from posfuse import untrusted
 from posfuse.errors import InputError
-from posfuse.runs import measurements, records
+from posfuse.runs import configs, measurements, records
 from posfuse.runs.multirun import read_multirun
 from posfuse.runs.records import Diagnostic
 
@@ -62,7 +62,7 @@ def test_a_yaml_file_that_posfuse_cannot_have_written_is_one_line(name, tmp_path
     path = write(tmp_path / "config.yaml", YAML[name])
     start = time.process_time()
     with pytest.raises(InputError) as refused:
-        records.read_config(tmp_path)
+        configs.read_config(tmp_path)
     if name != "nested tables":  # the keys of a multirun.yaml are read one by one
         with pytest.raises(InputError) as other:
             read_multirun(path)
@@ -116,7 +116,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
         records.read_result(tmp_path / "result.json")
     os.mkfifo(tmp_path / "config.yaml")
     with pytest.raises(InputError, match="not a regular file"):
-        records.read_config(tmp_path)
+        configs.read_config(tmp_path)
     os.mkfifo(tmp_path / "SHA256SUMS")
     os.mkfifo(tmp_path / "history.csv")
     assert not records.is_whole(tmp_path / "history.csv")

@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from posfuse.config import CONF_DIR, is_neutral
 from posfuse.errors import Diverged, InputError
 from posfuse.process import signals
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from posfuse.runs.multirun import MULTIRUN, folder_of, read_multirun
 from posfuse.study.plan import Plan
 from posfuse.study.provenance import refusal
@@ -149,7 +149,7 @@ class Sweep:
         if failure["kind"] != Diverged.kind:
             return None, failure["message"]
         try:  # failure.json does not identify the run
-            cfg = records.read_config(folder)
+            cfg = configs.read_config(folder)
             refused = refusal(records.identity(cfg, folder), seed, config, self.plan)
         except InputError as error:
             return None, str(error)

@@ -19,7 +19,7 @@ from posfuse.analysis.evidence.metric import ACCURACY, Metric, metric_of
 from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.analysis.tables import formats, paired_tables
 from posfuse.errors import InputError, checked_streams
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from posfuse.tracking import server
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import STEP, variant
@@ -168,7 +168,7 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         several = ", ".join(sweep_ids)
         raise InputError(f"{sweep}: holds several sweeps ({several}); give the folder of one")
     prepare(sweep)
-    project = records.read_config(Path(runs["folder"].iloc[0])).logger.project
+    project = configs.read_config(Path(runs["folder"].iloc[0])).logger.project
     api = server.connect()
     with server.errors_in_one_line():
         entity = server.entity_of(api)

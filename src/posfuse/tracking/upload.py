@@ -15,7 +15,7 @@ from typing import Any
 
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError, checked_streams
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from posfuse.runs.multirun import check_asked
 from posfuse.tracking import projection, server
 from posfuse.tracking.places import prepare
@@ -42,7 +42,7 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
     for result in sorted(sweep.rglob(records.RESULT)):
         try:
             check_asked(result.parent)
-            run, logger = Finished.read(result.parent), records.read_config(result.parent).logger
+            run, logger = Finished.read(result.parent), configs.read_config(result.parent).logger
         except InputError as error:
             problems.append(str(error))
             continue

@@ -25,7 +25,7 @@ from posfuse.data.token_store import VOCABULARY
 from posfuse.data.vocabulary import encoder_of
 from posfuse.errors import InputError
 from posfuse.model.folding import FoldedClassifier
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
 from posfuse.runs.hydra_errors import one_line
 from posfuse.training.build import build_network
@@ -105,7 +105,7 @@ def load_export(path: str | Path) -> Exported:
         if header.pop(CHECKSUM, None) != _checksum(weights, header):
             raise ValueError("its checksum is missing or wrong")
         check_yaml(header["config"])
-        cfg = checked(OmegaConf.structured(records.config_of(header["config"])))
+        cfg = checked(OmegaConf.structured(configs.config_of(header["config"])))
         names = json.loads(header["label_names"])
         tokenizer = Tokenizer.from_str(header["vocabulary"])
         folded = build_network(cfg, tokenizer.get_vocab_size(), len(names)).fold()

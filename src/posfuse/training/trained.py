@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from posfuse.config import Config
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
@@ -41,15 +41,15 @@ def load_language_model(folder: str | Path) -> tuple[Config, TextDataModule, Nex
 
 
 def _loaded(folder: Path) -> tuple[Config, TextDataModule, Classifier | NextToken]:
-    cfg = records.read_config(folder)
+    cfg = configs.read_config(folder)
     if not (folder / records.RESULT).exists():
         raise InputError(f"{folder}: the run is not finished; run its command again")
     record = records.read_result(folder / records.RESULT)
-    cfg = records.located(cfg, folder, record["settings"])
+    cfg = configs.located(cfg, folder, record["settings"])
     try:
         cfg = checked(OmegaConf.structured(cfg))
     except InputError as error:
-        raise InputError(f"{folder / records.CONFIG}: {error}") from error
+        raise InputError(f"{folder / configs.CONFIG}: {error}") from error
     data = build_data(cfg)
     changed = [k for k, now in data.facts().items() if k in record and record[k] != now]
     if changed:
