@@ -108,6 +108,32 @@ def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_p
     assert not Path("ran").exists()
 
 
+@pytest.mark.parametrize(
+    "values",
+    ["seed: x", "seed: null", "seed: [1]", "", "seed: 0\ndata: [1]", "seed: 0\nsweep: [1]",
+     "seed: 0\nsweep: {primary: 7}"],
+)  # fmt: skip
+def test_a_multirun_file_with_values_of_a_wrong_type_is_one_line(tmp_path, values: str):
+    (tmp_path / "multirun.yaml").write_text(
+        f"hydra: {{sweeper: {{params: {{}}}}, overrides: {{task: []}}}}\n{values}\n"
+    )
+    with pytest.raises(InputError, match=r"multirun\.yaml: not a sweep's settings"):
+        asked(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "asked_for",
+    ["seed=range(0,1000000000)", "a=range(0,1e9)", "a=shuffle(range(0,1000000000))",
+     "a=range(0,1000) b=range(0,1000)"],
+)  # fmt: skip
+def test_a_multirun_file_asks_for_a_bounded_number_of_runs(tmp_path, asked_for: str):
+    (tmp_path / "multirun.yaml").write_text(
+        f"hydra: {{sweeper: {{params: {{}}}}, overrides: {{task: {asked_for.split()}}}}}\nseed: 0"
+    )
+    with pytest.raises(InputError, match="more than 100000 runs"):
+        asked(tmp_path)
+
+
 def test_a_config_is_read_without_its_code(tmp_path):
     (tmp_path / "config.yaml").write_text(
         "data: {name: a, corpus: {_target_: os.mkdir, path: ran}}\nencoding: {name: b}\n"

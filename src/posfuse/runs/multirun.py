@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from itertools import product
+from itertools import islice, product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -21,6 +22,7 @@ from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
 AXES = ("data", "encoding", "fusion")  # their names are parts of a run's folder
+MOST_RUNS = 100_000  # of a sweep; a range in a file may stand for more than memory holds
 NAMES = "names"  # of the sweeper: composed names, see `composed_names`
 
 
@@ -35,8 +37,11 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
         params = [f"{k}={v}" for k, v in (config.hydra.sweeper.get("params") or {}).items()]
         parsed = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
         values = {override.get_key_element(): _values(override) for override in parsed}
-        for seed in values.get("seed", []):
+        if prod(map(len, values.values())) > MOST_RUNS:
+            raise ValueError(f"more than {MOST_RUNS} runs")
+        for seed in values.get("seed") or [str(config.seed)]:
             int(seed.strip("'\""))
+        _check_types(config)
         return config, values
     except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
             HydraException) as error:  # fmt: skip
@@ -46,9 +51,28 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
         ) from error
 
 
+def _check_types(config: Any) -> None:
+    """Raise ValueError for a part that is read below and is of another type than in a sweep's."""
+    sweeper = config.hydra.sweeper
+    tables = {key: config.get(key) for key in (*AXES, "sweep")}
+    tables |= {key: sweeper.get(key) for key in ("arms", NAMES)}
+    for key, part in tables.items():
+        if part is not None and not isinstance(part, DictConfig):
+            raise ValueError(f"{key} is no table")
+    lists = {**(tables["arms"] or {}), "primary": OmegaConf.select(config, "sweep.primary")}
+    for key, part in lists.items():
+        if part is None and key == "primary":
+            continue
+        if not isinstance(part, ListConfig) or not all(isinstance(text, str) for text in part):
+            raise ValueError(f"{key} is no list of texts")
+
+
 def _values(override: Override) -> list[str]:
+    """The values as texts, not shuffled, and at most one more than MOST_RUNS."""
     if override.is_sweep_override():
-        return list(override.sweep_string_iterator())
+        if isinstance(sweep := override.value(), ChoiceSweep | RangeSweep):
+            sweep.shuffle = False  # would need all values at once
+        return list(islice(override.sweep_string_iterator(), MOST_RUNS + 1))
     return [override.get_value_element_as_str()]
 
 
@@ -84,7 +108,7 @@ def primary_family(sweep: Path) -> tuple[str, ...]:
     if not (sweep / MULTIRUN).exists():
         return ()
     cfg, _ = read_multirun(sweep / MULTIRUN)
-    return tuple(map(str, OmegaConf.select(cfg, "sweep.primary", default=())))
+    return tuple(map(str, OmegaConf.select(cfg, "sweep.primary") or ()))
 
 
 def folder_of(overrides: list[str], cfg: Any) -> str:
