@@ -23,6 +23,7 @@ from small_records import write_record
 from small_runs import write_corpus
 
 MULTIRUN = """
+seed: 0
 data: {name: tiny}
 encoding: {name: sinusoidal}
 fusion: {name: add}
@@ -140,8 +141,8 @@ def test_a_record_may_state_the_precision_that_was_chosen_as_the_fastest(sweep):
         ({"plan": "d" * 64, "started": "2026-11-25T11:45:00+00:00"},
          "started at 2026-11-25T11:45:00.00:00, before the plan was frozen at 2026-11-25T12:00:00"),
         ({"started": "2026-11-25T14:30:00+05:00"}, "started at .*, before the plan was frozen"),
-        ({"started": "noon"}, "its start 'noon' is no time in UTC; remove it"),
-        ({"started": "2026-11-25T12:30:00"}, "is no time in UTC"),
+        ({"started": "noon"}, "its start 'noon' is not a time in UTC; remove it"),
+        ({"started": "2026-11-25T12:30:00"}, "is not a time in UTC"),
         ({"plan": "e" * 64}, "belongs to another plan, with digest eeeeeeeeeeeeeeee; remove it"),
         ({}, None),  # of an earlier version
     ],
@@ -160,11 +161,11 @@ def test_the_page_says_what_the_records_state():
     late = run | {"started": "2026-11-25T11:58:00+00:00"}
     frozen = f"Frozen at {FROZEN}."
     assert provenance(PLAN, [run, run, None]) == (
-        f"{frozen} 2 test runs name this plan and started later."
+        f"{frozen} Test runs of this plan that started later: 2."
     )
     assert provenance(PLAN, [run, late, {"seed": 0}]) == (
-        f"{frozen} 2 test runs name this plan and started later. Of these, 1 started up to 10 "
-        "minutes earlier by their own clock. 1 test runs do not state their plan or their start."
+        f"{frozen} Test runs of this plan that started later: 1. Up to 10 minutes earlier, by the "
+        "clock of their machine: 1. Test runs that state no plan or no start: 1."
     )
     assert "did not record when" in provenance(replace(PLAN, frozen=""), [run])
 

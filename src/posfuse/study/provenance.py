@@ -32,7 +32,7 @@ def refusal(record: Record, seed: int, config: str, plan: Plan | None = None) ->
     try:
         is_early = plan.frozen and "started" in record and _before(record, plan) > APART
     except (TypeError, ValueError):
-        return f"its start {record['started']!r} is no time in UTC"
+        return f"its start {record['started']!r} is not a time in UTC"
     early = f"started at {record.get('started')}, before the plan was frozen at {plan.frozen}"
     return early if is_early else ""
 
@@ -48,11 +48,11 @@ def provenance(plan: Plan, results: Iterable[Record | None]) -> str:
         return "An earlier version froze this plan, and did not record when."
     runs = [record for record in results if record]
     known = [record for record in runs if "plan" in record and "started" in record]
-    lines = [f"Frozen at {plan.frozen}."]
-    if known:
-        lines.append(f"{len(known)} test runs name this plan and started later.")
-    if early := sum(_before(record, plan) > timedelta(0) for record in known):
-        lines.append(f"Of these, {early} started up to 10 minutes earlier by their own clock.")
-    if others := len(runs) - len(known):
-        lines.append(f"{others} test runs do not state their plan or their start.")
-    return " ".join(lines)
+    early = sum(_before(record, plan) > timedelta(0) for record in known)
+    counts = {
+        "Test runs of this plan that started later": len(known) - early,
+        "Up to 10 minutes earlier, by the clock of their machine": early,
+        "Test runs that state no plan or no start": len(runs) - len(known),
+    }
+    lines = [f"{what}: {n}." for what, n in counts.items() if n]
+    return " ".join([f"Frozen at {plan.frozen}.", *lines])

@@ -108,7 +108,10 @@ def _check(study: Study) -> None:
     if not 0 <= study.convergence.most_last <= 1:
         raise InputError("convergence.most_last: must be a share between 0 and 1")
     if not (0 < study.assumed.spread < math.inf and 0 < study.assumed.difference < math.inf):
-        raise InputError("assumed: give the difference and the spread to plan for, both above 0")
+        raise InputError(
+            "assumed: needs a difference and a spread above 0 to plan for, such as "
+            "{difference: 2, spread: 4}"
+        )
 
 
 def _check_arm(name: str) -> None:
