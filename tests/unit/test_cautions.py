@@ -148,7 +148,7 @@ def test_the_table_has_each_caution_once():
     assert cautions_tables({"gain": {}}, "hypotheses") == []
     mixed = {"gain": {st.LAST: []}, "position": {st.LAST: ["c"]}, "other": {}}
     assert caution_lines(cautions_tables(mixed, "hypotheses")) == [
-        f"caution: {st.LAST} (all of gain, c)"
+        f"caution: {st.LAST} (all arms of gain, c)"
     ]
     many = {f"h{i}": {st.CHANCE: [f"arm{i}"]} for i in range(10)}
     (row,) = cautions_tables(many | {"last": {}}, "hypotheses")[0].rows

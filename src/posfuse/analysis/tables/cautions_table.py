@@ -34,7 +34,7 @@ def cautions_tables(found: Mapping[str, Cautions], verdicts: str) -> list[Table]
         concerned = [name for name, own in found.items() if text in own]
         own = {name: found[name][text] for name in concerned}
         if any(own.values()):  # no arm: all of them
-            own = {name: each or [f"all of {name}"] for name, each in own.items()}
+            own = {name: each or [f"all arms of {name}"] for name, each in own.items()}
         arms = dict.fromkeys(arm for each in own.values() for arm in each)
         if concerned:
             rows.append({"caution": text, "arms": list(arms), verdicts: concerned})
