@@ -230,7 +230,7 @@ def test_variants_have_curves_of_their_own(dashboard, server, tmp_path):
 
 
 def test_the_sweeps_primary_family_is_that_of_the_report(dashboard, sweep, server):
-    family = {"hydra": {"sweeper": {"params": {}}, "overrides": {"task": []}},
+    family = {"seed": 0, "hydra": {"sweeper": {"params": {}}, "overrides": {"task": []}},
               "sweep": {"primary": ["mul"]}}  # fmt: skip
     (sweep / "multirun.yaml").write_text(json.dumps(family))
     assert dashboard()[0] == 0

@@ -502,7 +502,7 @@ def test_one_task_at_several_lengths_has_a_row_of_its_own(tmp_path):
     story = {"data.corpus._target_": "posfuse.data.bbc.lead_story"}
     gains = {"short": [2, 4, 3], "long": [6, 6, 6], "longer": [7, 11, 9], "article": [1, 2, 1]}
     for i, (data, of) in enumerate(gains.items()):
-        settings = {"data.name": data, "data.max_len": 9 * i} | (story if i < 3 else {})
+        settings = {"data.name": data, "data.max_len": 9 * (i + 1)} | (story if i < 3 else {})
         cells_of = {"add": dict.fromkeys(range(3), 0.5)}
         cells_of["concat"] = {seed: 0.5 + gain / 100 for seed, gain in enumerate(of)}
         write_cells(tmp_path, cells_of, data=data, tokens=10.0 * 4**i, settings=settings)
