@@ -167,7 +167,9 @@ def of_comparisons(
         *(r for r in comparisons.to_dict("records") if (r["data"], r["encoding"]) not in tuned),
     ]
     arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
-    found = {}
+    found: dict[str, Cautions] = {}
+    named: set[str] = set()  # the cautions that name an arm
+    every = {}  # the arms of each comparison
     for row in rows:
         if row["role"] == PLACEBO:
             continue
@@ -182,8 +184,14 @@ def of_comparisons(
                 is_tuned=row.get(f"{of}choices", 1) > 1,
                 is_at_edge=any(row.get(f"{of}{key}_edge", False) for key in KEYS),
             )
-        found[next(iter(own))] = cautions(own, row["n"])
-    return found
+        each = found[name := next(iter(own))] = cautions(own, row["n"])
+        named |= {text for text, concerned in each.items() if concerned}
+        every[name] = list(own)
+    # Where a caution names arms, it names them all: comparisons share arms.
+    return {
+        name: {text: some or every[name] * (text in named) for text, some in each.items()}
+        for name, each in found.items()
+    }
 
 
 def _arms(runs: pd.DataFrame, by: list[str], metric: Metric) -> dict[tuple[str, ...], Arm]:
