@@ -248,7 +248,7 @@ def test_a_clock_that_jumps_changes_nothing(world, tmp_path):
         (done,) = (tmp_path / "multirun").rglob("seed=0")
         assert_same_files(reference, done)
     failing = subprocess.run(
-        [*argv, "optim.lr=1e30", "sweep_id=diverging"],
+        command(corpus, "-m", "seed=0,1", "optim.lr=1e30", "sweep_id=diverging"),
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
