@@ -17,7 +17,9 @@ from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training import run as entry
+from posfuse.training.build import build_trainer
 from posfuse.training.classifier import Classifier
+from posfuse.training.trained import load_run
 from small_runs import REFERENCE, SMALL, composed, small_config, write_corpus
 
 SAME = ("test", "validation", "best_epoch", "epochs")  # equal bit for bit in a repeated run
@@ -142,6 +144,22 @@ def test_the_history_has_a_row_for_each_epoch_and_the_record_has_the_best(refere
     assert record["latency_ms"] > 0
 
 
+def test_the_validation_metrics_are_those_of_the_saved_weights(reference):
+    folder, record = reference
+    cfg, data, module = load_run(folder)
+    data.tested = "validation"
+    again = build_trainer(cfg, folder, []).test(module, data, verbose=False)[0]
+    assert record["validation"] == {k.removeprefix("test/"): v for k, v in again.items()}
+
+
+def test_each_evaluation_is_the_only_pass_over_the_validation_split(corpus, tmp_path, monkeypatch):
+    passes = []
+    wrap(monkeypatch, "on_validation_epoch_end", lambda self: passes.append(self.global_step))
+    cfg = small_config(corpus)
+    train(cfg, tmp_path)
+    assert len(passes) == cfg.trainer.max_epochs
+
+
 def test_a_repeated_run_is_bitwise_equal_whatever_ran_before(reference, corpus, tmp_path):
     folder, record = reference
     other = train(small_config(corpus, "seed=4"), tmp_path / "other")
@@ -250,9 +268,8 @@ def test_the_tested_weights_are_those_of_the_first_best_epoch(seed, corpus, tmp_
     history = []
 
     def keep(self):
-        if self.trainer.state.fn == "fit":
-            accuracy = self.val_metrics.compute()["val/accuracy"].item()
-            history.append((accuracy, {k: v.clone() for k, v in self.state_dict().items()}))
+        accuracy = self.val_metrics.compute()["val/accuracy"].item()
+        history.append((accuracy, {k: v.clone() for k, v in self.state_dict().items()}))
 
     final = {}
     wrap(monkeypatch, "on_validation_epoch_end", keep)

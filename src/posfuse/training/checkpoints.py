@@ -12,7 +12,6 @@ import lightning as L
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
-from lightning.pytorch.trainer.states import TrainerFn
 
 from posfuse.errors import InputError
 from posfuse.process import signals
@@ -102,10 +101,6 @@ class Checkpoints(Callback):
 
     def on_train_end(self, trainer: L.Trainer, module: Any) -> None:
         self.check(trainer)
-
-    def on_validation_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.state.fn != TrainerFn.FITTING:
-            self.check(trainer)
 
     def on_test_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         self.check(trainer)

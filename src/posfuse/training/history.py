@@ -30,6 +30,11 @@ class History(Callback):
         done = {"epoch": epoch, "step": trainer.global_step}
         self.rows.append({**done, **row})
 
+    def validation(self, evaluation: int) -> dict[str, float]:
+        """The validation metrics of an evaluation, from 0: {"loss": ..., "accuracy": ...}."""
+        row = self.rows[evaluation]
+        return {k.removeprefix("val_"): v for k, v in row.items() if k.startswith("val_")}
+
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows}
 

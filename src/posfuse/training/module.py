@@ -7,7 +7,6 @@ from typing import Any
 import lightning as L
 import pandas as pd
 import torch
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from posfuse.config import OptimConfig
@@ -114,9 +113,8 @@ class TrainingModule(L.LightningModule):
         self.fail_if_diverged()
 
     def on_validation_epoch_end(self) -> None:
-        if self.trainer.state.fn == TrainerFn.FITTING:  # otherwise there is no training loss
-            loss_sum, documents = self.epoch_loss()
-            self.log("train/loss", loss_sum / documents)
+        loss_sum, documents = self.epoch_loss()
+        self.log("train/loss", loss_sum / documents)
 
     def log_mean(self, name: str, value: Tensor, n: int) -> None:
         """Log the mean over the documents of all processes, of which this batch has n."""

@@ -86,8 +86,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
             stopwatch.begin("test")
             best = read_checkpoint(folder / records.BEST)
             module.load_state_dict(best["state_dict"])
-            validation = trainer.validate(module, data, verbose=False)[0]
-            if not math.isfinite(validation["val/loss"]):
+            validation = history.validation(best["epoch"])
+            if not math.isfinite(validation["loss"]):
                 raise module.divergence(best["global_step"])
             test, predictions = _tested(trainer, module, data, "test")
             latency_ms, measured = module.latency_ms, module.measurements()
@@ -117,7 +117,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> records.R
         **records.identity(cfg, folder),
         "started": state.started,
         "test": test,
-        "validation": {name.removeprefix("val/"): value for name, value in validation.items()},
+        "validation": validation,
         **({"pretrain": facts(first)} if first else {}),
         **({"lengths": lengths} if lengths else {}),
         **({"sliding": {str(n): found for n, found in sliding.items()}} if sliding else {}),
