@@ -32,6 +32,7 @@ NEUTRAL_KEYS = (
 # Keys that came later, with the value that changes nothing: earlier records lack them.
 LATER_KEYS: dict[str, Any] = {
     "data.test_lengths": [],
+    "data.word_order": "original",
     "encoding.positions": "contiguous",
     "encoding.range": 2048,
     "data.targets": "all",
@@ -107,6 +108,10 @@ class DataConfig:
     test_lengths: list[int] = option(
         list, "tokens; each is a further test split, of strings of this length or of texts longer "
         "than max_len, cut there", least=1, most=MOST_TOKENS,
+    )  # fmt: skip
+    word_order: str = option(
+        "original", "shuffled: a fixed random order of the tokens of each document, after the cut",
+        choices=("original", "shuffled"),
     )  # fmt: skip
     targets: str = option(
         "all", "tokens that a language model predicts: all, after |, or every second after |",

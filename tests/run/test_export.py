@@ -52,6 +52,17 @@ def test_it_gives_the_runs_own_predictions(overrides, tmp_path):
     assert longest.isfinite().all()
 
 
+def test_a_model_of_shuffled_words_is_refused(tmp_path):
+    """It would read a text in its original order. The run itself loads."""
+    shuffled = ["data.name=tiny_shuffled", "data.word_order=shuffled"]
+    _, run = trained(tmp_path, "fusion=add", *shuffled)
+    with pytest.raises(
+        InputError, match=r"run: a run with data.word_order=shuffled, but an .*; use"
+    ):
+        export(run, tmp_path / "model.safetensors")
+    assert load_run(run)[0].data.word_order == "shuffled"
+
+
 def test_random_positions_are_those_of_the_run(tmp_path):
     """They depend on the seed and on the longest text of a batch."""
     corpus, run = trained(tmp_path, "encoding=rope", *RANDOM)

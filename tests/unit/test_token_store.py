@@ -198,7 +198,7 @@ CHANGES = [
     ("vocabulary", VocabularyConfig(ending=".")),
 ]
 OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool_batches": 7,
-         "test_lengths": [9], "targets": "answers"}  # fmt: skip
+         "test_lengths": [9], "targets": "answers", "word_order": "shuffled"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "value"), CHANGES)

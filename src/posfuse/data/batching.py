@@ -4,7 +4,7 @@ Shapes: B documents, L tokens of the batch's longest document.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -85,6 +85,21 @@ class Documents(Dataset[Batch]):
             torch.from_numpy(members),
             int(lengths.sum()),
         )
+
+
+def shuffled(split: TokenizedSplit, max_len: int) -> TokenizedSplit:
+    """The split with the first `max_len` tokens of each document in one fixed random order.
+
+    The order follows from the document's row in its file and its whole length alone. So it is the
+    same for every seed, split and vocabulary.
+    """
+    ids = split.ids.copy()
+    places = zip(split.rows, split.offsets[:-1], split.lengths, strict=True)
+    for row, start, length in places:
+        n = min(length, max_len)
+        order = np.random.default_rng([row, length]).permutation(n)
+        ids[start : start + n] = split.ids[start : start + n][order]
+    return replace(split, ids=ids)
 
 
 class ResidentDocuments(Documents):

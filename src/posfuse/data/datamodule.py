@@ -10,7 +10,14 @@ import torch
 from torch.utils.data import DataLoader
 
 from posfuse.config import DataConfig
-from posfuse.data.batching import Batch, Documents, LengthBatches, ResidentDocuments, SortedBatches
+from posfuse.data.batching import (
+    Batch,
+    Documents,
+    LengthBatches,
+    ResidentDocuments,
+    SortedBatches,
+    shuffled,
+)
 from posfuse.data.causal_tasks import BAR
 from posfuse.data.corpora import SPLITS, is_task, length_split
 from posfuse.data.token_store import Poll, TokenizedSplit, TokenStore, open_store
@@ -50,6 +57,8 @@ class TextDataModule(L.LightningDataModule):
                 "data.vocabulary.max_size and data.vocabulary.min_count"
             )
         read: Callable[..., Documents] = partial(Documents, ending=self.store.ending)
+        if cfg.word_order == "shuffled":
+            read = _shuffled
         if models_language:
             read = partial(_windows, self.store, cfg)
         self.documents = {s: read(self.store.splits[s], cfg.max_len) for s in SPLITS}
@@ -136,6 +145,10 @@ class TextDataModule(L.LightningDataModule):
 def sliding_split(length: int) -> str:
     """The name of the test split of overlapping windows of this length."""
     return f"sliding@{length}"
+
+
+def _shuffled(split: TokenizedSplit, max_len: int) -> Documents:
+    return Documents(shuffled(split, max_len), max_len)
 
 
 def _windows(

@@ -12,7 +12,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import LARGEST_SEED, Config, DataConfig, check_name, models_language
+from posfuse.config import (
+    LARGEST_SEED,
+    Config,
+    DataConfig,
+    check_name,
+    is_pretrained,
+    models_language,
+)
 from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits
@@ -24,6 +31,7 @@ from posfuse.runs.split_seeds import with_split_seed
 # Where the files of Python and of installed packages begin.
 LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 HUB = "posfuse.data.corpora.hub"
+SHUFFLED = "_shuffled"  # ends the name of a corpus with data.word_order=shuffled
 
 
 def checked(config: DictConfig) -> Config:
@@ -41,6 +49,7 @@ def checked(config: DictConfig) -> Config:
     check_host(cfg)
     _check_corpus(cfg)
     _check_targets(cfg)
+    _check_word_order(cfg)
     _check_pretraining(cfg)
     _check_test_lengths(cfg.data)
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
@@ -101,6 +110,32 @@ def _check_targets(cfg: Config) -> None:
         raise InputError(
             "data.vocabulary.ending: is for bytes and characters; remove it, or set "
             "data.vocabulary.unit=bytes"
+        )
+
+
+def _check_word_order(cfg: Config) -> None:
+    """Only texts of a classifier are shuffled, and under another name than the originals."""
+    data, key = cfg.data, "data.word_order: shuffled"
+    if data.word_order == "original":
+        return
+    if models_language(cfg):
+        raise InputError(
+            f"{key} is for classifiers, because a language model predicts the next word; remove "
+            "it, or set task=classification"
+        )
+    if is_pretrained(cfg):
+        raise InputError(
+            f"{key} is for host=own, because host=transformers needs its special tokens in their "
+            "places; remove it"
+        )
+    if is_task(data):
+        raise InputError(
+            f"{key} is for texts, and {data.name} is a generated task; remove it, or use texts"
+        )
+    if not data.name.endswith(SHUFFLED):
+        raise InputError(
+            f"data.name: the words of {data.name} are shuffled (data.word_order=shuffled), so "
+            f"tables would mix the two; set data.name={data.name}{SHUFFLED}"
         )
 
 

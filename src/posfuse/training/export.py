@@ -81,6 +81,11 @@ def export(run: str | Path, path: str | Path) -> None:
             f"{run}: a run with host=transformers, whose model is not exported as one file; use "
             "posfuse.training.trained.load_run"
         )
+    if cfg.data.word_order == "shuffled":
+        raise InputError(
+            f"{run}: a run with data.word_order=shuffled, but an exported model reads a text in "
+            "its own order; use posfuse.training.trained.load_run"
+        )
     header = {
         "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
         "label_names": json.dumps(data.store.label_names),
