@@ -6,21 +6,27 @@ import shlex
 import sys
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
 from posfuse.analysis.evidence.metric import BITS_PER_BYTE
-from posfuse.errors import InputError
-from posfuse.runs import configs, records
+from posfuse.data import corpora
+from posfuse.errors import HubUnreachable, InputError
+from posfuse.runs import configs, coverage, records
+from posfuse.runs.checks import checked
 from posfuse.study import command, configurations, forecast, run_table, stages, sweeps
 from posfuse.study.plan import Plan
 from posfuse.study.provenance import provenance
+from posfuse.study.reading import read_study
 from posfuse.study.run_table import read_results
 from posfuse.study.scores import outcomes
-from posfuse.study.spec import Hypothesis, Study, Tuning
+from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.sweeps import RunsFailed, Sweep
+from posfuse.training.build import build_data
 from small_records import write_record
-from small_runs import write_corpus
+from small_runs import composed, write_corpus
 
 MULTIRUN = """
 seed: 0
@@ -33,7 +39,13 @@ ARMS = {"a": {"fusion": "add"}, "c": {"fusion": "concat"}}
 
 
 SETTINGS = {
-    fusion: {"seed": 0, "data.name": "tiny", "fusion.name": fusion, "model.d_model": 8}
+    fusion: {
+        "seed": 0,
+        "data.name": "tiny",
+        "data.max_len": 9,
+        "fusion.name": fusion,
+        "model.d_model": 8,
+    }
     for fusion in ("add", "concat")
 }
 CONFIGS = {
@@ -382,6 +394,116 @@ def test_an_outcome_beyond_needs_longer_tests():
     wanted = r"study mine: arms.add: data.test_lengths: needs a length above data.max_len=40 .*40\]"
     with pytest.raises(InputError, match=wanted):
         stages.check_arms("mine", study, [])
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    """A corpus of 20 training documents, 17 of 30 words, one of 40, one of 80 and one of 100."""
+    folder = tmp_path_factory.mktemp("lengths") / "texts"
+    folder.mkdir()
+    for split, lengths in (("train", [30] * 17 + [40, 80, 100]), ("test", [30] * 4)):
+        texts = [" ".join(["word"] * n) for n in lengths]
+        frame = pd.DataFrame({"text": texts, "label": np.arange(len(texts)) % 2})
+        frame.to_parquet(folder / f"{split}.parquet")
+    frame.to_parquet(folder / "validation.parquet")
+    return folder
+
+
+def by_length(tokens, *lengths, **settings):
+    """A study of these data.max_len on the corpus, and the overrides of its command."""
+    settings = {"data": "folder", "data.name": "texts", **settings}
+    arms = {
+        f"add_{n}": {"data.max_len": n, "data.batch_size": 8 if n > 99 else 16} for n in lengths
+    }
+    study = Study("q", settings=settings, arms=arms, testing=Evaluation([5, 6], [2]))
+    return study, [f"data.path={tokens}", f"cache_dir={tokens.parent / 'cache'}"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "refused"),
+    [
+        ([16, 30, 40], None),  # 85 % of the documents have fewer than 40 tokens
+        ([16, 30, 41], "add_41: data.max_len=41, but 90 % "),
+        ([16, 60, 128], "add_60: data.max_len=60, but 90 % "),
+        ([128, 16], "add_128: data.max_len=128, but 100 % "),
+        ([128, 256], "add_128: data.max_len=128, but 100 % "),
+        ([128], None),  # not a study by length
+    ],
+)
+def test_lengths_beyond_nearly_all_documents_are_refused(tokens, lengths, refused) -> None:
+    study, extra = by_length(tokens, *lengths)
+    if refused is None:
+        stages.check_arms("mine", study, extra)
+        return
+    wanted = (
+        f"study mine: arms.{refused}of the training documents of texts have fewer tokens (median "
+        "30), so this length changes almost nothing; use lengths up to 40, or longer documents"
+    )
+    with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
+        stages.check_arms("mine", study, extra)
+
+
+@pytest.mark.parametrize("command", [["plan", "--no-timing"], ["plan"], ["freeze"], ["run"]])
+def test_no_run_starts_with_such_a_length(tokens, tmp_path, monkeypatch, command) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = QUESTION.replace("data: tiny", "data: folder").replace("a: {", "a: {data.max_len: 30, ")
+    (tmp_path / "mine.yaml").write_text(text)
+    monkeypatch.setattr(sweeps.subprocess, "Popen", None)
+    stopped = study_command(command[0], "mine.yaml", *command[1:], f"data.path={tokens}")
+    assert stopped.startswith("error: study mine: arms.c: data.max_len=512, but 100 % of the train")
+    assert not [*tmp_path.glob("multirun/mine*")]
+
+
+def test_the_store_that_is_read_is_that_of_the_test_runs(tokens, monkeypatch) -> None:
+    """Once for each corpus, with a test seed and the vocabulary of the arms."""
+    opened = []
+    original = coverage.open_store
+    monkeypatch.setattr(
+        coverage, "open_store", lambda *a, **k: opened.append(original(*a, **k)) or opened[-1]
+    )
+    study, extra = by_length(tokens, 16, 30, **{"data.split_seed": "seed"})
+    study.arms |= {f"concat_{n}": {"data.max_len": n, "fusion": "concat"} for n in (16, 30)}
+    stages.check_arms("mine", study, extra)
+    (store,) = opened
+    own = ["data=folder", "data.name=texts", "data.split_seed=seed", "seed=5", *extra]
+    assert store.folder == build_data(checked(composed(*own))).store.folder
+
+
+def test_corpora_of_one_length_each_are_not_a_study_by_length(tokens) -> None:
+    study, extra = by_length(tokens, 30, 128)
+    study.arms["add_128"]["data.name"] = "others"
+    stages.check_arms("mine", study, extra)
+    study.arms["add_16"] = {"data.max_len": 16, "data.name": "others"}
+    with pytest.raises(InputError, match=r"arms.add_128: .* documents of others have fewer tokens"):
+        stages.check_arms("mine", study, extra)
+
+
+def test_a_language_model_reads_windows_longer_than_a_document(tokens) -> None:
+    of_bytes = {"task": "language_model", "data.vocabulary.unit": "bytes"}
+    study, extra = by_length(tokens, 16, 900, **of_bytes)
+    study.metric = BITS_PER_BYTE.name
+    stages.check_arms("mine", study, extra)
+
+
+def test_a_plan_without_the_hub_says_that_lengths_are_not_checked(monkeypatch) -> None:
+    def hub(id: str, revision: str = "main"):
+        raise HubUnreachable(f"data.corpus.id: cannot load {id}")
+
+    monkeypatch.setattr(corpora, "hub", hub)
+    arms = {f"add_{n}": {"data.max_len": n} for n in (128, 4096)}
+    study = Study("q", settings={"data": "arxiv"}, arms=arms, testing=Evaluation([5], [1]))
+    lines = []
+    stages.check_arms("mine", study, [], lines.append)
+    assert lines == [
+        "arxiv: the lengths of its documents are not checked (data.corpus.id: cannot load "
+        "mteb/ArxivClassification)"
+    ]
+
+
+def test_the_committed_study_by_length_is_accepted() -> None:
+    """Its documents are longer in each of its three lengths, so they are three corpora."""
+    name, study = read_study("length", [])
+    stages.check_arms(name, study, [])
 
 
 def test_a_table_of_runs_keeps_the_test_lengths(tmp_path):

@@ -4,6 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from posfuse.config import Config
+from posfuse.data.token_store import Poll, open_store
+from posfuse.runs.split_seeds import validation_seed, with_split_seed
+
 UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from here on
 FEWEST_TOKENS = 3  # of a document, in the mean of a split; a warning below
 SPLITS = ("train", "validation", "test")
@@ -29,6 +35,14 @@ def coverage_warning(row: Mapping[Any, Any]) -> str | None:
             f"{CHARACTERS}"
         )
     return None
+
+
+def training_lengths(cfg: Config, poll: Poll) -> np.ndarray:
+    """Tokens of each training document of a classifier's run, before the cut, ascending,
+    (documents,). Opens the token store of the run, as `open_store` does."""
+    data, path = with_split_seed(cfg), cfg.host.path
+    store = open_store(data, cfg.cache_dir, validation_seed(cfg), poll, path)
+    return np.sort(store.splits["train"].lengths)
 
 
 def _worst(row: Mapping[Any, Any], name: str, sign: int) -> tuple[float, str]:

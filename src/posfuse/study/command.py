@@ -91,7 +91,7 @@ def _say(line: str) -> None:
 
 
 def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
-    settings = stages.check_arms(name, study, extra)
+    settings = stages.check_arms(name, study, extra, _say)
     seconds = None if no_timing else forecast.cpu_seconds_per_run(name, study, extra)
     _say(f"study {name}: {study.question}")
     for line in [*forecast.forecast(study, seconds), *cautions.of_plan(study, settings)]:

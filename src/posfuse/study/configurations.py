@@ -1,10 +1,13 @@
 """The composed configs of a study's arms: checked before anything runs, and part of the plan."""
 
+import math
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
@@ -14,12 +17,18 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE, EXACT_MATCH, GREEDY_ACCURACY
 from posfuse.config import CONF_DIR, Config, DataConfig, models_language, run_folder
-from posfuse.errors import InputError
+from posfuse.errors import HubUnreachable, InputError
+from posfuse.process import signals
 from posfuse.runs.checks import checked
+from posfuse.runs.coverage import training_lengths
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import differing, fingerprint_of, settings
 from posfuse.study.spec import Study, Values
 from posfuse.study.sweeps import Sweep
+
+NEARLY_ALL = 0.9  # of the training documents
+# The settings of a corpus and of its tokens.
+OF_CORPUS = ("data.name", "data.path", "data.corpus", "data.vocabulary.unit", "host.path")
 
 
 def _check_lengths(data: DataConfig) -> None:
@@ -49,13 +58,18 @@ def fingerprints(study: Study, arms: Mapping[str, Values], extra: list[str]) -> 
 
 
 def composed(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Values]:
-    """The `settings` of each arm's composed config, with seed 0 in all of them.
+    """The `settings` of each arm's config, as `configs_of`."""
+    return {arm: settings(config) for arm, config in configs_of(study, arms, extra).items()}
+
+
+def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Config]:
+    """The composed config of each arm, with seed 0 in all of them.
 
     `arms` are the overrides of each arm, or of each arm and trial. `extra` are the user's
     overrides; data.path among them counts by its texts. Raises InputError, which names the arm, if
     its config is refused, is that of another arm, or has the same folder as another arm's.
     """
-    found: dict[str, Values] = {}
+    found: dict[str, Config] = {}
     identities: dict[str, str] = {}  # the arm of each fingerprint
     folders: dict[str, tuple[str, Config]] = {}  # the arm of each folder of runs
     with tempfile.TemporaryDirectory() as place:
@@ -79,8 +93,53 @@ def composed(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict
             folder = run_folder(*names, 0, own)
             if folder in folders:
                 raise InputError(_same_folder(arm, config, *folders[folder]))
-            found[arm], folders[folder] = flat, (arm, config)
+            found[arm], folders[folder] = config, (arm, config)
     return found
+
+
+def check_documents(
+    study: Study,
+    arms: Mapping[str, Values],
+    found: Mapping[str, Values],
+    extra: list[str],
+    say: Callable[[str], None],
+) -> None:
+    """Raise InputError for an arm whose data.max_len is above the length of nearly all training
+    documents, if arms of its corpus differ in data.max_len.
+
+    `found` are the `settings` of the arms. The token store of the first test seed is read. Without
+    the hub nothing is checked: the plan can still be made, and `say` gets a line.
+    """
+    for own in _by_corpus(found):
+        lengths = {arm: int(found[arm]["data.max_len"]) for arm in own}
+        if len(set(lengths.values())) == 1:
+            continue
+        name = found[own[0]]["data.name"]
+        config = configs_of(study, {own[0]: arms[own[0]]}, extra)[own[0]]
+        try:
+            tokens = training_lengths(replace(config, seed=study.test_seeds[0]), signals.check)
+        except HubUnreachable as error:
+            say(f"{name}: the lengths of its documents are not checked ({error})")
+            continue
+        fit = tokens[math.ceil(NEARLY_ALL * len(tokens)) - 1]
+        for arm, length in lengths.items():
+            if length > fit:
+                raise InputError(
+                    f"arms.{arm}: data.max_len={length}, but {100 * (tokens < length).mean():.0f} "
+                    f"% of the training documents of {name} have fewer tokens (median "
+                    f"{np.median(tokens):g}), so this length changes almost nothing; use lengths "
+                    f"up to {fit}, or longer documents"
+                )
+
+
+def _by_corpus(found: Mapping[str, Values]) -> list[list[str]]:
+    """The arms of each corpus that is read document by document; a language model reads windows."""
+    corpora: dict[str, list[str]] = {}
+    for arm, own in found.items():
+        if own.get("task.name") != "language_model":
+            corpus = {key: value for key, value in own.items() if key.startswith(OF_CORPUS)}
+            corpora.setdefault(str(corpus), []).append(arm)
+    return list(corpora.values())
 
 
 class _Composed:

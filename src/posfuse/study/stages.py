@@ -5,7 +5,7 @@ from itertools import product
 
 from posfuse.errors import InputError
 from posfuse.study import plan as plans
-from posfuse.study.configurations import composed, fingerprints
+from posfuse.study.configurations import check_documents, composed, fingerprints
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results
 from posfuse.study.spec import Study, Values
@@ -46,9 +46,9 @@ def has_tested(name: str, study: Study) -> bool:
     return Sweep(study, name, "test", {}, {}).has_started()
 
 
-def check_arms(name: str, study: Study, extra: list[str]) -> dict[str, Values]:
+def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> dict[str, Values]:
     """The settings of each arm with the first trial. Raises InputError unless Hydra composes every
-    arm, and the first one with every trial."""
+    arm, and the first one with every trial, and as `check_documents`."""
     trials = study.trials() or {"": {}}
     first, of_first = next(iter(trials.values())), next(iter(study.arms.items()))
     arms = {arm: {**own, **first} for arm, own in study.arms.items()}
@@ -56,6 +56,7 @@ def check_arms(name: str, study: Study, extra: list[str]) -> dict[str, Values]:
     try:
         settings = composed(study, arms, extra)
         composed(study, tuned, extra)
+        check_documents(study, arms, settings, extra, say)
     except InputError as error:
         raise InputError(f"study {name}: {error}") from None
     return settings
@@ -94,7 +95,7 @@ def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     plan = frozen_plan(name, study)
     if plan is not None and _has_its_configs(name, plan, extra):
         return plan
-    check_arms(name, study, extra)
+    check_arms(name, study, extra, say)
     return _tuned(name, study, extra, say)
 
 
