@@ -67,6 +67,13 @@ def test_a_study_is_read(written):
     }
 
 
+def test_an_arm_that_a_list_names_twice_counts_twice(written):
+    sides = {"arm": "add", "than": ["concat", "concat_none", "concat_none"]}
+    changes = {f"hypotheses__0__{key}": value for key, value in sides.items()}
+    weights = read_study(written(**changes))[1].hypotheses[0].weights
+    assert weights == pytest.approx({"add": 1, "concat": -1 / 3, "concat_none": -2 / 3})
+
+
 def test_random_trials_lie_in_their_range_and_are_the_same_each_time(written):
     tuning = {"random": {"optim.lr": {"least": 1e-4, "most": 1e-2}}, "trials": 20, "seeds": 9}
     _, study = read_study(written(tuning=tuning))

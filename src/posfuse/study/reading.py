@@ -231,8 +231,6 @@ def _check_hypothesis(h: Hypothesis, study: Study) -> None:
         if not isinstance(side, list) or not side or not all(isinstance(n, str) for n in side):
             raise InputError(f"{place}: {side!r} is no arm; give a name or a list of names")
         for name in side:
-            if side.count(name) > 1:
-                raise InputError(f"{place}: {name} is given twice; remove one")
             if name not in study.arms:
                 raise InputError(f"{place}: no arm {name!r}; use one of {', '.join(study.arms)}")
     arm, than, *minus = [sorted(side) for side in h.sides]
