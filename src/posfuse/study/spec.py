@@ -53,8 +53,8 @@ class Evaluation:
 class Hypothesis:
     """A statement about the paired difference arm - than, in the unit of the study's metric.
 
-    Each of them is an arm, or a list of arms whose outcomes are averaged seed by seed; an arm that is
-    named twice counts twice.
+    Each of them is an arm, or a list of arms whose outcomes are averaged seed by seed; an arm that
+    is named twice counts twice.
     """
 
     name: str = "???"
