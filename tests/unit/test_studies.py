@@ -146,7 +146,7 @@ def test_plans_that_are_run_are_those_of_conf(folder):
     own = yaml.safe_load((CONF_DIR / "study" / f"{folder.name}.yaml").read_text())
     assert kept["question"] == own["question"]
     assert kept["arms"] == own["arms"]
-    assert kept["settings"] == own["settings"]
+    assert kept["settings"] == own.get("settings", {})
     assert kept["hypotheses"] == [{**old, **new} for old, new in zip(
         kept["hypotheses"], own["hypotheses"], strict=True)]  # fmt: skip
 
