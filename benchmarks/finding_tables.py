@@ -1,27 +1,27 @@
-"""Further tables of docs/findings.md, computed from the committed rows of the studies.
+"""Further tables of the pages of docs/findings, computed from the committed rows of the studies.
 
 An interval is Student's 95 % interval of a mean difference over seeds, paired by seed. It is not
 adjusted for several looks or comparisons.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pandas as pd
 
+import grids
 from posfuse.analysis.statistics.paired import t_interval
 from posfuse.analysis.tables.table import interval
 from posfuse.study.plan import PLAN, Plan, stored
 from posfuse.study.run_table import RUNS, read_results
-from posfuse.study.scores import Results
+from posfuse.study.scores import Results, outcomes
 from posfuse.study.verdicts import Progress, progress
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 BAGS, STRINGS = "bags.csv", "strings.csv"  # of benchmarks/without_order.py
 TASKS = {"duplicate": "missing_duplicate", "index": "indirect_index"}
 ENCODINGS = ["rope", "relative", "t5", "alibi"]
-TEXTS = {"text_agnews": "AG News", "text_imdb": "IMDB", "text_bbc": "BBC News"}
 NOTE = "mean difference in points with its ordinary 95 % interval, paired by seed"
 
 
@@ -31,6 +31,14 @@ def judged(folder: Path) -> tuple[Plan, Results, Progress]:
     plan, _ = stored(folder / PLAN)
     results = read_results(folder / RUNS, plan.study.measured)
     return plan, results, progress(plan.study, results)
+
+
+def by_arm(folder: Path) -> pd.DataFrame:
+    """One row per test seed, one column per arm; a run that diverged counts as guessing."""
+    plan, results, _ = judged(folder)
+    metric = plan.study.measured
+    found = pd.Series(outcomes(results, metric, metric.name)).unstack(0)
+    return found[[arm for arm in plan.study.arms if arm in found]]
 
 
 def accuracies(study: str, column: str = "test_accuracy") -> pd.DataFrame:
@@ -51,47 +59,6 @@ def rows_of(heading: Sequence[str], rows: Sequence[Sequence[object]], caption: s
     """A GitHub table with a caption."""
     lines = [heading, ["---"] * len(heading), *rows]
     return "\n".join([*(f"| {' | '.join(map(str, row))} |" for row in lines), "", caption, ""])
-
-
-def early_stops() -> str:
-    """All hypotheses that were decided with fewer seeds than ran."""
-    rows = []
-    for path in sorted(FOLDER.glob(f"*/{PLAN}")):
-        if not path.with_name(RUNS).exists():
-            continue
-        plan, _, state = judged(path.parent)
-        metric = plan.study.measured
-        for v in state.verdicts:
-            if v.all_seeds is None or v.decision is None:
-                continue
-            decided, every = (
-                f"{metric.signed(x.mean)} ({interval(x.low, x.high, metric.digits)}), {x.n}"
-                for x in (v.decision, v.all_seeds)
-            )
-            rows.append([path.parent.name, v.hypothesis.name, decided, every])
-    return rows_of(
-        ["study", "hypothesis", "when it was decided", "all seeds"], rows,
-        "Difference with its interval, number of seeds. When it was decided: the interval of the "
-        "test. All seeds: the ordinary 95 % interval.",
-    )  # fmt: skip
-
-
-def texts() -> str:
-    """What position is worth to each operator on the texts, and a bag of words."""
-    rows = []
-    for study, title in TEXTS.items():
-        found, bags = accuracies(study), pd.read_csv(FOLDER / study / BAGS)
-        assert list(bags["seed"]) == list(found.index)
-        worth = [change(found[a] - found[f"{a}_none"]) for a in ("add", "concat", "gate_scalar")]
-        means = found.mean()
-        arms = f"{means.min():.2f} to {means.max():.2f}"
-        rows.append([title, *worth, arms, f"{bags['bag_of_words'].mean():.2f}"])
-    return rows_of(
-        ["texts", "addition", "concatenation", "scalar gate", "arms, %", "bag of words, %"], rows,
-        f"Operators: accuracy with the table minus accuracy with zeros, {NOTE}, 24 seeds. Arms: "
-        "the lowest and the highest mean test accuracy. Bag of words: mean test accuracy of "
-        "logistic regression on TF-IDF, with the same words, documents and splits.",
-    )  # fmt: skip
 
 
 def by_encoding() -> str:
@@ -162,21 +129,6 @@ def strings() -> str:
     )  # fmt: skip
 
 
-def repeats() -> str:
-    """Test strings that occur in training, by task and length."""
-    drawn = pd.read_csv(FOLDER / "extrapolation" / STRINGS).query("split == 'test'")
-    total = drawn.groupby(["task", "length"])[["in_training", "strings"]].sum()
-    shares = (100 * total["in_training"] / total["strings"]).unstack("task")
-    shares = shares[list(dict.fromkeys(drawn["task"]))]
-    rows = [
-        [task, *("" if pd.isna(x) else f"{x:.0f}" for x in shares[task])] for task in shares.columns
-    ]
-    return rows_of(
-        ["symbols", *shares.index], rows,
-        "Test strings of the trained lengths that are training strings too, in %, by length.",
-    )  # fmt: skip
-
-
 def four_layers() -> str:
     """The earlier runs of the paper's model on AG News."""
     runs = pd.read_csv(FOLDER / "agnews_four_layers" / RUNS)
@@ -192,18 +144,25 @@ def four_layers() -> str:
     )  # fmt: skip
 
 
-# By the folder and the name of the file in docs/findings.
-TABLES: dict[tuple[str, str], Callable[[], str]] = {
-    ("studies", "early_stops"): early_stops,
-    ("studies", "texts"): texts,
-    ("encodings", "by_encoding"): by_encoding,
-    ("extrapolation", "by_length"): by_length,
-    ("extrapolation", "strings"): strings,
-    ("extrapolation", "repeats"): repeats,
-    ("agnews_four_layers", "differences"): four_layers,
+def position(folder: Path) -> str:
+    """What position is worth to each arm that ran with a table of zeros too; empty without."""
+    found = by_arm(folder)
+    own = [arm for arm in found if f"{arm}_none" in found]
+    rows = [[arm, change(found[arm] - found[f"{arm}_none"])] for arm in own]
+    caption = f"The arm minus the same arm with a table of zeros: {NOTE}, {len(found)} seeds."
+    if (bags := folder / BAGS).exists():
+        bag = pd.read_csv(bags)
+        assert list(bag["seed"]) == list(found.index)
+        rows.append(["bag of words: accuracy in %", f"{bag['bag_of_words'].mean():.2f}"])
+        caption += " Bag of words: mean test accuracy of logistic regression on TF-IDF, with the "
+        caption += "same words, documents and splits."
+    return rows_of(["arm", "what position is worth"], rows, caption) if rows else ""
+
+
+# By the folder of docs/findings.
+TABLES: dict[str, Sequence[Callable[[], str]]] = {
+    "encodings": [by_encoding],
+    "extrapolation": [by_length, strings],
+    "agnews_four_layers": [four_layers],
+    **{name: [partial(grids.table_of, name)] for name in grids.GRIDS},
 }
-
-
-def write() -> None:
-    for (folder, name), table in TABLES.items():
-        (FOLDER / folder / f"{name}.md").write_text(table(), encoding="utf-8")

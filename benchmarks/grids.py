@@ -1,10 +1,11 @@
-"""Store the runs of experiments with three seeds for docs/findings.md.
+"""Store the runs of experiments with three seeds for docs/findings.
 
     posfuse-report multirun/positions
     python benchmarks/grids.py multirun/positions
+    python benchmarks/studies.py    # writes the page
 
-For each sweep it writes docs/findings/<sweep>/: one row per run, the figure of results by length
-and the table that docs/findings.md shows. tests/unit/test_studies.py computes the table again.
+For each sweep it writes docs/findings/<sweep>/: one row per run and the figure of results by
+length.
 """
 
 import argparse
@@ -15,10 +16,10 @@ from pathlib import Path
 
 import pandas as pd
 
-import studies
 from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
 
-RUNS, TEXT, FIGURE = "runs.csv", "lengths.md", "lengths.svg"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
+RUNS, FIGURE = "runs.csv", "lengths.svg"
 CELL = ["data", "encoding", "fusion"]
 SECONDS = ["seconds.setup", "seconds.fit", "seconds.test"]
 
@@ -73,14 +74,18 @@ def table(runs: pd.DataFrame, grid: Grid) -> str:
     return "\n".join([*lines, "", caption, ""])
 
 
+def table_of(sweep: str) -> str:
+    """The table of a sweep in docs/findings, from its rows."""
+    return table(pd.read_csv(FOLDER / sweep / RUNS), GRIDS[sweep])
+
+
 def keep(sweep: Path) -> None:
     """Write the folder of a sweep."""
-    report, grid, folder = sweep / "report", GRIDS[sweep.name], studies.FOLDER / sweep.name
+    report, grid, folder = sweep / "report", GRIDS[sweep.name], FOLDER / sweep.name
     runs = pd.read_csv(report / RUNS)[[*CELL, "seed", *grid.measured, *SECONDS, "commit"]]
     folder.mkdir(parents=True, exist_ok=True)
     runs.to_csv(folder / RUNS, index=False)
     shutil.copy(report / "figures" / "results_by_length.svg", folder / FIGURE)
-    (folder / TEXT).write_text(table(runs, grid), encoding="utf-8")
 
 
 def main() -> None:
@@ -93,9 +98,6 @@ def main() -> None:
         if not (sweep / "report" / RUNS).exists():
             sys.exit(f"error: {sweep / 'report' / RUNS}: missing; run posfuse-report {sweep} first")
         keep(sweep)
-    studies.DOCUMENT.write_text(
-        studies.with_texts(studies.DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8"
-    )
 
 
 if __name__ == "__main__":

@@ -1,41 +1,47 @@
-"""Store the evidence of studies for docs/findings.md.
+"""Store the evidence of studies, and write docs/findings from it.
 
     python benchmarks/studies.py multirun/operator_or_scale multirun/length
     python benchmarks/studies.py      # after a change of the code: from the committed files alone
 
-For each study it writes docs/findings/<study>/: the frozen plan, one row per run, the report's page
-and figures, and the texts that docs/findings.md shows, computed from the plan and the rows. Then it
-computes the texts of all committed studies again, also on their pages, and the tables of
-finding_tables.py. It replaces the text between each line <!-- <study>/<text> --> of
-docs/findings.md and the next <!-- end --> by that text. tests/unit/test_studies.py computes all of
-them again.
+Of each named study it copies the frozen plan, one row per run, the report's page and figures to
+docs/findings/<study>/. Then it writes, from all committed plans and rows: README.md of each folder
+of docs/findings (with the hand-written notes.md), the answers on each index.html, the parts of
+docs/findings.md and README.md between <!-- NAME --> and <!-- end -->, and gain_by_length.svg.
 """
 
 import argparse
+import itertools
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from markupsafe import escape
 
 import finding_tables
-from finding_tables import judged
+import questions
+from finding_tables import FOLDER, judged
 from posfuse.analysis import page
-from posfuse.analysis.evidence.metric import Metric
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.cautions_table import cautions_tables
+from posfuse.analysis.tables.table import Table
+from posfuse.config import CONF_DIR
 from posfuse.study import cautions, tables
 from posfuse.study.plan import PLAN, Plan
+from posfuse.study.provenance import provenance
 from posfuse.study.run_table import RUNS
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-DOCUMENT, FOLDER, DEMO = DOCS / "findings.md", DOCS / "findings", DOCS / "example-study"
-SHOWN = re.compile(r"<!-- (?P<study>\w+)/(?P<text>\w+) -->\n.*?<!-- end -->", re.DOTALL)
-DEGREE = 4  # of the polynomials that describe the metric by ratio
+TOP = FOLDER.parents[1]
+DOCUMENT, README, DEMO = TOP / "docs/findings.md", TOP / "README.md", TOP / "docs/example-study"
+PART = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+FIGURES = {  # and their alternative text
+    "hypotheses.svg": "Each hypothesis with its differences over seeds",
+    "lengths.svg": "Test result against the length of the test documents, one line per arm",
+    "ratios.svg": "Test result against the ratio of token to position, one mark per run",
+}
+DATA = "FOLDER has the corpus ([format](../../your_text.md)), and NAME names it in the records.\n"
 
 
 def keep(study: Path) -> None:
@@ -52,19 +58,8 @@ def keep(study: Path) -> None:
 
 def exists(commit: str) -> bool:
     """Whether the repository has this commit, without changes."""
-    asked = ["git", "-C", str(DOCS), "cat-file", "-e", f"{commit}^{{commit}}"]
+    asked = ["git", "-C", str(TOP), "cat-file", "-e", f"{commit}^{{commit}}"]
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
-
-
-def compute(folder: Path) -> None:
-    """Write the texts of a committed study, and its page with them."""
-    within = folder / "tables"  # of the demo, which has the whole report
-    for name, text in texts(folder).items():
-        path = (within if within.exists() else folder) / f"{name}.md"
-        if path.exists() or path.parent == folder:
-            path.write_text(text, encoding="utf-8")
-    path = folder / "index.html"
-    path.write_text(with_answers(path.read_text(encoding="utf-8"), folder), encoding="utf-8")
 
 
 def with_answers(html: str, folder: Path) -> str:
@@ -87,72 +82,100 @@ def with_answers(html: str, folder: Path) -> str:
     return html
 
 
-def texts(folder: Path) -> dict[str, str]:
-    """The texts of a study by name, computed from its plan and its rows: answers (of its first
-    family), further (the other families), cost, curve, and the report's tables."""
+def tables_of(folder: Path) -> list[Table]:
+    """The report's tables of a study, computed from its plan and its rows."""
     plan, results, state = judged(folder)
-    metric, runs = plan.study.measured, pd.read_csv(folder / RUNS)
-    first = plan.study.hypotheses[0].family
-    sentences = {family: [] for family in plan.study.families}
-    for v in state.verdicts:
-        sentences[v.hypothesis.family].append(f"- {tables.sentence(v, metric)}\n")
-    found = {"answers": "".join(sentences[first])}
-    found["further"] = "".join(
-        line for name in sentences if name != first for line in sentences[name]
-    )
-    found["cost"] = cost(folder.name, plan, runs)
+    study, runs = plan.study, pd.read_csv(folder / RUNS)
     leans = cautions_tables(cautions.of_verdicts(plan, state, results), "hypotheses")
-    shown = [tables.verdict_table(plan.study, state), *leans, tables.arms_table(plan, results)]
-    further = [tables.lengths_table(results, metric), tables.bags_table(plan.study, runs)]
-    further.append(tables.budget_table(plan))
-    shown += [table for table in further if table]
-    found |= {table.name: formats.markdown(table) for table in shown}
-    measured = runs[(runs["stage"] == "testing") & (runs["norm_ratio"] > 0)]
-    if len(measured):
-        operators = measured["arm"].map(lambda arm: plan.study.arms[arm].get("fusion", "add"))
-        found["curve"] = curve(measured, operators, metric)
-    return found
+    found = [tables.verdict_table(study, state), *leans, tables.arms_table(plan, results)]
+    further = (tables.lengths_table(results, study.measured), tables.bags_table(study, runs))
+    return [*found, *filter(None, (*further, tables.budget_table(plan)))]
 
 
-def cost(name: str, plan: Plan, runs: pd.DataFrame) -> str:
-    """The command that reproduces a study, its digest, its runs and their core hours."""
+def answers(folder: Path) -> str:
+    """A sentence for each hypothesis, family by family."""
+    plan, _, state = judged(folder)
+    of = {v.hypothesis.name: v for v in state.verdicts}
+    ordered = (of[h.name] for own in plan.study.families.values() for h in own)
+    return "".join(f"- {tables.sentence(v, plan.study.measured)}\n" for v in ordered)
+
+
+def further(folder: Path) -> list[str]:
+    """All tables of a folder as text."""
+    own = [table() for table in finding_tables.TABLES.get(folder.name, ())]
+    if not (folder / PLAN).exists():
+        return own
+    return [*map(formats.markdown, tables_of(folder)), *own, finding_tables.position(folder)]
+
+
+def design(folder: Path) -> list[str]:
+    """The command, the size, what is known of times, and the comment of the study's file."""
+    plan, runs = judged(folder)[0], pd.read_csv(folder / RUNS)
+    name, study = folder.name, plan.study
+    file = CONF_DIR / "study" / f"{name}.yaml"
+    head = itertools.takewhile(lambda line: line[:1] == "#", file.read_text().splitlines())
+    lines = (line[1:].removeprefix(" ") for line in head if "posfuse-study run " not in line)
+    corpora = {CONF_DIR / "data" / f"{study.corpus(arm)}.yaml" for arm in study.arms}
+    asks = any(re.search(r"corpora\.hub|^name: folder", p.read_text(), re.M) for p in corpora)
+    times = [{k: row[k] for k in ("plan", "started") if pd.notna(row.get(k))} or {"stage": ""}
+             for row in runs.query("stage == 'testing'").to_dict("records")]  # fmt: skip
+    given = " data.path=FOLDER data.name=NAME" * asks
+    shown = "\n".join(lines).strip()
+    return [
+        "## Design\n", f"    posfuse-study run {name}{given}\n", *[DATA] * asks,
+        f"{cost(plan, runs)} {provenance(plan, times)}\n",
+        "[Plan](plan.yaml), [runs](runs.csv), [report](index.html), "
+        f"[study file](../../../conf/study/{name}.yaml), whose first comment is:\n",
+        re.sub(r"\n{3,}", "\n\n", shown) + "\n",
+    ]  # fmt: skip
+
+
+def cost(plan: Plan, runs: pd.DataFrame) -> str:
+    """The runs of a study, their core hours and the plan's digest."""
     hours = runs["core_seconds"].sum() / 3600
     counts = runs["stage"].value_counts()
     tuned = f"{counts['tuning']} tuning and " if "tuning" in counts else ""
     return (
-        f"`posfuse-study run {name}`: {tuned}{counts['testing']} test runs, {hours:.1f} core "
-        f"hours, plan `{plan.digest[:16]}`.\n"
+        f"{tuned}{counts['testing']} test runs, {hours:.1f} core hours, plan `{plan.digest[:16]}`."
     )
 
 
-def curve(runs: pd.DataFrame, operators: pd.Series, metric: Metric) -> str:
-    """The share of the metric's variance that the ratio of token to position explains."""
-    x, y = np.log(runs["norm_ratio"]), runs[f"test_{metric.name}"]
-
-    def rest(own: pd.Series) -> float:
-        fit = np.polynomial.Polynomial.fit(x[own], y[own], DEGREE)
-        return float(((y[own] - fit(x[own])) ** 2).sum())
-
-    total = float(((y - y.mean()) ** 2).sum())
-    names = list(dict.fromkeys(operators))
-    one = 100 * (1 - rest(y.notna()) / total)
-    own = 100 * (1 - sum(rest(operators == name) for name in names) / total)
-    return (
-        f"Of the variance of {metric.title} over {len(runs)} test runs, one polynomial of degree "
-        f"{DEGREE} in the logarithm of the ratio explains {one:.0f} %. One polynomial for each of "
-        f"{', '.join(names)} explains {own:.0f} %.\n"
-    )
+def study_page(folder: Path) -> str:
+    """README.md of a folder of docs/findings: a study, or a sweep without a plan."""
+    parts = [f"# {folder.name}\n"]
+    if is_study := (folder / PLAN).exists():
+        parts += [f"**{judged(folder)[0].study.question}**\n", answers(folder)]
+    else:
+        parts.append("Exploratory: a sweep without hypotheses and without a frozen plan.\n")
+    if (notes := folder / "notes.md").exists():
+        parts += ["## Notes\n", notes.read_text(encoding="utf-8")]
+    drawn = {name: text for name, text in FIGURES.items() if (folder / name).exists()}
+    parts += [*(design(folder) if is_study else []), "## Tables and figures\n", *further(folder)]
+    return "\n".join([*parts, *(f"![{text}]({name})\n" for name, text in drawn.items())])
 
 
-def with_texts(document: str) -> str:
-    """The document with its marked texts replaced by those of docs/findings."""
+def with_parts(document: str) -> str:
+    """The document with its marked parts computed again."""
 
-    def text(found: re.Match[str]) -> str:
-        path = FOLDER / found["study"] / f"{found['text']}.md"
-        content = path.read_text(encoding="utf-8")
-        return f"<!-- {found['study']}/{found['text']} -->\n{content}<!-- end -->"
+    def part(found: re.Match[str]) -> str:
+        return f"<!-- {found['name']} -->\n{questions.PARTS[found['name']]()}<!-- end -->"
 
-    return SHOWN.sub(text, document)
+    return PART.sub(part, document)
+
+
+def write() -> None:
+    """Write all pages from the committed files."""
+    studied = [path.parent for path in sorted(FOLDER.glob(f"*/{RUNS}"))]
+    for folder in studied:
+        (folder / "README.md").write_text(study_page(folder), encoding="utf-8")
+    for table in tables_of(DEMO):
+        (DEMO / "tables" / f"{table.name}.md").write_text(formats.markdown(table), encoding="utf-8")
+    for folder in (DEMO, *(folder for folder in studied if (folder / PLAN).exists())):
+        path = folder / "index.html"
+        path.write_text(with_answers(path.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    for path in (DOCUMENT, README):
+        path.write_text(with_parts(path.read_text(encoding="utf-8")), encoding="utf-8")
+    questions.draw(FOLDER / "gain_by_length")
 
 
 def main() -> None:
@@ -163,11 +186,7 @@ def main() -> None:
             keep(study)
         except FileNotFoundError as error:
             sys.exit(f"error: {error.filename}: missing; run posfuse-study run {study.name} first")
-    for plan in (DEMO / PLAN, *sorted(FOLDER.glob(f"*/{PLAN}"))):
-        if plan.with_name(RUNS).exists():
-            compute(plan.parent)
-    finding_tables.write()
-    DOCUMENT.write_text(with_texts(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    write()
 
 
 if __name__ == "__main__":

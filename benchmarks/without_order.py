@@ -1,4 +1,4 @@
-"""Store what is reached without order on the documents of a study, for docs/findings.md.
+"""Store what is reached without order on the documents of a study, for docs/findings.
 
     python benchmarks/without_order.py text_agnews data.path=FOLDER   # -> text_agnews/bags.csv
     python benchmarks/without_order.py extrapolation                  # -> extrapolation/strings.csv
@@ -37,7 +37,7 @@ from posfuse.runs.split_seeds import with_split_seed
 from posfuse.study.plan import PLAN, stored
 from posfuse.study.sweeps import Sweep
 
-TEXTS = ["text_agnews", "text_imdb", "text_bbc"]
+TEXTS = ["text_agnews", "text_imdb", "text_bbc", "long_published", "long_scotus"]
 ARMS = {  # one of each task
     "missing_duplicate": "add_duplicate",
     "indirect_index": "add_index",

@@ -21,6 +21,7 @@ PAGES = [
     TOP / "CHANGELOG.md",
     TOP / "multirun" / "README.md",
     *sorted((TOP / "docs").glob("*.md")),
+    *sorted((TOP / "docs").glob("findings/*/README.md")),
 ]
 FOLDERS = ("src/", "conf/", "docs/", "tests/", "notebooks/", "benchmarks/")
 

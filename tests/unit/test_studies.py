@@ -11,29 +11,56 @@ from scipy import stats
 
 import finding_tables
 import grids
+import questions
 import studies
 import without_order
-from posfuse.analysis.evidence import bag_of_words
+from posfuse.analysis.evidence import bag_of_words, published
+from posfuse.analysis.tables import formats
 from posfuse.config import CONF_DIR, DataConfig
+from posfuse.study.plan import Choice, freeze
+from posfuse.study.spec import Evaluation, Hypothesis, Study
 
 DOCS = CONF_DIR.parent / "docs"
 PLANS = [path.parent for path in sorted(DOCS.glob("findings/*/plan.yaml"))]
 KEPT = [folder for folder in PLANS if (folder / "runs.csv").exists()]  # the others are not finished
-FOLDERS = [DOCS / "example-study", *KEPT]
+SWEEPS = [studies.FOLDER / name for name in (*grids.GRIDS, "agnews_four_layers")]
+FOLDERS = [studies.DEMO, *KEPT]
 DOCUMENT = studies.DOCUMENT.read_text()
+README = studies.README.read_text()
 STATISTICS = (DOCS / "statistics.md").read_text()
-README = (DOCS.parent / "README.md").read_text()
-PROSE = " ".join(studies.SHOWN.sub("", DOCUMENT).split())
+FIRST_SCREEN = README.partition("Lightning and Hydra.")[2].partition("![")[0]
+NUMBER = r"([+-]?\d+\.\d+)"
+
+
+def prose(text):
+    """The text in one line, without its generated parts."""
+    return " ".join(studies.PART.sub("", text).split())
+
+
+NOTES = {path.parent.name: prose(path.read_text()) for path in DOCS.glob("findings/*/notes.md")}
+
+
+@pytest.mark.parametrize("folder", [*KEPT, *SWEEPS], ids=lambda folder: folder.name)
+def test_the_page_of_a_study_follows_from_its_plan_rows_and_notes(folder):
+    assert (folder / "README.md").read_text() == studies.study_page(folder)
+    assert len((folder / "notes.md").read_text().splitlines()) <= 25
+    assert {path.name for path in folder.glob("*.md")} == {"README.md", "notes.md"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_the_texts_of_a_study_follow_from_its_plan_and_rows(folder):
-    for name, text in studies.texts(folder).items():
-        for path in (folder / f"{name}.md", folder / "tables" / f"{name}.md"):
-            assert not path.exists() or path.read_text() == text, path
+def test_the_report_of_a_study_follows_from_its_plan_and_rows(folder):
     page = (folder / "index.html").read_text()
     assert studies.with_answers(page, folder) == page
-    assert folder == FOLDERS[0] or (folder / "answers.md").exists()
+
+
+def test_the_tables_of_the_demo_follow_from_its_plan_and_rows():
+    shown = {path.stem: path.read_text() for path in studies.DEMO.glob("tables/*.md")}
+    tables = {t.name: formats.markdown(t) for t in studies.tables_of(studies.DEMO)}
+    assert shown == tables
+
+
+def test_every_folder_with_rows_has_a_page():
+    assert {path.parent for path in DOCS.glob("findings/*/runs.csv")} == {*KEPT, *SWEEPS}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -50,8 +77,7 @@ def test_the_answers_agree_with_pandas_and_scipy(folder):
         )
         for name, values in outcomes.items()
     }
-    texts = studies.texts(folder)
-    answers = (texts["answers"] + texts["further"]).splitlines()
+    answers = studies.answers(folder).splitlines()
     families = list(dict.fromkeys(h["family"] for h in study["hypotheses"]))
     hypotheses = sorted(study["hypotheses"], key=lambda h: families.index(h["family"]))
     assert len(answers) == len(hypotheses)
@@ -117,28 +143,6 @@ def _beyond(runs, metric):
     return sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
 
 
-@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
-def test_the_share_that_a_curve_explains_is_that_of_least_squares(folder):
-    runs = pd.read_csv(folder / "runs.csv").query("stage == 'testing' and norm_ratio > 0")
-    if runs.empty:
-        return
-    study = yaml.safe_load((folder / "plan.yaml").read_text())["study"]
-    arms = study["arms"]
-    operator = runs["arm"].map(lambda arm: arms[arm].get("fusion", "add"))
-    x, y = np.log(runs["norm_ratio"]), runs[f"test_{study.get('metric', 'accuracy')}"]
-
-    def rest(own):
-        powers = np.vander((x[own] - x[own].mean()) / x[own].std(), 5)
-        return np.linalg.lstsq(powers, y[own], rcond=1e-15)[1].sum()
-
-    every = ((y - y.mean()) ** 2).sum()
-    by_operator = sum(rest(operator == name) for name in operator.unique())
-    shares = [f"{100 * (1 - left / every):.0f} %" for left in (rest(y == y), by_operator)]
-    text = (folder / "curve.md").read_text()
-    assert re.findall(r"explains (\d+ %)", text) == shares
-    assert f"over {len(runs)} test runs" in text
-
-
 @pytest.mark.parametrize("folder", PLANS, ids=lambda folder: folder.name)
 def test_plans_that_are_run_are_those_of_conf(folder):
     """A plan that was kept has the study that conf/study defines today."""
@@ -151,58 +155,208 @@ def test_plans_that_are_run_are_those_of_conf(folder):
         kept["hypotheses"], own["hypotheses"], strict=True)]  # fmt: skip
 
 
-def test_the_texts_on_the_page_are_the_committed_ones():
-    assert studies.with_texts(DOCUMENT) == DOCUMENT
-    assert {found["study"] for found in studies.SHOWN.finditer(DOCUMENT)} == {
-        *(folder.name for folder in KEPT),
-        *grids.GRIDS,
-        *(folder for folder, _ in finding_tables.TABLES),
-    }
+def test_the_tables_of_findings_and_readme_are_the_computed_ones():
+    for page, parts in ((DOCUMENT, {"questions", "claims", "studies"}), (README, {"answers"})):
+        assert {found["name"] for found in studies.PART.finditer(page)} == parts
+        assert studies.with_parts(page) == page
 
 
-def test_every_number_in_the_prose_is_in_a_text_of_a_study():
-    """A number with a decimal point or a sign is a result."""
-    found = " ".join(path.read_text() for path in sorted(studies.FOLDER.glob("*/*.md")))
-    first_screen = README.partition("**Results so far")[2].partition("## ")[0]
-    for prose in (PROSE, " ".join(first_screen.split())):
+def test_findings_and_first_screen_are_short():
+    assert len(DOCUMENT.splitlines()) <= 150
+    assert len(prose(FIRST_SCREEN).split()) <= 60
+    assert 5 <= sum("readme" in q for q in questions.ASKED["questions"]) <= 6
+    words = [words for q in questions.ASKED["questions"] for words in q.get("words", {}).values()]
+    assert all(len(text.split()) <= 3 for text in [*words, *questions.WORDS.values()])
+
+
+@pytest.mark.parametrize(
+    "question", questions.ASKED["questions"], ids=lambda q: f"{q['study']}-{q['hypothesis']}"
+)
+def test_a_row_of_findings_agrees_with_pandas_and_scipy(question):
+    folder = studies.FOLDER / question["study"]
+    (row,) = (x for x in DOCUMENT.splitlines() if x.startswith(f"| {question['ask']} |"))
+    answer, shown, n, _ = (cell.strip() for cell in row.split("|")[2:-1])
+    if folder not in KEPT:
+        assert (answer, shown, n) == ("not yet run", "", "")
+        return
+    study = yaml.safe_load((folder / "plan.yaml").read_text())["study"]
+    (h,) = (h for h in study["hypotheses"] if h["name"] == question["hypothesis"])
+    metric = study.get("metric", "accuracy")
+    runs = pd.read_csv(folder / "runs.csv").query("stage == 'testing'")
+    assert not runs["diverged"].any()
+    value = _beyond(runs, metric) if h.get("outcome") == "beyond" else runs[f"test_{metric}"]
+    table = runs.assign(value=value).pivot(index="seed", columns="arm", values="value")
+    sides = [[s] if isinstance(s, str) else s for s in (h["arm"], h["than"], *h["minus"])]
+    one, other, *minus = (table[side].mean(axis=1) for side in sides)
+    every = (one - other - (minus[0] - minus[1] if minus else 0)).dropna()
+    mean, low, high = map(float, re.findall(NUMBER, shown))
+    last = 10.0 ** -len(shown.split()[0].partition(".")[2])
+    assert mean == pytest.approx(every.mean(), abs=last / 2 + 1e-9)
+    assert int(n.partition(",")[0]) == len(every)
+    verdict = next(v for v in studies.judged(folder)[2].verdicts if v.hypothesis.name == h["name"])
+    if "decided" in n:  # the ordinary interval over all seeds
+        ends = stats.ttest_1samp(every, 0).confidence_interval()
+        assert np.allclose([low, high], ends, atol=last / 2 + 1e-9)
+    assert low <= mean <= high
+    if verdict.verdict in ("supported", "refuted") and h["expects"] != "equivalent":
+        assert (low > 0) == ((h["expects"] == "greater") == (verdict.verdict == "supported"))
+    assert answer.startswith(
+        {"supported": "Yes", "undecided": "Not decided"}.get(verdict.verdict, "No")
+    )
+
+
+def test_what_the_paper_reports_is_what_it_published():
+    p = published.numbers()
+    gate, concat = ([p["table1"][data][name][0] - p["table1"][data]["add"][0]
+                     for data in ("agnews", "imdb", "arxiv")]
+                    for name in ("gate_scalar", "concat"))  # fmt: skip
+    expected = [f"{x:+.2f}" for x in (*gate[:2], *concat[:2])]
+    by_encoding = [own["gate_scalar"][0] - own["add"][0]
+                   for own in p["table3_arxiv"].values() if isinstance(own, dict)]  # fmt: skip
+    three = p["figure4_arxiv"]["accuracy"]
+    cnn = [100 * (three[name] - three["add"]) for name in ("gate_cnn", "gate_scalar")]
+    expected += [f"{x:+.1f}" for x in (gate[2], concat[2], *by_encoding, *cnn)]
+    reported = " ".join(claim["reports"] for claim in questions.ASKED["claims"])
+    assert set(re.findall(r"[+-]\d+\.\d+", reported)) == set(expected)
+    deltas = p["figure3_arxiv_delta_vs_add"]["gate_scalar"]
+    assert f"{sum(d > 0 for d in deltas)} of {len(deltas)} seeds" in reported
+    times = p["figure4_arxiv"]["latency_ms"]
+    assert f"{times['gate_scalar']} ms per test with the gate, {times['add']} ms" in reported
+    assert f"by {gate[2]:.1f} points" in prose(FIRST_SCREEN)
+
+
+def test_every_number_in_the_prose_is_a_result():
+    """A number with a decimal point or a sign; those of the README are the paper's."""
+    tables = [text for folder in (*KEPT, *SWEEPS) for text in studies.further(folder)]
+    found = " ".join([*tables, *map(studies.answers, KEPT)])
+    pages = {"findings.md": prose(DOCUMENT), **NOTES}
+    assert sum(len(re.findall(NUMBER, text)) for text in pages.values()) > 80
+    for name, text in pages.items():
+        text = text.replace(" 5 %", "")
         quoted = re.findall(
-            r"(?<![\w.`=])[+-]?\d+\.\d+(?![\d.])|(?<![\w.`=])[+-]\d+(?![\d.])", prose
+            r"(?<![\w.`=])[+-]?\d+\.\d+(?![\d.])|(?<![\w.`=])[+-]\d+(?![\d.])", text
         )
-        assert quoted
         for number in quoted:
-            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", found), number
-        estimates = _estimates(prose)
-        assert len(estimates) >= 5
-        assert estimates <= _estimates(found)
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", found), (name, number)
+        assert _estimates(text) <= _estimates(found), name
+    assert sum(len(_estimates(text)) for text in pages.values()) >= 12
 
 
 def _estimates(text):
     """Each mean with its interval, with the sign that makes the mean positive."""
-    number = r"([+-]?\d+\.\d+)"
     shown = re.findall(
-        rf"{number}[a-z ]{{0,30}}(?: \(|, )(?:95 % interval )?{number} to {number}", text
+        rf"{NUMBER}[a-z ]{{0,30}}(?: \(|, )(?:95 % interval )?{NUMBER} to {NUMBER}", text
     )
     values = (map(float, estimate) for estimate in shown)
     return {(-m, -high, -low) if m < 0 else (m, low, high) for m, low, high in values}
 
 
-@pytest.mark.parametrize("place", finding_tables.TABLES, ids="/".join)
-def test_further_tables_follow_from_the_rows(place):
-    text = (studies.FOLDER / place[0] / f"{place[1]}.md").read_text()
-    assert text == finding_tables.TABLES[place]()
-    assert text in DOCUMENT
+def test_the_noise_of_tuning_is_that_of_the_simulation():
+    """With 24 seeds, from half of the estimated spread of trials to the whole."""
+    for tuning, text in (
+        ("own_best", NOTES["own_best"]),
+        ("own_best", prose(DOCUMENT)),
+        ("operator_or_scale", NOTES["operator_or_scale"]),
+    ):
+        rows = [line.split(" | ") for line in STATISTICS.splitlines() if f"| {tuning} | " in line]
+        whole, half, _ = (100 * float(row[6].split()[0]) for row in rows)
+        assert f"in {half:.0f} to {whole:.0f} of 100 simulated studies" in text
+
+
+@pytest.fixture
+def long_study(tmp_path, monkeypatch):
+    """Writes a small study to an empty docs/findings: a gain of 4 points, 3 with zeros."""
+    monkeypatch.setattr(questions, "FOLDER", tmp_path)
+
+    def write(name, **hypotheses):
+        arms = {"add": {"fusion": "add"}, "gate": {"fusion": "gate_scalar_linear_start"}}
+        arms |= {f"{arm}_none": {**own, "encoding": "none"} for arm, own in arms.items()}
+        arms["add_one"] = {"fusion": "add", "model.token_scale": 1}
+        study = Study(
+            question="Q?", arms=arms, testing=Evaluation("0-7", [8], spent=[0.05]),
+            hypotheses=[Hypothesis(name=n, text="T.", expects="greater", margin=1, **own)
+                        for n, own in hypotheses.items()],
+        )  # fmt: skip
+        freeze(study, {arm: Choice({}) for arm in arms}, {}, tmp_path / name)
+        gains = {"gate": 4, "gate_none": 3, "add_one": 2}
+        row = {"stage": "testing", "diverged": False, "best_evaluation": 1, "evaluations": 2,
+               "max_len": 1024, "classes": 13, "test_documents": 1000}  # fmt: skip
+        pd.DataFrame([
+            {**row, "arm": arm, "seed": n, "test_accuracy": 60 + gains.get(arm, 0) + i * n % 5 / 10}
+            for i, arm in enumerate(arms) for n in range(8)
+        ]).to_csv(tmp_path / name / "runs.csv")  # fmt: skip
+
+    return write
+
+
+PAPER = {
+    "gate_gains": {"arm": "gate", "than": "add"},
+    "position_in_gate": {"arm": "gate", "than": "add", "minus": ["gate_none", "add_none"]},
+    "scale_is_enough": {"arm": "add_one", "than": "gate"},
+}
+
+
+def test_a_study_appears_once_its_rows_are_there(long_study):
+    assert "| not yet run |  |  | long_published |" in questions.questions()
+    long_study("long_published", **PAPER)
+    rows = [
+        line.split("|") for line in questions.questions().splitlines() if "long_published" in line
+    ]
+    assert [row[2].strip() for row in rows] == ["Yes", "Yes", "No, still behind"]
+    assert all(row[5] == " [long_published](findings/long_published/README.md) " for row in rows)
+    assert [float(row[3].split()[0]) for row in rows] == pytest.approx([4, 1, -2], abs=0.3)
+    claim = questions.claims().splitlines()[2]
+    assert ", 8 of 8 seeds | holds |" in claim
+    assert "not yet run" in questions.first_screen()
+    points = {(g["text"], g["words"], g["placebo"]): g["mean"] for g in questions.gains()}
+    assert points == {("arXiv", 1024, False): pytest.approx(4, abs=0.3),
+                      ("arXiv", 1024, True): pytest.approx(3, abs=0.3)}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("tuning", "pages"), [("own_best", ["findings", "README"]), ("operator_or_scale", ["findings"])]
+    ("changed", "message"),
+    [
+        ({"gate_gains": None}, "long_published has no hypothesis gate_gains; use one of position"),
+        (
+            {"scale_is_enough": {"arm": "gate", "than": "add_one"}},
+            "is about gate - add_one, not about add_one",
+        ),
+    ],
 )
-def test_the_noise_of_tuning_is_that_of_the_simulation(tuning, pages):
-    """With 24 seeds, from half of the estimated spread of trials to the whole."""
-    rows = [line.split(" | ") for line in STATISTICS.splitlines() if f"| {tuning} | " in line]
-    whole, half, _ = (100 * float(row[6].split()[0]) for row in rows)
-    for page in pages:
-        prose = {"findings": PROSE, "README": " ".join(README.split())}[page]
-        assert f"in {half:.0f} to {whole:.0f} of 100 simulated studies" in prose
+def test_a_plan_without_the_hypothesis_of_a_row_is_refused(long_study, changed, message):
+    own = {name: sides for name, sides in (PAPER | changed).items() if sides}
+    long_study("long_published", **own)
+    with pytest.raises(SystemExit, match=rf"^error: docs/findings/questions.yaml: .*{message}"):
+        questions.questions()
+
+
+def test_the_gain_by_length_is_that_of_the_rows():
+    points = {(g["text"], g["fusion"], g["placebo"]): g for g in questions.gains()}
+    runs = pd.read_csv(studies.FOLDER / "text_imdb" / "runs.csv")
+    table = runs.pivot(index="seed", columns="arm", values="test_accuracy")
+    for fusion, placebo in itertools.product(("concat", "gate_scalar"), (False, True)):
+        gain = table[fusion + "_none" * placebo] - table["add" + "_none" * placebo]
+        low, high = stats.ttest_1samp(gain, 0).confidence_interval()
+        own = points["IMDB", fusion, placebo]
+        assert (own["mean"], own["low"], own["high"]) == pytest.approx((gain.mean(), low, high))
+        assert own["words"] == 177
+    texts = {
+        "text_agnews",
+        "text_imdb",
+        "text_bbc",
+        "long_by_length",
+        "long_published",
+        "long_scotus",
+    }
+    assert set(questions.ASKED["lengths"]) == texts
+
+
+def test_the_figure_is_drawn_with_texts_of_the_same_length(long_study, tmp_path):
+    long_study("long_published", **PAPER)
+    long_study("long_scotus", **PAPER)
+    questions.draw(tmp_path / "gain")
+    assert 1024 < (tmp_path / "gain.svg").stat().st_size < 100_000
+    assert (tmp_path / "gain.png").exists()
 
 
 def test_a_difference_at_20_symbols_is_that_of_the_rows():
@@ -261,9 +415,7 @@ def test_repeated_strings_are_counted_by_length():
 )
 def test_the_table_of_a_grid_follows_from_its_runs(sweep, data, column, factor):
     runs = pd.read_csv(studies.FOLDER / sweep / grids.RUNS)
-    text = (studies.FOLDER / sweep / grids.TEXT).read_text()
-    assert text == grids.table(runs, grids.GRIDS[sweep])
-    assert text in DOCUMENT
+    text = grids.table_of(sweep)
     (row,) = (line for line in text.splitlines() if f"{data} | rope |" in line)
     shown = row.split("|")[3].split(" / ")[1]  # addition at the first of data.test_lengths
     own = runs[(runs["data"] == data) & (runs["encoding"] == "rope") & (runs["fusion"] == "add")]

@@ -1,0 +1,209 @@
+"""The tables and the figure of docs/findings.md, as docs/findings/questions.yaml asks for them."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import yaml
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from finding_tables import FOLDER, by_arm, judged
+from posfuse.analysis.figures.style import QUIET, RC, look
+from posfuse.analysis.statistics.cautions import TUNED
+from posfuse.analysis.statistics.paired import t_interval
+from posfuse.analysis.tables.table import interval
+from posfuse.study import cautions
+from posfuse.study.plan import PLAN
+from posfuse.study.run_table import RUNS
+from posfuse.study.scores import outcomes
+from posfuse.study.verdicts import Verdict, deltas
+
+ASKED: dict[str, Any] = yaml.safe_load((FOLDER / "questions.yaml").read_text(encoding="utf-8"))
+WORDS = {  # the answer by verdict
+    "supported": "Yes", "refuted": "No, the opposite", "equivalent": "No, about equal",
+    "undecided": "Not decided",
+}  # fmt: skip
+NOT_RUN = "not yet run"
+OPERATORS = {"gate_scalar": "scalar gate", "concat": "concatenation"}
+
+
+def verdict_of(study: str, hypothesis: str, arm: str = "") -> Verdict | None:
+    """What a study says about one of its hypotheses; None without rows. Exits if its plan has no
+    hypothesis of this name, or one of another arm."""
+    folder = FOLDER / study
+    if not has_rows(folder):
+        return None
+    by_name = {v.hypothesis.name: v for v in judged(folder)[2].verdicts}
+    if hypothesis not in by_name:
+        sys.exit(
+            f"error: docs/findings/questions.yaml: {study} has no hypothesis {hypothesis}; use "
+            f"one of {', '.join(by_name)}"
+        )
+    v = by_name[hypothesis]
+    if arm not in ("", v.hypothesis.arm):
+        sys.exit(
+            f"error: docs/findings/questions.yaml: {hypothesis} of {study} is about "
+            f"{v.hypothesis.difference}, not about {arm}; change arm and words"
+        )
+    return v if v.decision else None
+
+
+def has_rows(folder: Path) -> bool:
+    return (folder / PLAN).exists() and (folder / RUNS).exists()
+
+
+def difference(study: str, v: Verdict) -> str:
+    """The difference with its interval: over all seeds, if more ran than the look that decided."""
+    metric, d = judged(FOLDER / study)[0].study.measured, v.all_seeds or v.decision
+    assert d is not None
+    digits = metric.digits - 1
+    unit = "" if metric.unit == "points" else f" {metric.unit}"
+    return f"{d.mean:+.{digits}f} ({interval(d.low, d.high, digits)}){unit}"
+
+
+def row_of(question: dict[str, Any]) -> list[str]:
+    """Answer, difference, seeds."""
+    v = verdict_of(question["study"], question["hypothesis"], question.get("arm", ""))
+    if v is None or v.decision is None:
+        return [NOT_RUN, "", ""]
+    words = WORDS | question.get("words", {})
+    answer = words.get(v.decision.result, words[v.verdict])
+    plan, results, state = judged(FOLDER / question["study"])
+    is_tuned = TUNED in cautions.of_verdicts(plan, state, results)[v.hypothesis.name]
+    seeds = f"{v.decision.n}"
+    if v.all_seeds:
+        seeds = f"{v.all_seeds.n}, decided at {seeds}"
+    return [answer + " †" * is_tuned, difference(question["study"], v), seeds]
+
+
+def link(study: str) -> str:
+    return f"[{study}](findings/{study}/README.md)" if (FOLDER / study / RUNS).exists() else study
+
+
+def lines(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    first, *rest = (f"| {' | '.join(row)} |\n" for row in [heading, *rows])
+    return "".join([first, "|---" * len(heading), "|\n", *rest])
+
+
+def questions() -> str:
+    rows = [[q["ask"], *row_of(q), link(q["study"])] for q in ASKED["questions"]]
+    return lines(["question", "answer", "difference", "seeds", "study"], rows)
+
+
+def first_screen() -> str:
+    asked = [[q["readme"], *row_of(q)] for q in ASKED["questions"] if "readme" in q]
+    rows = [[*row, seeds.partition(",")[0]] for *row, seeds in asked]
+    return lines(["question", "answer", "points", "seeds"], rows)
+
+
+def claims() -> str:
+    rows = [[c["claim"], c["reports"], *judgement(c)] for c in ASKED["claims"]]
+    return lines(["the paper's claim", "the paper reports", "posfuse finds", "verdict"], rows)
+
+
+def judgement(claim: dict[str, Any]) -> list[str]:
+    """What the studies find, and whether they agree with the claim."""
+    found: dict[str, list[str]] = {}
+    verdicts = []
+    for study, hypothesis, name in claim["evidence"]:
+        if v := verdict_of(study, hypothesis):
+            verdicts.append(v.verdict)
+            plan, results, _ = judged(FOLDER / study)
+            values = outcomes(results, plan.study.measured, v.hypothesis.outcome)
+            own = np.array(deltas(v.hypothesis, values, plan.study.test_seeds))
+            text = f"{name} {difference(study, v)}, {(own > 0).sum()} of {len(own)} seeds"
+            found.setdefault(study, []).append(text)
+    finds = "; ".join(f"{link(study)}: {', '.join(own)}" for study, own in found.items())
+    holds, open_ = verdicts.count(claim["holds"]), verdicts.count("undecided")
+    if not verdicts:
+        return [NOT_RUN, "not tested"]
+    said = f"holds in {holds} of {len(verdicts)}, undecided in {open_}"
+    if not open_:
+        said = {0: "does not hold", len(verdicts): "holds"}.get(holds, said)
+    elif open_ == len(verdicts):
+        said = "not decided"
+    elsewhere = "not tested on real text; on a synthetic task: " * ("synthetic" in claim)
+    return [finds, elsewhere + said]
+
+
+def listed() -> str:
+    """All studies and sweeps with rows, then those without."""
+    rows = []
+    for path in sorted(FOLDER.glob(f"*/{RUNS}")):
+        folder, runs = path.parent, pd.read_csv(path)
+        asked = "exploratory, without a plan"
+        if (folder / PLAN).exists():
+            asked = judged(folder)[0].study.question
+        hours = f"{runs['core_seconds'].sum() / 3600:.1f}" if "core_seconds" in runs else ""
+        rows.append([link(folder.name), asked, str(len(runs)), hours])
+    missing = dict.fromkeys(q["study"] for q in ASKED["questions"])
+    rows += [[name, NOT_RUN, "", ""] for name in missing if not has_rows(FOLDER / name)]
+    return lines(["study", "question", "runs", "core hours"], rows)
+
+
+def gains() -> Iterator[dict[str, Any]]:
+    """The gain of each operator over addition on real texts, with the table and with zeros.
+
+    Arms with settings of their own (such as another token scale) are left out.
+    """
+    for name, texts in ASKED["lengths"].items():
+        if not has_rows(FOLDER / name):
+            continue
+        study, values = judged(FOLDER / name)[0].study, by_arm(FOLDER / name)
+        cut = pd.read_csv(FOLDER / name / RUNS).groupby("arm")["max_len"].first()
+        cells = {}
+        for arm in values:
+            own = study.arms[arm]
+            if not any(key.startswith(("model.", "optim.")) for key in own):
+                fusion = own["fusion"].removesuffix("_linear_start")
+                cells[fusion, own.get("encoding") == "none", int(cut[arm])] = values[arm]
+        for (fusion, placebo, at), column in cells.items():
+            if fusion in OPERATORS:
+                own = (column - cells["add", placebo, at]).dropna()
+                low, high = t_interval(own)
+                yield {
+                    "text": texts["title"], "words": texts["cut"][at], "fusion": fusion,
+                    "placebo": placebo, "mean": own.mean(), "low": low, "high": high,
+                }  # fmt: skip
+
+
+def draw(path: Path) -> None:
+    """Write the figure as SVG and PNG; filled marks are with the table, hollow ones with zeros."""
+    found = pd.DataFrame(gains())
+    # Texts of the same length are drawn side by side.
+    texts = found[["words", "text"]].drop_duplicates()
+    found["place"] = found["words"] * 1.4 ** texts.groupby("words").cumcount().reindex(
+        found.index, method="ffill"
+    )
+    with mpl.rc_context({**RC, "svg.fonttype": "path"}):
+        figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+        axis = figure.subplots()
+        axis.axhline(0, color=QUIET, linewidth=0.8)
+        groups = found.groupby(["fusion", "placebo"], sort=False)
+        for i, ((fusion, placebo), own) in enumerate(groups):
+            one = look(fusion)
+            axis.errorbar(
+                own["place"] * 1.06 ** (i - 1.5), own["mean"],
+                [own["mean"] - own["low"], own["high"] - own["mean"]],
+                label=f"{OPERATORS[fusion]}, {'table of zeros' if placebo else 'with position'}",
+                color=one.color, marker=one.marker, mfc="white" if placebo else one.color,
+                capsize=2, linestyle="none", elinewidth=1,
+            )  # fmt: skip
+        axis.set_xscale("log")
+        ticks = found.drop_duplicates("place")
+        labels = [f"{row.words}\n{row.text}".replace(" ", "\n") for row in ticks.itertuples()]
+        axis.set_xticks(ticks["place"], labels)
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.set_xlabel("words of a document that the model reads, mean")
+        axis.set_ylabel("gain over addition, points")
+        figure.legend(loc="outside upper center", ncols=2, frameon=False)
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(path.with_suffix(".png"), dpi=200)
+
+
+PARTS = {"questions": questions, "claims": claims, "studies": listed, "answers": first_screen}
