@@ -15,12 +15,11 @@ from posfuse.analysis.statistics.paired import t_interval
 from posfuse.analysis.tables.table import interval
 from posfuse.study.plan import PLAN, Plan, stored
 from posfuse.study.run_table import RUNS, read_results
-from posfuse.study.scores import Results, outcomes
+from posfuse.study.scores import Results
 from posfuse.study.verdicts import Progress, progress
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 BAGS, STRINGS = "bags.csv", "strings.csv"  # of benchmarks/without_order.py
-TASKS = {"duplicate": "missing_duplicate", "index": "indirect_index"}
 ENCODINGS = ["rope", "relative", "t5", "alibi"]
 NOTE = "mean difference in points with its ordinary 95 % interval, paired by seed"
 
@@ -33,18 +32,10 @@ def judged(folder: Path) -> tuple[Plan, Results, Progress]:
     return plan, results, progress(plan.study, results)
 
 
-def by_arm(folder: Path) -> pd.DataFrame:
-    """One row per test seed, one column per arm; a run that diverged counts as guessing."""
-    plan, results, _ = judged(folder)
-    metric = plan.study.measured
-    found = pd.Series(outcomes(results, metric, metric.name)).unstack(0)
-    return found[[arm for arm in plan.study.arms if arm in found]]
-
-
 def accuracies(study: str, column: str = "test_accuracy") -> pd.DataFrame:
-    """One row per test seed, one column per arm, in percent."""
+    """One row per test seed, one column per arm, in percent; a run that diverged guesses."""
     runs = pd.read_csv(FOLDER / study / RUNS).query("stage == 'testing'")
-    assert not runs["diverged"].any()
+    runs[column] = runs[column].where(~runs["diverged"], 100 / runs["classes"].max())
     return runs.pivot(index="seed", columns="arm", values=column)
 
 
@@ -61,53 +52,35 @@ def rows_of(heading: Sequence[str], rows: Sequence[Sequence[object]], caption: s
     return "\n".join([*(f"| {' | '.join(map(str, row))} |" for row in lines), "", caption, ""])
 
 
-def by_encoding() -> str:
-    """What a fused table changes beside each encoding of attention."""
-    found = accuracies("encodings")
-    groups = {e: [e] for e in ENCODINGS}
-    groups["mean without alibi"] = ENCODINGS[:-1]
-    groups["mean of all four"] = ENCODINGS
-
-    def mean(operator: str, encodings: list[str]) -> "pd.Series[float]":
-        return found[[f"{operator}_{e}" for e in encodings]].mean(axis=1)
-
+def by_group(
+    study: str, groups: dict[str, list[str]], pairs: Sequence[tuple[str, str]],
+    columns: dict[str, str], heading: str, caption: str,
+) -> str:  # fmt: skip
+    """Differences of arms "a_x" - "b_x" for each pair (a, b), averaged over the x of each group."""
+    tables = [accuracies(study, column) for column in columns.values()]
     rows = []
-    for title, own in groups.items():
-        alone, add = mean("none", own), mean("add", own)
-        changes = [mean("add", own) - alone, mean("concat", own) - alone, mean("concat", own) - add]
-        changes.append(mean("gate", own) - add)
-        rows.append([title, f"{alone.mean():.2f}", *map(change, changes)])
-    heading = [
-        "in attention",
-        "alone, %",
-        "add - alone",
-        "concat - alone",
-        "concat - add",
-        "gate - add",
-    ]
-    return rows_of(heading, rows, f"Alone: no fused table. The others: {NOTE}, 8 seeds.")
+    for title, group in groups.items():
+        for a, b in pairs:
+            of = [sum(t[f"{a}_{x}"] - t[f"{b}_{x}"] for x in group) / len(group) for t in tables]
+            rows.append([title, f"{a} - {b}", *map(change, of)])
+    return rows_of([heading, "difference", *columns], rows, f"{caption} Cells: {NOTE}.")
 
 
-def by_length() -> str:
-    """Differences to addition at each test length, by task."""
-    columns = {"trained lengths": "test_accuracy"}
-    columns |= {str(n): f"test_accuracy_at_{n}" for n in (20, 40, 80)}
-    found = {name: accuracies("extrapolation", column) for name, column in columns.items()}
-    tasks: dict[str, list[str]] = {"both": list(TASKS)}
-    tasks |= {title: [task] for task, title in TASKS.items()}
-    rows = []
-    for title, own in tasks.items():
-        for operator in ("concat", "gate", "tupe"):
-            cells = []
-            for table in found.values():
-                each = [table[f"{operator}_{task}"] - table[f"add_{task}"] for task in own]
-                cells.append(change(sum(each) / len(each)))
-            rows.append([title, f"{operator} - add", *cells])
-    return rows_of(
-        ["task", "difference", *columns], rows,
-        "Trained lengths: the test split, strings of up to 20 symbols. 20, 40, 80: strings of that "
-        f"length alone. Cells: {NOTE}, 16 seeds.",
-    )  # fmt: skip
+BY_ENCODING = partial(
+    by_group, "encodings",
+    {**{e: [e] for e in ENCODINGS}, "three without alibi": ENCODINGS[:-1], "all four": ENCODINGS},
+    [("add", "none"), ("concat", "none"), ("concat", "add"), ("gate", "add")],
+    {"accuracy": "test_accuracy"}, "in attention", "none: no fused table. 8 seeds.",
+)  # fmt: skip
+BY_LENGTH = partial(
+    by_group, "extrapolation",
+    {"both": ["duplicate", "index"], "missing_duplicate": ["duplicate"],
+     "indirect_index": ["index"]},
+    [("concat", "add"), ("gate", "add"), ("tupe", "add")],
+    {"trained lengths": "test_accuracy", **{str(n): f"test_accuracy_at_{n}" for n in (20, 40, 80)}},
+    "task", "Trained lengths: the test split, strings of up to 20 symbols. 20, 40, 80: strings of "
+    "that length alone. 16 seeds.",
+)  # fmt: skip
 
 
 def strings() -> str:
@@ -146,7 +119,9 @@ def four_layers() -> str:
 
 def position(folder: Path) -> str:
     """What position is worth to each arm that ran with a table of zeros too; empty without."""
-    found = by_arm(folder)
+    if judged(folder)[0].study.metric != "accuracy":
+        return ""
+    found = accuracies(folder.name)
     own = [arm for arm in found if f"{arm}_none" in found]
     rows = [[arm, change(found[arm] - found[f"{arm}_none"])] for arm in own]
     caption = f"The arm minus the same arm with a table of zeros: {NOTE}, {len(found)} seeds."
@@ -161,8 +136,8 @@ def position(folder: Path) -> str:
 
 # By the folder of docs/findings.
 TABLES: dict[str, Sequence[Callable[[], str]]] = {
-    "encodings": [by_encoding],
-    "extrapolation": [by_length, strings],
+    "encodings": [BY_ENCODING],
+    "extrapolation": [BY_LENGTH, strings],
     "agnews_four_layers": [four_layers],
     **{name: [partial(grids.table_of, name)] for name in grids.GRIDS},
 }

@@ -12,10 +12,11 @@ import yaml
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from finding_tables import FOLDER, by_arm, judged
+from finding_tables import FOLDER, accuracies, judged
 from posfuse.analysis.figures.style import QUIET, RC, look
 from posfuse.analysis.statistics.cautions import TUNED
 from posfuse.analysis.statistics.paired import t_interval
+from posfuse.analysis.statistics.sequential import EQUIVALENT
 from posfuse.analysis.tables.table import interval
 from posfuse.study import cautions
 from posfuse.study.plan import PLAN
@@ -78,7 +79,8 @@ def row_of(question: dict[str, Any]) -> list[str]:
     seeds = f"{v.decision.n}"
     if v.all_seeds:
         seeds = f"{v.all_seeds.n}, decided at {seeds}"
-    return [answer + " †" * is_tuned, difference(question["study"], v), seeds]
+    within = f", within ±{v.hypothesis.margin:g}" * (v.decision.result == EQUIVALENT)
+    return [answer + " †" * is_tuned, difference(question["study"], v) + within, seeds]
 
 
 def link(study: str) -> str:
@@ -97,8 +99,8 @@ def questions() -> str:
 
 def first_screen() -> str:
     asked = [[q["readme"], *row_of(q)] for q in ASKED["questions"] if "readme" in q]
-    rows = [[*row, seeds.partition(",")[0]] for *row, seeds in asked]
-    return lines(["question", "answer", "points", "seeds"], rows)
+    rows = [[*row[:2], *(cell.partition(", ")[0] for cell in row[2:])] for row in asked]
+    return lines(["question", "answer", "difference", "seeds"], rows)
 
 
 def claims() -> str:
@@ -154,7 +156,7 @@ def gains() -> Iterator[dict[str, Any]]:
     for name, texts in ASKED["lengths"].items():
         if not has_rows(FOLDER / name):
             continue
-        study, values = judged(FOLDER / name)[0].study, by_arm(FOLDER / name)
+        study, values = judged(FOLDER / name)[0].study, accuracies(name)
         cut = pd.read_csv(FOLDER / name / RUNS).groupby("arm")["max_len"].first()
         cells = {}
         for arm in values:
@@ -163,7 +165,9 @@ def gains() -> Iterator[dict[str, Any]]:
                 fusion = own["fusion"].removesuffix("_linear_start")
                 cells[fusion, own.get("encoding") == "none", int(cut[arm])] = values[arm]
         for (fusion, placebo, at), column in cells.items():
-            if fusion in OPERATORS:
+            if at not in texts["cut"]:
+                sys.exit(f"error: docs/findings/questions.yaml: lengths.{name}.cut: add {at}")
+            if fusion in OPERATORS and ("add", placebo, at) in cells:
                 own = (column - cells["add", placebo, at]).dropna()
                 low, high = t_interval(own)
                 yield {
