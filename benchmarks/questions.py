@@ -48,8 +48,8 @@ def verdict_of(study: str, hypothesis: str, arm: str = "") -> Verdict | None:
     v = by_name[hypothesis]
     if arm not in ("", v.hypothesis.arm):
         sys.exit(
-            f"error: docs/findings/questions.yaml: {hypothesis} of {study} is about "
-            f"{v.hypothesis.difference}, not about {arm}; change arm and words"
+            f"error: docs/findings/questions.yaml: {hypothesis} of {study} is "
+            f"{v.hypothesis.difference}; its words are for {arm} as the first arm; change both"
         )
     return v if v.decision else None
 
@@ -123,7 +123,7 @@ def judgement(claim: dict[str, Any]) -> list[str]:
     finds = "; ".join(f"{link(study)}: {', '.join(own)}" for study, own in found.items())
     holds, open_ = verdicts.count(claim["holds"]), verdicts.count("undecided")
     if not verdicts:
-        return [NOT_RUN, "not tested"]
+        return [claim.get("finds", NOT_RUN), "not tested"]
     said = f"holds in {holds} of {len(verdicts)}, undecided in {open_}"
     if not open_:
         said = {0: "does not hold", len(verdicts): "holds"}.get(holds, said)

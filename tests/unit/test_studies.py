@@ -318,7 +318,7 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
         ({"gate_gains": None}, "long_published has no hypothesis gate_gains; use one of position"),
         (
             {"scale_is_enough": {"arm": "gate", "than": "add_one"}},
-            "is about gate - add_one, not about add_one",
+            "is gate - add_one; its words are for add_one",
         ),
     ],
 )
