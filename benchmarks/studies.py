@@ -119,7 +119,7 @@ def design(folder: Path) -> list[str]:
     asks = any(re.search(r"corpora\.hub|^name: folder", p.read_text(), re.M) for p in corpora)
     times = [{k: row[k] for k in ("plan", "started") if pd.notna(row.get(k))} or {"stage": ""}
              for row in runs.query("stage == 'testing'").to_dict("records")]  # fmt: skip
-    given = " data.path=FOLDER data.name=NAME" * asks
+    given = " data.path=FOLDER" * asks
     shown = "\n".join(lines).strip()
     return [
         "## Design\n", f"    posfuse-study run {name}{given}\n", *[DATA] * asks,
