@@ -269,7 +269,8 @@ def long_study(tmp_path, monkeypatch):
     def write(name, **hypotheses):
         arms = {"add": {"fusion": "add"}, "gate": {"fusion": "gate_scalar_linear_start"}}
         arms |= {f"{arm}_none": {**own, "encoding": "none"} for arm, own in arms.items()}
-        arms |= {"add_one": {"fusion": "add", "model.token_scale": 1}, "concat": {"fusion": "concat"}}
+        arms["add_one"] = {"fusion": "add", "model.token_scale": 1}
+        arms["concat"] = {"fusion": "concat"}
         study = Study(
             question="Q?", arms=arms, testing=Evaluation("0-7", [8], spent=[0.05]),
             hypotheses=[Hypothesis(name=n, text="T.", expects="greater", margin=1, **own)
