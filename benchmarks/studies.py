@@ -111,12 +111,11 @@ def further(folder: Path) -> list[str]:
 def design(folder: Path) -> list[str]:
     """The command, the size, what is known of times, and the comment of the study's file."""
     plan, runs = judged(folder)[0], pd.read_csv(folder / RUNS)
-    name, study = folder.name, plan.study
-    file = CONF_DIR / "study" / f"{name}.yaml"
-    head = itertools.takewhile(lambda line: line[:1] == "#", file.read_text().splitlines())
+    name = folder.name
+    written = (CONF_DIR / "study" / f"{name}.yaml").read_text(encoding="utf-8")
+    head = itertools.takewhile(lambda line: line[:1] == "#", written.splitlines())
     lines = (line[1:].removeprefix(" ") for line in head if "posfuse-study run " not in line)
-    corpora = {CONF_DIR / "data" / f"{study.corpus(arm)}.yaml" for arm in study.arms}
-    asks = any(re.search(r"corpora\.hub|^name: folder", p.read_text(), re.M) for p in corpora)
+    asks = f"posfuse-study run {name} data.path=FOLDER" in written
     times = [{k: row[k] for k in ("plan", "started") if pd.notna(row.get(k))} or {"stage": ""}
              for row in runs.query("stage == 'testing'").to_dict("records")]  # fmt: skip
     given = " data.path=FOLDER" * asks
