@@ -47,7 +47,7 @@ from posfuse.training.history import History
 MEASURES = (
     "model.language_model model.network model.fusion model.encoder model.attention model.kernels "
     "model.dropout model.attention_encoding model.encoding data.windows data.datamodule "
-    "training.build training.module training.language_model training.diagnostics"
+    "training.build training.module training.next_token training.diagnostics"
 )
 D, HEADS, LAYERS, BLOCK, BATCH, LR = 128, 4, 4, 64, 12, 1e-3
 OVERRIDES = [

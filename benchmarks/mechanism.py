@@ -1,4 +1,4 @@
-"""Time what a run measures after training (training/mechanism.py), against its training.
+"""Time what a run measures after training (training/use_of_position.py), against its training.
 
     python benchmarks/mechanism.py
 
@@ -23,13 +23,13 @@ from posfuse.data.batching import Batch
 from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.runs.checks import checked
 from posfuse.training.diagnostics import BATCH
-from posfuse.training.mechanism import DOCUMENTS, SHARE, measure
+from posfuse.training.use_of_position import DOCUMENTS, SHARE, measure
 from timing import DEVICE
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "model.attention_encoding model.encoding training.mechanism training.attention_by_distance "
-    "training.probe training.patching conf/protocol"
+    "model.attention_encoding model.encoding training.use_of_position "
+    "training.attention_by_distance training.probe training.patching conf/protocol"
 )
 
 TOKENS = 2**15  # of the documents that are measured at once

@@ -22,7 +22,7 @@ from posfuse.runs.checks import checked
 from posfuse.runs.records import judged_by
 from posfuse.train import train
 from posfuse.training import build, sample
-from posfuse.training.language_model import NextToken
+from posfuse.training.next_token import NextToken
 from posfuse.training.trained import load_language_model, load_run
 from small_runs import SMALL, composed, small_config
 

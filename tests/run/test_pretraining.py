@@ -17,10 +17,11 @@ from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.train import train
-from posfuse.training import pretraining
+from posfuse.training import masked_pretraining
+from posfuse.training import run as run_module
 from posfuse.training.checkpoints import read_checkpoint
+from posfuse.training.masked_pretraining import MaskedTokens
 from posfuse.training.memory_limit import MemoryLimit
-from posfuse.training.pretraining import MaskedTokens
 from posfuse.training.trained import load_run
 from small_runs import at_step, composed, small_config, small_overrides
 
@@ -35,7 +36,7 @@ def config(corpus, cache, *more):
 
 
 def folder_of(cfg):
-    return pretraining.pretrained(cfg)
+    return run_module.pretrain(cfg)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_the_record_has_loss_and_cost(first):
     assert found["fingerprint"] == folder_of(cfg).name
     assert (folder_of(cfg) / records.HISTORY).read_text().count("\n") == 4
     assert found["seconds"] > 0
-    history = pretraining.records.read_json(folder_of(cfg) / records.RESULT)
+    history = records.read_json(folder_of(cfg) / records.RESULT)
     assert found["loss"] == history["loss"]
     assert record["settings"]["pretrain.name"] == "masked"
 
@@ -96,7 +97,7 @@ def test_a_run_starts_from_the_pretrained_values(first, corpus, tmp_path, monkey
 
 def test_runs_that_differ_in_their_own_training_share_it(first, corpus, tmp_path, monkeypatch):
     _, root, record = first
-    monkeypatch.setattr(pretraining, "_pretrain", None)  # would fail
+    monkeypatch.setattr(masked_pretraining, "build", None)  # would fail
     other = config(corpus, root / "cache", "optim.lr=0.1", "trainer.max_epochs=1")
     assert train(other, tmp_path / "run")["pretrain"] == record["pretrain"]
     with pytest.raises(TypeError):
@@ -109,7 +110,7 @@ def test_a_run_without_it_has_no_entry(corpus, tmp_path):
 
 def test_only_training_and_validation_texts_are_read(corpus, tmp_path, monkeypatch):
     seen = []
-    whole = pretraining.build_data
+    whole = run_module.build_data
 
     def looking(cfg):
         data = whole(cfg)
@@ -124,7 +125,7 @@ def test_only_training_and_validation_texts_are_read(corpus, tmp_path, monkeypat
         monkeypatch.setattr(type(data.documents["train"]), "__getitem__", noted)
         return data
 
-    monkeypatch.setattr(pretraining, "build_data", looking)
+    monkeypatch.setattr(run_module, "build_data", looking)
     folder_of(config(corpus, tmp_path / "cache"))
     assert set(seen) == {"train", "validation"}
 

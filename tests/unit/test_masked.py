@@ -9,7 +9,7 @@ from posfuse.model.masked import mask
 from posfuse.model.network import PositionClassifier
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_masked_model, build_network
-from posfuse.training.pretraining import MaskedTokens, first_phase
+from posfuse.training.masked_pretraining import MaskedTokens, first_phase
 from small_runs import composed
 
 UNKNOWN, WORDS = 1, 50

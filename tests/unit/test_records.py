@@ -107,7 +107,7 @@ def test_predictions_are_in_the_order_of_the_documents(tmp_path) -> None:
         for index in ([2, 0], [1])
     ]  # fmt: skip
     predictions = records.predictions(batches, lengths, groups, rows)
-    records.write_predictions(tmp_path, records.PREDICTIONS, predictions)
+    records.write_table(tmp_path / records.PREDICTIONS, predictions)
     found = pd.read_parquet(tmp_path / records.PREDICTIONS)
     assert found["index"].tolist() == found["predicted"].tolist() == [0, 1, 2]
     assert found["length"].tolist() == [5, 6, 7]

@@ -126,7 +126,8 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 
 def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeypatch):
     rows = [Diagnostic(1, "norm_ratio", "", 0, 0, 4, 0.5)]
-    records.write_diagnostics(tmp_path, rows)
+    table = records.table_of(records.Diagnostic, rows)
+    records.write_table(tmp_path / records.DIAGNOSTICS, table)
     path = tmp_path / "diagnostics.parquet"
     assert records.read_diagnostics(tmp_path).to_dict("records") == [vars(rows[0])]
     good = pd.read_parquet(path)

@@ -1,14 +1,14 @@
-"""mechanism.parquet: how a trained model uses position. training/mechanism.py measures it, and the
-test of a language model its loss by position."""
+"""mechanism.parquet: how a trained model uses position. training/use_of_position.py measures it,
+and the test of a language model its loss by position."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from posfuse.errors import InputError
-from posfuse.runs.records import MECHANISM, RESULT, is_whole, kinds_of, replacing
+from posfuse.runs.records import MECHANISM, RESULT, is_whole, kinds_of, table_of
 from posfuse.untrusted import read_parquet
 
 WHOLE = -1  # the layer of a measurement that belongs to no layer
@@ -33,15 +33,9 @@ class Measurement:
     high: int = 0
 
 
-def write(folder: Path, rows: Sequence[Measurement]) -> None:
-    """mechanism.parquet: the columns of `Measurement`."""
-    with replacing(folder / MECHANISM) as part:
-        frame(rows).to_parquet(part, index=False)
-
-
 def frame(rows: Sequence[Measurement]) -> pd.DataFrame:
     """The rows as a frame with the columns of `Measurement`."""
-    return pd.DataFrame(rows, columns=[f.name for f in fields(Measurement)])
+    return table_of(Measurement, rows)
 
 
 def read(folder: Path) -> pd.DataFrame:

@@ -223,18 +223,16 @@ def replacing(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def write_history(folder: Path, rows: list[dict[str, float]]) -> None:
-    """history.csv, a row per evaluation: epoch (from 1), step (training steps done), train_loss
-    (the mean since the last evaluation), val_loss, ..."""
-    with replacing(folder / HISTORY) as part:
-        pd.DataFrame(rows).to_csv(part, index=False)
+def table_of(row: type, rows: Sequence[Any]) -> pd.DataFrame:
+    """The instances of a dataclass as a frame with its columns."""
+    return pd.DataFrame(rows, columns=[f.name for f in fields(row)])
 
 
-def write_diagnostics(folder: Path, rows: Sequence[Diagnostic]) -> None:
-    """diagnostics.parquet: the columns of `Diagnostic`."""
-    with replacing(folder / DIAGNOSTICS) as part:
-        columns = [f.name for f in fields(Diagnostic)]
-        pd.DataFrame(rows, columns=columns).to_parquet(part, index=False)
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """A frame as CSV or as Parquet, by the file's suffix."""
+    with replacing(path) as part:
+        write = table.to_csv if path.suffix == ".csv" else table.to_parquet
+        write(part, index=False)
 
 
 def read_diagnostics(folder: Path) -> pd.DataFrame:
@@ -270,13 +268,6 @@ def predictions(
     log_p = np.concatenate([b["log_probabilities"] for b in batches])
     columns |= {f"log_p_{c}": log_p[:, c] for c in range(log_p.shape[1])}
     return pd.DataFrame({k: v[order] for k, v in columns.items()})
-
-
-def write_predictions(folder: Path, name: str, found: pd.DataFrame) -> None:
-    """PREDICTIONS: those of the test split. BY_LENGTH: those of every further one, with a column
-    test_length."""
-    with replacing(folder / name) as part:
-        found.to_parquet(part, index=False)
 
 
 def write_result(folder: Path, record: Record) -> None:

@@ -36,7 +36,8 @@ from posfuse.runs.records import BEST, LAST
 from posfuse.runs.split_seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import MovableCheckpoint, ResumableEarlyStopping, WholeFiles
 from posfuse.training.classifier import Classifier
-from posfuse.training.language_model import NextToken
+from posfuse.training.evaluations import Evaluations
+from posfuse.training.next_token import NextToken
 from posfuse.training.progress import progress_callbacks
 
 WAIT = timedelta(minutes=10)  # for the other processes of a run
@@ -277,14 +278,11 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
     """The trainer of one run in `folder`. It saves the weights of the best evaluation by
     trainer.monitor (the first of equals), and after each evaluation the state that a resume needs.
 
-    One of its epochs is the part of an epoch before an evaluation. So an evaluation always follows
-    an epoch's last step, and a resume never falls between a step and its evaluation.
-
     Raises InputError if the machine lacks the accelerator."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     for message in SILENCED:
         warnings.filterwarnings("ignore", message)
-    t = cfg.trainer
+    t, evaluations = cfg.trainer, Evaluations(cfg.trainer.evaluations)
     monitor, mode = f"val/{t.monitor}", {"accuracy": "max", "loss": "min"}[t.monitor]
     best: dict[str, Any] = {"monitor": monitor, "mode": mode, "save_weights_only": True}
     callbacks: list[Callback] = [
@@ -307,8 +305,8 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             devices=t.devices,
             strategy=DDPStrategy(timeout=WAIT) if t.devices > 1 else "auto",
             precision=t.precision,  # type: ignore[arg-type]
-            max_epochs=t.max_epochs * t.evaluations,
-            reload_dataloaders_every_n_epochs=1 if t.evaluations > 1 else 0,
+            max_epochs=evaluations.turns(t.max_epochs),
+            reload_dataloaders_every_n_epochs=evaluations.reload_every,
             gradient_clip_val=t.clip_norm,
             limit_train_batches=t.limit_batches,
             limit_val_batches=t.limit_batches,

@@ -24,6 +24,7 @@ from posfuse.model.fusion import Gated
 from posfuse.model.network import PositionClassifier
 from posfuse.model.positions import as_tensor
 from posfuse.runs.records import Diagnostic
+from posfuse.training.evaluations import Evaluations
 
 SHARE = 0.01  # of the documents that training reads
 EPOCH_DOCUMENTS = (8, 64)  # at least and at most
@@ -176,13 +177,10 @@ def sample(
 
 
 class Diagnostics(Callback):
-    """Collects `rows` after each whole epoch, which checkpoints save, and `worth` in the test.
-
-    `data.evaluations` of Lightning's epochs are one epoch.
-    """
+    """Collects `rows` after each whole epoch, which checkpoints save, and `worth` in the test."""
 
     def __init__(self, data: TextDataModule) -> None:
-        self.data = data
+        self.data, self.evaluations = data, Evaluations(data.evaluations)
         self.rows: list[Diagnostic] = []
         self.worth: dict[str, float] = {}
         self.gradients: list[Tensor] = []  # of steps of this epoch, before any clipping
@@ -197,9 +195,9 @@ class Diagnostics(Callback):
         self.steps += 1
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
-        epoch, rest = divmod(trainer.current_epoch + 1, self.data.evaluations)
-        if rest:
+        if not self.evaluations.ends_epoch(trainer.current_epoch):
             return
+        epoch = self.evaluations.epoch(trainer.current_epoch)
         model = module.model
         n = int(np.clip(SHARE * len(self.data.documents["train"]), *EPOCH_DOCUMENTS))
         tokens, entropies = [], []
@@ -223,8 +221,8 @@ class Diagnostics(Callback):
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         if self.data.tested != "test" or self.data.models_language:
             return  # a random order has other next tokens
-        epochs = trainer.current_epoch // self.data.evaluations
-        read = len(self.data.documents["train"]) * max(epochs, 1)
+        epochs = max(int(self.evaluations.epochs(trainer.current_epoch)), 1)
+        read = len(self.data.documents["train"]) * epochs
         n = int(np.clip(SHARE * read, *TEST_DOCUMENTS))
         n = min(n, len(self.data.documents["test"]))
         max_len = self.data.cfg.max_len

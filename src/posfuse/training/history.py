@@ -5,6 +5,8 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from posfuse.training.evaluations import Evaluations
+
 COLUMNS = (
     "train_loss", "val_loss", "val_accuracy",
     # Each of some tasks.
@@ -19,14 +21,14 @@ class History(Callback):
     """
 
     def __init__(self, evaluations: int = 1) -> None:
-        self.evaluations = evaluations  # per epoch; each ends one of Lightning's epochs
+        self.evaluations = Evaluations(evaluations)
         self.rows: list[dict[str, float]] = []
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         metrics = trainer.callback_metrics
         own = {name: name.replace("_", "/", 1) for name in COLUMNS}  # those of the task
         row = {name: float(metrics[key]) for name, key in own.items() if key in metrics}
-        epoch = trainer.current_epoch // self.evaluations + 1
+        epoch = self.evaluations.epoch(trainer.current_epoch)
         done = {"epoch": epoch, "step": trainer.global_step}
         self.rows.append({**done, **row})
 

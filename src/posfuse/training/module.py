@@ -23,7 +23,7 @@ NEVER = 2**62  # a step that no run reaches
 class TrainingModule(L.LightningModule):
     """Trains a model. A task adds its losses."""
 
-    lr_key = "optim.lr"  # the key of the learning rate
+    lr_key, batch_key = "optim.lr", "data.batch_size"  # keys that messages name
 
     def __init__(self, model: FusionTransformer, optim: OptimConfig, seed: int) -> None:
         super().__init__()

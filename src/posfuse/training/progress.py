@@ -10,6 +10,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 
 from posfuse.runs import records
+from posfuse.training.evaluations import Evaluations
 
 terminal = logging.getLogger("posfuse.training.progress")
 detail = logging.getLogger("posfuse.detail")  # goes to train.log only
@@ -29,7 +30,8 @@ class EpochLines(Callback):
         evaluations: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.lines, self.folder, self.evaluations, self.clock = lines, folder, evaluations, clock
+        self.lines, self.folder, self.clock = lines, folder, clock
+        self.evaluations = Evaluations(evaluations)
         self.spent, self.started = 0.0, clock()  # seconds before `started`, and the clock then
 
     def seconds(self) -> float:
@@ -44,10 +46,9 @@ class EpochLines(Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         metrics, seconds = trainer.callback_metrics, self.seconds()
-        done, rest = divmod(trainer.current_epoch + 1, self.evaluations)
-        epoch = round(done + rest / self.evaluations, 2) if rest else done
+        epoch = self.evaluations.epochs(trainer.current_epoch + 1)
         assert trainer.max_epochs is not None
-        epochs = trainer.max_epochs // self.evaluations
+        epochs = int(self.evaluations.epochs(trainer.max_epochs))
         self.lines.info(
             "epoch %s/%d: train loss %.4f, validation loss %.4f, accuracy %.4f, %.1f s",
             epoch, epochs, metrics["train/loss"],
@@ -55,7 +56,7 @@ class EpochLines(Callback):
         )  # fmt: skip
         if trainer.is_global_zero:
             progress = {"epoch": epoch, "epochs": epochs}
-            progress["epoch_seconds"] = seconds * self.evaluations
+            progress["epoch_seconds"] = seconds * self.evaluations.per_epoch
             records.write_json(self.folder / records.PROGRESS, progress)
 
     def state_dict(self) -> dict[str, float]:

@@ -14,8 +14,8 @@ from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.classifier import Classifier
 from posfuse.training.hosts import load_host
-from posfuse.training.language_model import NextToken
 from posfuse.training.module import TestedModule
+from posfuse.training.next_token import NextToken
 
 
 def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:

@@ -5,32 +5,28 @@ The result lies in cache_dir/pretrained/<fingerprint>. Runs that differ only in 
 pretraining share it.
 """
 
-import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig
+from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig, seed_of
 from posfuse.data.batching import Batch
+from posfuse.data.datamodule import TextDataModule
 from posfuse.data.locks import locked
 from posfuse.data.vocabulary import UNKNOWN
-from posfuse.errors import InputError, OutOfMemory
+from posfuse.errors import InputError
 from posfuse.model.masked import MaskedModel, mask
 from posfuse.model.network import FusionTransformer, seed_from
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.training.build import build_data, build_masked_model, build_trainer
-from posfuse.training.checkpoints import Checkpoints, read_checkpoint
-from posfuse.training.history import History
-from posfuse.training.memory_limit import MemoryLimit
+from posfuse.training.build import build_masked_model
+from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.module import TrainingModule
-from posfuse.training.progress import Stopwatch
-
-log = logging.getLogger(__name__)
 
 # Of TrainerConfig: what pretraining has in common with the run.
 SHARED = (
@@ -48,7 +44,7 @@ class MaskedTokens(TrainingModule):
     """
 
     model: MaskedModel
-    lr_key = "pretrain.lr"
+    lr_key, batch_key = "pretrain.lr", "pretrain.batch_size"
 
     def __init__(
         self,
@@ -97,14 +93,13 @@ def first_phase(cfg: Config) -> Config:
     )
 
 
-def pretrained(cfg: Config) -> Path:
-    """The folder of the pretraining that a run's config asks for. If it is not there, this process
-    makes it, or resumes it, while others that need it wait.
+@contextmanager
+def sole_use(cfg: Config) -> Iterator[Path]:
+    """The folder of the pretraining with this `first_phase`, while no other process uses it.
 
-    Raises Interrupted after a signal, and the errors of a run.
+    Raises Interrupted after a signal.
     """
-    first = first_phase(cfg)
-    folder = Path(cfg.cache_dir, "pretrained", records.fingerprint(first))
+    folder = Path(cfg.cache_dir, "pretrained", records.fingerprint(cfg))
     interrupted = " before pretraining"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,9 +109,7 @@ def pretrained(cfg: Config) -> Path:
         ) from error
     with locked(folder / ".lock", lambda: signals.check(interrupted)):
         signals.check(interrupted)
-        if not _is_finished(folder):
-            _pretrain(first, folder)
-    return folder
+        yield folder
 
 
 def facts(folder: Path) -> records.Record:
@@ -126,7 +119,7 @@ def facts(folder: Path) -> records.Record:
     return {k: record[k] for k in ("fingerprint", "loss", "accuracy", "epochs", "seconds")}
 
 
-def load_pretrained(model: FusionTransformer, folder: Path) -> None:
+def load(model: FusionTransformer, folder: Path) -> None:
     """Give a model the pretrained values of all its parameters but the head's.
 
     Raises InputError if the weights do not fit it.
@@ -144,16 +137,19 @@ def load_pretrained(model: FusionTransformer, folder: Path) -> None:
     model.load_state_dict(weights, strict=False)
 
 
-def _is_finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
+    """Whether the folder has a result and the weights that belong to it."""
     result, weights = folder / records.RESULT, folder / records.BEST
     if not (result.exists() and weights.exists()):
         return False
     return bool(records.read_json(result).get("sha256") == records.digest(weights))
 
 
-def _pretrain(cfg: Config, folder: Path) -> None:
-    stopwatch = Stopwatch()
-    data = build_data(cfg)
+def build(cfg: Config, data: TextDataModule) -> MaskedTokens:
+    """The module of a `first_phase` with its initial values.
+
+    Raises InputError if the texts have no words to predict.
+    """
     size = data.store.vocabulary_size
     if size <= UNKNOWN + 1:
         raise InputError("pretrain: the vocabulary has no words to predict; remove pretrain=masked")
@@ -162,38 +158,24 @@ def _pretrain(cfg: Config, folder: Path) -> None:
             "pretrain: the validation documents have no known word to predict; give others, or "
             "remove pretrain=masked"
         )
-    model = build_masked_model(cfg, size)
-    seed = cfg.seed if cfg.seeds.dropout is None else cfg.seeds.dropout
-    module = MaskedTokens(model, cfg.optim, seed, cfg.pretrain.share, size)
-    last = folder / records.LAST
-    history = History()
-    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, records.fingerprint(cfg))
-    limit = MemoryLimit(cfg.data, "pretrain.batch_size")
-    trainer = build_trainer(cfg, folder, [history, state, limit, stopwatch])
-    start = last if last.exists() else None
-    log.info("pretraining%s: %s", " resumes" if start else "", folder)
-    stopwatch.begin("fit")
-    try:
-        trainer.fit(module, data, ckpt_path=start, weights_only=True)
-    except (RuntimeError, MemoryError) as error:
-        if limit.advice is None:
-            raise
-        raise OutOfMemory(limit.advice) from error
-    signals.check("; pretraining is saved")
-    best = min(history.rows, key=lambda row: row["val_loss"])
-    if not torch.isfinite(torch.tensor(best["val_loss"])):
-        raise module.divergence(int(best["step"]))
-    records.write_history(folder, history.rows)
+    model, seed = build_masked_model(cfg, size), seed_of(cfg, "dropout")
+    return MaskedTokens(model, cfg.optim, seed, cfg.pretrain.share, size)
+
+
+def write(
+    cfg: Config, folder: Path, validation: dict[str, float], epochs: int, seconds: float
+) -> None:
+    """Finish a `first_phase` whose weights are saved: `validation` are the metrics of its best
+    epoch, `epochs` the number of that epoch."""
     records.write_json(
         folder / records.RESULT,
         {
             "fingerprint": records.fingerprint(cfg),
             "settings": records.settings(cfg),
-            "loss": best["val_loss"],
-            "accuracy": best["val_accuracy"],
-            "epochs": int(best["epoch"]),
-            "seconds": sum(stopwatch.seconds().values()),
+            **validation,
+            "epochs": epochs,
+            "seconds": seconds,
             "sha256": records.digest(folder / records.BEST),
         },
     )
-    last.unlink(missing_ok=True)
+    (folder / records.LAST).unlink(missing_ok=True)

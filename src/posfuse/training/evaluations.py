@@ -1,0 +1,36 @@
+"""Epochs and evaluations: each evaluation ends one of Lightning's epochs, which is a turn here.
+
+So an evaluation always follows the last step of a turn, and a resume never falls between a step and
+its evaluation. This module alone converts turns to epochs.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """The evaluations of each epoch."""
+
+    per_epoch: int = 1
+
+    def turns(self, epochs: int) -> int:
+        """The turns of this many epochs."""
+        return epochs * self.per_epoch
+
+    @property
+    def reload_every(self) -> int:
+        """After how many turns the trainer asks for batches again: 0 for never."""
+        return 1 if self.per_epoch > 1 else 0
+
+    def epoch(self, turn: int) -> int:
+        """The epoch, from 1, of a turn, from 0."""
+        return turn // self.per_epoch + 1
+
+    def ends_epoch(self, turn: int) -> bool:
+        """Whether no other turn of the same epoch follows this one, from 0."""
+        return (turn + 1) % self.per_epoch == 0
+
+    def epochs(self, turns: int) -> float:
+        """The number of epochs in this many turns; a fraction is rounded to two digits."""
+        whole, rest = divmod(turns, self.per_epoch)
+        return round(whole + rest / self.per_epoch, 2) if rest else whole
