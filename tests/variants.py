@@ -13,7 +13,7 @@ from posfuse.model.encoder import Encoder
 from posfuse.model.encoding import Table
 from posfuse.model.fusion import Fusion
 from posfuse.model.kernels import _blocks
-from posfuse.model.network import PositionClassifier, initialize
+from posfuse.model.network import Backbone, PositionClassifier, initialize
 
 
 def read_group(group: str) -> dict[str, Any]:
@@ -49,14 +49,14 @@ def make_network(
     fusion: str = "add", encoding: str = "sinusoidal", seed: int = 0, **options: Any
 ) -> PositionClassifier:
     """A network of d=8, H=2, two blocks, V=20, C=3, for documents of at most 12 tokens."""
-    network = PositionClassifier(
+    dropout = options.pop("dropout", 0.1)
+    backbone = Backbone(
         make_fusion(fusion, 8),
         make_table(encoding, 8, 12),
         Encoder(8, n_heads=2, n_layers=2, d_ff=16, position=make_attention(encoding)),
-        vocabulary_size=20,
-        n_classes=3,
         **options,
     )
+    network = PositionClassifier(backbone, vocabulary_size=20, n_classes=3, dropout=dropout)
     initialize(network, seed)
     return network
 

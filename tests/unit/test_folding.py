@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from posfuse.model.fusion import Concat, Fusion
-from posfuse.model.network import PositionClassifier
+from posfuse.model.network import Backbone, PositionClassifier
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
 
 IDS = torch.tensor([[3, 4, 5, 6, 7, 8, 9, 2, 1, 3, 4, 5], [9, 8, 7, 6, 5, 0, 0, 0, 0, 0, 0, 0]])
@@ -169,7 +169,8 @@ class Modulate(Fusion):
 
 def test_an_operator_without_code_for_folding_folds_too():
     given = network("add")
-    origin = PositionClassifier(Modulate(8), given.table, given.encoder, 20, 3).double().eval()
+    backbone = Backbone(Modulate(8), given.table, given.encoder)
+    origin = PositionClassifier(backbone, 20, 3).double().eval()
     check_equal(origin.fold(), origin)
 
 
@@ -182,7 +183,8 @@ def test_the_operator_in_the_docs_folds():
     exec(documented_code()[2], names)
     given = network("add")
     operator = names["Bilinear"](8)
-    origin = PositionClassifier(operator, given.table, given.encoder, 20, 3).double().eval()
+    backbone = Backbone(operator, given.table, given.encoder)
+    origin = PositionClassifier(backbone, 20, 3).double().eval()
     folded = origin.fold()
     check_equal(folded, origin)
     expected = 8**0.5 * origin.embedding.weight @ operator.linear.weight.T

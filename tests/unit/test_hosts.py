@@ -14,7 +14,7 @@ from posfuse.config import run_folder
 from posfuse.data.pretrained_folder import read_tokenizer
 from posfuse.errors import InputError
 from posfuse.model.encoder import valid_positions
-from posfuse.model.pretrained_host import PretrainedClassifier
+from posfuse.model.pretrained_host import PretrainedEncoder
 from posfuse.process import precision
 from posfuse.runs import records
 from posfuse.runs.checks import checked
@@ -70,7 +70,7 @@ def of_corpus(corpus, root):
 
 
 def classifier(cfg):
-    return build_module(cfg, build_data(cfg), load_host(cfg)).model
+    return build_module(cfg, build_data(cfg)).model
 
 
 def batch_of(cfg, n=8):
@@ -180,7 +180,7 @@ def test_new_parameters_are_paired_and_pretrained_ones_kept(bert, of_corpus):
 def test_a_folded_model_has_the_same_logits(bert, of_corpus):
     cfg = of_corpus(*host_overrides(bert), "fusion=gate_mlp")
     model, batch = classifier(cfg).eval(), batch_of(cfg)
-    assert isinstance(model, PretrainedClassifier)
+    assert isinstance(model.encoder, PretrainedEncoder)
     with torch.no_grad():
         expected = model(batch.ids, batch.lengths)
         torch.testing.assert_close(model.fold()(batch.ids, batch.lengths), expected)

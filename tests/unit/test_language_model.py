@@ -11,7 +11,7 @@ from posfuse.model.encoder import Encoder
 from posfuse.model.fusion import Fusion
 from posfuse.model.kernels import block_attention
 from posfuse.model.language_model import Cache, LanguageModel, looks_ahead
-from posfuse.model.network import initialize
+from posfuse.model.network import Backbone, initialize
 from posfuse.model.positions import PositionSampler
 from variants import (
     ENCODINGS,
@@ -34,8 +34,9 @@ def language_model(fusion="add", encoding="sinusoidal", position=None, **options
         8, 2, 2, 16, options["dropout"], norm_first=options.pop("norm_first"),
         position=position or make_attention(encoding), causal=True,
     )  # fmt: skip
-    fusion, table = make_fusion(fusion, 8), make_table(encoding, 8, 12)
-    model = LanguageModel(fusion, table, encoder, 20, **options)
+    own = {name: options.pop(name) for name in ("dropout", "tied")}
+    backbone = Backbone(make_fusion(fusion, 8), make_table(encoding, 8, 12), encoder, **options)
+    model = LanguageModel(backbone, 20, **own)
     initialize(model, 0)
     for i, parameter in enumerate(model.encoder.positions.parameters()):
         parameter.data = random_tensor(*parameter.shape, seed=i)
@@ -264,7 +265,7 @@ class Reads(Fusion):
 )
 def test_an_operator_that_looks_ahead_is_found_at_every_distance(source, is_ahead):
     encoder = Encoder(8, 2, 1, 16, 0.0, causal=True)
-    model = LanguageModel(Reads(source), make_table("sinusoidal", 8, 64), encoder, 20)
+    model = LanguageModel(Backbone(Reads(source), make_table("sinusoidal", 8, 64), encoder), 20)
     assert looks_ahead(model, 64) == is_ahead
 
 
@@ -277,4 +278,4 @@ def test_a_short_text_can_be_checked(length):
 def test_an_encoder_that_sees_the_future_is_refused():
     encoder = Encoder(8, 2, 1, 16)
     with pytest.raises(ValueError, match="causal=True"):
-        LanguageModel(make_fusion("none", 8), None, encoder, 20)
+        LanguageModel(Backbone(make_fusion("none", 8), None, encoder), 20)

@@ -8,8 +8,8 @@ from posfuse.data.batching import Batch
 from posfuse.model.masked import mask
 from posfuse.model.network import PositionClassifier
 from posfuse.runs.checks import checked
-from posfuse.training.build import build_masked_model, build_network
-from posfuse.training.masked_pretraining import MaskedTokens, first_phase
+from posfuse.training.build import build_network
+from posfuse.training.masked_pretraining import MaskedTokens, first_phase, masked_model
 from small_runs import composed
 
 UNKNOWN, WORDS = 1, 50
@@ -68,7 +68,7 @@ def config(*overrides):
 @pytest.mark.parametrize("encoding", ["sinusoidal", "rope", "tupe"])
 def test_the_initial_values_are_those_of_the_classifier(fusion, encoding):
     cfg = config(f"fusion={fusion}", f"encoding={encoding}", "fidelity=paper")
-    masked = build_masked_model(first_phase(cfg), WORDS).state_dict()
+    masked = masked_model(first_phase(cfg), WORDS).state_dict()
     from_scratch = build_network(cfg, WORDS, 3)
     from posfuse.model.network import initialize
 
@@ -81,7 +81,7 @@ def test_the_initial_values_are_those_of_the_classifier(fusion, encoding):
 
 def test_the_loss_is_that_of_the_masked_tokens_of_a_whole_forward_pass():
     cfg = first_phase(config("fusion=concat", "model.dropout=0.0"))
-    model = build_masked_model(cfg, WORDS)
+    model = masked_model(cfg, WORDS)
     module = MaskedTokens(model, cfg.optim, 3, 0.3, WORDS).eval()
     batch = Batch(documents(), torch.zeros(3), LENGTHS, torch.arange(3), 48)
     read, masked = module.masked(batch, "training", 0)
@@ -96,7 +96,7 @@ def test_masks_depend_on_seed_and_step_alone():
     found = []
     for fusion in ("add", "gate_mlp"):
         cfg = first_phase(config(f"fusion={fusion}"))
-        module = MaskedTokens(build_masked_model(cfg, WORDS), cfg.optim, 3, 0.15, WORDS)
+        module = MaskedTokens(masked_model(cfg, WORDS), cfg.optim, 3, 0.15, WORDS)
         torch.rand(7)  # the global generator takes no part
         found.append([module.masked(batch, "training", step)[0] for step in (0, 1)])
     assert torch.equal(found[0][0], found[1][0])

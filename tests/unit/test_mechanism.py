@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from posfuse.data.batching import Batch
 from posfuse.model.encoder import Encoder
 from posfuse.model.fusion import Multiply
-from posfuse.model.network import PositionClassifier
+from posfuse.model.network import Backbone, PositionClassifier
 from posfuse.model.positions import PositionSampler
 from posfuse.runs.measurements import WHOLE
 from posfuse.training import diagnostics, patching
@@ -254,7 +254,8 @@ def test_shares_by_hand(monkeypatch):
     """The class is the token at the first place. The new order is from the last token to the
     first, so the class is then the last token."""
     encoder = Encoder(4, n_heads=2, n_layers=0, d_ff=4)
-    model = PositionClassifier(Multiply(4), None, encoder, 4, 4, token_scale=1.0).double().eval()
+    backbone = Backbone(Multiply(4), None, encoder, token_scale=1.0)
+    model = PositionClassifier(backbone, 4, 4).double().eval()
     model.table = FirstRow()
     model.embedding.weight.copy_(torch.eye(4))
     model.head.weight.copy_(torch.eye(4))

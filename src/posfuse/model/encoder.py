@@ -134,7 +134,7 @@ class Encoder(nn.Module):
         causal: bool = False,
     ) -> None:
         super().__init__()
-        self.causal = causal
+        self.d_model, self.causal = d_model, causal
         inside = dropout if attention_dropout is None else attention_dropout
         self.blocks = nn.ModuleList(
             Block(d_model, n_heads, d_ff, dropout, activation, norm_first, inside, causal)

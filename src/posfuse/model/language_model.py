@@ -10,12 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.attention_encoding import AttentionEncoding
-from posfuse.model.dropout import Dropout
-from posfuse.model.encoder import Attention, Block, Encoder, visible
-from posfuse.model.encoding import Table
-from posfuse.model.fusion import Fusion
-from posfuse.model.network import FusionTransformer
-from posfuse.model.positions import PositionSampler, as_tensor
+from posfuse.model.encoder import Attention, Block, visible
+from posfuse.model.network import Backbone, FusionTransformer
+from posfuse.model.positions import as_tensor
 
 PLACES = 6  # random places at which `looks_ahead` cuts a text
 
@@ -28,23 +25,13 @@ class LanguageModel(FusionTransformer):
     """
 
     def __init__(
-        self,
-        fusion: Fusion,
-        table: Table | None,  # None if the fusion uses none
-        encoder: Encoder,
-        vocabulary_size: int,
-        token_scale: float | str = "sqrt_d",
-        dropout: float = 0.1,
-        fused_norm: str = "none",
-        sampler: PositionSampler | None = None,
-        tied: bool = False,
+        self, backbone: Backbone, vocabulary_size: int, dropout: float = 0.1, tied: bool = False
     ) -> None:
         """Raises ValueError for an encoder that is not causal."""
-        super().__init__(fusion, table, encoder, vocabulary_size, token_scale, fused_norm, sampler)
-        if not encoder.causal:
+        if not backbone.encoder.causal:
             raise ValueError("a language model needs an encoder with causal=True")
-        self.dropout = Dropout(dropout)
-        self.head = None if tied else nn.Linear(fusion.d_model, vocabulary_size, bias=False)
+        matrix = nn.Linear(backbone.encoder.d_model, vocabulary_size, bias=False)
+        super().__init__(backbone, vocabulary_size, None if tied else matrix, dropout)
 
     def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
         """ids (B, L), lengths (B,), positions as in `encode` -> the logits of each token's

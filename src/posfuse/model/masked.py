@@ -6,12 +6,8 @@ Shapes: B documents, L tokens, d = d_model, V words, M masked tokens of a batch.
 import torch
 from torch import Tensor, nn
 
-from posfuse.model.dropout import Dropout
-from posfuse.model.encoder import Encoder, valid_positions
-from posfuse.model.encoding import Table
-from posfuse.model.fusion import Fusion
-from posfuse.model.network import FusionTransformer
-from posfuse.model.positions import PositionSampler
+from posfuse.model.encoder import valid_positions
+from posfuse.model.network import Backbone, FusionTransformer
 
 HIDDEN, REPLACED = 0.8, 0.1  # of the masked tokens; the rest stays as it is
 
@@ -22,20 +18,11 @@ class MaskedModel(FusionTransformer):
     Its parts have the names and the initial values of a PositionClassifier's, except for the head.
     """
 
-    def __init__(
-        self,
-        fusion: Fusion,
-        table: Table | None,  # None if the fusion uses none
-        encoder: Encoder,
-        vocabulary_size: int,
-        token_scale: float | str = "sqrt_d",
-        dropout: float = 0.1,
-        fused_norm: str = "none",
-        sampler: PositionSampler | None = None,
-    ) -> None:
-        super().__init__(fusion, table, encoder, vocabulary_size, token_scale, fused_norm, sampler)
-        self.dropout = Dropout(dropout)
-        self.head = nn.Linear(fusion.d_model, vocabulary_size)
+    head: nn.Linear
+
+    def __init__(self, backbone: Backbone, vocabulary_size: int, dropout: float = 0.1) -> None:
+        head = nn.Linear(backbone.encoder.d_model, vocabulary_size)
+        super().__init__(backbone, vocabulary_size, head, dropout)
 
     def forward(
         self, ids: Tensor, lengths: Tensor, masked: Tensor, positions: Tensor | int = 0

@@ -7,6 +7,7 @@ Shapes: B documents, L tokens, d = d_model, V words, C classes.
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -46,33 +47,56 @@ class TokenScale(nn.Module):
         return tokens * self.value()
 
 
-class FusionTransformer(nn.Module):
-    """A Transformer encoder with one fusion operator and one position table.
+@dataclass(frozen=True)
+class Backbone:
+    """The parts of one network that do not depend on its task.
 
     With fused_norm="layer" a LayerNorm follows the operator, as in BERT (Devlin et al. 2019). Then
     the operator decides the ratio of token to position and not the magnitude of their sum.
     """
 
+    fusion: Fusion
+    table: Table | None  # None if the fusion uses none
+    encoder: Encoder
+    token_scale: float | str = "sqrt_d"
+    fused_norm: str = "none"  # or "layer"
+    sampler: PositionSampler | None = None  # None: contiguous positions
+    embedding: nn.Embedding | None = None  # of a pretrained model, as the encoder; None: a new one
+
+    @property
+    def pretrained(self) -> tuple[nn.Module, ...]:
+        """The modules that start from pretrained values."""
+        return (self.embedding, self.encoder) if self.embedding else ()
+
+
+class FusionTransformer(nn.Module):
+    """A Transformer encoder with one fusion operator, one position table, and a head.
+
+    A kind of task extends it with `forward`.
+    """
+
     def __init__(
         self,
-        fusion: Fusion,
-        table: Table | None,  # None if the fusion uses none
-        encoder: Encoder,
+        backbone: Backbone,
         vocabulary_size: int,
-        token_scale: float | str = "sqrt_d",
-        fused_norm: str = "none",  # or "layer"
-        sampler: PositionSampler | None = None,  # None: contiguous positions
+        head: nn.Module | None = None,
+        dropout: float = 0.1,  # before the head
     ) -> None:
         super().__init__()
-        check_choice("fused_norm", fused_norm, "layer", "none")
-        d_model = fusion.d_model
-        self.embedding = nn.Embedding(vocabulary_size, d_model, padding_idx=0)
-        self.token_scale = TokenScale(token_scale, d_model)
-        self.table = table if table and fusion.uses_table else NoTable(d_model, 1)
+        check_choice("fused_norm", backbone.fused_norm, "layer", "none")
+        fusion, d_model = backbone.fusion, backbone.fusion.d_model
+        new = nn.Embedding(vocabulary_size, d_model, padding_idx=0)
+        self.embedding = backbone.embedding or new
+        self.token_scale = TokenScale(backbone.token_scale, d_model)
+        has_table = backbone.table is not None and fusion.uses_table
+        self.table = backbone.table if has_table else NoTable(d_model, 1)
         self.fusion = fusion
-        self.fused_norm = nn.LayerNorm(d_model) if fused_norm == "layer" else nn.Identity()
-        self.encoder = encoder
-        self.sampler = sampler or PositionSampler()
+        has_norm = backbone.fused_norm == "layer"
+        self.fused_norm = nn.LayerNorm(d_model) if has_norm else nn.Identity()
+        self.encoder = backbone.encoder
+        self.sampler = backbone.sampler or PositionSampler()
+        self.dropout = Dropout(dropout)
+        self.head = head
 
     def tokens(self, ids: Tensor) -> Tensor:
         """ids (..., L) -> scaled embeddings (..., L, d), the input of the fusion."""
@@ -98,21 +122,13 @@ class FusionTransformer(nn.Module):
 class PositionClassifier(FusionTransformer):
     """Classifies documents by the mean of the encoder's output."""
 
+    head: nn.Linear
+
     def __init__(
-        self,
-        fusion: Fusion,
-        table: Table | None,
-        encoder: Encoder,
-        vocabulary_size: int,
-        n_classes: int,
-        token_scale: float | str = "sqrt_d",
-        dropout: float = 0.1,
-        fused_norm: str = "none",
-        sampler: PositionSampler | None = None,
+        self, backbone: Backbone, vocabulary_size: int, n_classes: int, dropout: float = 0.1
     ) -> None:
-        super().__init__(fusion, table, encoder, vocabulary_size, token_scale, fused_norm, sampler)
-        self.dropout = Dropout(dropout)
-        self.head = nn.Linear(fusion.d_model, n_classes)
+        head = nn.Linear(backbone.encoder.d_model, n_classes)
+        super().__init__(backbone, vocabulary_size, head, dropout)
 
     def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
         """ids (B, L), lengths (B,), positions as in `encode` -> logits (B, C). An empty document

@@ -1,7 +1,7 @@
 """A pretrained Transformer whose position table is taken out and fused by any operator.
 
-Shapes: B documents, L tokens, V words, N = rows of the position table, C classes; d = features of
-the embeddings, h = features of the output (in ELECTRA and ALBERT d may be below h).
+Shapes: B documents, L tokens, V words, N = rows of the position table; d = features of the
+embeddings, h = features of the output (in ELECTRA and ALBERT d may be below h).
 This module needs torch alone. `training/hosts.py` takes a model of transformers apart.
 """
 
@@ -12,9 +12,6 @@ from torch import Tensor, nn
 
 from posfuse.model.encoder import Encoder, valid_positions
 from posfuse.model.encoding import Table
-from posfuse.model.fusion import Fusion
-from posfuse.model.network import PositionClassifier
-from posfuse.model.positions import PositionSampler
 
 
 class HostTable(Table):
@@ -61,7 +58,7 @@ class PretrainedEncoder(Encoder):
         """pretrained: called with inputs_embeds (B, L, d) and attention_mask (B, L), it returns a
         tuple that begins with (B, L, h), or what can be indexed like one. d_model: h."""
         super().__init__(d_model, n_heads=1, n_layers=0, d_ff=1)
-        self.d_model, self.pretrained = d_model, pretrained
+        self.pretrained = pretrained
 
     def forward(self, x: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
         """x (B, L, d), lengths (B,) of at least 1 -> (B, L, h), undefined at padding. `positions`
@@ -82,29 +79,3 @@ class Host:
     @property
     def d_model(self) -> int:
         return self.embedding.embedding_dim
-
-    @property
-    def pretrained(self) -> tuple[nn.Module, ...]:
-        """The modules that start from pretrained values."""
-        return (self.embedding, self.encoder)
-
-
-class PretrainedClassifier(PositionClassifier):
-    """A PositionClassifier with the embeddings and the encoder of a pretrained model."""
-
-    def __init__(
-        self,
-        fusion: Fusion,
-        table: Table | None,
-        host: Host,
-        n_classes: int,
-        token_scale: float = 1.0,
-        dropout: float = 0.1,
-        fused_norm: str = "none",
-        sampler: PositionSampler | None = None,
-    ) -> None:
-        super().__init__(
-            fusion, table, host.encoder, 1, n_classes, token_scale, dropout, fused_norm, sampler
-        )
-        self.embedding = host.embedding
-        self.head = nn.Linear(host.encoder.d_model, n_classes)

@@ -20,8 +20,8 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
 from posfuse.model.language_model import LanguageModel, looks_ahead
-from posfuse.model.masked import MaskedModel
 from posfuse.model.network import (
+    Backbone,
     FusionTransformer,
     PositionClassifier,
     copy_first_block,
@@ -30,13 +30,14 @@ from posfuse.model.network import (
     seed_from,
 )
 from posfuse.model.positions import PositionSampler
-from posfuse.model.pretrained_host import Host, HostTable, PretrainedClassifier
+from posfuse.model.pretrained_host import Host, HostTable
 from posfuse.process import signals
 from posfuse.runs.records import BEST, LAST
 from posfuse.runs.split_seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import MovableCheckpoint, ResumableEarlyStopping, WholeFiles
 from posfuse.training.classifier import Classifier
 from posfuse.training.evaluations import Evaluations
+from posfuse.training.hosts import load_host
 from posfuse.training.next_token import NextToken
 from posfuse.training.progress import progress_callbacks
 
@@ -161,88 +162,57 @@ def _built(node: dict[str, Any], **sizes: int) -> Any:
     return pkgutil.resolve_name(node["_target_"])(**sizes, **options)
 
 
-def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> PositionClassifier:
-    """The classifier of `cfg`, without its initial values."""
-    fusion, table, encoder, before_head, sampler = _network_parts(cfg)
-    return PositionClassifier(
-        fusion, table, encoder, vocabulary_size, n_classes, cfg.model.token_scale, before_head,
-        cfg.model.fused_norm, sampler,
-    )  # fmt: skip
+def build_backbone(cfg: Config) -> Backbone:
+    """The parts of a network that do not depend on its task, without their initial values.
 
-
-def build_language_model(cfg: Config, vocabulary_size: int) -> LanguageModel:
-    """The language model of `cfg`, without its initial values."""
-    fusion, table, encoder, before_head, sampler = _network_parts(cfg)
-    return LanguageModel(
-        fusion, table, encoder, vocabulary_size, cfg.model.token_scale, before_head,
-        cfg.model.fused_norm, sampler, cfg.task.output == "tied",
-    )  # fmt: skip
-
-
-def build_masked_model(cfg: Config, vocabulary_size: int) -> MaskedModel:
-    """The model of masked pretraining of `cfg`, with its initial values."""
-    fusion, table, encoder, before_head, sampler = _network_parts(cfg)
-    network = MaskedModel(
-        fusion, table, encoder, vocabulary_size, cfg.model.token_scale, before_head,
-        cfg.model.fused_norm, sampler,
-    )  # fmt: skip
-    _start(cfg, network)
-    if cfg.trainer.compile:
-        network.compile(dynamic=True)
-    return network
-
-
-def _network_parts(cfg: Config) -> tuple[Any, Any, Encoder, float, PositionSampler]:
-    """Fusion, table, encoder, dropout before the last layer, and the sampler of positions."""
-    fusion, table, position = build_parts(cfg)
-    model: Any = cfg.model  # no value is null: runs.host_checks
-    encoder = Encoder(
+    Raises InputError as `load_host` and ConfigError as `build_parts`.
+    """
+    host = load_host(cfg)
+    fusion, table, position = build_parts(cfg, host)
+    model: Any = cfg.model  # what is null here is the host's: runs.host_checks
+    encoder = host.encoder if host else Encoder(
         model.d_model, model.n_heads, model.n_layers, model.d_ff, model.dropout, model.activation,
         model.norm_first, model.attention_dropout, position, models_language(cfg),
     )  # fmt: skip
-    before_head = model.dropout if model.head_dropout is None else model.head_dropout
-    return fusion, table, encoder, before_head, _sampler(cfg)
-
-
-def _sampler(cfg: Config) -> PositionSampler:
-    random = cfg.encoding.positions == "randomized"
+    is_random = cfg.encoding.positions == "randomized"
     seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of those outside training
-    return PositionSampler(cfg.encoding.range if random else None, seed)
+    sampler = PositionSampler(cfg.encoding.range if is_random else None, seed)
+    own = host.embedding if host else None
+    return Backbone(fusion, table, encoder, model.token_scale, model.fused_norm, sampler, own)
 
 
-def build_pretrained(cfg: Config, host: Host, n_classes: int) -> PretrainedClassifier:
-    """The classifier of `cfg` in a pretrained model; its other parts have no initial values."""
-    fusion, table, _ = build_parts(cfg, host)
-    model: Any = cfg.model  # no value is null: runs.host_checks
-    return PretrainedClassifier(
-        fusion, table, host, n_classes, model.token_scale, model.head_dropout, model.fused_norm,
-        _sampler(cfg),
-    )  # fmt: skip
+def head_dropout(cfg: Config) -> float:
+    """The dropout before the last layer."""
+    model: Any = cfg.model
+    before_head: float = model.dropout if model.head_dropout is None else model.head_dropout
+    return before_head
+
+
+def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> PositionClassifier:
+    """The classifier of `cfg`, without its initial values."""
+    return PositionClassifier(build_backbone(cfg), vocabulary_size, n_classes, head_dropout(cfg))
 
 
 def build_module(
-    cfg: Config, data: TextDataModule, host: Host | None = None
+    cfg: Config, data: TextDataModule, backbone: Backbone | None = None
 ) -> Classifier | NextToken:
-    """The network for this corpus and task with its initial values; `host` is that of `load_host`,
-    and becomes a part of the network."""
+    """The network for this corpus and task with its initial values; `backbone` is that of
+    `build_backbone`, for this network alone."""
+    backbone = backbone or build_backbone(cfg)
     size, n_classes = data.store.vocabulary_size, len(data.store.label_names)
     network: PositionClassifier | LanguageModel
-    if host:
-        network = build_pretrained(cfg, host, n_classes)
-    elif models_language(cfg):
-        network = build_language_model(cfg, size)
+    if models_language(cfg):
+        network = LanguageModel(backbone, size, head_dropout(cfg), cfg.task.output == "tied")
     elif n_classes < 2:
         raise InputError(
             f"data: {cfg.data.name} has one class or no labels; give at least two classes, or set "
             "task=language_model"
         )
     else:
-        network = build_network(cfg, size, n_classes)
-    _start(cfg, network, host.pretrained if host else ())
+        network = PositionClassifier(backbone, size, n_classes, head_dropout(cfg))
+    start(cfg, network, backbone.pretrained)
     if isinstance(network, LanguageModel):
         _check_causal(cfg, network)
-    if cfg.trainer.compile:
-        network.compile(dynamic=True)  # one graph for batches of every length
     seed = seed_of(cfg, "dropout")
     if isinstance(network, LanguageModel):
         is_bytes = cfg.data.vocabulary.unit == "bytes"
@@ -250,14 +220,17 @@ def build_module(
     return Classifier(network, cfg.optim, n_classes, seed)
 
 
-def _start(
+def start(
     cfg: Config, network: FusionTransformer, pretrained: Sequence[torch.nn.Module] = ()
 ) -> None:
-    """Draw the initial values of all modules but the pretrained ones."""
+    """Draw the initial values of all modules but the pretrained ones, and compile the network if
+    the config says so."""
     shared_stream = cfg.fidelity.initial_values == "shared_stream"
     initialize(network, seed_of(cfg, "init"), shared_stream, pretrained)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
+    if cfg.trainer.compile:
+        network.compile(dynamic=True)  # one graph for batches of every length
 
 
 def _check_causal(cfg: Config, network: LanguageModel) -> None:

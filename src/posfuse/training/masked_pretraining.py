@@ -24,7 +24,7 @@ from posfuse.model.masked import MaskedModel, mask
 from posfuse.model.network import FusionTransformer, seed_from
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.training.build import build_masked_model
+from posfuse.training.build import build_backbone, head_dropout, start
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.module import TrainingModule
 
@@ -158,8 +158,15 @@ def build(cfg: Config, data: TextDataModule) -> MaskedTokens:
             "pretrain: the validation documents have no known word to predict; give others, or "
             "remove pretrain=masked"
         )
-    model, seed = build_masked_model(cfg, size), seed_of(cfg, "dropout")
+    model, seed = masked_model(cfg, size), seed_of(cfg, "dropout")
     return MaskedTokens(model, cfg.optim, seed, cfg.pretrain.share, size)
+
+
+def masked_model(cfg: Config, vocabulary_size: int) -> MaskedModel:
+    """The network of a `first_phase` with its initial values."""
+    network = MaskedModel(build_backbone(cfg), vocabulary_size, head_dropout(cfg))
+    start(cfg, network)
+    return network
 
 
 def write(

@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import Callback, LambdaCallback
 from posfuse.config import Config
 from posfuse.data.corpora import length_split
 from posfuse.data.datamodule import TextDataModule, sliding_split
-from posfuse.model.pretrained_host import Host
+from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
 from posfuse.process.distributed import rank
 from posfuse.runs import measurements, records
@@ -24,11 +24,10 @@ from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.measurements import Measurement
 from posfuse.runs.records import Diagnostic, Record
 from posfuse.training import masked_pretraining
-from posfuse.training.build import build_data, build_module, build_parts, build_trainer
+from posfuse.training.build import build_backbone, build_data, build_module, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
-from posfuse.training.hosts import load_host
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.module import TestedModule, TrainingModule
 from posfuse.training.progress import Stopwatch
@@ -101,11 +100,10 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     """
     started, identity = records.now(), records.identity(cfg, folder)
     set_process(cfg)
-    host = load_host(cfg)
-    build_parts(cfg, host)  # for its errors, before any data is loaded
+    backbone = build_backbone(cfg)  # a wrong value is refused here, before any data is loaded
     first = pretrain(cfg) if cfg.pretrain.name != "none" else None
     stopwatch = Stopwatch()
-    data, module = build(cfg, host, first)
+    data, module = build(cfg, backbone, first)
     if rank() == 0 and (line := coverage_warning(records.flatten({**identity, **data.facts()}))):
         warn(line)
     observers = Observers(stopwatch, History(cfg.trainer.evaluations), Diagnostics(data))
@@ -152,12 +150,12 @@ def pretrain(cfg: Config) -> Path:
 
 
 def build(
-    cfg: Config, host: Host | None, first: Path | None
+    cfg: Config, backbone: Backbone, first: Path | None
 ) -> tuple[TextDataModule, TestedModule]:
     """The data of a run, and its module with the initial values. `host` is that of `load_host`,
     `first` the folder of `pretrain`."""
     data = build_data(cfg)
-    module = build_module(cfg, data, host)
+    module = build_module(cfg, data, backbone)
     if first:
         masked_pretraining.load(module.model, first)
     return data, module

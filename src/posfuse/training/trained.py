@@ -13,7 +13,6 @@ from posfuse.runs.checks import checked
 from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.classifier import Classifier
-from posfuse.training.hosts import load_host
 from posfuse.training.module import TestedModule
 from posfuse.training.next_token import NextToken
 
@@ -57,7 +56,7 @@ def _loaded(folder: Path) -> tuple[Config, TextDataModule, Classifier | NextToke
             f"{folder}: the corpus has changed since the run ({', '.join(changed)}); restore "
             "the data, or train the run again"
         )
-    module = build_module(cfg, data, load_host(cfg))
+    module = build_module(cfg, data)
     module.load_state_dict(_read_weights(folder / records.BEST, module))
     return cfg, data, module.eval()
 
