@@ -15,14 +15,8 @@ from scipy import stats
 
 from posfuse.analysis.evidence.foreign import Columns, read_foreign
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.foreign import (
-    AHEAD,
-    BEHIND,
-    EQUIVALENT,
-    compare_foreign,
-    over_groups,
-    rankings,
-)
+from posfuse.analysis.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
+from posfuse.analysis.statistics.foreign import compare_foreign, over_groups, rankings
 from posfuse.analysis.tables.table import p_value
 from posfuse.runs import records
 
@@ -126,7 +120,7 @@ def _decided(
     untested = paired[paired["p_t"].isna()]
     of_zeros = int((untested["group"] == ZEROS).sum())
     means = results.groupby(["group", "name"])["value"].mean()
-    same = paired[paired["conclusion"] == EQUIVALENT]
+    same = paired[paired["verdict"] == EQUIVALENT]
     ends = [(row.group, name) for row in same.itertuples() for name in (row.name, row.than)]
     equal = [
         f"{' and '.join(sorted([row.name, row.than]))} in {row.group}" for row in same.itertuples()
@@ -150,8 +144,8 @@ def _decided(
 
 
 def _holm(frame: pd.DataFrame) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
-    conclusion = frame["conclusion"]
-    return conclusion.isin([AHEAD, BEHIND]), conclusion == EQUIVALENT
+    verdict = frame["verdict"]
+    return verdict.isin([AHEAD, BEHIND]), verdict == EQUIVALENT
 
 
 def _rankings(results: pd.DataFrame, within: pd.DataFrame, paired: pd.DataFrame) -> str:
@@ -181,7 +175,7 @@ def _against(frame: pd.DataFrame) -> str:
     lines = []
     for name, part in frame.groupby("name"):
         ahead = int((part["mean"] < 0).sum())
-        decided = part["conclusion"].value_counts()
+        decided = part["verdict"].value_counts()
         lines.append(
             f"| {name} | {ahead} of {len(part)} | {decided.get(BEHIND, 0)} | "
             f"{decided.get(AHEAD, 0)} | {decided.get(EQUIVALENT, 0)} |"

@@ -107,7 +107,7 @@ def test_it_renders_without_a_network(opened):
 def test_the_page_begins_with_the_sweep_and_ends_with_the_command(opened):
     answer = [p.text for p in opened.find_elements("css selector", "h1 + .answer p")]
     assert answer[0].startswith("0 of 2 differences to add are decided")
-    assert answer[1].startswith("On tiny (sinusoidal): gate_scalar minus add")
+    assert answer[1].startswith("On tiny (sinusoidal): gate_scalar - add")
     heads = [h.text for h in opened.find_elements("css selector", "h2")]
     assert heads[0] == "Verdicts"
     assert heads[-1] == "How this was made"

@@ -66,22 +66,22 @@ def one(comparisons, kind, where=None, criteria=CRITERIA, **more):
 def test_a_verdict_follows_the_differences():
     for kind, deltas, verdict in (
         ("gain", GAIN, "supported"),
-        ("gain", NOTHING, "inconclusive"),
+        ("gain", NOTHING, "undecided"),
         ("gain", [0.2, 0.25, 0.3, 0.22, 0.28], "supported"),  # above 0, whatever the margin
         ("gain", LOSS, "refuted"),
-        ("gain", UNCLEAR, "inconclusive"),
+        ("gain", UNCLEAR, "undecided"),
         ("negligible", NOTHING, "supported"),
         ("negligible", GAIN, "refuted"),
         ("negligible", LOSS, "refuted"),
-        ("negligible", UNCLEAR, "inconclusive"),
+        ("negligible", UNCLEAR, "undecided"),
         ("every_seed_positive", GAIN, "supported"),  # 0.5^5 = 0.03125
-        ("every_seed_positive", GAIN[:4], "inconclusive"),  # 0.0625
+        ("every_seed_positive", GAIN[:4], "undecided"),  # 0.0625
         ("every_seed_positive", [*GAIN, -0.1], "refuted"),
         ("every_seed_positive", [*GAIN, 0.0], "refuted"),
     ):
         found = one(frame(("tiny", "concat", deltas)), kind)
         assert found.verdict == verdict, (kind, deltas)
-        assert bool(found.settle) == (verdict == "inconclusive")
+        assert bool(found.settle) == (verdict == "undecided")
         (line,) = found.evidence.numbers
         assert f"n = {len(deltas)}" in line or f"of {len(deltas)} seeds" in line
 
@@ -98,7 +98,7 @@ def test_p_values_are_those_of_the_tests():
 
 def test_a_claim_about_several_comparisons_must_hold_for_each():
     both = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", UNCLEAR))
-    assert one(both, "gain").verdict == "inconclusive"
+    assert one(both, "gain").verdict == "undecided"
     assert one(both, "gain").p_support == pytest.approx(st.p_above(UNCLEAR))
     against = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", LOSS))
     assert one(against, "gain").verdict == "refuted"
@@ -114,7 +114,7 @@ def test_refutations_are_adjusted_by_holm_too():
     comparisons = frame(("tiny", "concat", loss), ("wordy", "concat", UNCLEAR))
     assert judge(comparisons, claims[0])[0].verdict == "refuted"
     first, _ = judge(comparisons, *claims)
-    assert first.verdict == "inconclusive"
+    assert first.verdict == "undecided"
     assert first.p_refute == pytest.approx(2 * st.p_below(loss))
 
 
@@ -130,7 +130,7 @@ def test_claims_on_another_baseline_are_not_judged():
     (judged,) = judge_claims(claims, comparisons, CRITERIA)
     assert judged.verdict == "supported"
     (other,) = judge_claims(claims, comparisons, Criteria(baseline="mlp"))
-    assert other.verdict == "inconclusive"
+    assert other.verdict == "undecided"
     assert other.settle == "needs --baseline add"
     assert read_claims().baseline == "add"
 
@@ -148,10 +148,10 @@ def test_every_combination_that_a_claim_names_must_be_there():
     where = {"data": ["tiny", "wordy"], "fusion": ["concat", "mlp"]}
     diagonal = frame(("tiny", "concat", GAIN), ("wordy", "mlp", GAIN))
     found = one(diagonal, "gain", where)
-    assert found.verdict == "inconclusive"
+    assert found.verdict == "undecided"
     assert "with data=tiny fusion=mlp; with data=wordy fusion=concat" in found.settle
     short = one(frame(("tiny", "concat", GAIN)), "gain", {"regime": ["short", "long"]})
-    assert short.verdict == "inconclusive"
+    assert short.verdict == "undecided"
     assert "data=wordy or wordier (long)" in short.settle
 
 
@@ -164,10 +164,10 @@ def test_runs_without_position_are_not_tested_unless_a_claim_names_them():
         assert found.verdict == "supported"
         assert len(found.evidence.numbers) == 2
     named = one(blank, "gain", {"encoding": "none"})
-    assert named.verdict == "inconclusive"
+    assert named.verdict == "undecided"
     assert len(named.evidence.numbers) == 1
     alone = one(frame(("wordy", "concat", GAIN, "none")), "gain")
-    assert (alone.verdict, alone.settle) == ("inconclusive", "needs runs with other settings")
+    assert (alone.verdict, alone.settle) == ("undecided", "needs runs with other settings")
 
 
 def test_encodings_that_fuse_the_same_table_count_once():
@@ -176,7 +176,7 @@ def test_encodings_that_fuse_the_same_table_count_once():
         found = one(two, "gain", each="encoding")
         needs = "needs runs with at least two values of encoding with different tables"
         assert (needs in found.settle) == (not enough), other
-        assert found.verdict == ("supported" if enough else "inconclusive")
+        assert found.verdict == ("supported" if enough else "undecided")
     # They are tested all the same.
     three = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "learned"),
                   ("wordy", "concat", LOSS, "rope"))  # fmt: skip
@@ -185,7 +185,7 @@ def test_encodings_that_fuse_the_same_table_count_once():
 
 def test_the_margin_is_the_reports_unless_the_claim_has_its_own():
     comparisons = frame(("tiny", "concat", GAIN))
-    assert one(comparisons, "gain", margin=3.5).verdict == "inconclusive"
+    assert one(comparisons, "gain", margin=3.5).verdict == "undecided"
     assert one(comparisons, "negligible", margin=5.0).verdict == "supported"
     assert one(comparisons, "negligible", criteria=Criteria(margin=5.0)).verdict == "supported"
 
@@ -199,7 +199,7 @@ def test_holm_runs_over_the_claims_of_the_file():
     first, second = judge(comparisons, *claims)
     alone = 0.5**5
     assert first.p_support == pytest.approx(2 * alone)
-    assert first.verdict == "inconclusive"  # alone it is supported
+    assert first.verdict == "undecided"  # alone it is supported
     assert second.p_support == pytest.approx(max(2 * alone, st.p_above(UNCLEAR)))
 
 
@@ -238,7 +238,7 @@ def test_where_selects_by_regime_data_encoding_and_fusion():
 def test_a_claim_that_names_missing_runs_is_not_supported():
     comparisons = frame(("tiny", "concat", GAIN))
     found = one(comparisons, "gain", {"fusion": ["concat", "gate_scalar"]})
-    assert found.verdict == "inconclusive"
+    assert found.verdict == "undecided"
     assert "needs runs with fusion=gate_scalar" in found.settle
     refuted = one(frame(("tiny", "concat", LOSS)), "gain", {"fusion": ["concat", "mlp"]})
     assert refuted.verdict == "refuted"
@@ -328,7 +328,7 @@ def test_a_gain_that_is_not_monotone_does_not_grow_with_length():
     found = one(at_three_lengths(4, 0, 8), "grows_with_length")
     slopes = st.slopes(np.transpose(at_three_lengths(4, 0, 8)["deltas"].tolist()), [16, 64, 256])
     assert st.p_above(slopes) < 0.001
-    assert found.verdict == "inconclusive"
+    assert found.verdict == "undecided"
     assert found.p_support == found.p_refute == 1
     (line,) = found.evidence.numbers
     assert "the gain is not monotone (lack of fit: p = " in line
@@ -339,9 +339,9 @@ def test_a_gain_that_is_not_monotone_does_not_grow_with_length():
     assert one(at_three_lengths(0, 4, 8), "grows_with_length").verdict == "supported"
     assert one(at_three_lengths(8, 4, 0), "grows_with_length").verdict == "refuted"
     falling = one(at_three_lengths(8, 12, 0), "grows_with_length")
-    assert falling.verdict == "inconclusive"
+    assert falling.verdict == "undecided"
     bent = one(at_three_lengths(0, 8, 9), "grows_with_length")
-    assert bent.verdict == "inconclusive"
+    assert bent.verdict == "undecided"
     assert "the gain does not follow a straight line" in bent.settle
 
 
@@ -351,7 +351,7 @@ def test_a_line_that_does_not_fit_leaves_the_other_operators_slopes():
     assert one(both, "grows_with_length").verdict == "refuted"
     both = pd.concat([at_three_lengths(4, 0, 8), at_three_lengths(0, 4, 8)], ignore_index=True)
     both.loc[3:, "fusion"] = "mlp"
-    assert one(both, "grows_with_length").verdict == "inconclusive"
+    assert one(both, "grows_with_length").verdict == "undecided"
 
 
 # --- what position adds ------------------------------------------------------------------------
@@ -400,7 +400,7 @@ def test_growth_with_length_of_what_position_adds():
     where = {"encoding": "sinusoidal"}
     assert one(every, "grows_with_length", where).verdict == "supported"
     found = one(every, "grows_with_length", where, of="position")
-    assert found.verdict == "inconclusive"
+    assert found.verdict == "undecided"
     slopes = st.slopes((noise[0] - noise[1]).T, [16, 64, 256])
     assert found.p_support == pytest.approx(st.p_above(slopes))
 
@@ -425,14 +425,14 @@ def test_one_seed_settles_nothing():
     comparisons = frame(("tiny", "concat", [3.0]), ("wordy", "concat", [5.0]))
     for kind in ("gain", "negligible", "grows_with_length"):
         found = one(comparisons, kind)
-        assert found.verdict == "inconclusive"
+        assert found.verdict == "undecided"
         assert "at least 2 seeds" in found.settle
 
 
 def test_equal_differences_are_judged_by_the_accuracys_resolution():
     equal = frame(("tiny", "concat", [0.25] * 3))
     for kind in ("gain", "negligible"):
-        assert one(equal, kind).verdict == "inconclusive"  # nothing is known of the resolution
+        assert one(equal, kind).verdict == "undecided"  # nothing is known of the resolution
         assert "at least 2 seeds" in one(equal, kind).settle
     # One of 1,000 documents: t = 2.5 sqrt(3), p = 0.025 with 2 degrees of freedom.
     equal["resolution"] = 0.1
@@ -443,7 +443,7 @@ def test_equal_differences_are_judged_by_the_accuracys_resolution():
     assert one(equal, "negligible").p_support == pytest.approx(found.p_support)  # 0.5 - 0.25
     equal["resolution"] = 1.0
     undecided = one(equal, "negligible")
-    assert undecided.verdict == "inconclusive"
+    assert undecided.verdict == "undecided"
     limit = math.sqrt(2 / stats.chi2.ppf(0.2, 2))
     seeds = seeds_for_equivalence(limit, 0.5, 0.25, 0.05)
     assert undecided.settle.startswith(f"about {seeds:,.0f} seeds per cell")
@@ -463,7 +463,7 @@ def test_seeds_needed_to_settle_it_do_settle_it():
 def test_no_comparisons_leave_every_claim_of_the_paper_open():
     verdicts = judge_claims(read_claims(), frame(), CRITERIA)
     assert len(verdicts) == 7
-    assert {v.verdict for v in verdicts} == {"inconclusive"}
+    assert {v.verdict for v in verdicts} == {"undecided"}
     assert all("needs" in v.settle for v in verdicts)
 
 

@@ -13,10 +13,10 @@ from posfuse.analysis.statistics.comparisons import (
     Criteria,
     cells,
     compare,
+    in_families,
     judge,
     seeds_for_difference,
     seeds_for_equivalence,
-    seeds_needed,
     strictest_level,
 )
 from posfuse.analysis.statistics.slopes import interactions, trends
@@ -457,7 +457,7 @@ def test_the_criteria_reach_the_statistics():
         # Two comparisons have a test, so the strictest of Holm's levels is alpha / 2.
         no_test = judge([0.3], criteria)
         rows = pd.DataFrame([found, found, no_test]).assign(role="primary")
-        planned = seeds_needed(rows, criteria)
+        planned = in_families(rows, criteria)
         first, last = planned.iloc[0], planned.iloc[2]
         limit = found["std_limit"]
         assert first["seeds_observed"] == seeds_for_difference(mean, limit, alpha / 2)

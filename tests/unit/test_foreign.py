@@ -98,7 +98,7 @@ def test_paired_differences_are_judged_by_the_paired_test(table):
     assert row["mean"] == pytest.approx(0, abs=1e-9)
     assert row["p_t"] == pytest.approx(stats.ttest_1samp(d, 0).pvalue)
     assert row["p_holm"] == pytest.approx(1)
-    assert found["conclusion"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
+    assert found["verdict"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
     assert found["p_holm"].iloc[0] == pytest.approx(4 * found["p_t"].iloc[0])
 
 
@@ -118,7 +118,7 @@ def test_independent_runs_are_judged_by_welchs_test(table):
     above, below = stats.t.sf((gap + 3) / error, df), stats.t.cdf((gap - 3) / error, df)
     assert row["p_equivalence"] == pytest.approx(max(above, below))
     assert row["n"] == "4, 4"
-    assert set(found["conclusion"]) == {"undecided"}
+    assert set(found["verdict"]) == {"undecided"}
 
 
 def test_all_comparisons_at_once_agree_with_one_by_one(monkeypatch):
@@ -216,7 +216,7 @@ def test_losses_are_ranked_from_the_lowest(shown, tmp_path):
     assert "b 0.216 > a 0.315" in printed
     code, printed = shown(*options, "--baseline", "a", "--lower-is-better")
     (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
-    assert (row["name"], row["conclusion"]) == ("b", "ahead")
+    assert (row["name"], row["verdict"]) == ("b", "ahead")
     assert row["mean"] == pytest.approx(-0.09875)
     assert row["low"] < row["mean"] < row["high"]
     assert "-0.0988" in printed
@@ -227,7 +227,7 @@ def test_losses_are_ranked_from_the_lowest(shown, tmp_path):
     assert "accuracy" not in svg
     code, printed = shown(*options, "--baseline", "a")
     (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
-    assert (row["conclusion"], row["mean"]) == ("behind", pytest.approx(-0.09875))
+    assert (row["verdict"], row["mean"]) == ("behind", pytest.approx(-0.09875))
     assert "Lower" not in printed
     code, printed = shown(*options, "--all-pairs")
     assert "a 0.315 > b 0.216" in printed
@@ -253,7 +253,7 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(shown, tmp_path):
     wide = frame.pivot_table(index=["set", "task", "seed"], columns="method", values="value")
     delta = wide["b"] - wide["a"]
     alone, _ = compare_foreign(read_foreign(path, Columns(by=["set", "task"])), Criteria("a"))
-    assert alone["conclusion"].tolist() == ["undecided"] * 40
+    assert alone["verdict"].tolist() == ["undecided"] * 40
     for overall, unit, how, count in (
         ("seed", ["seed"], "paired by seed, is decided: 1", "n counts seeds, each with its mean"),
         ("set,task", ["set", "task"], "paired by set, task,", "n counts the values of set, task,"),
@@ -453,7 +453,7 @@ def test_the_command_writes_tables_and_a_page(table, shown, tmp_path):
     assert printed.startswith("2 of 4 comparisons, paired by seed, are decided: 2 different and")
     assert (out / "figures" / "forest.png").exists()
     written = pd.read_csv(out / "tables" / "comparisons.csv")
-    assert written["conclusion"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
+    assert written["verdict"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
     page = (out / "index.html").read_text()
     assert "2 of 4 comparisons" in page
     assert "--baseline a" in page

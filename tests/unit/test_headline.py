@@ -1,6 +1,4 @@
-"""The first lines of a report: the conclusions of a sweep in sentences."""
-
-import math
+"""The first lines of a report: the verdicts of a sweep in sentences."""
 
 import pandas as pd
 
@@ -8,12 +6,10 @@ from posfuse.analysis.headline import MOST_LINES, headline
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
+    in_families,
     seeds_for_difference,
     seeds_for_equivalence,
 )
-
-NO_PLACEBOS = pd.DataFrame(columns=["data", "encoding", "p_t", "role"])
-NO_SCALES = pd.DataFrame(columns=["data", "encoding", "p_t", "role"])
 
 
 def compared(deltas, criteria, **more):
@@ -35,63 +31,51 @@ def compared(deltas, criteria, **more):
     return pd.DataFrame(rows)
 
 
-def holm(p):
-    """Holm's adjustment, without the garbage collection of statsmodels."""
-    tested = p.dropna().sort_values()
-    return (tested * range(len(tested), 0, -1)).cummax().clip(upper=1)
-
-
 def lines(*frames, margin=0.5, cells=None, scaled=False, criteria=None):
     """The headline; Holm's adjustment is over the primary rows of all frames together."""
-    frame = pd.concat(frames, ignore_index=True)
-    primary = frame["role"] == "primary"
-    frame["p_holm"] = holm(frame["p_t"].where(primary))
-    frame["p_equivalence_holm"] = holm(frame["p_equivalence"].where(primary))
-    best = frame if scaled else NO_SCALES
+    criteria = criteria or Criteria(margin=margin)
+    frame = in_families(pd.concat(frames, ignore_index=True), criteria)
+    best = frame if scaled else frame.iloc[:0]
     cells = frame[["data", "encoding", "fusion", "n", "mean"]] if cells is None else cells
-    return headline(
-        cells, frame, best, NO_PLACEBOS, NO_PLACEBOS, criteria or Criteria(margin=margin)
-    )
+    return headline(cells, frame, best, criteria)
+
+
+def about(seeds):
+    return f"{float(f'{seeds:.2g}'):,.0f}"
 
 
 def test_a_decided_difference_and_an_undecided_one():
     deltas = {"gate_cnn_linear_start": [10, 10.5, 11], "mul": [-2.5, 5, 0]}
     low, high = st.t_interval([10, 10.5, 11])
-    p = st.holm([st.p_paired_t([10, 10.5, 11]), st.p_paired_t([-2.5, 5, 0])])
     other = st.t_interval([-2.5, 5, 0])
-    seeds = seeds_for_difference(2.5 / 3, st.spread_limit([-2.5, 5, 0]), 0.05 / 2)
+    limit = st.spread_limit([-2.5, 5, 0])
+    seeds = seeds_for_difference(2.5 / 3, limit, 0.05 / 2)
+    if_zero = seeds_for_equivalence(limit, 0.5, 0.0, 0.05 / 2)
     assert lines(compared(deltas, Criteria())) == [
         "1 of 2 differences to add is decided: p ≤ 0.05 after Holm's adjustment, for a difference "
         "or for equivalence within ±0.5 points on these test documents.",
         "On tiny (sinusoidal): gate_cnn_linear_start is ahead of add by 10.50 points of test "
-        f"accuracy (95 % t interval {low:+.2f} to {high:+.2f}, n = 3, Holm-adjusted p = "
-        f"{p[0]:.3f}). mul minus add is +0.83 points (95 % t interval {other[0]:+.2f} to "
-        f"{other[1]:+.2f}, n = 3, Holm-adjusted p = {p[1]:.3f}), undecided. About {seeds:.0f} "
-        "seeds would show a difference of this size with 80 % power.",
+        f"accuracy ({low:.2f} to {high:.2f}), 3 seeds. mul - add: +0.83 points ({other[0]:+.2f} to "
+        f"{other[1]:+.2f}), 3 seeds, undecided. About {about(seeds)} seeds would "
+        "settle this if the true difference is as measured, and about "
+        f"{about(if_zero)} if it is 0.",
     ]
 
 
-def test_each_conclusion_has_its_sentence():
-    # The upper limit of a standard deviation of 5, with 2 degrees of freedom: chi2 = -2 ln 0.8.
-    seeds = seeds_for_equivalence(5 * math.sqrt(2 / (-2 * math.log(0.8))), 0.5, 0.0, 0.05)
+def test_each_verdict_has_its_sentence():
     for deltas, margin, sentence in (
         ([-10, -10.5, -11], 0.5, "concat is behind add by 10.50 points"),
-        (
-            [0.1, -0.1, 0.05],
-            20,
-            "concat is equivalent to add within ±20 points on these test documents: the difference",
-        ),
-        ([10, 10.5, 11], 20, "p < 0.001), a difference within ±20 points."),
+        ([0.1, -0.1, 0.05], 20, "3 seeds, equivalent within ±20 points on these test documents."),
+        ([10, 10.5, 11], 20, "to 11.74), 3 seeds, also within ±20 points."),
         ([5, 5, 5], 0.5, "+5.00 points of test accuracy with each of 3 seeds. Equal differences"),
         ([0, 0, 0], 0.5, "+0.00 points of test accuracy with each of 3 seeds. Equal differences"),
-        ([-5, 5, 0], 0.5, f"About {seeds:,.0f} seeds would show equivalence with 80 % power"),
-        ([-1e9, 1e9 + 1, 0], 0.5, "No feasible number of seeds would decide this."),
+        ([-1e9, 1e9 + 1, 0], 0.5, "No feasible number of seeds would settle this."),
     ):
         frame = compared({"concat": deltas}, Criteria(margin=margin))
         assert sentence in lines(frame, margin=margin)[1], deltas
 
 
-def test_exploratory_differences_are_named_without_a_decision():
+def test_exploratory_differences_are_named_without_a_verdict():
     deltas = {"concat": [10, 10.5, 11], "mul": [3, 3.1, 3.2], "none": [-1, 4, 0]}
     frame = compared(deltas, Criteria())
     outside = frame["fusion"] != "concat"
@@ -99,7 +83,7 @@ def test_exploratory_differences_are_named_without_a_decision():
     p = [f"{st.p_paired_t(deltas[name]):.3f}" for name in ("mul", "none")]
     p[0] = "< 0.001" if p[0] == "0.000" else f"= {p[0]}"
     found = lines(frame, criteria=Criteria(primary=("concat",)))
-    assert found[0].startswith("1 of 1 difference to add is decided")
+    assert found[0].startswith("1 of 1 differences to add is decided")
     assert found[0].endswith("on these test documents. 2 more are exploratory.")
     assert found[1].endswith(
         f"Exploratory, not adjusted: mul +3.10 (p {p[0]}), none +1.00 (p = {p[1]}) points."
@@ -115,7 +99,7 @@ def test_exploratory_differences_are_named_without_a_decision():
 def test_one_seed_has_no_test():
     assert lines(compared({"concat": [10]}, Criteria())) == [
         "No difference to add could be tested.",
-        "On tiny (sinusoidal): concat minus add is +10.00 points of test accuracy with seed 0. One "
+        "On tiny (sinusoidal): concat - add: +10.00 points of test accuracy with seed 0. One "
         "seed gives no interval and no test; run more, for example seed=0,1,2,3,4.",
     ]
 
@@ -153,7 +137,7 @@ def test_many_operators_and_many_corpora_are_folded():
     found = lines(*frames)
     assert len(found) == MOST_LINES + 2
     assert found[1].startswith("On corpus10 (sinusoidal): concat is ahead of add by 10.01 points")
-    assert found[2].startswith("On corpus00 (sinusoidal): gate5 minus add is +1.67 points")
+    assert found[2].startswith("On corpus00 (sinusoidal): gate5 - add: +1.67 points")
     assert found[2].endswith("Also undecided: gate4 +1.33, gate3 +1.00, gate2 +0.67, "
                              "mul +0.33, gate1 +0.33, gate0 +0.00.")  # fmt: skip
     assert found[-1] == (

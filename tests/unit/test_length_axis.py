@@ -104,9 +104,9 @@ def test_claims_of_kind_extrapolates_are_about_the_area(runs):
 
     assert judged().verdict == "supported"
     assert judged(margin=40).verdict == "refuted"
-    assert judged(kind="gain").verdict == "inconclusive"  # no difference inside
+    assert judged(kind="gain").verdict == "undecided"  # no difference inside
     untested = judged(beyond=None)
-    assert untested.verdict == "inconclusive"
+    assert untested.verdict == "undecided"
     assert untested.settle == "needs runs tested beyond data.max_len with fusion=concat"
 
 

@@ -170,7 +170,7 @@ def test_what_position_adds_at_own_best_values(tmp_path, monkeypatch):
         )  # fmt: skip
     monkeypatch.setattr(report, "draw_all", lambda *_: [])  # figures take longest
     text = run_report(tmp_path / "sweep")
-    assert text.startswith("0 of 1 difference to add is decided")
+    assert text.startswith("0 of 1 differences to add are decided")
     assert (
         "concat's difference is +5.00 points with position and +22.50 without: position adds "
         "-17.50 ("

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge, seeds_needed
+from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge
 from posfuse.analysis.tables import paired_tables
 
 CELL = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": ""}
@@ -37,7 +37,7 @@ def test_equivalence_over_documents_is_the_90_percent_interval_inside_the_margin
 def compared(deltas, criteria):
     """The rows of `compare`, from the differences of each fusion."""
     rows = [{**CELL, "fusion": fusion, **judge(d, criteria)} for fusion, d in deltas.items()]
-    return seeds_needed(in_families(pd.DataFrame(rows), criteria), criteria)
+    return in_families(pd.DataFrame(rows), criteria)
 
 
 def test_exploratory_rows_have_unadjusted_p_values_that_are_marked():
@@ -49,7 +49,7 @@ def test_exploratory_rows_have_unadjusted_p_values_that_are_marked():
     q = [f"{st.p_equivalence(deltas[name], 0.5):.3f}" for name in ("concat", "mul")]
     assert column(table, "p Holm") == [p[0], f"{p[1]} (unadj.)", ""]
     assert column(table, "p equiv.") == [q[0], f"{q[1]} (unadj.)", ""]
-    assert column(table, "conclusion") == ["differs", "exploratory", "exploratory"]
+    assert column(table, "verdict") == ["ahead", "exploratory", "exploratory"]
     assert table.numeric[table.columns.index("p Holm")]
     assert "exploratory: not in the sweep's primary family (concat)" in table.caption
     tests = paired_tables.tests_table(frame, criteria)

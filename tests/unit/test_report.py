@@ -562,7 +562,7 @@ def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
     own = tmp_path / "claims.yaml"
     own.write_text("claims: [{name: n, text: Mine., kind: gain, where: {data: other}}]")
     shown, _ = posfuse_report(root, "--claims", own)
-    assert "INCONCLUSIVE Mine." in shown
+    assert "UNDECIDED    Mine." in shown
     assert "To settle it: needs runs with data=other" in " ".join(shown.split())
     assert "match no runs" not in shown
     assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1

@@ -62,7 +62,7 @@ def test_the_report_says_whether_the_gain_survives(tmp_path):
     assert "Does the gain over add survive pretraining?" in text
     sentence = (
         "concat's difference is +2.50 points after pretraining and +11.88 from scratch: "
-        "pretraining changes it by -9.38 (95 % t interval -13.18 to -5.57, n = 4"
+        "pretraining adds -9.38 (-13.18 to -5.57), 4 seeds, decided."
     )
     assert sentence in " ".join(text.split())
     assert "From scratch" not in text

@@ -43,8 +43,7 @@ from posfuse.analysis.tables.length_tables import length_tables
 from posfuse.analysis.tables.own_best_tables import own_best_tables
 from posfuse.analysis.tables.paired_tables import paired_tables
 from posfuse.analysis.tables.paper_tables import paper_tables
-from posfuse.analysis.tables.placebo_table import placebo_tables
-from posfuse.analysis.tables.pretraining_table import pretraining_tables
+from posfuse.analysis.tables.second_tables import second_tables
 from posfuse.analysis.tables.table import Table
 from posfuse.errors import InputError
 from posfuse.runs.coverage import coverage_warning
@@ -154,12 +153,12 @@ def analyse(
         mechanism=measured,
         tables=paper_tables(summary, bags, metric),
         tuned=[
-            *placebo_tables(best_without_position, criteria, keys_of(best.best)),
+            *second_tables(best_without_position, criteria, keys_of(best.best)),
             *own_best_tables(best, criteria),
         ],
         paired=[
-            *placebo_tables(without_position, criteria),
-            *pretraining_tables(survived, criteria),
+            *second_tables(without_position, criteria),
+            *second_tables(survived, criteria),
             *paired_tables(
                 comparisons,
                 documents,
@@ -182,10 +181,9 @@ def analyse(
                 summary,
                 comparisons,
                 best.best,
-                without_position,
-                best_without_position,
                 criteria,
-                survived,
+                [without_position, survived],
+                [best_without_position],
             ),
             standing(folder, str(runs["sweep_id"].iloc[0])),
         ],

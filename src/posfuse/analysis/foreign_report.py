@@ -17,6 +17,7 @@ from posfuse.analysis.drawings import Drawing
 from posfuse.analysis.evidence.foreign import UNITS, Columns, ForeignMetric, listed, read_foreign
 from posfuse.analysis.figures import figures
 from posfuse.analysis.figures.svg import save
+from posfuse.analysis.sentences import decided
 from posfuse.analysis.statistics.cautions import (
     FEW,
     FEW_VALUES,
@@ -25,14 +26,8 @@ from posfuse.analysis.statistics.cautions import (
     cautions,
 )
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.foreign import (
-    AHEAD,
-    BEHIND,
-    EQUIVALENT,
-    compare_foreign,
-    over_groups,
-    rankings,
-)
+from posfuse.analysis.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
+from posfuse.analysis.statistics.foreign import compare_foreign, over_groups, rankings
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
 from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
@@ -216,7 +211,7 @@ def headline(
     comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns
 ) -> list[str]:
     """How many comparisons are decided, and how."""
-    counts = comparisons["conclusion"].value_counts()
+    counts = comparisons["verdict"].value_counts()
     differ, same = counts.get(AHEAD, 0) + counts.get(BEHIND, 0), counts.get(EQUIVALENT, 0)
     alone = int((comparisons["p_t"] <= criteria.alpha).sum())
     how = "paired by seed" if paired else "of independent runs"
@@ -237,9 +232,8 @@ def headline(
             ]
     lower = [f"Lower values of {columns.value} are better."] if criteria.metric.sign < 0 else []
     return [
-        f"{differ + same} of {len(comparisons)} comparisons{over}, {how}, "
-        f"{'is' if differ + same == 1 else 'are'} decided: {differ} different and {same} "
-        f"equivalent within ±{criteria.margin:g}, at p ≤ "
+        f"{decided(differ + same, len(comparisons), f'comparisons{over}, {how},')}: {differ} "
+        f"different and {same} equivalent within ±{criteria.margin:g}, at p ≤ "
         f"{criteria.alpha:g} after Holm's adjustment over all of them.",
         f"Without the adjustment {alone} would count as different.",
         *about,
@@ -265,7 +259,7 @@ def comparisons_table(
             ("p", p_value, "p_t"),
             ("p Holm", p_value, "p_holm"),
             ("p equiv.", p_value, "p_equivalence_holm"),
-            ("conclusion", str, "conclusion"),
+            ("verdict", str, "verdict"),
         ],
         keys=["group", "name", "than"],
         name="comparisons",

@@ -1,151 +1,126 @@
 """The results of a sweep in sentences: the first lines of the terminal and of the page."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.metric import Metric
-from posfuse.analysis.statistics.comparisons import (
-    EXPLORATORY,
-    PLACEBO,
-    POWER,
-    PRIMARY,
-    Criteria,
-    family_size,
-    seeds_for_difference,
-    seeds_for_equivalence,
-)
+from posfuse.analysis.sentences import Size, decided, to_settle
+from posfuse.analysis.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
+from posfuse.analysis.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.analysis.statistics.own_best import chosen_by, keys_of
-from posfuse.analysis.tables.paired_tables import conclusion
-from posfuse.analysis.tables.table import Row, interval, p_value
+from posfuse.analysis.tables.table import Row, p_value
 
 MOST_LINES = 8  # lines of a corpus and an encoding
 MOST_UNDECIDED = 3  # with more in a line, only the first has its numbers
+DECIDED = (AHEAD, BEHIND, EQUIVALENT)
+# By the column of the second gain: the two gains, and what their difference is.
+SECOND = {
+    "placebo": ("with position", "without", "position adds", "Position adds to the others"),
+    "scratch": (
+        "after pretraining", "from scratch", "pretraining adds", "Pretraining adds to the others"
+    ),
+}  # fmt: skip
 
 
 def headline(
     cells: pd.DataFrame,
     comparisons: pd.DataFrame,
     best: pd.DataFrame,
-    placebos: pd.DataFrame,
-    best_placebos: pd.DataFrame,
     criteria: Criteria,
-    survival: pd.DataFrame | None = None,
+    second: Sequence[pd.DataFrame] = (),
+    second_best: Sequence[pd.DataFrame] = (),
 ) -> list[str]:
     """How many differences to the baseline are decided, then a line for each corpus and encoding.
 
-    `cells` and `comparisons` are frames of comparisons.py, `best` is that of `OwnBest`; `placebos`
-    and `best_placebos` are those of placebo.py for `comparisons` and `best`, `survival` is that
-    of pretraining.py for `comparisons`. If operators ran with
-    several values of a tuned key, the line compares each at its best values. A difference is
-    decided by the adjusted p-values, as in the tables (`conclusion`). Exploratory differences have
-    a short sentence without a decision.
+    `cells` and `comparisons` are frames of comparisons.py, `best` is that of `OwnBest`; `second`
+    are frames of second_differences.py for `comparisons`, and `second_best` those for `best`. If
+    operators ran with several values of a tuned key, the line compares each at its best values.
+    Exploratory differences have a short sentence without a verdict.
     """
     tuned = set(zip(best["data"], best["encoding"], strict=True))
 
-    def untuned(frame: pd.DataFrame) -> list[Row]:
-        return [r for r in _rows(frame, criteria) if (r["data"], r["encoding"]) not in tuned]
+    def by_place(at_best: pd.DataFrame, frame: pd.DataFrame) -> dict[tuple[str, ...], list[Row]]:
+        found: dict[tuple[str, ...], list[Row]] = {}
+        untuned = (r for r in _rows(frame) if (r["data"], r["encoding"]) not in tuned)
+        for row in [*_rows(at_best), *untuned]:
+            found.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+        return found
 
-    rows = [*_rows(best, criteria), *untuned(comparisons)]
-    groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
-    added: dict[tuple[str, str, str], list[Row]] = {}
-    for row in [*_rows(best_placebos, criteria), *untuned(placebos)]:
-        added.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
-    changed: dict[tuple[str, str, str], list[Row]] = {}
-    for row in untuned(survival) if survival is not None else []:
-        changed.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
-    compared = {*tuned, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
+    groups = by_place(best, comparisons)
+    further = [by_place(best.iloc[:0], frame) for frame in second]
+    further += [by_place(frame, comparisons.iloc[:0]) for frame in second_best]
     corpora = {key[:2] for key in groups}
     lines = []
-    for (data, encoding, setting), group in groups.items():
+    for key, group in groups.items():
+        data, encoding, setting = key
         named = setting if len(groups) > len(corpora) else ""
         where = f"On {data} ({', '.join(filter(None, (encoding, named)))})"
         if "baseline_at" in group[0]:
             keys = f"{keys_of(best)} ({chosen_by(best, criteria)})"
             at = f"{criteria.baseline} at {group[0]['baseline_at']}"
             where += f", each operator at its own best {keys}, {at}"
-        decided = any(map(_is_decided, group))
-        key, rest = (data, encoding, setting), "Pretraining changes the others by"
-        position = _second(
-            added.get(key, []), criteria, _position_sentence, "Position adds to the others"
-        )
-        pretraining = _second(changed.get(key, []), criteria, _pretraining_sentence, rest)
-        texts = filter(None, (_sentences(group, criteria), position, pretraining))
-        sentences = " ".join(texts)
-        lines.append((decided, f"{where}: {sentences}"))
-    others = [
+        texts = [_sentences(group, criteria), *(_second(f.get(key, []), criteria) for f in further)]
+        is_decided = any(row["verdict"] in DECIDED for row in group)
+        lines.append((is_decided, f"{where}: {' '.join(filter(None, texts))}"))
+    lines += [
         (False, _not_compared(str(data), str(encoding), group, criteria))
         for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
-        if (data, encoding) not in compared
+        if (data, encoding) not in corpora
     ]
-    return [_count(rows, criteria), *_folded([*lines, *others])]
+    rows = [row for group in groups.values() for row in group]
+    return [_count(rows, criteria), *_folded(lines)]
 
 
-def _rows(frame: pd.DataFrame, criteria: Criteria) -> Iterator[Row]:
-    """The rows of `compare`, `placebos` or `OwnBest.best`, with their names and conclusions."""
-    family = family_size(frame)
+def _rows(frame: pd.DataFrame) -> Iterator[Row]:
+    """The rows with the names of their operator and setting."""
     for row in frame[frame["role"] != PLACEBO].to_dict("records"):
         operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
         if "baseline_at" in row:
             operator, setting = f"{operator} (at {row['at']})", row["variant"]
         elif row["variant"] != setting:
             operator = f"{operator} {row['variant']}".strip()
-        decided = conclusion(row, criteria)
-        yield {
-            **row, "family": family, "setting": setting, "operator": operator, "conclusion": decided
-        }  # fmt: skip
+        yield {**row, "setting": setting, "operator": operator}
 
 
 def _count(rows: list[Row], criteria: Criteria) -> str:
     tested = [row for row in rows if not np.isnan(row["p_t"]) and row["role"] == PRIMARY]
     others = sum(row["role"] == EXPLORATORY for row in rows)
     more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
+    base = criteria.baseline
     if not tested:
-        return f"No difference to {criteria.baseline} could be tested.{more}"
-    decided = sum(map(_is_decided, tested))
-    one = len(tested) == 1
+        return f"No difference to {base} could be tested.{more}"
+    number = sum(row["verdict"] in DECIDED for row in tested)
     return (
-        f"{decided} of {len(tested)} difference{'' if one else 's'} to {criteria.baseline} "
-        f"{'is' if one or decided == 1 else 'are'} decided: p ≤ {criteria.alpha:g} after Holm's "
-        f"adjustment, for a difference or for equivalence within ±{criteria.within} on "
+        f"{decided(number, len(tested), f'differences to {base}')}: p ≤ {criteria.alpha:g} after "
+        f"Holm's adjustment, for a difference or for equivalence within ±{criteria.within} on "
         f"these test documents.{more}"
     )
-
-
-def _is_decided(row: Row) -> bool:
-    return row["conclusion"] not in ("undecided", EXPLORATORY)
 
 
 def _folded(lines: list[tuple[bool, str]]) -> list[str]:
     """All lines; if they are too many, the decided ones first and the number of the others."""
     if len(lines) <= MOST_LINES:
         return [text for _, text in lines]
-    shown = sorted(lines, key=lambda line: not line[0])[:MOST_LINES]
-    left = len(lines) - len(shown)
-    decided = sum(line[0] for line in lines) - sum(line[0] for line in shown)
+    ranked = sorted(lines, key=lambda line: not line[0])
+    shown, left = ranked[:MOST_LINES], ranked[MOST_LINES:]
     more = (
-        f"{left} more combinations of corpus, encoding and settings are in the tables; "
-        f"{decided or 'none'} of them with a decided difference."
+        f"{len(left)} more combinations of corpus, encoding and settings are in the tables; "
+        f"{sum(line[0] for line in left) or 'none'} of them with a decided difference."
     )
     return [*(text for _, text in shown), more]
 
 
 def _sentences(every: list[Row], criteria: Criteria) -> str:
+    metric = criteria.metric
     rows = [row for row in every if row["role"] == PRIMARY]
-    ranked = sorted(
-        rows, key=lambda row: (row["conclusion"] == "undecided", -criteria.metric.gain(row["mean"]))
-    )
-    undecided = [row for row in ranked if row["conclusion"] == "undecided"]
+    ranked = sorted(rows, key=lambda r: (r["verdict"] == UNDECIDED, -metric.gain(r["mean"])))
+    undecided = [row for row in ranked if row["verdict"] == UNDECIDED]
     # The undecided rows are the last ones.
     folded = undecided[1:] if len(undecided) > MOST_UNDECIDED else []
-    metric = criteria.metric
     texts = [_sentence(row, criteria) for row in ranked[: len(ranked) - len(folded)]]
-    if folded:
-        listed = ", ".join(f"{row['operator']} {metric.signed(row['mean'])}" for row in folded)
-        texts.append(f"Also undecided: {listed}.")
+    texts += _listed("Also undecided", folded, metric)
     if others := [row for row in every if row["role"] == EXPLORATORY]:
         listed = ", ".join(_exploratory(row, metric) for row in others)
         texts.append(f"Exploratory, not adjusted: {listed} {metric.points}.")
@@ -155,99 +130,58 @@ def _sentences(every: list[Row], criteria: Criteria) -> str:
     return text[:end] + text[end:].replace(metric.points, metric.unit)
 
 
+def _listed(what: str, rows: list[Row], metric: Metric) -> list[str]:
+    listed = ", ".join(f"{row['operator']} {metric.signed(row['mean'])}" for row in rows)
+    return [f"{what}: {listed}."] if rows else []
+
+
 def _sentence(row: Row, criteria: Criteria) -> str:
-    name, base, mean, n = row["operator"], criteria.baseline, row["mean"], row["n"]
-    metric = criteria.metric
-    unit, signed = metric.points, metric.signed(mean)
-    minus = f"{name} minus {base}"
+    metric, n = criteria.metric, row["n"]
+    size = Size(
+        row["operator"], criteria.baseline, row["mean"], row["low"], row["high"], metric,
+        metric.digits, unit=metric.points,
+    )  # fmt: skip
     if n == 1:
-        seed = row["seeds"][0]
-        return (
-            f"{minus} is {signed} {unit} with seed {seed}. One "
-            "seed gives no interval and no test; run more, for example seed=0,1,2,3,4."
-        )
+        more = "One seed gives no interval and no test; run more, for example seed=0,1,2,3,4."
+        return f"{size.difference} with seed {row['seeds'][0]}. {more}"
     if np.isnan(row["p_t"]):
-        return (
-            f"{minus} is {signed} {unit} with each of {n} seeds. "
-            "Equal differences give no interval and no test; run more seeds."
-        )
-    within, numbers = f"within ±{criteria.within}", _numbers(row, metric)
-    if row["conclusion"] == "undecided":
-        return (
-            f"{minus} is {signed} {unit} ({numbers}), undecided. {_seeds_to_decide(row, criteria)}"
-        )
-    if row["conclusion"] == "equivalent":
-        return (
-            f"{name} is equivalent to {base} {within} on these test documents: the difference is "
-            f"{signed} {unit} ({numbers})."
-        )
-    side = "ahead of" if metric.gain(mean) > 0 else "behind"
-    small = f", a difference {within}" if row["conclusion"] == "both" else ""
-    amount = f"{metric.number(abs(mean))} {unit}"
-    return f"{name} is {side} {base} by {amount} ({numbers}){small}."
+        more = "Equal differences give no interval and no test; run more seeds."
+        return f"{size.difference} with each of {n} seeds. {more}"
+    within, verdict = f"within ±{criteria.within}", row["verdict"]
+    if verdict == UNDECIDED:
+        return f"{size.difference}, {n} seeds, undecided. {_to_settle(row)}".rstrip()
+    if verdict == EQUIVALENT:
+        return f"{size.difference}, {n} seeds, equivalent {within} on these test documents."
+    return f"{size.relation}, {n} seeds{f', also {within}' if row['small'] else ''}."
 
 
-def _second(
-    rows: list[Row],
-    criteria: Criteria,
-    write: Callable[[Row, Criteria], str],
-    others: str,
-) -> str:
+def _second(rows: list[Row], criteria: Criteria) -> str:
     """Differences of differences: sentences of at most MOST_UNDECIDED operators, the decided ones
     first, and the numbers of the others."""
     primary = [row for row in rows if row["role"] == PRIMARY]
-    ranked = sorted(primary, key=lambda row: (not _is_decided(row), -abs(row["mean"])))
-    texts = [write(row, criteria) for row in ranked[:MOST_UNDECIDED]]
-    if more := ranked[MOST_UNDECIDED:]:
-        signed = criteria.metric.signed
-        listed = ", ".join(f"{row['operator']} {signed(row['mean'])}" for row in more)
-        texts.append(f"{others}: {listed}.")
-    return " ".join(texts)
-
-
-def _position_sentence(row: Row, criteria: Criteria) -> str:
-    metric = criteria.metric
-    gain, without, added = map(metric.signed, (row["gain"], row["placebo_gain"], row["mean"]))
-    start = (
-        f"{row['operator']}'s difference is {gain} {metric.unit} with position and "
-        f"{without} without: position adds {added}"
-    )
-    return _ended(start, row, criteria)
-
-
-def _pretraining_sentence(row: Row, criteria: Criteria) -> str:
-    metric = criteria.metric
-    gain, scratch, changed = map(metric.signed, (row["gain"], row["scratch_gain"], row["mean"]))
-    start = (
-        f"{row['operator'].removesuffix(row['variant']).strip()}'s difference is {gain} "
-        f"{metric.unit} after pretraining and {scratch} from scratch: pretraining changes it by "
-        f"{changed}"
-    )
-    return _ended(start, row, criteria)
-
-
-def _ended(start: str, row: Row, criteria: Criteria) -> str:
-    """A sentence about a difference of differences, with its numbers and what they decide."""
-    if np.isnan(row["p_t"]):
-        return f"{start}, not tested."
-    more = f" {_seeds_to_decide(row, criteria)}" if row["conclusion"] == "undecided" else ""
-    decided = _SECOND[row["conclusion"]]
-    return f"{start} ({_numbers(row, criteria.metric)}), {decided}.{more}"
-
-
-_SECOND = {
-    "differs": "decided",
-    "both": "decided, but too little to matter",
-    "equivalent": "equivalent to zero on this test set",
-    "undecided": "undecided",
-}
-
-
-def _numbers(row: Row, metric: Metric) -> str:
-    p = "p_equivalence_holm" if row["conclusion"] == "equivalent" else "p_holm"
-    of = " of equivalence" if row["conclusion"] == "equivalent" else ""
-    ends = interval(row["low"], row["high"], metric.digits)
-    return f"95 % t interval {ends}, n = {row['n']}, Holm-adjusted p{of} {_equals(row[p])}"
+    ranked = sorted(primary, key=lambda row: (row["verdict"] not in DECIDED, -abs(row["mean"])))
+    if not ranked:
+        return ""
+    metric, digits = criteria.metric, criteria.metric.digits
+    name = next(name for name in SECOND if name in ranked[0])
+    first, then, adds, others = SECOND[name]
+    texts = []
+    for row in ranked[:MOST_UNDECIDED]:
+        gain, less, mean = map(metric.signed, (row["gain"], row[f"{name}_gain"], row["mean"]))
+        operator = row["operator"]
+        if name == "scratch":
+            operator = operator.removesuffix(row["variant"]).strip()
+        text = f"{operator}'s difference is {gain} {metric.unit} {first} and {less} {then}: "
+        text += f"{adds} {mean}"
+        if np.isnan(row["p_t"]):
+            texts.append(f"{text}, not tested.")
+            continue
+        verdict = row["verdict"] if row["verdict"] in (EQUIVALENT, UNDECIDED) else "decided"
+        small = ", but too little to matter" if row["small"] else ""
+        settle = f" {_to_settle(row)}" if verdict == UNDECIDED else ""
+        ends = f"{row['low']:+.{digits}f} to {row['high']:+.{digits}f}"
+        texts.append(f"{text} ({ends}), {row['n']} seeds, {verdict}{small}.{settle}".rstrip())
+    return " ".join([*texts, *_listed(others, ranked[MOST_UNDECIDED:], metric)])
 
 
 def _exploratory(row: Row, metric: Metric) -> str:
@@ -255,23 +189,13 @@ def _exploratory(row: Row, metric: Metric) -> str:
     return f"{row['operator']} {metric.signed(row['mean'])}{p}"
 
 
-def _seeds_to_decide(row: Row, criteria: Criteria) -> str:
-    """For the observed mean and the upper limit of the standard deviation, at the strictest level
-    of Holm's adjustment."""
-    level = criteria.alpha / row["family"]
-    mean, std = row["mean"], row["std_limit"]
-    difference = seeds_for_difference(mean, std, level)
-    equivalence = seeds_for_equivalence(std, criteria.margin, mean, level)
-    n = min(difference, equivalence)
-    if np.isinf(n):
-        return "No feasible number of seeds would decide this."
-    shown = "a difference of this size" if n == difference else "equivalence"
-    return f"About {n:,.0f} seeds would show {shown} with {100 * POWER:.0f} % power."
-
-
 def _equals(p: float) -> str:
     text = p_value(p)
     return text.replace("<", "< ") if text.startswith("<") else f"= {text}"
+
+
+def _to_settle(row: Row) -> str:
+    return to_settle(row["seeds_observed"], row["seeds_equivalence"])
 
 
 def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:

@@ -24,8 +24,7 @@ from posfuse.analysis.statistics.comparisons import Criteria, criteria_for
 from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.cautions_table import caution_lines
 from posfuse.analysis.tables.paired_tables import short_table
-from posfuse.analysis.tables.placebo_table import placebo_tables
-from posfuse.analysis.tables.pretraining_table import pretraining_tables
+from posfuse.analysis.tables.second_tables import second_tables
 from posfuse.data.names import check_printable
 from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
@@ -57,8 +56,8 @@ def show(found: Findings, criteria: Criteria, console: Console) -> None:
         console.print(formats.terminal(short))
         console.print(Text(short.caption))
         console.print()
-        second = placebo_tables(found.placebos, criteria)
-        for table in [*second, *pretraining_tables(found.survival, criteria)]:
+        second = second_tables(found.placebos, criteria)
+        for table in [*second, *second_tables(found.survival, criteria)]:
             console.print(formats.terminal(table))
     for line in caution_lines(found.cautions):
         console.print(Text(line))

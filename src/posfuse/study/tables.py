@@ -1,6 +1,5 @@
 """The results of a study as tables and as sentences."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -8,25 +7,26 @@ import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.metric import Metric
+from posfuse.analysis.sentences import Size, decided, to_settle
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.budget import FEWEST, best_by_budget
-from posfuse.analysis.statistics.sequential import Decision
+from posfuse.analysis.statistics.decisions import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
 from posfuse.study import all_seeds
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, best_was_last, by_length, outcomes
-from posfuse.study.spec import BEYOND, Hypothesis, Study
+from posfuse.study.spec import BEYOND, Study
 from posfuse.study.verdicts import Progress, Verdict
 
-KINDS = ("supported", "refuted", "equivalent", "undecided")
+KINDS = (SUPPORTED, REFUTED, EQUIVALENT, UNDECIDED)
 
 
 def headline(study: Study, state: Progress) -> list[str]:
     """The answer in two sentences: how many hypotheses are decided, and which ones."""
     of = {kind: [v.hypothesis.name for v in state.verdicts if v.verdict == kind] for kind in KINDS}
-    decided = len(state.verdicts) - len(of["undecided"])
-    first = f"{decided} of {len(state.verdicts)} hypotheses are decided."
+    total = len(state.verdicts)
+    first = f"{decided(total - len(of[UNDECIDED]), total, 'hypotheses')}."
     if not state.is_finished:
         first += " The study is not finished."
     listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in of.items() if names)
@@ -39,63 +39,33 @@ def numbers(v: Verdict, metric: Metric) -> str:
     if d is None:
         return f"{h.difference}: no look yet."
     within = f"within ±{h.margin:g}"
-    small = f", also {within}" if d.also_small and v.verdict != "equivalent" else ""
-    equal = f" Equivalent: {within} {metric.unit}." if v.verdict == "equivalent" else ""
+    small = f", also {within}" if d.also_small and v.verdict != EQUIVALENT else ""
+    equal = f" Equivalent: {within} {metric.unit}." if v.verdict == EQUIVALENT else ""
     if h.expects == "equivalent":
         equal = f" Margin: ±{h.margin:g}."
-    more = f" {_seeds(*v.seeds)}" if v.seeds else ""
-    sign = (1 if d.mean > 0 else -1) if v.verdict == "refuted" else 0
-    every = all_seeds.sentence(v.all_seeds, metric, sign)
-    size = _contrary(h, d, metric) if v.verdict == "refuted" else _difference(h, d, metric)
-    return f"{size}{small}, {d.n} seeds.{equal}{every}{more}"
-
-
-def _difference(h: Hypothesis, d: Decision, metric: Metric) -> str:
-    mean, low, high = (f"{x:+.{metric.digits - 1}f}" for x in (d.mean, d.low, d.high))
-    return f"{h.difference}: {mean} {metric.unit} ({low} to {high})"
-
-
-def _contrary(h: Hypothesis, d: Decision, metric: Metric) -> str:
-    """What is true instead of a refuted hypothesis: which side is behind, and by how much."""
-    one, other = h.operands
-    is_above = d.mean > 0
-    ends = (d.low, d.high) if is_above else (-d.high, -d.low)
-    relation = "ahead of" if is_above != metric.lower_is_better else "behind"
-    if h.minus:  # differences, not results
-        relation = "above" if is_above else "below"
-    mean, low, high = (f"{x:.{metric.digits - 1}f}" for x in (abs(d.mean), *ends))
-    return f"{one} is {relation} {other}{h.where} by {mean} {metric.unit} ({low} to {high})"
-
-
-def _seeds(as_measured: float, at_zero: float) -> str:
-    """What would settle an undecided hypothesis; empty if the differences have no spread."""
-    if math.isnan(as_measured):
-        return ""
-    both = ((as_measured, "as measured"), (at_zero, "0"))
-    finite = [(_about(n), case) for n, case in both if math.isfinite(n)]
-    if not finite:
-        return "No feasible number of seeds would settle this."
-    (n, case), *other = finite
-    more = "".join(f", and about {n} if it is {case}" for n, case in other)
-    return f"About {n} seeds would settle this if the true difference is {case}{more}."
-
-
-def _about(number: float) -> str:
-    """A number with two significant digits."""
-    return f"{float(f'{number:.2g}'):,.0f}"
+    more = f" {to_settle(*v.seeds)}" if v.seeds else ""
+    is_refuted = v.verdict == REFUTED
+    every = all_seeds.sentence(v.all_seeds, metric, (1 if d.mean > 0 else -1) * is_refuted)
+    size = Size(
+        *h.operands, d.mean, d.low, d.high, metric, metric.digits - 1, h.where,
+        are_differences=bool(h.minus),
+    )  # fmt: skip
+    # What is true instead of a refuted hypothesis: which side is behind, and by how much.
+    shown = size.relation if is_refuted else size.difference
+    return f"{shown}{small}, {d.n} seeds.{equal}{every}{more.rstrip()}"
 
 
 def sentence(v: Verdict, metric: Metric) -> str:
     """The text of a hypothesis, its verdict and its numbers. If it is refuted, what is true is
     first."""
-    if v.verdict == "refuted":
+    if v.verdict == REFUTED:
         return f"{numbers(v, metric)} Refuted: {statement(v)}"
     return f"{v.verdict.capitalize()}: {v.hypothesis.text} {numbers(v, metric)}"
 
 
 def statement(v: Verdict) -> str:
     """The text of a hypothesis; in quotes if it is refuted, since it is not true then."""
-    return f'"{v.hypothesis.text}"' if v.verdict == "refuted" else v.hypothesis.text
+    return f'"{v.hypothesis.text}"' if v.verdict == REFUTED else v.hypothesis.text
 
 
 def legend(study: Study) -> str:

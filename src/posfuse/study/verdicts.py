@@ -6,26 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from posfuse.analysis.statistics.comparisons import POWER, seeds_for_equivalence
+from posfuse.analysis.statistics.decisions import ANSWERS, UNDECIDED
 from posfuse.analysis.statistics.paired import decision_power, seeds_needed, spread_limit
-from posfuse.analysis.statistics.sequential import (
-    AHEAD,
-    BEHIND,
-    EQUIVALENT,
-    UNDECIDED,
-    Decision,
-    judge_family,
-)
+from posfuse.analysis.statistics.sequential import Decision, judge_family
 from posfuse.study.all_seeds import AllSeeds, over_all_seeds
 from posfuse.study.scores import Results, outcomes, resolution
 from posfuse.study.spec import Hypothesis, Study
-
-SUPPORTED, REFUTED = "supported", "refuted"
-# The verdict of each result, by what the hypothesis expects.
-VERDICTS = {
-    "greater": {AHEAD: SUPPORTED, BEHIND: REFUTED, EQUIVALENT: EQUIVALENT},
-    "less": {AHEAD: REFUTED, BEHIND: SUPPORTED, EQUIVALENT: EQUIVALENT},
-    "equivalent": {AHEAD: REFUTED, BEHIND: REFUTED, EQUIVALENT: SUPPORTED},
-}
 
 
 @dataclass(frozen=True)
@@ -115,7 +101,7 @@ def seeds_to_decide(
 
 def _verdict(h: Hypothesis, found: Mapping[str, Decision]) -> str:
     result = found[h.name].result if h.name in found else UNDECIDED
-    return VERDICTS[h.expects].get(result, UNDECIDED)
+    return ANSWERS[h.expects].get(result, UNDECIDED)
 
 
 def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[int]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Claims about the comparisons, and a verdict for each: supported, refuted or inconclusive.
+"""Claims about the comparisons, and a verdict for each: supported, refuted or undecided.
 
 Each claim has one p-value for it and one against it. A claim about several comparisons must hold
 for each (the largest p, an intersection-union test); one counter-example refutes it (the smallest
@@ -23,6 +23,7 @@ from posfuse.analysis.evidence.metric import ACCURACY, METRICS
 from posfuse.analysis.evidence.settings import NO_TABLE
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria, criteria_for
+from posfuse.analysis.statistics.decisions import UNDECIDED, answer
 from posfuse.analysis.statistics.placebo import of_position, placebos
 from posfuse.errors import InputError
 from posfuse.runs.typed_yaml import read_typed
@@ -62,7 +63,7 @@ class Claims:
 @dataclass(frozen=True)
 class Verdict:
     claim: Claim
-    verdict: str  # supported, refuted, inconclusive
+    verdict: str  # supported, refuted or undecided
     p_support: float  # adjusted by Holm over the claims
     p_refute: float
     evidence: Evidence
@@ -75,8 +76,8 @@ class Verdict:
 
     @property
     def settle(self) -> str:
-        """What would decide an inconclusive claim, else empty."""
-        return self.evidence.settle(self.level) if self.verdict == "inconclusive" else ""
+        """What would decide an undecided claim, else empty."""
+        return self.evidence.settle(self.level) if self.verdict == UNDECIDED else ""
 
 
 def read_claims(path: Path | None = None) -> Claims:
@@ -164,11 +165,7 @@ def judge_claims(
     level = criteria.alpha / max(len(claims.claims), 1)
     verdicts = []
     for claim, e, p, q in zip(claims.claims, evidence, support, refute, strict=True):
-        verdict = "inconclusive"
-        if p <= criteria.alpha:
-            verdict = "supported"
-        elif q <= criteria.alpha:
-            verdict = "refuted"
+        verdict = answer(p <= criteria.alpha, q <= criteria.alpha)
         verdicts.append(Verdict(claim, verdict, float(p), float(q), e, level))
     return verdicts
 

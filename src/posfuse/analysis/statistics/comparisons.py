@@ -19,6 +19,7 @@ from posfuse.analysis.evidence.settings import (
     task,
 )
 from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics.decisions import decide
 from posfuse.analysis.statistics.shares import outperforming
 
 POWER = 0.8
@@ -81,7 +82,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     besides_pretraining (settings.py);
     length, seeds, scores, baseline_scores and deltas (lists, paired: operator minus baseline),
     resolution (points of one test document, NaN for a metric that is no
-    share), the statistics of `judge`, and the columns of `in_families` and `seeds_needed`. A cell
+    share), the statistics of `judge`, and the columns of `in_families`. A cell
     pairs with the baseline of the same data and encoding whose settings are
     the same except for the fusion's, on the seeds that both have.
     """
@@ -160,8 +161,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     columns += ["pretrain", "besides_pretraining"]
     columns += ["length", "seeds", "scores", "baseline_scores", "deltas", "resolution"]
     columns += judge([0.0], criteria)
-    frame = in_families(pd.DataFrame(rows, columns=columns), criteria)
-    return seeds_needed(frame, criteria), notes
+    return in_families(pd.DataFrame(rows, columns=columns), criteria), notes
 
 
 def step_of(metric: Metric, documents: float) -> float:
@@ -170,10 +170,14 @@ def step_of(metric: Metric, documents: float) -> float:
 
 
 def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
-    """The comparisons with their role, and their p-values adjusted over the primary ones.
+    """The comparisons with their role, their p-values adjusted over the primary ones, and verdicts.
 
-    New columns: role, and p_holm, p_equivalence_holm (and paper_p_holm in a frame of own_best.py),
-    which are NaN for rows of another role.
+    New columns: role; p_holm, p_equivalence_holm (and paper_p_holm in a frame of own_best.py),
+    which are NaN for rows of another role; verdict (the result of `decide`, or another role) and
+    small (ahead or behind, and equivalent as well); and the seeds that each comparison needs for
+    80 % power, two-sided, at the strictest level of the frame and for the upper limit of its
+    standard deviation: seeds_observed (to find the observed difference), seeds_effect (to find
+    `criteria.effect`), seeds_equivalence (to show equivalence if there is no difference).
     """
     is_declared = operators(frame).isin(criteria.primary) | (not criteria.primary)
     role = np.where(is_declared, PRIMARY, EXPLORATORY)
@@ -182,7 +186,18 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
         if p in frame:
             tested = frame[p].astype(float).where(frame["role"] == PRIMARY)
             frame[f"{p.removesuffix('_t')}_holm"] = st.holm(tested)
-    return frame
+    differs, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
+    results = decide(criteria.metric.gain(frame["mean"]), differs, same)
+    verdict = frame["role"].where(frame["role"] != PRIMARY, results)
+    level, limits, margin = strictest_level(frame, criteria), frame["std_limit"], criteria.margin
+    observed = zip(frame["mean"], limits, strict=True)
+    return frame.assign(
+        verdict=verdict,
+        small=differs & same,
+        seeds_observed=[seeds_for_difference(mean, std, level) for mean, std in observed],
+        seeds_effect=[seeds_for_difference(criteria.effect, std, level) for std in limits],
+        seeds_equivalence=[seeds_for_equivalence(std, margin, 0.0, level) for std in limits],
+    )
 
 
 def operators(frame: pd.DataFrame) -> "pd.Series[str]":
@@ -207,22 +222,6 @@ def family_size(frame: pd.DataFrame) -> int:
 def strictest_level(frame: pd.DataFrame, criteria: Criteria) -> float:
     """alpha / the size of the family: the strictest of Holm's levels."""
     return criteria.alpha / max(family_size(frame), 1)
-
-
-def seeds_needed(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
-    """The comparisons with the seeds that each needs for 80 % power, two-sided, at the strictest
-    level of the frame and for the upper limit of its standard deviation.
-
-    New columns: seeds_observed (to find the observed difference), seeds_effect (to find
-    `criteria.effect`), seeds_equivalence (to show equivalence of operators without a difference).
-    """
-    level, limits, margin = strictest_level(frame, criteria), frame["std_limit"], criteria.margin
-    observed = zip(frame["mean"], limits, strict=True)
-    return frame.assign(
-        seeds_observed=[seeds_for_difference(mean, std, level) for mean, std in observed],
-        seeds_effect=[seeds_for_difference(criteria.effect, std, level) for std in limits],
-        seeds_equivalence=[seeds_for_equivalence(std, margin, 0.0, level) for std in limits],
-    )
 
 
 def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from scipy import stats
 
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, decide
 from posfuse.errors import InputError
 
-AHEAD, BEHIND, EQUIVALENT, UNDECIDED = "ahead", "behind", "equivalent", "undecided"
 MOST_COMPARISONS = 1_000_000
 AT_A_TIME = 100_000  # comparisons; bounds the memory
 FEW = "there are fewer than two {}, or the values or differences are all equal"
@@ -61,7 +61,7 @@ def compare_foreign(
     Names are compared with `criteria.baseline`, or all with each other. `resolution` is that of
     paired.py; independent runs have none. Columns: group, name, than, n (pairs, or runs of each
     side as text), mean (name minus than), low, high, p_t, p_equivalence, both
-    adjusted by Holm over all rows as p_holm and p_equivalence_holm, and conclusion: ahead, behind,
+    adjusted by Holm over all rows as p_holm and p_equivalence_holm, and verdict: ahead, behind,
     equivalent or undecided. `units` names what `seed` is. Raises InputError for more than
     MOST_COMPARISONS.
     """
@@ -94,8 +94,7 @@ def compare_foreign(
     frame["p_holm"] = st.holm(frame["p_t"])
     frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
     differ, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
-    cases = [differ & (frame["mean"] > 0), differ, same]
-    frame["conclusion"] = np.select(cases, [AHEAD, BEHIND, EQUIVALENT], UNDECIDED)
+    frame["verdict"] = decide(frame["mean"], differ, same)
     if criteria.metric.lower_is_better:  # so far the arms' values had the other sign
         frame[["mean", "low", "high"]] = -frame[["mean", "high", "low"]].to_numpy()
     return frame, notes
@@ -197,11 +196,11 @@ def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria)
     one is ahead. Columns: group, ranking, shown (the number of >) and of (neighbours)."""
     arms = _arms(table, criteria.metric.sign)[1]
     signs, turned = {AHEAD: ">", BEHIND: "<", EQUIVALENT: "="}, {AHEAD: "<", BEHIND: ">"}
-    columns = (comparisons[name] for name in ("group", "name", "than", "conclusion"))
+    columns = (comparisons[name] for name in ("group", "name", "than", "verdict"))
     found = {}
-    for group, name, than, conclusion in zip(*columns, strict=True):
-        found[group, name, than] = signs.get(conclusion, "?")
-        found[group, than, name] = (signs | turned).get(conclusion, "?")
+    for group, name, than, verdict in zip(*columns, strict=True):
+        found[group, name, than] = signs.get(verdict, "?")
+        found[group, than, name] = (signs | turned).get(verdict, "?")
     rows = []
     for group, part in arms.groupby("group", sort=False):
         names = part["name"].tolist()

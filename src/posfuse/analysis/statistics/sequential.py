@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
+from posfuse.analysis.statistics import decisions
 from posfuse.analysis.statistics import paired as st
+from posfuse.analysis.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 
-AHEAD, BEHIND, EQUIVALENT, UNDECIDED = "ahead", "behind", "equivalent", "undecided"
 NODES = 201  # of the Gauss-Legendre rule; 801 give the same levels to 1e-9
 FAR = 9.0  # standard deviations that the integrals cover
 
@@ -123,9 +124,7 @@ def decide(
     p = 2 * min(st.p_above(d, margins.beyond, step), st.p_below(d, -margins.beyond, step))
     p_equivalence = st.p_equivalence(d, margins.equivalence, step)
     equivalent, differs = p_equivalence <= level_equivalence, p <= 2 * level
-    result = EQUIVALENT if equivalent else UNDECIDED
-    if differs:
-        result = AHEAD if mean > 0 else BEHIND
+    result = str(decisions.decide(mean, differs, equivalent))
     small = bool(differs and equivalent)
     of_one_side = level_equivalence if result == EQUIVALENT else level
     low, high = st.t_interval(d, 1 - 2 * of_one_side, step)

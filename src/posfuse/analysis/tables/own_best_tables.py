@@ -9,13 +9,10 @@ from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.own_best import KEYS, OwnBest, chosen_by, keys_of
 from posfuse.analysis.tables.paired_tables import (
-    P_EQUIVALENCE,
-    P_HOLM,
     N,
-    conclusion,
     outside_family,
-    t_interval,
     to_baseline,
+    verdict_columns,
 )
 from posfuse.analysis.tables.table import (
     Column,
@@ -69,13 +66,7 @@ def best_table(found: OwnBest, criteria: Criteria) -> Table:
         ]
         others = ", each at its best learning rate there" if len(keys) > 1 else ""
         at_paper = f"at sqrt_d: both operators at the paper's scale{others}. "
-    columns += [
-        ("at best", signs, "mean"),
-        t_interval(metric),
-        P_HOLM,
-        P_EQUIVALENCE,
-        ("conclusion", partial(conclusion, criteria=criteria)),
-    ]
+    columns += verdict_columns(metric, "at best")
     chosen = chosen_by(best, criteria)
     bias = BIAS if "the same seeds" in chosen else ""
     edges = any(best[f"{of}{key}_edge"].any() for key in keys for of in ("", "baseline_"))
@@ -88,7 +79,7 @@ def best_table(found: OwnBest, criteria: Criteria) -> Table:
         caption=f"{to_baseline(criteria)}, paired by seed, with its 95 % t "
         f"interval. {at_paper}at best: each operator at the {keys_of(best)} with its {metric.best} "
         f"mean validation {metric.title} ({chosen}). n, the p-values (Holm-adjusted over this "
-        "table) and the conclusion belong to the difference at best. "
+        "table) and the verdict belong to the difference at best. "
         f"{AT_EDGE if edges else ''}{bias}"
         "gate_constant and add_scaled learn one number that weighs position against content, so "
         f"their gain is a gain of scale only. {outside_family(best, criteria)}".rstrip(),

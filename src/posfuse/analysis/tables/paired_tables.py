@@ -47,6 +47,21 @@ P_EQUIVALENCE: Column = (
 )  # fmt: skip
 
 
+def _verdict(verdict: str, small: bool) -> str:
+    return f"{verdict}, within margin" if small else verdict
+
+
+VERDICT: Column = ("verdict", _verdict, "verdict", "small")
+
+
+def verdict_columns(metric: Metric, heading: str = "difference") -> list[Column]:
+    """A difference with its interval, its adjusted p-values and its verdict."""
+    ends = partial(interval, digits=metric.digits)
+    return [
+        difference(metric, heading), ("95 % t", ends, "low", "high"), P_HOLM, P_EQUIVALENCE, VERDICT
+    ]  # fmt: skip
+
+
 def paired_tables(
     comparisons: pd.DataFrame,
     documents: DocumentEvidence,
@@ -114,7 +129,7 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             ("smallest", p_value, "smallest_p"),
             ("p equivalence", p_value, "p_equivalence"),
             ("equiv. Holm", p_value, "p_equivalence_holm"),
-            ("conclusion", partial(conclusion, criteria=criteria)),
+            VERDICT,
         ],
         name="paired_tests",
         title=f"Tests of the differences to {criteria.baseline}",
@@ -123,8 +138,8 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         "test; sign-flip permutation test; smallest: the lowest p that n seeds can reach in the "
         f"last two. {least_p(comparisons)} p equivalence: two one-sided t-tests of \"the "
         f"difference is within ±{criteria.within}\"; equiv. Holm: its Holm adjustment "
-        "over the same comparisons. The conclusion uses the adjusted p-values at alpha = "
-        f"{criteria.alpha:g}: differs, equivalent, both (a difference too small to matter) or "
+        "over the same comparisons. The verdict uses the adjusted p-values at alpha = "
+        f"{criteria.alpha:g}: ahead, behind (either may be too small to matter), equivalent or "
         f"undecided. {outside_family(comparisons, criteria)}".rstrip(),
     )  # fmt: skip
 
@@ -140,14 +155,7 @@ def short_table(
     metric = criteria.metric
     return table_of(
         comparisons,
-        [
-            N,
-            difference(metric),
-            t_interval(metric),
-            P_HOLM,
-            P_EQUIVALENCE,
-            ("conclusion", partial(conclusion, criteria=criteria)),
-        ],
+        [N, *verdict_columns(metric)],
         name=name,
         title=title or f"Paired differences to {criteria.baseline}, {metric.points}{metric.better}",
         caption=" ".join(
@@ -157,7 +165,7 @@ def short_table(
 
 
 def outside_family(comparisons: pd.DataFrame, criteria: Criteria) -> str:
-    """What the conclusions exploratory and placebo mean, if any row has them."""
+    """What the verdicts exploratory and placebo mean, if any row has them."""
     texts = {
         EXPLORATORY: f"exploratory: not in the sweep's primary family "
         f"({', '.join(criteria.primary)}), so its p-values are not adjusted (unadj.) and decide "
@@ -176,18 +184,6 @@ def least_p(comparisons: pd.DataFrame) -> str:
         return "One seed gives no test."
     least = st.smallest_p(n)
     return f"With {n} seeds no sign-flip or signed-rank test can give p < {least:.2g}."
-
-
-def conclusion(row: Row, criteria: Criteria) -> str:
-    """Whether the row's operator differs, is equivalent, both, or undecided; its role if it is not
-    in the family."""
-    if row["role"] != PRIMARY:
-        return str(row["role"])
-    differs = row["p_holm"] <= criteria.alpha
-    equivalent = row["p_equivalence_holm"] <= criteria.alpha
-    if differs and equivalent:
-        return "both"
-    return "differs" if differs else "equivalent" if equivalent else "undecided"
 
 
 def gains(criteria: Criteria) -> str:
