@@ -24,8 +24,8 @@ import finding_tables
 import questions
 from finding_tables import FOLDER, judged
 from posfuse.analysis import page
+from posfuse.analysis.sections.cautions_table import cautions_tables
 from posfuse.analysis.tables import formats
-from posfuse.analysis.tables.cautions_table import cautions_tables
 from posfuse.analysis.tables.table import Table
 from posfuse.config import CONF_DIR
 from posfuse.study import cautions, tables

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis import report
+from posfuse.analysis import page, report
 from posfuse.runs.records import SCHEMA, texts_digest
 from small_runs import write_corpus
 
@@ -96,7 +96,7 @@ def posfuse_report(*arguments, draw=False):
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(sys, "argv", ["posfuse-report", *map(str, arguments)])
         if not draw:
-            patch.setattr(report, "draw_all", lambda *_: [])
+            patch.setattr(page, "draw_all", lambda *_: {})
         try:
             report.main()
         except SystemExit as stopped:

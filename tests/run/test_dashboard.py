@@ -11,8 +11,9 @@ import wandb
 from fake_wandb import ENTITY, FakeRun, in_use, serve
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.evidence.metric import BITS_PER_BYTE
+from posfuse.analysis.sections.differences import short_table
 from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.analysis.tables import formats, paired_tables
+from posfuse.analysis.tables import formats
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.tracking import dashboard as code
@@ -106,7 +107,7 @@ def check_views(workspace, report, sweep):
     ]
     (block,) = find(report, "type", "markdown-block")
     comparisons, _ = compare(collect(sweep)[0], Criteria())
-    table = formats.markdown(paired_tables.short_table(comparisons, Criteria()))
+    table = formats.markdown(short_table(comparisons, Criteria()))
     assert table in block["content"]
     assert "| tiny | sinusoidal | concat | 3 | +13.33 ± 5.77 |" in table
 

@@ -7,7 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
-from posfuse.analysis import report
+from posfuse.analysis import page, report
 from posfuse.analysis.tables.formats import latex, latex_document
 from posfuse.analysis.tables.table import Table
 from small_records import write_sweep
@@ -19,7 +19,7 @@ ODD = "Caption $x^2$ \\ ~ # | † ‡ ± 50% & {more} <b> a_b"
 def test_the_latex_document_of_a_report_compiles(tmp_path, monkeypatch):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]})
     monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root)])
-    monkeypatch.setattr(report, "draw_all", lambda *_: [])
+    monkeypatch.setattr(page, "draw_all", lambda *_: {})
     report.main()
     tables = root / "report" / "tables"
     odd = Table("odd", ODD, ODD, ["na_me", ODD], [[ODD, "+1.50 ± 0.20"]] * 40, pd.DataFrame())

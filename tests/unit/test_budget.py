@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 
 from posfuse.analysis.evidence.metric import ACCURACY
-from posfuse.analysis.figures.tuning_figure import budget
+from posfuse.analysis.sections.own_values import budget, budget_table
 from posfuse.analysis.statistics.budget import budgets, expected_best
-from posfuse.analysis.tables.own_best_tables import budget_table
 
 SCORES = [0.5, 0.9, 0.7, 0.7, 0.2]
 

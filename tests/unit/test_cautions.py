@@ -11,12 +11,12 @@ from rich.console import Console
 import finding_tables
 from posfuse.analysis import foreign_report
 from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.sections.cautions_table import caution_lines, cautions_tables
 from posfuse.analysis.statistics import cautions as st
 from posfuse.analysis.statistics.cautions import Arm
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.statistics.own_best import own_best
 from posfuse.analysis.statistics.paired import equivalence_power
-from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
 from posfuse.config import CONF_DIR
 from posfuse.study import cautions, command
 from posfuse.study import report as study_report

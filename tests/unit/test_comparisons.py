@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from posfuse.analysis.evidence.collect import collect, learning_curves
+from posfuse.analysis.sections.by_document import interactions_table
 from posfuse.analysis.statistics.comparisons import (
     Criteria,
     cells,
@@ -20,7 +21,6 @@ from posfuse.analysis.statistics.comparisons import (
     strictest_level,
 )
 from posfuse.analysis.statistics.slopes import interactions, trends
-from posfuse.analysis.tables.paired_tables import interactions_table
 from posfuse.errors import InputError
 from posfuse.runs.records import SCHEMA
 
@@ -456,7 +456,7 @@ def test_the_criteria_reach_the_statistics():
         assert found["std_limit"] == pytest.approx(limit, rel=1e-6)
         # Two comparisons have a test, so the strictest of Holm's levels is alpha / 2.
         no_test = judge([0.3], criteria)
-        rows = pd.DataFrame([found, found, no_test]).assign(role="primary")
+        rows = pd.DataFrame([found, found, no_test]).assign(fusion="concat")
         planned = in_families(rows, criteria)
         first, last = planned.iloc[0], planned.iloc[2]
         limit = found["std_limit"]

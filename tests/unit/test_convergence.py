@@ -5,11 +5,12 @@ import pandas as pd
 
 from posfuse.analysis.claims.verdicts import read_claims
 from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.findings import analyse
+from posfuse.analysis.report import sections_of
+from posfuse.analysis.sections.spread import convergence_tables
 from posfuse.analysis.statistics.cautions import LAST
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.convergence import convergence
-from posfuse.analysis.tables.description_tables import convergence_tables
+from posfuse.analysis.sweep import Sweep
 from small_records import write_record
 
 
@@ -59,7 +60,8 @@ def test_the_report_has_the_table_and_the_caution(tmp_path):
         write_record(tmp_path, 0.5 + seed / 10, "add", seed, best_epoch=1, epochs=2)
         write_record(tmp_path, 0.6, "concat", seed, best_epoch=2, epochs=2)
     runs, _ = collect(tmp_path)
-    found = analyse(str(tmp_path), runs, [], read_claims(), Criteria())
-    assert "convergence" in [table.name for table in found.described]
-    (improving,) = (row for table in found.cautions for row in table.rows if row[0] == LAST)
+    sections = sections_of(Sweep(str(tmp_path), runs, Criteria(), read_claims()))
+    tables = {table.name: table for section in sections for table in section.tables}
+    assert "convergence" in tables
+    (improving,) = (row for row in tables["cautions"].rows if row[0] == LAST)
     assert improving == [LAST, "tiny sinusoidal concat", "all"]

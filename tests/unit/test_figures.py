@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from posfuse.analysis.figures import figures
 from posfuse.analysis.figures.style import LOOKS, LineName, apart, look
 from posfuse.analysis.figures.svg import TITLE, mark, save
+from posfuse.analysis.sections import by_document, curves, differences, paper
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.statistics.comparisons import cells as cells_of
 from posfuse.analysis.statistics.documents import Paired, by_length
@@ -69,12 +69,12 @@ def draw_all(runs):
     keys = comparisons[CELL].itertuples(index=False, name=None)
     confusions = {key: np.array([[1.5, -1.5], [np.nan, np.nan]]) for key in keys}
     return {
-        "deltas": figures.deltas(comparisons, Criteria()),
-        "accuracy_latency": figures.accuracy_latency(cells_of(runs)),
-        "forest": figures.forest(comparisons, Criteria()),
-        "gain_by_length": figures.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
-        "learning_curves": figures.learning_curves(curves_of(runs)),
-        "confusions": figures.confusions(confusions, {"short": ["one", "two"]}, "add"),
+        "deltas": differences.deltas(comparisons, Criteria()),
+        "accuracy_latency": paper.accuracy_latency(cells_of(runs)),
+        "forest": differences.forest(comparisons, Criteria()),
+        "gain_by_length": by_document.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
+        "learning_curves": curves.curves(curves_of(runs)),
+        "confusions": by_document.confusions(confusions, {"short": ["one", "two"]}, "add"),
     }
 
 
@@ -124,14 +124,14 @@ def test_empty_frames_give_a_figure_that_says_so():
     runs = sweep(fusions=("add",))
     comparisons, _ = compare(runs, Criteria())
     for figure in [
-        figures.deltas(comparisons, Criteria()),
-        figures.forest(comparisons, Criteria()),
-        figures.gain_by_length(comparisons, pd.DataFrame(columns=CELL), Criteria()),
-        figures.confusions({}, {}, "add"),
+        differences.deltas(comparisons, Criteria()),
+        differences.forest(comparisons, Criteria()),
+        by_document.gain_by_length(comparisons, pd.DataFrame(columns=CELL), Criteria()),
+        by_document.confusions({}, {}, "add"),
     ]:
         assert texts(figure) == ["nothing to compare"]
-    assert texts(figures.accuracy_latency(cells_of(runs)[:0])) == ["no runs"]
-    assert texts(figures.learning_curves(pd.DataFrame())) == ["no learning curves"]
+    assert texts(paper.accuracy_latency(cells_of(runs)[:0])) == ["no runs"]
+    assert texts(curves.curves(pd.DataFrame())) == ["no learning curves"]
 
 
 def test_every_seed_is_a_mark_at_its_difference(drawn, comparisons):
@@ -150,7 +150,7 @@ def test_an_interval_far_wider_than_the_seeds_is_cut_with_an_arrow_and_a_note(co
     two = comparisons[:1].copy()
     two["seeds"], two["deltas"], two["mean"] = [[0, 1]], [[1.0, 3.0]], 2.0
     two["low"], two["high"] = -10.7, 14.7
-    figure = figures.deltas(two, Criteria())
+    figure = differences.deltas(two, Criteria())
     low, high = figure.axes[0].get_ylim()
     assert -6 < low < 0 < 3 < high < 8
     arrows = {line.get_marker(): line.get_ydata()[0] for line in figure.axes[0].lines}
@@ -163,7 +163,7 @@ def test_an_interval_far_wider_than_the_seeds_is_cut_with_an_arrow_and_a_note(co
 def test_forest_rows_show_the_means_and_the_numbers():
     comparisons, _ = compare(sweep(fusions=("add", "concat", "mlp")), Criteria(margin=0.7))
     comparisons.loc[0, ["low", "high"]] = np.nan  # as of one seed
-    figure = figures.forest(comparisons, Criteria(margin=0.7))
+    figure = differences.forest(comparisons, Criteria(margin=0.7))
     found = marked(figure)
     assert f"{comparisons['mean'][0]:+.2f} n=3" in texts(figure)
     for row in comparisons[1:].to_dict("records"):
@@ -215,7 +215,7 @@ def test_learning_curves_are_means_with_a_band_from_lowest_to_highest(drawn):
 
 
 def test_a_curve_of_one_epoch_is_a_point_in_the_middle():
-    axis = figures.learning_curves(curves_of(sweep(corpora=("short",)), epochs=1)).axes[0]
+    axis = curves.curves(curves_of(sweep(corpora=("short",)), epochs=1)).axes[0]
     assert axis.get_xlim() == (0, 2)
 
 
@@ -223,8 +223,8 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
     runs = sweep(fusions=list(LOOKS), corpora=("long",))
     comparisons, _ = compare(runs, Criteria())
     for figure in (
-        figures.learning_curves(curves_of(runs)),
-        figures.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
+        curves.curves(curves_of(runs)),
+        by_document.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
     ):
         shown = {"gate_scalar", "gate_scalar, linear", "gate_feature, linear"}
         assert shown <= set(texts(figure))  # the two starts of a gate have unlike names
@@ -234,8 +234,8 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
             assert all(box.x1 <= figure.bbox.x1 for box in boxes)
             assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     for figure in (
-        figures.deltas(comparisons, Criteria()),
-        figures.accuracy_latency(cells_of(runs)),
+        differences.deltas(comparisons, Criteria()),
+        paper.accuracy_latency(cells_of(runs)),
     ):
         assert shown <= set(texts(figure))
 
@@ -249,19 +249,19 @@ def test_apart_moves_only_what_touches():
 
 def test_heatmaps_write_the_values_of_a_few_classes_only():
     small = np.array([[3.21, -3.21], [np.nan, np.nan]])
-    figure = figures.confusions({("d", "e", "f", ""): small}, {"d": ["<one>", "$two$"]}, "add")
+    figure = by_document.confusions({("d", "e", "f", ""): small}, {"d": ["<one>", "$two$"]}, "add")
     (image,) = figure.axes[0].images
     assert np.array_equal(image.get_array().filled(np.nan), small, equal_nan=True)
     assert image.norm(0.0) == 0.5
     assert {"+3.2", "-3.2", "<one>", "$two$"} <= set(texts(figure))
-    large = figures.confusions({("d", "e", "f", ""): np.full((13, 13), 1.25)}, {}, "add")
+    large = by_document.confusions({("d", "e", "f", ""): np.full((13, 13), 1.25)}, {}, "add")
     assert "+1.2" not in texts(large)
 
 
 def test_of_many_comparisons_every_corpus_has_a_heatmap():
     small = np.zeros((2, 2))
     many = {("d", "e", str(i), ""): small for i in range(13)} | {("last", "e", "f", ""): small}
-    figure = figures.confusions(many, {}, "add")
+    figure = by_document.confusions(many, {}, "add")
     titles = [axis.get_title(loc="left").split("\n")[0] for axis in figure.axes]
     assert titles == ["d"] * 11 + ["last"]
     assert any("12 of 14" in text.replace("\n", " ") for text in texts(figure))
@@ -314,7 +314,7 @@ def test_two_figures_on_a_page_share_no_id_and_every_reference_is_found(saved):
 
 def test_text_stays_text_and_the_figure_scales(tmp_path):
     comparisons, _ = compare(sweep(corpora=("a_$b$_c",)), Criteria())
-    svg = save(figures.forest(comparisons, Criteria()), tmp_path, "forest")
+    svg = save(differences.forest(comparisons, Criteria()), tmp_path, "forest")
     assert ">a_$b$_c</text>" in svg
     root = ET.fromstring(svg)
     assert root.get("width") == "100%"

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from posfuse.analysis.headline import MOST_LINES, headline
+from posfuse.analysis.sections.answer import MOST_LINES, headline
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     Criteria,

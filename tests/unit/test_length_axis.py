@@ -6,11 +6,10 @@ import pytest
 
 from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims
 from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.figures.length_figure import results_by_length
 from posfuse.analysis.figures.svg import save
+from posfuse.analysis.sections.test_lengths import length_tables, results_by_length
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.statistics.lengths import area, beyond, by_test_length, length_cells
-from posfuse.analysis.tables.length_tables import length_tables
 from small_records import write_record
 
 CRITERIA = Criteria()

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from posfuse.analysis import page
 from posfuse.analysis.claims.verdicts import Claim, Claims, read_claims
-from posfuse.analysis.drawings import draw_all
-from posfuse.analysis.evidence.collect import collect
+from posfuse.analysis.evidence.collect import collect, learning_curves
 from posfuse.analysis.evidence.metric import (
     ACCURACY,
     BITS_PER_BYTE,
@@ -14,12 +14,13 @@ from posfuse.analysis.evidence.metric import (
     metric_of,
     metrics_of,
 )
-from posfuse.analysis.findings import analyse
+from posfuse.analysis.report import sections_of
+from posfuse.analysis.sections.differences import short_table
 from posfuse.analysis.statistics.budget import budgets
 from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.analysis.statistics.over_documents import hierarchical_bootstrap
 from posfuse.analysis.statistics.own_best import own_best
-from posfuse.analysis.tables.paired_tables import short_table
+from posfuse.analysis.sweep import Sweep
 from posfuse.errors import InputError
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
 from posfuse.runs.measurements import write as write_measurements
@@ -67,11 +68,15 @@ def runs(folder):
 
 
 def found(folder, runs, claims=(), criteria=CRITERIA):
-    return analyse(str(folder), runs, [], Claims(claims=list(claims)), criteria, True)
+    return Sweep(str(folder), runs, criteria, Claims(claims=list(claims)), own_claims=True)
+
+
+def tables_of(sweep):
+    return {table.name: table for section in sections_of(sweep) for table in section.tables}
 
 
 def test_windows_that_overlap_have_a_table_of_their_own(folder, runs):
-    tables = {table.name: table for table in found(folder, runs).paired}
+    tables = tables_of(found(folder, runs))
     whole, sliding = tables["lengths"], tables["sliding"]
     assert (whole.columns[-3:], sliding.columns[-2:]) == (["16", "32", "beyond"], ["16", "32"])
     assert "do not overlap" in whole.caption
@@ -90,15 +95,14 @@ def test_a_difference_is_the_operator_minus_addition(runs):
 
 
 def test_the_headline_names_bits_and_who_is_ahead(folder, runs):
-    headline = found(folder, runs).headline
+    headline = [line for s in sections_of(found(folder, runs)) for line in s.sentences]
     assert "equivalence within ±0.01 bits per byte" in headline[0]
     assert "concat is ahead of add by 0.1033 test bits per byte (" in headline[1]
-    assert "mul is equivalent to add within ±0.01 bits per byte" in headline[1]
+    assert "3 seeds, equivalent within ±0.01 bits per byte" in headline[1]
 
 
 def test_the_tables_have_levels_and_signs_of_bits(folder, runs):
-    report = found(folder, runs)
-    tables = {table.name: table for table in (*report.tables, *report.paired)}
+    tables = tables_of(found(folder, runs))
     assert "2.5000 ± 0.1000 (3)" in tables["table1"].rows[0]
     assert tables["table1"].title.startswith("Table 1. Bits per byte by corpus")
     differences = tables["paired_differences"]
@@ -110,14 +114,15 @@ def test_the_tables_have_levels_and_signs_of_bits(folder, runs):
     assert title == "Paired differences to add, test bits per byte (negative: better)"
     longer = tables["beyond"]
     assert [row[4] for row in longer.rows] == ["+0.2000 ± 0.1000", "+0.0333 ± 0.0577"]
-    assert report.curves["value"].tolist()[:2] == [3.5, 2.5]
-    text = " ".join(table.caption for table in tables.values() if table.rows)
+    assert learning_curves(runs, BITS_PER_BYTE)[0]["value"].tolist()[:2] == [3.5, 2.5]
+    described = [t for t in tables.values() if t.rows and t.name != "cautions"]
+    text = " ".join(table.caption for table in described)
     assert "points" not in text
     assert "accuracy" not in text
 
 
 def test_windows_are_resampled_with_their_articles(folder, runs):
-    statistics = found(folder, runs).documents.statistics.set_index("fusion")
+    statistics = found(folder, runs).documents[0].statistics.set_index("fusion")
     concat = statistics.loc["concat"]
     assert (concat["n_documents"], concat["n_groups"]) == (4, 2)
     assert concat["documents_mean"] == pytest.approx(-0.31 / 3)
@@ -153,11 +158,11 @@ def test_strings_are_resampled_for_each_metric_of_answers(tmp_path, metric, gain
             pd.DataFrame(curve).to_csv(folder / "history.csv", index=False)
     criteria = criteria_for(Criteria(), METRICS[metric])
     runs, _ = collect(tmp_path)
-    report = analyse(str(tmp_path), runs, [], Claims(), criteria, True)
-    (row,) = report.documents.statistics.to_dict("records")
+    report = Sweep(str(tmp_path), runs, criteria, Claims(), own_claims=True)
+    (row,) = report.documents[0].statistics.to_dict("records")
     assert row["documents_mean"] == pytest.approx(np.mean(gains))
     assert (row["document_seeds"], row["n_documents"]) == ([0, 1, 2], 3)
-    assert report.problems == []
+    assert page.problems_of(sections_of(report)) == []
 
 
 def test_windows_that_contradict_the_record_are_left_out(tmp_path):
@@ -169,16 +174,17 @@ def test_windows_that_contradict_the_record_are_left_out(tmp_path):
     frame = pd.read_parquet(path)
     frame.assign(loss=2 * frame["loss"]).to_parquet(path, index=False)
     report = found(root, collect(root)[0])
-    assert report.documents.statistics["document_seeds"].tolist() == [[0, 2]]
-    (problem,) = report.problems
+    assert report.documents[0].statistics["document_seeds"].tolist() == [[0, 2]]
+    (problem,) = page.problems_of(sections_of(report))
     assert problem.endswith(
         "not usable (bits per byte is 4.9600, result.json says 2.4800); remove it to run again"
     )
 
 
 def test_the_report_draws_the_figures_of_a_language_model(folder, runs, tmp_path):
-    drawn = draw_all(found(folder, runs), CRITERIA, tmp_path)
-    captions = {drawing.name: drawing.caption for drawing in drawn}
+    sections = sections_of(found(folder, runs))
+    page.draw_all(sections, tmp_path)
+    captions = {drawing.name: drawing.caption for s in sections for drawing in s.drawings}
     assert {"loss_by_position", "results_by_length", "learning_curves", "forest"} <= set(captions)
     assert "attention_by_distance" not in captions
     assert captions["results_by_length"].startswith("Bits per byte by test length")

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis import report
+from posfuse.analysis import page, report
 from posfuse.analysis.evidence.collect import collect
 from posfuse.analysis.report import seeds_in
+from posfuse.analysis.sections.own_values import own_best_tables
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.own_best import own_best
 from posfuse.analysis.statistics.placebo import placebos
-from posfuse.analysis.tables.own_best_tables import own_best_tables
 from small_records import write_record, write_sweep
 
 # (fusion, scale): test and validation accuracies of seeds 0 to 2, in percent. d is 16: sqrt_d = 4.
@@ -168,7 +168,7 @@ def test_what_position_adds_at_own_best_values(tmp_path, monkeypatch):
             settings={"model.token_scale": scale, "model.d_model": 16,
                       "encoding.table._target_": f"posfuse.model.encoding.{table}"},
         )  # fmt: skip
-    monkeypatch.setattr(report, "draw_all", lambda *_: [])  # figures take longest
+    monkeypatch.setattr(page, "draw_all", lambda *_: {})  # figures take longest
     text = run_report(tmp_path / "sweep")
     assert text.startswith("0 of 1 differences to add are decided")
     assert (
@@ -428,7 +428,7 @@ def test_without_the_papers_scale_that_side_is_empty():
     table = own_best_tables(scales, Criteria())[0]
     row = dict(zip(table.columns, table.rows[0], strict=False))
     assert row["at sqrt_d"] == ""
-    assert row["at best"] == "+2.00"
+    assert row["at best"] == "+2.00 ± 1.00"
 
 
 def test_tables_show_both_differences_and_mark_the_best():
@@ -436,7 +436,7 @@ def test_tables_show_both_differences_and_mark_the_best():
     assert best.title == "At each operator's own best scale, encoding sin"
     assert best.rows[0][:6] == ["tiny", "concat", "2", "1‡", "3", "+16.00"]
     assert "‡ the best value is the smallest or largest" in best.caption
-    assert best.rows[0][7:9] == ["+2.00", "-0.48 to +4.48"]
+    assert best.rows[0][7:9] == ["+2.00 ± 1.00", "-0.48 to +4.48"]
     assert by_scale.columns == ["data", "encoding", "scale", "add", "concat"]
     assert by_scale.rows[0] == ["tiny", "sin", "1", "63.00 ± 3.61 (3)*‡", "50.00 ± 0.00 (3)"]
     assert "‡ the best value" in by_scale.caption

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.sections import by_document, differences
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge
-from posfuse.analysis.tables import paired_tables
 
 CELL = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": ""}
 
@@ -24,13 +24,13 @@ def test_equivalence_over_documents_is_the_90_percent_interval_inside_the_margin
         }
         for (low, high), groups in zip(ends, (1200, 323, 1200, 1200, 1200), strict=True)
     )  # fmt: skip
-    table = paired_tables.documents_table(frame, Criteria(margin=0.5))
+    table = by_document.documents_table(frame, Criteria(margin=0.5))
     assert column(table, "equivalent") == ["yes", "no", "no", "no", ""]
     assert column(table, "documents") == ["1,200", "1,200 (323)", "1,200", "1,200", "1,200"]
     assert column(table, "90 %")[0] == "-0.40 to +0.40"
     assert table.numeric[table.columns.index("documents")]
     assert "within ±0.5 points" in table.caption
-    wide = paired_tables.documents_table(frame, Criteria(margin=1))
+    wide = by_document.documents_table(frame, Criteria(margin=1))
     assert column(wide, "equivalent") == ["yes", "yes", "yes", "yes", ""]
 
 
@@ -44,7 +44,7 @@ def test_exploratory_rows_have_unadjusted_p_values_that_are_marked():
     deltas = {"concat": [3.0, 3.5, 4.0], "mul": [0.9, 3.0, 2.0], "none": [1.0]}
     criteria = Criteria(primary=("concat",))
     frame = compared(deltas, criteria)
-    table = paired_tables.short_table(frame, criteria)
+    table = differences.short_table(frame, criteria)
     p = [f"{st.p_paired_t(deltas[name]):.3f}" for name in ("concat", "mul")]
     q = [f"{st.p_equivalence(deltas[name], 0.5):.3f}" for name in ("concat", "mul")]
     assert column(table, "p Holm") == [p[0], f"{p[1]} (unadj.)", ""]
@@ -52,16 +52,16 @@ def test_exploratory_rows_have_unadjusted_p_values_that_are_marked():
     assert column(table, "verdict") == ["ahead", "exploratory", "exploratory"]
     assert table.numeric[table.columns.index("p Holm")]
     assert "exploratory: not in the sweep's primary family (concat)" in table.caption
-    tests = paired_tables.tests_table(frame, criteria)
+    tests = differences.tests_table(frame, criteria)
     assert column(tests, "p t") == [*p, ""]
     assert column(tests, "p Holm") == [p[0], "", ""]
     assert "over the 1 comparisons of the family" in tests.caption
     every = compared(deltas, Criteria())
-    assert "exploratory" not in paired_tables.short_table(every, Criteria()).caption
+    assert "exploratory" not in differences.short_table(every, Criteria()).caption
 
 
 def test_the_seeds_needed_are_planned_at_the_level_of_the_caption():
-    table = paired_tables.differences_table(
+    table = differences.differences_table(
         compared({"concat": [3.0, 3.5, 4.0], "mul": [0.9, 3.0, 2.0]}, Criteria()), Criteria()
     )
     assert "at alpha = 0.025 (0.05 divided by the size of the family" in table.caption

@@ -8,11 +8,11 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
 from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.headline import headline
+from posfuse.analysis.sections.answer import headline
+from posfuse.analysis.sections.second_gains import second_tables
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.analysis.statistics.placebo import placebos
-from posfuse.analysis.tables.second_tables import second_tables
 from small_records import write_record
 
 MODULE = "posfuse.model"
@@ -178,7 +178,8 @@ def first_lines(root, **criteria):
 def test_the_headline_says_how_much_needs_no_position(tmp_path):
     write(tmp_path, "sinusoidal", WITH)
     write(tmp_path, "none", WITHOUT)
-    (count, line), found = first_lines(tmp_path)
+    lines, found = first_lines(tmp_path)
+    (count, line) = lines
     assert count.startswith("1 of 1 differences to add is decided")
     assert found["p_holm"][0] < 0.05
     assert line.endswith(

@@ -28,12 +28,13 @@ MAY_IMPORT = {
     "posfuse.sweeps": "runs process",
     "posfuse.tracking": "runs process",
     "posfuse.tracking.dashboard": "tracking runs process analysis",
-    "posfuse.analysis": "runs data",  # report, page and headline, on top of the packages
+    "posfuse.analysis": "runs data",  # report, page and sweep, on top of the packages
     "posfuse.analysis.evidence": "runs data",
     "posfuse.analysis.statistics": "runs data analysis.evidence",
     "posfuse.analysis.claims": "runs data analysis.evidence analysis.statistics",
-    "posfuse.analysis.tables": "runs data analysis.evidence analysis.statistics analysis.claims",
-    "posfuse.analysis.figures": "runs data analysis.evidence analysis.statistics analysis.claims",
+    "posfuse.analysis.tables": "",
+    "posfuse.analysis.figures": "analysis.evidence",
+    "posfuse.analysis.sections": "runs data analysis",
     "posfuse.study": "runs process analysis",  # trains through the command line
     "posfuse.train": "model data runs process training sweeps tracking analysis",
     "hydra_plugins": "sweeps runs process",

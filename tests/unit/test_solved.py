@@ -8,11 +8,11 @@ import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from posfuse.analysis import report
+from posfuse.analysis import page, report
+from posfuse.analysis.sections.spread import solved_tables
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.shares import paired_share_interval
 from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
-from posfuse.analysis.tables.description_tables import solved_tables
 from small_records import write_sweep
 
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -144,7 +144,7 @@ def test_shares_at_each_operators_best_values():
 
 def test_the_report_has_the_table_if_it_informs_or_is_asked_for(tmp_path, monkeypatch):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
-    monkeypatch.setattr(report, "draw_all", lambda *_: [])
+    monkeypatch.setattr(page, "draw_all", lambda *_: {})
     for options in ([], ["--solved", "65"]):
         out = tmp_path / f"report{len(options)}"
         monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root), f"--out={out}", *options])

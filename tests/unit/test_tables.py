@@ -12,8 +12,8 @@ from scipy import stats
 
 from posfuse.analysis.evidence.bag_of_words import BagOfWords
 from posfuse.analysis.evidence.published import Published, numbers, published
+from posfuse.analysis.sections.paper import MARK, paper_tables
 from posfuse.analysis.tables import formats
-from posfuse.analysis.tables.paper_tables import MARK, paper_tables
 from posfuse.analysis.tables.table import Table, is_numeric, p_value, seeds
 
 

@@ -5,13 +5,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from posfuse.analysis import page
 from posfuse.analysis.claims.verdicts import read_claims
 from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.findings import analyse
+from posfuse.analysis.report import sections_of
+from posfuse.analysis.sections import answer
+from posfuse.analysis.sections.spread import variance_tables
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.variance import follows_seed, is_held, variance
-from posfuse.analysis.tables.description_tables import variance_tables
+from posfuse.analysis.sweep import Sweep
 from small_records import write_record
 
 SETS = {
@@ -164,12 +167,14 @@ def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
                 )  # fmt: skip
     runs, _ = collect(tmp_path)
     assert set(runs["variant"]) == {"", "seeds=init", "seeds=order", "seeds=dropout"}
-    found = analyse(str(tmp_path), runs, [], read_claims(), Criteria())
-    assert found.comparisons["variant"].tolist() == [""]
-    assert len(found.cells) == 8
-    assert "variance" in [table.name for table in found.described]
-    assert any(note.startswith("18 runs have a source of randomness fixed") for note in found.notes)
+    sweep = Sweep(str(tmp_path), runs, Criteria(), read_claims())
+    assert sweep.comparisons["variant"].tolist() == [""]
+    assert len(sweep.cells) == 8
+    sections = sections_of(sweep)
+    assert "variance" in [table.name for section in sections for table in section.tables]
+    start = "18 runs have a source of randomness fixed"
+    assert any(note.startswith(start) for note in page.notes_of(sections))
     held = runs[runs["variant"] != ""].reset_index(drop=True)
-    alone = analyse(str(tmp_path), held, [], read_claims(), Criteria())
-    assert alone.headline[0] == "No difference to add could be tested."
-    assert "No operator can be compared with add; see the notes." in alone.headline[1]
+    alone = answer.section(Sweep(str(tmp_path), held, Criteria(), read_claims())).sentences
+    assert alone[0] == "No difference to add could be tested."
+    assert "No operator can be compared with add; see the notes." in alone[1]

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
-from rich.text import Text
 
-from posfuse.analysis import page
-from posfuse.analysis.drawings import Drawing
 from posfuse.analysis.evidence.foreign import UNITS, Columns, ForeignMetric, listed, read_foreign
-from posfuse.analysis.figures import figures
-from posfuse.analysis.figures.svg import save
+from posfuse.analysis.sections.cautions_table import cautions_section
+from posfuse.analysis.sections.differences import forest
+from posfuse.analysis.sections.section import RESULTS, Drawing, Section
 from posfuse.analysis.sentences import decided
 from posfuse.analysis.statistics.cautions import (
     FEW,
@@ -29,7 +26,6 @@ from posfuse.analysis.statistics.comparisons import Criteria
 from posfuse.analysis.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
 from posfuse.analysis.statistics.foreign import compare_foreign, over_groups, rankings
 from posfuse.analysis.tables import formats
-from posfuse.analysis.tables.cautions_table import caution_lines, cautions_tables
 from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
 from posfuse.data.names import canonical
 from posfuse.errors import InputError
@@ -129,11 +125,9 @@ def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> 
     return replace(criteria, metric=metric)
 
 
-def judge_foreign(
-    arguments: argparse.Namespace, criteria: Criteria, command: str, console: Console
-) -> None:
-    """Write the page and the tables of a foreign table, and print its comparisons."""
-    columns, out = columns_of(arguments), arguments.out or Path("report")
+def sections_of(arguments: argparse.Namespace, criteria: Criteria) -> list[Section]:
+    """The sections of the report of a foreign table."""
+    columns = columns_of(arguments)
     results = read_foreign(arguments.table, columns)
     names = sorted(results["name"].unique())
     if not arguments.all_pairs:
@@ -167,24 +161,20 @@ def judge_foreign(
         notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES:,} more notes of this kind"]
     if len(comparisons) > MOST_ROWS:
         notes.append(f"cautions are about the first {MOST_ROWS:,} comparisons")
-    lines = headline(comparisons, criteria, paired, columns)
-    shown = [comparisons_table(comparisons, criteria, paired, columns)]
+    tables = [comparisons_table(comparisons, criteria, paired, columns)]
     if arguments.all_pairs:
-        shown.insert(0, rankings_table(rankings(results, comparisons, criteria), criteria))
-    leans = cautions_tables(_cautions(results, comparisons, columns), "comparisons")
-    tables = [*shown, *leans]
-    formats.write_tables(tables, out / "tables")
-    html = page.template("short_page.html.j2").render(
-        name=arguments.table.stem, headline=lines, tables=tables, notes=notes, command=command,
-        figures=_figures(comparisons, criteria, out), made=page.made_with(pd.DataFrame()),
-    )  # fmt: skip
-    (out / "index.html").write_text(html, encoding="utf-8")
-    for line in lines:
-        console.print(Text(line), soft_wrap=not console.is_terminal)
-    for one in shown:
-        console.print(formats.terminal(one))
-    for line in [*caution_lines(leans), *notes, str(out / "index.html")]:
-        console.print(Text(line), soft_wrap=True)
+        tables.insert(0, rankings_table(rankings(results, comparisons, criteria), criteria))
+    return [
+        Section(
+            RESULTS,
+            sentences=headline(comparisons, criteria, paired, columns),
+            drawings=_drawings(comparisons, criteria),
+            tables=tables,
+            shown=list(map(formats.terminal, tables)),
+            notes=notes,
+        ),
+        cautions_section(_cautions(results, comparisons, columns)),
+    ]
 
 
 def _cautions(
@@ -291,7 +281,7 @@ def _readable(frame: pd.DataFrame, columns: Sequence[Column], **texts: Any) -> T
     return replace(table_of(frame.head(MOST_ROWS), columns, **texts), numbers=frame)
 
 
-def _figures(comparisons: pd.DataFrame, criteria: Criteria, out: Path) -> list[Drawing]:
+def _drawings(comparisons: pd.DataFrame, criteria: Criteria) -> list[Drawing]:
     """The forest of the comparisons, if it is not too long."""
     rows = comparisons.dropna(subset=["low"])
     if len(rows) > MOST_IN_FIGURE or rows.empty:
@@ -301,7 +291,5 @@ def _figures(comparisons: pd.DataFrame, criteria: Criteria, out: Path) -> list[D
     cells = rows.assign(data=rows["group"], encoding="", fusion=names, variant="")
     cells["deltas"] = pd.Series([[mean] for mean in rows["mean"]], rows.index)
     baseline = than[0] if len(than) == 1 else "the second name"
-    svg = save(
-        figures.forest(cells, replace(criteria, baseline=baseline)), out / "figures", "forest"
-    )
-    return [Drawing("forest", svg, f"Every comparison; the band is ±{criteria.margin:g}.")]
+    draw = partial(forest, cells, replace(criteria, baseline=baseline))
+    return [Drawing("forest", draw, f"Every comparison; the band is ±{criteria.margin:g}.")]

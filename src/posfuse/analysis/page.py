@@ -1,42 +1,73 @@
-"""The report as one HTML page that opens from disk without a network."""
+"""A report as one HTML page that opens from disk without a network."""
 
 import importlib.metadata
 import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 import posfuse
-from posfuse.analysis.claims.verdicts import Verdict, not_judged
-from posfuse.analysis.drawings import Drawing
-from posfuse.analysis.findings import Findings
-from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.tables.table import p_value
+from posfuse.analysis.figures.svg import save
+from posfuse.analysis.sections.section import CHAPTERS, Section
+from posfuse.analysis.tables import formats
 
 LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
 
 
-def render(found: Findings, figures: list[Drawing], criteria: Criteria, command: str) -> str:
-    """The page; every text that comes from configs and records is escaped."""
-    return template("page.html.j2").render(
-        **vars(found),
-        sweep=found.runs["sweep_id"].iloc[0],
-        figures=figures,
-        criteria=criteria,
+def write(
+    sections: Sequence[Section], title: str, command: str, made: pd.DataFrame, out: Path,
+    lead: str = "", summary: str = "",
+) -> Path:  # fmt: skip
+    """Write the page, the tables and the figures into `out`; returns the path of the page.
+
+    `made` are the rows of the runs. `lead` is HTML above the answer, `summary` HTML below it.
+    """
+    formats.write_tables([table for s in sections for table in s.tables], out / "tables")
+    drawn = draw_all(sections, out / "figures")
+    chapters = {name: [s for s in sections if s.chapter == name] for name in CHAPTERS}
+    html = template("page.html.j2").render(
+        title=title,
+        lead=Markup(lead),
+        answer=[line for s in sections for line in s.sentences],
+        summary=Markup(summary),
+        chapters={name: own for name, own in chapters.items() if any(map(_has_content, own))},
+        drawn=drawn,
+        problems=problems_of(sections),
+        notes=notes_of(sections),
         command=command,
-        made=made_with(found.runs),
-        p_values=p_values,
-        not_judged=not_judged(found.folded),
-        tested=sum(not np.isnan(v.p_support) for v in found.verdicts),
-        refutable=sum(not np.isnan(v.p_refute) for v in found.verdicts),
+        made=_made_with(made),
     )
+    path = out / "index.html"
+    path.write_text(html, encoding="utf-8")
+    return path
+
+
+def draw_all(sections: Sequence[Section], folder: Path) -> Mapping[str, str]:
+    """Write NAME.png and NAME.svg of each figure; returns the SVG of each. Matplotlib has escaped
+    the texts of an SVG, so it is safe inside a page."""
+    drawings = [drawing for s in sections for drawing in s.drawings]
+    return {d.name: Markup(save(d.draw(), folder, d.name)) for d in drawings}
+
+
+def problems_of(sections: Sequence[Section]) -> list[str]:
+    return list(dict.fromkeys(line for s in sections for line in s.problems))
+
+
+def notes_of(sections: Sequence[Section]) -> list[str]:
+    return list(dict.fromkeys(line for s in sections for line in s.notes))
+
+
+def _has_content(section: Section) -> bool:
+    return bool(section.drawings or section.tables or section.html)
 
 
 def template(name: str, package: str = "posfuse.analysis") -> Template:
-    """A template of a package, which may use those of this one; it escapes every text."""
+    """A template of a package; it escapes every text."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package, "."), PackageLoader("posfuse.analysis", ".")]),
+        loader=PackageLoader(package, "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -45,14 +76,7 @@ def template(name: str, package: str = "posfuse.analysis") -> Template:
     return environment.get_template(name)
 
 
-def p_values(verdict: Verdict) -> str:
-    """The hypothesis that was tested for a verdict, and its two adjusted p-values."""
-    support, refute = p_value(verdict.p_support), p_value(verdict.p_refute)
-    tested = f"Tested: {verdict.evidence.tested}. " if verdict.evidence.tested else ""
-    return f"{tested}Holm-adjusted p: support {support or 'none'}, refute {refute or 'none'}."
-
-
-def made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
+def _made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
     """Versions, commit and device of the runs, and the versions that made the report."""
     rows = []
     for column in map(str, runs):

@@ -10,68 +10,71 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from posfuse.analysis import foreign_report, page
-from posfuse.analysis.claims.verdicts import not_judged, read_claims
-from posfuse.analysis.drawings import draw_all
+from posfuse.analysis.claims.verdicts import read_claims
 from posfuse.analysis.evidence.collect import collect, declared_family
 from posfuse.analysis.evidence.metric import BITS_PER_BYTE, METRICS, metric_of
-from posfuse.analysis.findings import Findings, analyse
+from posfuse.analysis.sections import (
+    answer,
+    by_document,
+    cautions_table,
+    claims_judged,
+    curves,
+    differences,
+    missing_runs,
+    own_values,
+    paper,
+    second_gains,
+    spread,
+    test_lengths,
+    use_of_position,
+)
+from posfuse.analysis.sections.section import Section
 from posfuse.analysis.statistics.comparisons import Criteria, criteria_for
+from posfuse.analysis.sweep import Sweep
 from posfuse.analysis.tables import formats
-from posfuse.analysis.tables.cautions_table import caution_lines
-from posfuse.analysis.tables.paired_tables import short_table
-from posfuse.analysis.tables.second_tables import second_tables
 from posfuse.data.names import check_printable
 from posfuse.errors import InputError, checked_streams, failure_of_stdout
 
-
-def write(found: Findings, criteria: Criteria, command: str, out: Path) -> None:
-    """Write the page, the tables and the figures into `out`."""
-    tables = [*found.tables, *found.cautions, *found.tuned, *found.paired, *found.described]
-    formats.write_tables(tables, out / "tables")
-    formats.write_csv(found.runs.drop(columns="configuration"), out / "runs.csv")
-    drawn = draw_all(found, criteria, out / "figures")
-    html = page.render(found, drawn, criteria, command)
-    (out / "index.html").write_text(html, encoding="utf-8")
+# In the order of the terminal, and of the page within a chapter.
+SECTIONS = (
+    answer, paper, own_values, differences, second_gains, test_lengths, by_document, spread,
+    cautions_table, claims_judged, curves, use_of_position, missing_runs,
+)  # fmt: skip
 
 
-def show(found: Findings, criteria: Criteria, console: Console) -> None:
-    """Print the headline, the paper's tables, the tests and the verdicts.
+def sections_of(sweep: Sweep) -> list[Section]:
+    """The sections for which the sweep has results."""
+    found = (module.section(sweep) for module in SECTIONS)
+    return [section for section in found if section is not None]
 
-    A sweep over token scales or learning rates shows its two tables of them instead, since the
-    others have a row for every value.
-    """
-    for i, line in enumerate(found.headline):
+
+def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Path:
+    """Write the page, the tables, the figures and the table of runs into `out`."""
+    criteria, metric = sweep.criteria, sweep.metric
+    summary = page.template("summary.html.j2").render(
+        runs=len(sweep.runs), criteria=criteria, unit=f"{metric.points}{metric.better}"
+    )
+    title = str(sweep.runs["sweep_id"].iloc[0])
+    path = page.write(sections, title, command, sweep.runs, out, summary=summary)
+    formats.write_csv(sweep.runs.drop(columns="configuration"), out / "runs.csv")
+    return path
+
+
+def show(sections: list[Section], console: Console, path: Path) -> None:
+    """Print the answer, what each section shows on a terminal, the notes, and where the page is."""
+    for i, line in enumerate(line for s in sections for line in s.sentences):
         style = "" if i else "bold"
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
     console.print()
-    for table in reversed(found.tuned) if found.tuned else found.tables:
-        console.print(formats.terminal(table))
-    if len(found.comparisons) and not found.tuned:
-        short = short_table(found.comparisons, criteria)
-        console.print(formats.terminal(short))
-        console.print(Text(short.caption))
-        console.print()
-        second = second_tables(found.placebos, criteria)
-        for table in [*second, *second_tables(found.survival, criteria)]:
-            console.print(formats.terminal(table))
-    for line in caution_lines(found.cautions):
-        console.print(Text(line))
-    for v in found.verdicts:
-        console.print(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
-        settle = [f"To settle it: {v.settle}"] if v.settle else []
-        for line in [*v.evidence.numbers, page.p_values(v), *settle]:
-            console.print(Padding(Text(line), (0, 0, 0, 13)))
-    for line in not_judged(found.folded):
-        console.print(Text(line), soft_wrap=True)
-    absent = len(found.missing)
-    console.print(f"\nmissing: {absent} of {len(found.runs) + absent} runs")
-    for line in [*(f"  {name}" for name in found.missing), *found.failures, *found.notes]:
-        console.print(Text(line), soft_wrap=True)
+    shown = [part for s in sections for part in s.shown]
+    for part in [*shown, *page.notes_of(sections), str(path)]:
+        is_line = isinstance(part, str)
+        console.print(Text(part) if is_line else part, soft_wrap=is_line)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -176,7 +179,9 @@ def main() -> None:
         if criteria.solved is not None and not 0 < criteria.solved < 100:
             raise InputError(f"--solved: must be above 0 and below 100 (got {criteria.solved:g})")
         if arguments.table:
-            foreign_report.judge_foreign(arguments, criteria, command, console)
+            sections = foreign_report.sections_of(arguments, criteria)
+            out, name = arguments.out or Path("report"), arguments.table.stem
+            show(sections, console, page.write(sections, name, command, pd.DataFrame(), out))
             return
         claims = read_claims(arguments.claims)
         runs, problems = collect(arguments.folder)
@@ -190,17 +195,18 @@ def main() -> None:
         wrong = list(problems)
         sweeps = list(runs.groupby("sweep_id"))
         for sweep_id, of_sweep in sweeps:
-            own, family = arguments.claims is not None, primary
+            family = primary
             if family is None:
                 family = _declared(arguments.folder, str(sweep_id))
             metric = metric_of(of_sweep, arguments.metric)
             of_this = replace(criteria_for(criteria, metric), **given, primary=family)
-            found = analyse(arguments.folder, of_sweep, problems, claims, of_this, own)
+            own_claims = arguments.claims is not None
+            sweep = Sweep(arguments.folder, of_sweep, of_this, claims, own_claims)
+            sections = [*sections_of(sweep), Section(problems=problems)]
             target = out if len(sweeps) == 1 else out / str(sweep_id)
-            write(found, of_this, command, target)
-            show(found, of_this, console)
-            console.print(Text(f"{target / 'index.html'}"), soft_wrap=True)
-            wrong += found.problems
+            path = write(sweep, sections, command, target)
+            show(sections, console, path)
+            wrong += page.problems_of(sections)
     except InputError as error:
         sys.exit(f"error: {error}")
     except OSError as error:

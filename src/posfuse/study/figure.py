@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.figures import style, svg
-from posfuse.analysis.figures.length_figure import results_by_length
+from posfuse.analysis.sections.test_lengths import results_by_length
 from posfuse.study.run_table import at
 from posfuse.study.spec import BEYOND, Study, Values
 from posfuse.study.verdicts import Verdict

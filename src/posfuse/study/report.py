@@ -1,14 +1,16 @@
-"""The report of a study: a page, its tables and a figure, in the study's folder."""
+"""The report of a study: a page, its tables and its figures, in the study's folder."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from posfuse.analysis import page
-from posfuse.analysis.drawings import Drawing
-from posfuse.analysis.figures.svg import save
+from posfuse.analysis.sections.cautions_table import cautions_section
+from posfuse.analysis.sections.section import PLAN as THE_PLAN
+from posfuse.analysis.sections.section import RESULTS, Drawing, Section
 from posfuse.analysis.tables import formats
-from posfuse.analysis.tables.cautions_table import cautions_tables
 from posfuse.runs.records import flatten
 from posfuse.study import cautions, figure, tables
 from posfuse.study.plan import PLAN, Plan
@@ -26,49 +28,60 @@ def write(
 
     `runs` has one row per run; `command` runs the study.
     """
-    study, metric, out = plan.study, plan.study.measured, folder / "report"
-    further = [tables.lengths_table(results, metric), tables.bags_table(study, runs)]
-    further.append(tables.budget_table(plan))
+    study, out = plan.study, folder / "report"
+    lead = page.template("plan_line.html.j2", __package__).render(
+        digest=plan.digest, provenance=provenance(plan, results.values())
+    )
+    text = (folder / PLAN).read_text(encoding="utf-8")
+    html = page.template("plan.html.j2", __package__).render(study=study, plan=text)
+    sections = [*sections_of(plan, state, results, runs), Section(THE_PLAN, html=html)]
+    records = pd.DataFrame([flatten(record) for record in results.values() if record])
+    page.write(sections, name, command, records, out, lead)
+    formats.write_csv(runs, out / RUNS)
+    headline = " ".join(tables.headline(study, state))
+    return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", headline]
+
+
+def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFrame) -> list[Section]:
+    """The hypotheses, what they lean on, the arms, and what else the runs have."""
+    study, metric = plan.study, plan.study.measured
     leans = cautions.of_verdicts(plan, state, results)
-    shown = [tables.verdict_table(study, state), *cautions_tables(leans, "hypotheses")]
-    shown += [tables.arms_table(plan, results), *(table for table in further if table)]
-    formats.write_tables(shown, out / "tables")
-    per_seed = {
-        h.name: deltas(h, outcomes(results, metric, h.outcome), study.test_seeds)
-        for h in study.hypotheses
-    }
-    svg = save(figure.hypotheses(state.verdicts, per_seed, metric), out / "figures", "hypotheses")
-    drawings = [Drawing("hypotheses", svg, "Each hypothesis and its difference.")]
-    measured = runs[runs["norm_ratio"] > 0]
-    if len(measured):
-        svg = save(figure.ratios(measured, study.arms, metric), out / "figures", "ratios")
-        drawings.append(
-            Drawing("ratios", svg, f"{metric.heading} and the ratio of token to position.")
-        )
-    tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
-    if any(str(column).startswith(at(metric)) for column in tested):
-        svg = save(figure.by_length(tested, study), out / "figures", "lengths")
-        drawings.append(Drawing("lengths", svg, f"{metric.heading} by test length."))
-    headline = tables.headline(study, state)
     of_each, of_all = cautions.sentences(leans)
     answers = [
         f"{tables.sentence(v, metric)} {of_each.get(v.hypothesis.name, '')}".rstrip()
         for v in state.verdicts
     ]
-    records = pd.DataFrame([flatten(record) for record in results.values() if record])
-    formats.write_csv(runs, out / RUNS)
-    html = page.template("study.html.j2", __package__).render(
-        name=name,
-        digest=plan.digest,
-        provenance=provenance(plan, results.values()),
-        study=study,
-        headline=[study.question, *headline, *answers, *filter(None, [of_all])],
-        figures=drawings,
-        tables=shown,
-        notes=[],
-        command=command,
-        plan=(folder / PLAN).read_text(encoding="utf-8"),
-        made=page.made_with(records),
-    )
-    (out / "index.html").write_text(html, encoding="utf-8")
-    return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", " ".join(headline)]
+    further = [tables.lengths_table(results, metric), tables.bags_table(study, runs)]
+    further.append(tables.budget_table(plan))
+    return [
+        Section(
+            RESULTS,
+            sentences=[
+                study.question, *tables.headline(study, state), *answers, *filter(None, [of_all])
+            ],
+            drawings=_drawings(plan, state, results, runs),
+            tables=[tables.verdict_table(study, state)],
+        ),
+        replace(cautions_section(leans, "hypotheses"), chapter=RESULTS),
+        Section(RESULTS, tables=[tables.arms_table(plan, results), *filter(None, further)]),
+    ]  # fmt: skip
+
+
+def _drawings(plan: Plan, state: Progress, results: Results, runs: pd.DataFrame) -> list[Drawing]:
+    study, metric = plan.study, plan.study.measured
+    per_seed = {
+        h.name: deltas(h, outcomes(results, metric, h.outcome), study.test_seeds)
+        for h in study.hypotheses
+    }
+    draw = partial(figure.hypotheses, state.verdicts, per_seed, metric)
+    drawings = [Drawing("hypotheses", draw, "Each hypothesis and its difference.")]
+    measured = runs[runs["norm_ratio"] > 0]
+    if len(measured):
+        draw = partial(figure.ratios, measured, study.arms, metric)
+        caption = f"{metric.heading} and the ratio of token to position."
+        drawings.append(Drawing("ratios", draw, caption))
+    tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
+    if any(str(column).startswith(at(metric)) for column in tested):
+        draw = partial(figure.by_length, tested, study)
+        drawings.append(Drawing("lengths", draw, f"{metric.heading} by test length."))
+    return drawings

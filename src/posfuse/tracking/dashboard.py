@@ -16,8 +16,9 @@ from wandb_workspaces import expr
 
 from posfuse.analysis.evidence.collect import SHARED, collect, declared_family
 from posfuse.analysis.evidence.metric import ACCURACY, Metric, metric_of
+from posfuse.analysis.sections.differences import short_table
 from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
-from posfuse.analysis.tables import formats, paired_tables
+from posfuse.analysis.tables import formats
 from posfuse.errors import InputError, checked_streams
 from posfuse.runs import configs, records
 from posfuse.tracking import server
@@ -128,7 +129,7 @@ def paired_table(runs: pd.DataFrame, criteria: Criteria) -> str:
     comparisons, notes = compare(runs, criteria)
     table = "Nothing to compare."
     if not comparisons.empty:
-        table = formats.markdown(paired_tables.short_table(comparisons, criteria))
+        table = formats.markdown(short_table(comparisons, criteria))
     return "\n\n".join([table, *notes])
 
 

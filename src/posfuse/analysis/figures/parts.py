@@ -14,7 +14,8 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.figures.style import QUIET, SMALL, look, operator_name, short
+from posfuse.analysis.figures import svg
+from posfuse.analysis.figures.style import QUIET, SMALL, LineName, look, operator_name, short
 
 PANEL = ["data", "encoding", "variant"]
 MOST_CLASSES = 12  # with more, a heatmap's cells are too small for numbers
@@ -55,6 +56,21 @@ def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
         for text in axis.get_xticklabels():
             text.set(rotation=35, ha="right", rotation_mode="anchor")
     axis.set_xlim(-0.6, len(names) - 0.4)
+
+
+def band_line(
+    axis: Axes, fusion: str, x: Any, mean: Any, band: tuple[Any, Any], text: str, every: int = 1
+) -> None:
+    """A line of an operator with a band, its name at the end, and a hover text. `every`: the marks
+    that are drawn."""
+    one = look(fusion)
+    axis.fill_between(x, *band, color=one.color, alpha=0.13, linewidth=0)
+    (line,) = axis.plot(
+        x, mean, color=one.color, linestyle=one.dash, marker=one.marker, markevery=every,
+        markersize=3.5,
+    )  # fmt: skip
+    svg.mark(line, text)
+    LineName(axis, (x[-1], mean[-1]), fusion)
 
 
 def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:

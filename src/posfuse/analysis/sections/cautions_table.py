@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pandas as pd
+from rich.text import Text
 
+from posfuse.analysis.sections.section import VERDICTS, Section
 from posfuse.analysis.statistics.cautions import (
     CHANCE,
     EDGE,
@@ -18,12 +20,24 @@ from posfuse.analysis.statistics.cautions import (
     ONE_TEST,
     TUNED,
     Cautions,
+    of_comparisons,
 )
 from posfuse.analysis.statistics.solved import APART
+from posfuse.analysis.sweep import Sweep
 from posfuse.analysis.tables.table import Column, Table, table_of
 
 MOST = 8  # names in a cell
 ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)
+
+
+def section(sweep: Sweep) -> Section:
+    comparisons, best = sweep.comparisons, sweep.best.best
+    return cautions_section(of_comparisons(comparisons, best, sweep.runs, sweep.criteria))
+
+
+def cautions_section(found: Mapping[str, Cautions], verdicts: str = "comparisons") -> Section:
+    tables = cautions_tables(found, verdicts)
+    return Section(VERDICTS, tables=tables, shown=list(map(Text, caution_lines(tables))))
 
 
 def cautions_tables(found: Mapping[str, Cautions], verdicts: str) -> list[Table]:

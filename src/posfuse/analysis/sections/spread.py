@@ -1,11 +1,17 @@
-"""Tables that describe the runs of each cell beyond their mean."""
+"""Tables that describe the runs of each cell beyond their mean: solved, converged, variance."""
 
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.evidence.metric import ACCURACY
+from posfuse.analysis.sections.section import PAIRED, Section
 from posfuse.analysis.statistics.comparisons import Criteria
+from posfuse.analysis.statistics.convergence import convergence
+from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
+from posfuse.analysis.statistics.variance import variance
+from posfuse.analysis.sweep import Sweep
 from posfuse.analysis.tables import table
 from posfuse.analysis.tables.table import (
     Column,
@@ -17,8 +23,29 @@ from posfuse.analysis.tables.table import (
     table_of,
 )
 
-PAIRED = ["pairs", "with", "base", "gained", "lost", "difference", "difference_low"]
-PAIRED += ["difference_high", "p_mcnemar"]
+OF_PAIRS = ["pairs", "with", "base", "gained", "lost", "difference", "difference_low"]
+OF_PAIRS += ["difference_high", "p_mcnemar"]
+
+
+def section(sweep: Sweep) -> Section:
+    runs, criteria = sweep.runs, sweep.criteria
+    above = thresholds(runs, criteria) if criteria.metric == ACCURACY else {}
+    of_cells = solved_cells(runs, sweep.comparisons, above)
+    notes = []
+    if held := int(sweep.held.sum()):
+        notes.append(
+            f"{held} runs have a source of randomness fixed (seeds.*); they show the spread of the "
+            "other sources, and are not compared with the baseline"
+        )
+    return Section(
+        PAIRED,
+        tables=[
+            *solved_tables(of_cells, solved_best(sweep.best.best, above), criteria.baseline),
+            *convergence_tables(convergence(runs)),
+            *variance_tables(variance(runs, criteria), criteria),
+        ],
+        notes=notes,
+    )
 
 
 def convergence_tables(found: pd.DataFrame) -> list[Table]:
@@ -54,7 +81,7 @@ def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> lis
 
 
 def _solved(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
-    frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *PAIRED])))
+    frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *OF_PAIRS])))
     at: list[Column] = [("at", str, "at"), (f"{baseline}'s", str, "baseline_at")]
     columns: list[Column] = [
         *(at if "at" in frame else []),

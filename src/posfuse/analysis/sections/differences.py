@@ -1,13 +1,19 @@
-"""The paired statistics as tables."""
+"""The differences to the baseline: tables, tests and figures.
 
-from collections.abc import Sequence
+NaN is not drawn.
+"""
+
 from functools import partial
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import RenderableType
+from rich.text import Text
 
-from posfuse.analysis.evidence.collect import CELL
-from posfuse.analysis.evidence.metric import ACCURACY, Metric
+from posfuse.analysis.evidence.metric import Metric
+from posfuse.analysis.figures import parts, style, svg
+from posfuse.analysis.sections.section import PAIRED, Drawing, Section
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import (
     EXPLORATORY,
@@ -17,12 +23,14 @@ from posfuse.analysis.statistics.comparisons import (
     family_size,
     strictest_level,
 )
-from posfuse.analysis.statistics.documents import DocumentEvidence
 from posfuse.analysis.statistics.shares import GAMMA, outperforms
-from posfuse.analysis.tables import table
-from posfuse.analysis.tables.table import Column, Row, Table, interval, p_value, signed, table_of
+from posfuse.analysis.sweep import Sweep
+from posfuse.analysis.tables import formats, table
+from posfuse.analysis.tables.table import Column, Table, interval, p_value, signed, table_of
 
 # Columns that several tables share.
+
+
 N: Column = ("n", str, "n")
 
 
@@ -62,21 +70,38 @@ def verdict_columns(metric: Metric, heading: str = "difference") -> list[Column]
     ]  # fmt: skip
 
 
-def paired_tables(
-    comparisons: pd.DataFrame,
-    documents: DocumentEvidence,
-    interactions: pd.DataFrame,
-    trends: pd.DataFrame,
-    criteria: Criteria,
-) -> list[Table]:
-    """The tables below, in the order of the report."""
-    return [
-        differences_table(comparisons, criteria),
-        tests_table(comparisons, criteria),
-        interactions_table(interactions, criteria),
-        bins_table(documents.bins, trends, criteria.baseline),
-        documents_table(documents.statistics, criteria),
+def section(sweep: Sweep) -> Section:
+    comparisons, criteria = sweep.comparisons, sweep.criteria
+    fusions, problems = sorted(set(sweep.runs["fusion"])), []
+    if not sweep.has_baseline:
+        known = ", ".join(fusions)
+        problems.append(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
+    notes = [
+        f"{name}: in the primary family, but without runs here"
+        for name in criteria.primary
+        if name not in fusions
     ]
+    shown: list[RenderableType] = []
+    drawings = []
+    if len(comparisons):
+        drawings = [
+            Drawing("deltas", partial(deltas, comparisons, criteria),
+                    f"Paired differences to {criteria.baseline}; each mark is one seed."),
+            Drawing("forest", partial(forest, comparisons, criteria),
+                    "Every comparison with its 95 % t interval; the band is "
+                    f"±{criteria.within}, within which a difference does not matter."),
+        ]  # fmt: skip
+    if drawings and not sweep.is_tuned:
+        short = short_table(comparisons, criteria)
+        shown = [formats.terminal(short), Text(f"{short.caption}\n")]
+    return Section(
+        PAIRED,
+        drawings=drawings,
+        tables=[differences_table(comparisons, criteria), tests_table(comparisons, criteria)],
+        shown=shown,
+        notes=[*sweep.compared[1], *notes],
+        problems=problems,
+    )
 
 
 def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
@@ -204,110 +229,86 @@ def to_baseline(criteria: Criteria) -> str:
     return f"Difference to {criteria.baseline} in {metric.points}{metric.better}"
 
 
-def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
-    """The hierarchical bootstrap over seeds and documents, and McNemar's test of each seed."""
-    digits = criteria.metric.digits
-    ends = partial(interval, digits=digits)
-    of_seeds: list[Column] = []
-    tested, groups = "", "which are resampled together"
-    if "p_mcnemar" in documents:
-        of_seeds = [("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar")]
-        tested = (
-            " McNemar's exact test compares the two models of one seed on these documents; it is "
-            "not about other seeds."
-        )
-        groups += " and have one sign in McNemar's test"
-    return table_of(
-        documents,
-        [
-            ("n", lambda seeds: str(len(seeds)), "document_seeds"),
-            ("documents", _in_groups, "n_documents", "n_groups"),
-            ("difference", partial(signed, digits=digits), "documents_mean"),
-            ("95 % seeds and documents", ends, "documents_low", "documents_high"),
-            ("90 %", ends, "documents_low_90", "documents_high_90"),
-            (
-                "equivalent",
-                partial(_inside, criteria.margin),
-                "documents_low_90",
-                "documents_high_90",
-            ),
-            *of_seeds,
-        ],
-        name="documents",
-        title="Differences over seeds and documents",
-        caption=f"{to_baseline(criteria)} with the intervals of a hierarchical "
-        "bootstrap that resamples seeds and test documents, so they are about other seeds and "
-        "documents like these. equivalent: whether the 90 % interval lies within "
-        f"±{criteria.within}, not adjusted for the number of comparisons. The equivalence of the "
-        f"table of tests is about these test documents only.{tested} In brackets: groups "
-        f"of documents that begin with the same article, {groups}.",
-    )
-
-
-def _in_groups(documents: int, groups: int) -> str:
-    return f"{documents:,}" + (f" ({groups:,})" if groups < documents else "")
-
-
-def _inside(margin: float, low: float, high: float) -> str:
-    if np.isnan(low):
-        return ""
-    return "yes" if -margin < low and high < margin else "no"
-
-
-def _by_seed(seeds: Sequence[int], p_values: Sequence[float]) -> str:
-    return "  ".join(f"{seed}: {p_value(p)}" for seed, p in zip(seeds, p_values, strict=True))
-
-
-def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table:
-    """The gain by document length inside each corpus, with its trend."""
-    slopes = {tuple(row[axis] for axis in CELL): row for row in trends.to_dict("records")}
-
-    def trend(row: Row) -> str:
-        slope = slopes.get(tuple(row[axis] for axis in CELL))
-        return f"{slope['mean']:+.2f}, p = {p_value(slope['p_t']) or 'none'}" if slope else ""
-
-    return table_of(
-        bins.drop(columns="gains", errors="ignore"),
-        [
-            ("tokens", "{} to {}".format, "shortest", "longest"),
-            ("documents", table.count, "n_documents"),
-            N,
-            ("difference", signed, "mean"),
-            t_interval(ACCURACY),
-            ("trend", trend),
-        ],
-        name="gain_by_length",
-        title="Gain by document length inside each corpus",
-        caption=f"Difference to {baseline} in points of test accuracy among the documents of each "
-        "length bin: mean over n seeds with its 95 % t interval. The bins are quartiles of the "
-        "number of tokens that the model reads. Trend: mean slope over seeds in points per "
-        "doubling of length, and its two-sided p.",
-    )
-
-
-def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
-    """Does the gain grow with length, across corpora?"""
+def difference_axis(criteria: Criteria) -> str:
+    """What the axis of a figure of differences is."""
     metric = criteria.metric
-    return table_of(
-        interactions,
-        [
-            ("one task", str, "task"),
-            ("corpora", str, "corpora"),
-            N,
-            ("slope", partial(signed, digits=metric.digits), "mean"),
-            t_interval(metric),
-            ("p t", p_value, "p_t"),
-            ("p sign flip", p_value, "p_sign_flip"),
-            ("p fit", p_value, "p_fit"),
-        ],
-        name="interaction",
-        title="Does the gain grow with length, across corpora?",
-        caption=f"Slope of the difference to {criteria.baseline} over the mean length of the "
-        f"corpora, in {metric.unit} per doubling of length. Least squares gives one slope for each "
-        "seed that all corpora have; the table shows the mean of these n slopes, its 95 % t "
-        "interval, and the two-sided p of a t-test and of sign flips. p fit: lack of fit, a "
-        "t-test of each seed's curvature, from three lengths; if it is small, the gain does not "
-        "follow a straight line and its slope means little. one task: the task of which these "
-        "corpora vary the length "
-        "alone; other corpora differ in more than length.",
+    return f"difference to {criteria.baseline}, {metric.points}{metric.better}"
+
+
+@style.styled("nothing to compare")
+def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
+    """Every seed's difference to the baseline, a panel for each data x encoding x variant."""
+    panels = parts.panels_of(comparisons)
+    views = parts.shared_views(
+        [parts.view_of(r, True) for r in panels.values()], [key[0] for key in panels]
     )
+    metric = criteria.metric
+    caption = (
+        f"{difference_axis(criteria)}; mark: one seed; bar: mean over "
+        "seeds; thin line: its 95 % t interval"
+    )
+    caption += parts.cut_note(panels.values(), views)
+    widest = max(len(rows) for rows in panels.values())
+    figure, axes = style.grid(
+        parts.group_sizes(panels), panels, caption, (min(3.4, 1.6 + 0.4 * widest), 2.6)
+    )
+    for rows, (axis,), view in zip(panels.values(), axes, views, strict=True):
+        axis.axhline(0, color=style.QUIET, linewidth=0.8, zorder=0)
+        for x, row in enumerate(rows):
+            n = len(row["deltas"])
+            shifts = np.linspace(-0.36, 0.06, n) if n > 1 else [-0.15]
+            for shift, seed, delta in zip(shifts, row["seeds"], row["deltas"], strict=True):
+                point = parts.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4)
+                svg.mark(
+                    point, f"{parts.joined(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
+                )
+            parts.whisker(axis, x + 0.27, row, view)
+            if n == 1:
+                continue  # the mean of one seed is the mark
+            (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
+            svg.mark(bar, f"{parts.joined(row)}: mean {parts.numbers(row, metric.digits)}")
+        axis.set_ylim(view)
+        parts.name_operators(axis, [row["fusion"] for row in rows])
+    return figure
+
+
+@style.styled("nothing to compare")
+def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
+    """One row for each comparison with mean, interval and numbers; one block for each corpus."""
+    by_data = comparisons.groupby("data", sort=False)
+    blocks = {data: part.to_dict("records") for data, part in by_data}
+    views = parts.shared_views([parts.view_of(rows) for rows in blocks.values()], [0] * len(blocks))
+    digits = criteria.metric.digits
+    caption = (
+        f"{difference_axis(criteria)}; mean with its 95 % t "
+        f"interval; shaded: within ± {criteria.margin:g}"
+    )
+    caption += "; each block has its own scale" if len(set(views)) > 1 else ""
+    caption = style.wrapped([caption + parts.cut_note(blocks.values(), views)], 7.8, style.CAPTION)
+    sizes = [len(rows) for rows in blocks.values()]
+    height = 0.19 * sum(sizes) + 0.7 * len(sizes) + 0.2 * (caption.count("\n") + 1)
+    figure = Figure((8, height), layout="constrained")
+    figure.suptitle(caption, x=0.01, ha="left", fontsize=style.CAPTION)
+    places = figure.add_gridspec(len(blocks), 1, height_ratios=[n + 0.6 for n in sizes])
+    for i, ((data, rows), view) in enumerate(zip(blocks.items(), views, strict=True)):
+        axis = figure.add_subplot(places[i])
+        axis.axvspan(-criteria.margin, criteria.margin, color="0.88", linewidth=0)
+        axis.axvline(0, color=style.QUIET, linewidth=0.8)
+        for y, row in enumerate(rows):
+            parts.whisker(axis, y, row, view, upright=False)
+            point = parts.dot(axis, row["mean"], y, row["fusion"], 6)
+            svg.mark(point, f"{parts.joined(row)}: {parts.numbers(row, digits)}")
+            axis.text(
+                1.02, y, parts.numbers(row, digits), transform=axis.get_yaxis_transform(),
+                va="center", family="monospace", fontsize=style.SMALL,
+            )  # fmt: skip
+        labels = [
+            style.short(parts.joined(row, ("encoding", "fusion", "variant")), 52) for row in rows
+        ]
+        axis.set_yticks(range(len(rows)), labels)
+        axis.set_ylim(len(rows) - 0.4, -0.6)
+        axis.set_xlim(view)
+        axis.spines["left"].set_visible(False)
+        axis.tick_params(axis="y", length=0)
+        axis.set_title(style.short(str(data), 60), loc="left", fontweight="bold")
+    return figure

@@ -1,10 +1,11 @@
-"""How models use position: attention by distance, the probe of position, and patching.
+"""How models use position: attention by distance, the probe of position, patching, loss by place.
 
 `rows` are those of `mechanism` in evidence/mechanism.py. A line or a bar is the mean over seeds, a
 band reaches from the lowest seed to the highest.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,12 +14,71 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from posfuse.analysis.evidence.mechanism import mechanism
 from posfuse.analysis.figures import parts, style, svg
-from posfuse.runs.measurements import WHOLE
+from posfuse.analysis.sections.section import TRAINING, Drawing, Section
+from posfuse.analysis.sweep import Sweep
+from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE
 
 LEAST_RATIO = 1 / 32  # smaller ratios are drawn here
 MOST_TICKS = 13  # of distances
 EMPTY = "no run has measured its use of position"
+
+
+def section(sweep: Sweep) -> Section:
+    measured, problems = mechanism(sweep.runs)
+    is_loss = measured["name"] == LOSS_BY_POSITION
+    losses, others = measured[is_loss], measured[~is_loss]
+    # A pretrained model has other measurements than those of attention.
+    attention = others[others["name"].astype(str).str.startswith("attention_")]
+    figures = (
+        (loss_by_position, losses,
+         "The loss of a language model by the target's place: what a longer context is worth."),
+        (patching, others,
+         "Which order predictions follow: that of the fused input, or that inside attention."),
+        (probe_by_layer, others, "How well a linear probe reads a token's place off each layer."),
+        (attention_by_distance, attention,
+         "Where attention looks: its weight by distance, against uniform attention."),
+    )  # fmt: skip
+    drawings = [
+        Drawing(draw.__name__, partial(draw, rows), caption)
+        for draw, rows, caption in figures
+        if len(rows)
+    ]
+    return Section(TRAINING, drawings=drawings, problems=problems)
+
+
+@style.styled("no run has measured its loss by position")
+def loss_by_position(rows: pd.DataFrame) -> Figure:
+    """A language model's loss in bits per target against the target's place in the window, a panel
+    for each data x encoding x variant.
+
+    `rows` are those of `mechanism` in evidence/mechanism.py with the name LOSS_BY_POSITION. A mark
+    stands for its place and all places after the mark before.
+    """
+    panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
+    caption = (
+        "test loss in bits per target by the target's place in the window; a mark stands for its "
+        "place and all places after the mark before; line: mean over seeds; band: from the lowest "
+        "seed to the highest"
+    )
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
+    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
+        for fusion, runs in part.groupby("fusion", sort=False):
+            bits = (runs["value"] / np.log(2)).groupby(runs["high"] + 1)
+            by_place = bits.agg(["mean", "min", "max"])
+            x, mean = by_place.index.to_numpy(), by_place["mean"].to_numpy()
+            name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
+            texts = ", ".join(f"{n}: {value:.3f}" for n, value in zip(x, mean, strict=True))
+            text = f"{name}: {texts} bits, n={runs['seed'].nunique()}"
+            band = by_place["min"], by_place["max"]
+            parts.band_line(axis, str(fusion), x, mean, band, text)
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.xaxis.set_major_formatter(lambda place, _: f"{place:g}")
+        axis.set_xlabel("place in the window, tokens")
+        axis.set_ylabel("loss, bits per target")
+    return figure
 
 
 @style.styled(EMPTY)
@@ -121,17 +181,13 @@ def probe_by_layer(rows: pd.DataFrame) -> Figure:
             baseline = unit * of.loc[of["layer"] == WHOLE, "value"].mean()
             axis.axhline(baseline, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
             for fusion, runs in of[of["layer"] != WHOLE].groupby("fusion", sort=False):
-                one, by_layer = style.look(str(fusion)), runs.groupby("layer")["value"]
+                by_layer = runs.groupby("layer")["value"]
                 x, mean = by_layer.mean().index.to_numpy(), unit * by_layer.mean().to_numpy()
                 low, high = (unit * end.to_numpy() for end in (by_layer.min(), by_layer.max()))
-                axis.fill_between(x, low, high, color=one.color, alpha=0.13, linewidth=0)
-                (line,) = axis.plot(
-                    x, mean, color=one.color, linestyle=one.dash, marker=one.marker, markersize=3.5
-                )
                 name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
                 texts = ", ".join(f"layer {at} {y:.3g}" for at, y in zip(x, mean, strict=True))
-                svg.mark(line, f"{name}: {label} {texts}, n={runs['seed'].nunique()}")
-                style.LineName(axis, (x[-1], mean[-1]), str(fusion))
+                text = f"{name}: {label} {texts}, n={runs['seed'].nunique()}"
+                parts.band_line(axis, str(fusion), x, mean, (low, high), text)
             axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axis.set_ylim(-0.1 if unit == 1 else -3, 1.05 * unit)
             axis.set_ylabel(label)

@@ -4,8 +4,11 @@ from functools import partial
 
 import pandas as pd
 
+from posfuse.analysis.sections.differences import N, outside_family, verdict_columns
+from posfuse.analysis.sections.section import PAIRED, Section
 from posfuse.analysis.statistics.comparisons import Criteria, family_size
-from posfuse.analysis.tables.paired_tables import N, outside_family, verdict_columns
+from posfuse.analysis.sweep import Sweep
+from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.table import Table, signed, table_of
 
 # By the second condition, a column of `second_differences`: the headings of both gains and of their
@@ -27,6 +30,13 @@ SECOND = {
     ),
 }
 NAMES = {"placebo": "placebo", "scratch": "pretraining"}  # of the tables
+
+
+def section(sweep: Sweep) -> Section:
+    tables = second_tables(sweep.placebos, sweep.criteria)
+    tables += second_tables(sweep.survival, sweep.criteria)
+    shown = [] if sweep.is_tuned else list(map(formats.terminal, tables))
+    return Section(PAIRED, tables=tables, shown=shown)
 
 
 def second_tables(frame: pd.DataFrame, criteria: Criteria, tuned: str = "") -> list[Table]:

@@ -5,11 +5,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from posfuse.analysis.evidence.collect import standing
 from posfuse.analysis.evidence.metric import Metric
+from posfuse.analysis.sections.section import Section
 from posfuse.analysis.sentences import Size, decided, to_settle
 from posfuse.analysis.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
 from posfuse.analysis.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.analysis.statistics.own_best import chosen_by, keys_of
+from posfuse.analysis.sweep import Sweep
 from posfuse.analysis.tables.table import Row, p_value
 
 MOST_LINES = 8  # lines of a corpus and an encoding
@@ -22,6 +25,19 @@ SECOND = {
         "after pretraining", "from scratch", "pretraining adds", "Pretraining adds to the others"
     ),
 }  # fmt: skip
+
+
+def section(sweep: Sweep) -> Section:
+    lines = headline(
+        sweep.cells,
+        sweep.comparisons,
+        sweep.best.best,
+        sweep.criteria,
+        [sweep.placebos, sweep.survival],
+        [sweep.best_placebos],
+    )
+    plan = standing(sweep.folder, str(sweep.runs["sweep_id"].iloc[0]))
+    return Section(sentences=[*lines, plan])
 
 
 def headline(
@@ -51,6 +67,7 @@ def headline(
     groups = by_place(best, comparisons)
     further = [by_place(best.iloc[:0], frame) for frame in second]
     further += [by_place(frame, comparisons.iloc[:0]) for frame in second_best]
+    compared = {*tuned, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
     corpora = {key[:2] for key in groups}
     lines = []
     for key, group in groups.items():
@@ -67,7 +84,7 @@ def headline(
     lines += [
         (False, _not_compared(str(data), str(encoding), group, criteria))
         for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
-        if (data, encoding) not in corpora
+        if (data, encoding) not in compared
     ]
     rows = [row for group in groups.values() for row in group]
     return [_count(rows, criteria), *_folded(lines)]

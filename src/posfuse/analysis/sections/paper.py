@@ -1,14 +1,20 @@
-"""The paper's Tables 1 to 3, our numbers beside the published ones."""
+"""The paper's Tables 1 to 3, our numbers beside the published ones, and the figure of latency."""
 
 from functools import partial
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from posfuse.analysis.evidence.bag_of_words import Bags
+from posfuse.analysis.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.analysis.evidence.metric import ACCURACY, Metric
 from posfuse.analysis.evidence.published import numbers, published, published_latency
+from posfuse.analysis.figures import parts, style, svg
+from posfuse.analysis.sections.section import TABLES, Drawing, Section
+from posfuse.analysis.sweep import Sweep
+from posfuse.analysis.tables import formats
 from posfuse.analysis.tables.table import Row, Table, by_fusion, count, if_many, over_seeds
+from posfuse.runs.coverage import coverage_warning
 
 MARK = "†"  # ours and the paper's disagree
 BAG = "bag of words"
@@ -21,6 +27,43 @@ OF_ACCURACY = (
     "without position or fusion."
 )
 WITH_ENDS = f" {BAGS['bag_with_ends']}: the pair of the two is one more word."
+
+
+def section(sweep: Sweep) -> Section:
+    """A sweep over token scales or learning rates has a row for every value, so the terminal shows
+    other tables."""
+    cells, metric = sweep.cells, sweep.metric
+    bags, without_bag = bags_of_words(sweep.classifiers)
+    tables = paper_tables(cells, bags, metric)
+    caption = f"{metric.heading} and latency by fusion."
+    return Section(
+        TABLES,
+        drawings=[Drawing("accuracy_latency", partial(accuracy_latency, cells, metric), caption)],
+        tables=tables,
+        shown=[] if sweep.is_tuned else list(map(formats.terminal, tables)),
+        notes=[*_coverage_warnings(sweep.runs), *_without_order(cells, bags), *without_bag],
+    )
+
+
+def _coverage_warnings(runs: pd.DataFrame) -> list[str]:
+    """A line for each corpus, and variant of it, whose tokens do not represent its texts."""
+    lines = []
+    for _, group in runs.groupby(["data", "variant"], sort=False):
+        lines += [*filter(None, map(coverage_warning, group.to_dict("records")))][:1]
+    return lines
+
+
+def _without_order(cells: pd.DataFrame, bags: Bags) -> list[str]:
+    """A note for each corpus on which a bag of words is as good as every fusion."""
+    notes = []
+    for (data, variant), bag in bags.items():
+        same = (cells["data"] == data) & (cells["variant"] == variant)
+        if bag.accuracy >= cells.loc[same, "mean"].max():
+            notes.append(
+                f"{data}: a bag of words reaches {bag.accuracy:.2f} %, at least as much as every "
+                "fusion; this corpus shows little about position"
+            )
+    return notes
 
 
 def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> list[Table]:
@@ -152,3 +195,46 @@ def _ours(cell: Row, digits: int) -> str:
 
 def _theirs(cell: Row) -> str:
     return over_seeds(cell["published_mean"], cell["published_std"], cell["published_n"])
+
+
+@style.styled("no runs")
+def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
+    """The metric above latency by fusion, a panel for each data x encoding x variant."""
+    panels = parts.panels_of(cells)
+    caption = (
+        f"test {metric.level} and latency in ms per document by fusion; mark: mean over seeds; "
+        "line: ± one standard deviation"
+    )
+    widest = max(len(rows) for rows in panels.values())
+    size = (min(3.4, 1.7 + 0.35 * widest), 3.4)
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, size, ratios=(1.3, 1))
+    for rows, (upper, lower) in zip(panels.values(), axes, strict=True):
+        for axis, value, unit in (
+            (upper, "", metric.percent.strip()),
+            (lower, "latency_", "ms per document"),
+        ):
+            for x, row in enumerate(rows):
+                mean, std = row[f"{value}mean"], row[f"{value}std"]
+                if np.isnan(mean):
+                    continue
+                spread = ""
+                if not np.isnan(std):
+                    axis.plot(
+                        [x, x], [mean - std, mean + std], color=style.look(row["fusion"]).color
+                    )
+                    spread = f" ± {std:.3g}"
+                point = parts.dot(axis, x, mean, row["fusion"], 6)
+                svg.mark(point, f"{parts.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
+            axis.margins(y=0.12)
+        upper.set_ylabel(metric.axis)
+        lower.set_ylabel("ms per document")
+        if lower.lines:
+            lower.set_ylim(0, 1.08 * lower.get_ylim()[1])
+        else:
+            lower.text((len(rows) - 1) / 2, 0.5, "not recorded", ha="center", color=style.QUIET)
+            lower.set_yticks([])
+            lower.set_ylim(0, 1)
+        parts.name_operators(lower, [row["fusion"] for row in rows])
+        upper.set_xticks(range(len(rows)), [""] * len(rows))
+        upper.set_xlim(lower.get_xlim())
+    return figure
