@@ -14,6 +14,7 @@ import yaml
 from posfuse.analysis.evidence.metric import BITS_PER_BYTE
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
+from posfuse.process import signals
 from posfuse.runs import configs, coverage, records
 from posfuse.runs.checks import checked
 from posfuse.study import command, configurations, forecast, run_table, stages, sweeps
@@ -235,7 +236,7 @@ assumed: {difference: 1, spread: 1}
 
 def study_command(*arguments):
     """The exit status or message of posfuse-study."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, signals.handled():
         patch.setattr(sys, "argv", ["posfuse-study", *arguments])
         try:
             command.main()
