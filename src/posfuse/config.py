@@ -38,6 +38,7 @@ LATER_KEYS: dict[str, Any] = {
     "data.targets": "all",
     "data.vocabulary.ending": "",
     "task.name": "classification",
+    "task._target_": None,
     "task.output": "untied",
     "pretrain.name": "none",
     "pretrain.max_epochs": 10,
@@ -46,6 +47,12 @@ LATER_KEYS: dict[str, Any] = {
     "pretrain.share": 0.15,
     "host.name": "own",
     "host.path": None,
+}
+
+# The kinds of task with a name; another kind has a `_target_`.
+TASKS = {
+    "classification": "posfuse.training.task.Classification",
+    "language_model": "posfuse.training.task.language_model",
 }
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
@@ -125,8 +132,10 @@ class DataConfig:
 @dataclass
 class TaskConfig:
     name: str = option(
-        "classification", "what a run learns", choices=("classification", "language_model")
-    )
+        "classification", "what a run learns: classification, language_model, or another kind",
+        check=check_name,
+    )  # fmt: skip
+    _target_: str | None = option(None, "class of the task; null: the one of its name")
     output: str = option(
         "untied", "last layer of a language model: its own matrix, or the embeddings",
         choices=("untied", "tied"),
@@ -222,8 +231,8 @@ class TrainerConfig:
     max_epochs: int = option(10, "epochs at most", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
     monitor: str = option(
-        "accuracy", "validation metric that selects the best checkpoint",
-        choices=("accuracy", "loss"),
+        "accuracy", "validation metric that selects the best checkpoint; metric: that of the task",
+        choices=("accuracy", "loss", "metric"),
     )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
     patience: int | None = option(

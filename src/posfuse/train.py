@@ -20,7 +20,7 @@ from posfuse.errors import HubUnreachable, InputError, checked_streams, failure_
 from posfuse.process import precision, signals
 from posfuse.process.arguments import overrides_first
 from posfuse.runs import configs, hydra_errors, records
-from posfuse.runs.checks import checked
+from posfuse.runs.checks import checked, task_of
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
 from posfuse.tracking.live import tracked
@@ -63,7 +63,7 @@ def main() -> None:
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
-    """One Hydra job; returns the test accuracy, NaN if the run failed.
+    """One Hydra job; returns the test result by the task's metric, NaN if the run failed.
 
     A failure is written to the run's folder. A sweep then continues, and a single run exits.
     """
@@ -77,7 +77,7 @@ def job(config: DictConfig) -> float:
         cfg = checked(config)
         signals.check(" before training started")
         cfg.trainer.precision = precision.chosen(cfg)  # config.yaml and the record state it
-        return float(train(cfg, folder)["test"]["accuracy"])
+        return float(train(cfg, folder)["test"][task_of(cfg).metric])
     except signals.Interrupted as stop:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)
         if not signals.is_worker():
@@ -99,12 +99,12 @@ def job(config: DictConfig) -> float:
 def train(cfg: Config, folder: Path) -> records.Record:
     """Train one run in `folder` and return its record; a finished run is skipped."""
     label = f"{cfg.data.name} {cfg.encoding.name} {cfg.fusion['name']} seed={cfg.seed}"
+    metric = task_of(cfg).metric
     with records.sole_use(folder), signals.handled():
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         if record := records.finished(folder, cfg):
-            name = records.judged_by(record["test"])
-            value = record["test"][name]
-            log.info("%s: already done, test %s %.4f", label, name.replace("_", " "), value)
+            value = record["test"][metric]
+            log.info("%s: already done, test %s %.4f", label, metric.replace("_", " "), value)
             return record
         (folder / records.RESULT).unlink(missing_ok=True)  # one whose other files are damaged
         configs.write_config(folder, cfg)
@@ -116,12 +116,11 @@ def train(cfg: Config, folder: Path) -> records.Record:
         (folder / records.FAILURE).unlink(missing_ok=True)
         cut = record["truncated_share"]["train"]
         lengths = record.get("lengths", {}).items()
-        name = records.judged_by(record["test"])
-        by_length = "".join(f", {split[name]:.4f} at length {n}" for n, split in lengths)
+        by_length = "".join(f", {split[metric]:.4f} at length {n}" for n, split in lengths)
         unit = "evaluation" if cfg.trainer.evaluations > 1 else "epoch"
         log.info(
             "%s: test %s %.4f%s, best %s %d of %d, %.0f s%s", label,
-            name.replace("_", " "), record["test"][name], by_length,
+            metric.replace("_", " "), record["test"][metric], by_length,
             unit, record[f"best_{unit}"], record[f"{unit}s"], sum(record["seconds"].values()),
             f", {cut:.1%} of the documents cut at max_len" if cut else "",
         )  # fmt: skip

@@ -237,9 +237,9 @@ def test_a_vocabulary_without_some_symbols_is_refused(tmp_path):
 
 
 def test_the_kind_of_a_run_is_named(copy_run, reference):
-    with pytest.raises(InputError, match="a language model, which has no classes"):
+    with pytest.raises(InputError, match="its task has no classes"):
         load_run(copy_run[0])
-    with pytest.raises(InputError, match="a classifier; give a run with task=language_model"):
+    with pytest.raises(InputError, match="no language model; give a run with task=language_model"):
         load_language_model(reference[0])
 
 
@@ -400,6 +400,6 @@ def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, unit, j
 def test_a_classifier_gives_no_samples(corpus, tmp_path):
     train(small_config(corpus, "trainer.max_epochs=1"), tmp_path)
     _, status = sampled(tmp_path, "--prompt", "a")
-    assert status == f"error: {tmp_path}: a classifier; give a run with task=language_model"
+    assert status == f"error: {tmp_path}: no language model; give a run with task=language_model"
     _, status = sampled(tmp_path / "nowhere", "--prompt", "a")
     assert "nowhere/config.yaml" in status

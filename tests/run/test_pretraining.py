@@ -97,7 +97,7 @@ def test_a_run_starts_from_the_pretrained_values(first, corpus, tmp_path, monkey
 
 def test_runs_that_differ_in_their_own_training_share_it(first, corpus, tmp_path, monkeypatch):
     _, root, record = first
-    monkeypatch.setattr(masked_pretraining, "build", None)  # would fail
+    monkeypatch.setattr(masked_pretraining, "MaskedWords", None)  # would fail
     other = config(corpus, root / "cache", "optim.lr=0.1", "trainer.max_epochs=1")
     assert train(other, tmp_path / "run")["pretrain"] == record["pretrain"]
     with pytest.raises(TypeError):
@@ -112,8 +112,8 @@ def test_only_training_and_validation_texts_are_read(corpus, tmp_path, monkeypat
     seen = []
     whole = run_module.build_data
 
-    def looking(cfg):
-        data = whole(cfg)
+    def looking(*arguments):
+        data = whole(*arguments)
         for split, documents in data.documents.items():
             documents.split_name = split
         get = type(data.documents["train"]).__getitem__

@@ -203,7 +203,7 @@ def test_a_run_resumes_in_a_folder_that_was_moved(corpus, tmp_path, monkeypatch,
 def test_a_run_interrupted_outside_training_resumes_there(corpus, tmp_path, monkeypatch):
     cfg = small_config(corpus, "data.eval_batch_size=5", "trainer.max_epochs=1")
     train(cfg, tmp_path / "whole")
-    for hook in ("validation_step", "test_step", "on_test_epoch_end"):
+    for hook in ("test_step", "on_test_epoch_end"):
         original = getattr(Classifier, hook)
 
         def wrapped(self, *arguments, original=original):

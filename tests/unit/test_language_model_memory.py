@@ -9,9 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from posfuse.model.language_model import LanguageModel
-from posfuse.model.network import initialize
+from posfuse.model.network import PositionClassifier, initialize
 from posfuse.runs.checks import checked
-from posfuse.training.build import build_backbone, build_network
+from posfuse.training.build import build_backbone
 from small_runs import composed
 
 LENGTH, BYTES = 4096, 258
@@ -48,7 +48,8 @@ class Peak(TorchDispatchMode):
 
 
 def of_a_step(cfg, causal):
-    model = LanguageModel(build_backbone(cfg), BYTES) if causal else build_network(cfg, BYTES, 5)
+    backbone = build_backbone(cfg)
+    model = LanguageModel(backbone, BYTES) if causal else PositionClassifier(backbone, BYTES, 5)
     initialize(model, 0)
     ids = torch.randint(2, BYTES, (1, LENGTH))
     with Peak() as found:

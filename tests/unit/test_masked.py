@@ -6,10 +6,10 @@ import torch.nn.functional as F
 
 from posfuse.data.batching import Batch
 from posfuse.model.masked import mask
-from posfuse.model.network import PositionClassifier
+from posfuse.model.network import PositionClassifier, initialize
 from posfuse.runs.checks import checked
-from posfuse.training.build import build_network
-from posfuse.training.masked_pretraining import MaskedTokens, first_phase, masked_model
+from posfuse.training.build import build_backbone, build_network
+from posfuse.training.masked_pretraining import MaskedTokens, MaskedWords, first_phase
 from small_runs import composed
 
 UNKNOWN, WORDS = 1, 50
@@ -59,6 +59,13 @@ def test_a_document_of_unknown_words_has_nothing_to_predict():
     assert masked.tolist() == [[False, False, False], [False, True, False]]
 
 
+def masked_model(cfg):
+    """The network of a first phase with its initial values."""
+    network = MaskedWords(cfg).network(build_backbone(cfg), WORDS, 3)
+    initialize(network, cfg.seed)
+    return network
+
+
 def config(*overrides):
     size = ["model.d_model=8", "model.n_heads=2", "model.n_layers=2", "model.d_ff=16"]
     return checked(composed("pretrain=masked", *size, *overrides))
@@ -68,10 +75,8 @@ def config(*overrides):
 @pytest.mark.parametrize("encoding", ["sinusoidal", "rope", "tupe"])
 def test_the_initial_values_are_those_of_the_classifier(fusion, encoding):
     cfg = config(f"fusion={fusion}", f"encoding={encoding}", "fidelity=paper")
-    masked = masked_model(first_phase(cfg), WORDS).state_dict()
+    masked = masked_model(first_phase(cfg)).state_dict()
     from_scratch = build_network(cfg, WORDS, 3)
-    from posfuse.model.network import initialize
-
     initialize(from_scratch, cfg.seed)
     own = from_scratch.state_dict()
     shared = [name for name in own if not name.startswith("head.")]
@@ -81,8 +86,8 @@ def test_the_initial_values_are_those_of_the_classifier(fusion, encoding):
 
 def test_the_loss_is_that_of_the_masked_tokens_of_a_whole_forward_pass():
     cfg = first_phase(config("fusion=concat", "model.dropout=0.0"))
-    model = masked_model(cfg, WORDS)
-    module = MaskedTokens(model, cfg.optim, 3, 0.3, WORDS).eval()
+    model = masked_model(cfg)
+    module = MaskedTokens(model, cfg.optim, 3, 0.3).eval()
     batch = Batch(documents(), torch.zeros(3), LENGTHS, torch.arange(3), 48)
     read, masked = module.masked(batch, "training", 0)
     logits = model.head(model.encode(read, LENGTHS))  # of every token
@@ -96,7 +101,7 @@ def test_masks_depend_on_seed_and_step_alone():
     found = []
     for fusion in ("add", "gate_mlp"):
         cfg = first_phase(config(f"fusion={fusion}"))
-        module = MaskedTokens(masked_model(cfg, WORDS), cfg.optim, 3, 0.15, WORDS)
+        module = MaskedTokens(masked_model(cfg), cfg.optim, 3, 0.15)
         torch.rand(7)  # the global generator takes no part
         found.append([module.masked(batch, "training", step)[0] for step in (0, 1)])
     assert torch.equal(found[0][0], found[1][0])

@@ -1,7 +1,9 @@
 """The whole network, and the meaning of paired seeds."""
 
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -290,3 +292,21 @@ def test_a_norm_adds_its_own_parameters_and_changes_no_others() -> None:
         assert not [name for name in plain if "fused_norm" in name]
     with pytest.raises(ValueError, match="fused_norm is 'batch'; use layer or none"):
         make_network(fused_norm="batch")
+
+
+def test_predictions_are_in_the_order_of_the_documents():
+    documents = SimpleNamespace(
+        whole_lengths=np.array([5, 6, 7]), groups=np.array([40, 41, 40]), rows=np.array([8, 2, 9])
+    )
+    classifier = Classifier(make_network("add"), OptimConfig(), C, seed=0)
+    classifier.predictions = [
+        {"index": torch.tensor(i), "log_p": -torch.tensor([[n, n + 0.5] for n in i])}
+        for i in ([2, 0], [1])
+    ]
+    table = classifier.prediction_table(documents)
+    assert table["index"].tolist() == [0, 1, 2]
+    assert table["length"].tolist() == [5, 6, 7]
+    assert table["group"].tolist() == [40, 41, 40]
+    assert table["row"].tolist() == [8, 2, 9]
+    assert table["log_p_1"].tolist() == [-0.5, -1.5, -2.5]
+    assert list(table) == ["index", "row", "length", "group", "log_p_0", "log_p_1"]

@@ -3,8 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from posfuse.errors import InputError
@@ -95,22 +93,3 @@ def test_a_process_that_is_killed_before_the_rename_leaves_the_old_file(
     records.write_json(path, {"a": 3})
     assert json.loads(path.read_text()) == {"a": 3}
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
-
-
-def test_predictions_are_in_the_order_of_the_documents(tmp_path) -> None:
-    lengths, groups, rows = np.array([[5, 6, 7], [40, 41, 40], [8, 2, 9]])
-    batches = [
-        {
-            "index": np.array(index), "label": np.array(index) % 2, "predicted": np.array(index),
-            "log_probabilities": -np.array([[i, i + 0.5] for i in index]),
-        }
-        for index in ([2, 0], [1])
-    ]  # fmt: skip
-    predictions = records.predictions(batches, lengths, groups, rows)
-    records.write_table(tmp_path / records.PREDICTIONS, predictions)
-    found = pd.read_parquet(tmp_path / records.PREDICTIONS)
-    assert found["index"].tolist() == found["predicted"].tolist() == [0, 1, 2]
-    assert found["length"].tolist() == [5, 6, 7]
-    assert found["group"].tolist() == [40, 41, 40]
-    assert found["row"].tolist() == [8, 2, 9]
-    assert found["log_p_1"].tolist() == [-0.5, -1.5, -2.5]

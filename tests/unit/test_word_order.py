@@ -17,7 +17,7 @@ from posfuse.runs.checks import checked
 from posfuse.study import stages
 from posfuse.study.spec import Study
 from posfuse.training.build import build_data
-from posfuse.training.pretraining import first_phase
+from posfuse.training.masked_pretraining import first_phase
 from small_pretrained import host_overrides, write_pretrained
 from small_records import write_record
 from small_runs import composed, small_config, write_corpus

@@ -120,7 +120,7 @@ class LanguageModel(FusionTransformer):
 
 
 @torch.no_grad()
-def looks_ahead(model: LanguageModel, length: int) -> bool:
+def looks_ahead(model: FusionTransformer, length: int) -> bool:
     """Whether replacing the last tokens of a text of `length` tokens changes the encoding of an
     earlier token by more than rounding does.
 

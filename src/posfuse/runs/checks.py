@@ -12,14 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import (
-    LARGEST_SEED,
-    Config,
-    DataConfig,
-    check_name,
-    is_pretrained,
-    models_language,
-)
+from posfuse.config import LARGEST_SEED, TASKS, Config, DataConfig, check_name, is_pretrained
 from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits
@@ -48,7 +41,7 @@ def checked(config: DictConfig) -> Config:
     apply_fidelity(cfg)
     check_host(cfg)
     _check_corpus(cfg)
-    _check_targets(cfg)
+    task_of(cfg).check()
     _check_word_order(cfg)
     _check_pretraining(cfg)
     _check_test_lengths(cfg.data)
@@ -88,41 +81,23 @@ def _check_corpus(cfg: Config) -> None:
         )
 
 
-def _check_targets(cfg: Config) -> None:
-    """A language model predicts all tokens of a text, or answers after a bar; a classifier none."""
-    data, task = cfg.data, "task=language_model"
-    if not models_language(cfg):
-        if data.targets != "all" or data.vocabulary.ending:
-            key = "data.targets" if data.targets != "all" else "data.vocabulary.ending"
-            raise InputError(f"{key}: is for language models; set {task}, or take other data")
-    elif is_task(data) and data.targets == "all":
+def task_of(cfg: Config) -> Any:
+    """The task of a run (training/task.py). Raises InputError if there is none of its name."""
+    task = cfg.task
+    target = task._target_ or TASKS.get(task.name)
+    if target is None:
         raise InputError(
-            f"data.targets: {data.name} has classes and no answer to predict; use data=copy, "
-            "reverse or associative_recall, or task=classification"
+            f"task.name: must be {' or '.join(TASKS)} (got {task.name}); another kind of task "
+            "needs task._target_, the import path of its class"
         )
-    elif is_task(data) and data.vocabulary.ending:
-        raise InputError(f"data.vocabulary.ending: is for texts; remove it for {data.name}")
-    elif not is_task(data) and data.targets != "all":
-        raise InputError(
-            f"data.targets: must be all for texts such as {data.name} (got {data.targets})"
-        )
-    elif data.vocabulary.ending and data.vocabulary.unit == "words":
-        raise InputError(
-            "data.vocabulary.ending: is for bytes and characters; remove it, or set "
-            "data.vocabulary.unit=bytes"
-        )
+    return _imported("task", target)(cfg)
 
 
 def _check_word_order(cfg: Config) -> None:
-    """Only texts of a classifier are shuffled, and under another name than the originals."""
+    """Only texts are shuffled, and under another name than the originals."""
     data, key = cfg.data, "data.word_order: shuffled"
     if data.word_order == "original":
         return
-    if models_language(cfg):
-        raise InputError(
-            f"{key} is for classifiers, because a language model predicts the next word; remove "
-            "it, or set task=classification"
-        )
     if is_pretrained(cfg):
         raise InputError(
             f"{key} is for host=own, because host=transformers needs its special tokens in their "
@@ -142,11 +117,6 @@ def _check_word_order(cfg: Config) -> None:
 def _check_pretraining(cfg: Config) -> None:
     if cfg.pretrain.name == "none":
         return
-    if models_language(cfg):
-        raise InputError(
-            "pretrain: is for classifiers, and a language model needs none; remove "
-            f"pretrain={cfg.pretrain.name}"
-        )
     if cfg.trainer.devices > 1:
         raise InputError(
             f"trainer.devices: pretrain={cfg.pretrain.name} works on one device (got "
@@ -217,15 +187,7 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     target = node.get("_target_")
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
-    try:
-        parameters = inspect.signature(_resolved(str(target))).parameters
-    except (Exception, SystemExit) as error:  # a user's module may raise anything
-        if lacks_memory(error):
-            raise
-        raise InputError(
-            f"{key}._target_: cannot import {target!r} ({_raised(error)}); give the path of a "
-            "class or function that Python can import"
-        ) from error
+    parameters = inspect.signature(_imported(key, str(target))).parameters
     if lacking := [name for name in given if name not in parameters]:
         raise InputError(
             f"{key}._target_: {target} takes no {', '.join(lacking)}; give a class that {key} "
@@ -245,6 +207,21 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         OmegaConf.structured(dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names}))
     except OmegaConfBaseException as error:
         raise InputError(f"{key}.{one_line(error)}") from error
+
+
+def _imported(key: str, target: str) -> Any:
+    """The class or function with this import path; raises InputError if there is none."""
+    try:
+        found = _resolved(target)
+        inspect.signature(found)
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        if lacks_memory(error):
+            raise
+        raise InputError(
+            f"{key}._target_: cannot import {target!r} ({_raised(error)}); give the path of a "
+            "class or function that Python can import"
+        ) from error
+    return found
 
 
 def _resolved(target: str) -> Any:

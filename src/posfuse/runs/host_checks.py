@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from posfuse.config import Config, VocabularyConfig, is_pretrained, models_language
+from posfuse.config import Config, VocabularyConfig, is_pretrained
 from posfuse.data.corpora import is_task
 from posfuse.data.pretrained_folder import pretrained_files
 from posfuse.errors import InputError
@@ -78,11 +78,6 @@ def _check_model(cfg: Config) -> None:
         raise InputError(
             f"encoding={cfg.encoding.name}: acts inside attention, which belongs to the pretrained "
             "model; use host, sinusoidal, learned, fourier or none"
-        )
-    if models_language(cfg):
-        raise InputError(
-            "task=language_model: needs a causal model, and host=transformers reads both ways; use "
-            "task=classification"
         )
     if cfg.pretrain.name != "none":
         raise InputError(

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import numpy as np
 import pandas as pd
 from filelock import FileLock, Timeout
 
@@ -245,29 +244,6 @@ def read_diagnostics(folder: Path) -> pd.DataFrame:
         raise InputError(
             f"{path}: not readable ({reason}); remove {RESULT} to run again"
         ) from error
-
-
-def predictions(
-    batches: list[dict[str, Any]], lengths: np.ndarray, groups: np.ndarray, rows: np.ndarray
-) -> pd.DataFrame:
-    """index, row, length, group, label, predicted, log_p_0..C-1 of each document of a test split.
-
-    `lengths` (documents,) are the tokens of all its documents before they are cut, `groups`
-    (documents,) are equal for documents with a part in common, and `rows` (documents,) are the
-    documents' rows in their file, from 0.
-    """
-    index = np.concatenate([b["index"] for b in batches])
-    order = np.argsort(index)
-    columns = {
-        "index": index,
-        "row": rows[index],
-        "length": lengths[index],
-        "group": groups[index],
-        **{k: np.concatenate([b[k] for b in batches]) for k in ("label", "predicted")},
-    }
-    log_p = np.concatenate([b["log_probabilities"] for b in batches])
-    columns |= {f"log_p_{c}": log_p[:, c] for c in range(log_p.shape[1])}
-    return pd.DataFrame({k: v[order] for k, v in columns.items()})
 
 
 def write_result(folder: Path, record: Record) -> None:

@@ -15,15 +15,14 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
-from posfuse.config import Config, longest, models_language, seed_of
+from posfuse.config import Config, longest, seed_of
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
-from posfuse.model.language_model import LanguageModel, looks_ahead
+from posfuse.model.language_model import looks_ahead
 from posfuse.model.network import (
     Backbone,
     FusionTransformer,
-    PositionClassifier,
     copy_first_block,
     initialize,
     learned_scalars,
@@ -32,14 +31,14 @@ from posfuse.model.network import (
 from posfuse.model.positions import PositionSampler
 from posfuse.model.pretrained_host import Host, HostTable
 from posfuse.process import signals
+from posfuse.runs.checks import task_of
 from posfuse.runs.records import BEST, LAST
 from posfuse.runs.split_seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import MovableCheckpoint, ResumableEarlyStopping, WholeFiles
-from posfuse.training.classifier import Classifier
 from posfuse.training.evaluations import Evaluations
 from posfuse.training.hosts import load_host
-from posfuse.training.next_token import NextToken
 from posfuse.training.progress import progress_callbacks
+from posfuse.training.task import Task
 
 WAIT = timedelta(minutes=10)  # for the other processes of a run
 
@@ -57,8 +56,9 @@ SILENCED = (
 )
 
 
-def build_data(cfg: Config) -> TextDataModule:
-    """The run's corpus, its splits and the order of its batches; `cfg.fidelity` sets the last two.
+def build_data(cfg: Config, task: Task | None = None) -> TextDataModule:
+    """The corpus of a task, by default the run's, its splits and the order of its batches;
+    `cfg.fidelity` sets the last two.
 
     Raises InputError if a split has fewer documents than the run has processes, or an epoch fewer
     batches than evaluations."""
@@ -66,6 +66,7 @@ def build_data(cfg: Config) -> TextDataModule:
     if cfg.fidelity.batch_order == "by_run":
         order = seed_from(order, "batch order", cfg.encoding.name, cfg.fusion["name"])
     data = TextDataModule(
+        task or task_of(cfg),
         with_split_seed(cfg),
         cfg.cache_dir,
         order,
@@ -73,7 +74,6 @@ def build_data(cfg: Config) -> TextDataModule:
         signals.check,
         cfg.trainer.evaluations,
         cfg.trainer.limit_batches,
-        models_language(cfg),
         cfg.host.path,
     )
     for split, documents in data.documents.items():
@@ -172,7 +172,7 @@ def build_backbone(cfg: Config) -> Backbone:
     model: Any = cfg.model  # what is null here is the host's: runs.host_checks
     encoder = host.encoder if host else Encoder(
         model.d_model, model.n_heads, model.n_layers, model.d_ff, model.dropout, model.activation,
-        model.norm_first, model.attention_dropout, position, models_language(cfg),
+        model.norm_first, model.attention_dropout, position, task_of(cfg).causal,
     )  # fmt: skip
     is_random = cfg.encoding.positions == "randomized"
     seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of those outside training
@@ -181,59 +181,29 @@ def build_backbone(cfg: Config) -> Backbone:
     return Backbone(fusion, table, encoder, model.token_scale, model.fused_norm, sampler, own)
 
 
-def head_dropout(cfg: Config) -> float:
-    """The dropout before the last layer."""
-    model: Any = cfg.model
-    before_head: float = model.dropout if model.head_dropout is None else model.head_dropout
-    return before_head
+def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Any:
+    """The network of the run's task, without its initial values."""
+    return task_of(cfg).network(build_backbone(cfg), vocabulary_size, n_classes)
 
 
-def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> PositionClassifier:
-    """The classifier of `cfg`, without its initial values."""
-    return PositionClassifier(build_backbone(cfg), vocabulary_size, n_classes, head_dropout(cfg))
-
-
-def build_module(
-    cfg: Config, data: TextDataModule, backbone: Backbone | None = None
-) -> Classifier | NextToken:
-    """The network for this corpus and task with its initial values; `backbone` is that of
-    `build_backbone`, for this network alone."""
+def build_module(cfg: Config, data: TextDataModule, backbone: Backbone | None = None) -> Any:
+    """The module of the data's task with its initial values; `backbone` is that of
+    `build_backbone`, for this module alone."""
     backbone = backbone or build_backbone(cfg)
-    size, n_classes = data.store.vocabulary_size, len(data.store.label_names)
-    network: PositionClassifier | LanguageModel
-    if models_language(cfg):
-        network = LanguageModel(backbone, size, head_dropout(cfg), cfg.task.output == "tied")
-    elif n_classes < 2:
-        raise InputError(
-            f"data: {cfg.data.name} has one class or no labels; give at least two classes, or set "
-            "task=language_model"
-        )
-    else:
-        network = PositionClassifier(backbone, size, n_classes, head_dropout(cfg))
-    start(cfg, network, backbone.pretrained)
-    if isinstance(network, LanguageModel):
-        _check_causal(cfg, network)
-    seed = seed_of(cfg, "dropout")
-    if isinstance(network, LanguageModel):
-        is_bytes = cfg.data.vocabulary.unit == "bytes"
-        return NextToken(network, cfg.optim, seed, data.is_text_model, is_bytes)
-    return Classifier(network, cfg.optim, n_classes, seed)
-
-
-def start(
-    cfg: Config, network: FusionTransformer, pretrained: Sequence[torch.nn.Module] = ()
-) -> None:
-    """Draw the initial values of all modules but the pretrained ones, and compile the network if
-    the config says so."""
+    store = data.store
+    network = data.task.network(backbone, store.vocabulary_size, len(store.label_names))
     shared_stream = cfg.fidelity.initial_values == "shared_stream"
-    initialize(network, seed_of(cfg, "init"), shared_stream, pretrained)
+    initialize(network, seed_of(cfg, "init"), shared_stream, backbone.pretrained)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
+    if data.task.causal:
+        _check_causal(cfg, network)
     if cfg.trainer.compile:
         network.compile(dynamic=True)  # one graph for batches of every length
+    return data.task.module(network)
 
 
-def _check_causal(cfg: Config, network: LanguageModel) -> None:
+def _check_causal(cfg: Config, network: FusionTransformer) -> None:
     """Raise ConfigError if the model's encoding or operator lets a token see later ones."""
     why = "a later token changes what is predicted earlier"
     try:
@@ -256,7 +226,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
     for message in SILENCED:
         warnings.filterwarnings("ignore", message)
     t, evaluations = cfg.trainer, Evaluations(cfg.trainer.evaluations)
-    monitor, mode = f"val/{t.monitor}", {"accuracy": "max", "loss": "min"}[t.monitor]
+    monitor, mode = task_of(cfg).monitor
     best: dict[str, Any] = {"monitor": monitor, "mode": mode, "save_weights_only": True}
     callbacks: list[Callback] = [
         *observers,
@@ -279,7 +249,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             strategy=DDPStrategy(timeout=WAIT) if t.devices > 1 else "auto",
             precision=t.precision,  # type: ignore[arg-type]
             max_epochs=evaluations.turns(t.max_epochs),
-            reload_dataloaders_every_n_epochs=evaluations.reload_every,
+            reload_dataloaders_every_n_epochs=int(evaluations.per_epoch > 1),
             gradient_clip_val=t.clip_norm,
             limit_train_batches=t.limit_batches,
             limit_val_batches=t.limit_batches,

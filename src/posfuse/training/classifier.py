@@ -12,8 +12,6 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.model.network import PositionClassifier
-from posfuse.process.distributed import gathered
-from posfuse.runs import records
 from posfuse.training.module import TestedModule
 
 
@@ -63,7 +61,7 @@ class Classifier(TestedModule):
                 "index": batch.index.cpu(),
                 "label": batch.labels.cpu(),
                 "predicted": log_probabilities.argmax(-1).cpu(),
-                "log_probabilities": log_probabilities.cpu(),
+                "log_p": log_probabilities.cpu(),
             }
         )
 
@@ -75,9 +73,7 @@ class Classifier(TestedModule):
     def tested(
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
-        every = gathered(self.predictions)
-        columns = (documents.whole_lengths, documents.groups, documents.rows)
-        found = records.predictions(every, *columns)
+        table = self.prediction_table(documents)
         # In double precision, so that equal gains in documents are ties in a test of ranks.
-        right = int((found["predicted"] == found["label"]).sum())
-        return {**metrics, "accuracy": right / len(found)}, found
+        right = int((table["predicted"] == table["label"]).sum())
+        return {**metrics, "accuracy": right / len(table)}, table

@@ -219,8 +219,8 @@ class Diagnostics(Callback):
         self.gradients, self.steps = [], 0
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
-        if self.data.tested != "test" or self.data.models_language:
-            return  # a random order has other next tokens
+        if self.data.tested != "test" or not isinstance(module.model, PositionClassifier):
+            return  # another task has other targets in another order
         epochs = max(int(self.evaluations.epochs(trainer.current_epoch)), 1)
         read = len(self.data.documents["train"]) * epochs
         n = int(np.clip(SHARE * read, *TEST_DOCUMENTS))

@@ -17,11 +17,6 @@ class Evaluations:
         """The turns of this many epochs."""
         return epochs * self.per_epoch
 
-    @property
-    def reload_every(self) -> int:
-        """After how many turns the trainer asks for batches again: 0 for never."""
-        return 1 if self.per_epoch > 1 else 0
-
     def epoch(self, turn: int) -> int:
         """The epoch, from 1, of a turn, from 0."""
         return turn // self.per_epoch + 1

@@ -7,11 +7,7 @@ from lightning.pytorch.callbacks import Callback
 
 from posfuse.training.evaluations import Evaluations
 
-COLUMNS = (
-    "train_loss", "val_loss", "val_accuracy",
-    # Each of some tasks.
-    "val_macro_f1", "val_bits_per_byte", "val_exact_match", "val_greedy_accuracy",
-)  # fmt: skip
+FIRST = ("train/loss", "val/loss", "val/accuracy")  # of the columns that a task has
 
 
 class History(Callback):
@@ -26,8 +22,8 @@ class History(Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         metrics = trainer.callback_metrics
-        own = {name: name.replace("_", "/", 1) for name in COLUMNS}  # those of the task
-        row = {name: float(metrics[key]) for name, key in own.items() if key in metrics}
+        names = dict.fromkeys((*(name for name in FIRST if name in metrics), *metrics))
+        row = {name.replace("/", "_", 1): float(metrics[name]) for name in names}
         epoch = self.evaluations.epoch(trainer.current_epoch)
         done = {"epoch": epoch, "step": trainer.global_step}
         self.rows.append({**done, **row})

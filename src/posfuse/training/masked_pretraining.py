@@ -14,19 +14,19 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig, seed_of
-from posfuse.data.batching import Batch
-from posfuse.data.datamodule import TextDataModule
+from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig
+from posfuse.data.batching import Batch, Documents
 from posfuse.data.locks import locked
+from posfuse.data.token_store import TokenStore
 from posfuse.data.vocabulary import UNKNOWN
 from posfuse.errors import InputError
 from posfuse.model.masked import MaskedModel, mask
-from posfuse.model.network import FusionTransformer, seed_from
+from posfuse.model.network import Backbone, FusionTransformer, seed_from
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.training.build import build_backbone, head_dropout, start
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.module import TrainingModule
+from posfuse.training.task import Task
 
 # Of TrainerConfig: what pretraining has in common with the run.
 SHARED = (
@@ -46,23 +46,14 @@ class MaskedTokens(TrainingModule):
     model: MaskedModel
     lr_key, batch_key = "pretrain.lr", "pretrain.batch_size"
 
-    def __init__(
-        self,
-        model: MaskedModel,
-        optim: OptimConfig,
-        seed: int,
-        share: float,
-        vocabulary_size: int,
-    ) -> None:
+    def __init__(self, model: MaskedModel, optim: OptimConfig, seed: int, share: float) -> None:
         super().__init__(model, optim, seed)
-        self.share, self.vocabulary_size = share, vocabulary_size
+        self.share, self.vocabulary_size = share, model.head.out_features
 
     def masked(self, batch: Batch, *place: object) -> tuple[Tensor, Tensor]:
         """What the model reads and what it predicts, as `mask`; `place` names the draws."""
         seed = seed_from(self.seed, "masks", *place)
-        return mask(
-            batch.ids, batch.lengths, self.share, self.vocabulary_size, UNKNOWN, seed
-        )  # fmt: skip
+        return mask(batch.ids, batch.lengths, self.share, self.vocabulary_size, UNKNOWN, seed)
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
         positions = self.positions_of_step(batch)
@@ -78,6 +69,31 @@ class MaskedTokens(TrainingModule):
         if n := len(wanted):
             self.log_mean("val/loss", F.cross_entropy(logits, wanted), n)
             self.log_mean("val/accuracy", (logits.argmax(-1) == wanted).double().mean(), n)
+
+
+class MaskedWords(Task):
+    """The masked tokens of the training texts."""
+
+    def documents(self, store: TokenStore) -> dict[str, Documents]:
+        """Raises InputError if the texts have no words to predict."""
+        size = store.vocabulary_size
+        if size <= UNKNOWN + 1:
+            raise InputError(
+                "pretrain: the vocabulary has no words to predict; remove pretrain=masked"
+            )
+        documents = super().documents(store)
+        if not documents["validation"].counts(size)[UNKNOWN + 1 :].any():
+            raise InputError(
+                "pretrain: the validation documents have no known word to predict; give others, or "
+                "remove pretrain=masked"
+            )
+        return documents
+
+    def network(self, backbone: Backbone, vocabulary_size: int, n_classes: int) -> MaskedModel:
+        return MaskedModel(backbone, vocabulary_size, self.head_dropout)
+
+    def module(self, network: MaskedModel) -> MaskedTokens:
+        return MaskedTokens(network, self.cfg.optim, self.seed, self.cfg.pretrain.share)
 
 
 def first_phase(cfg: Config) -> Config:
@@ -143,30 +159,6 @@ def is_finished(folder: Path) -> bool:
     if not (result.exists() and weights.exists()):
         return False
     return bool(records.read_json(result).get("sha256") == records.digest(weights))
-
-
-def build(cfg: Config, data: TextDataModule) -> MaskedTokens:
-    """The module of a `first_phase` with its initial values.
-
-    Raises InputError if the texts have no words to predict.
-    """
-    size = data.store.vocabulary_size
-    if size <= UNKNOWN + 1:
-        raise InputError("pretrain: the vocabulary has no words to predict; remove pretrain=masked")
-    if not any((batch.ids > UNKNOWN).any() for batch in data.val_dataloader()):
-        raise InputError(
-            "pretrain: the validation documents have no known word to predict; give others, or "
-            "remove pretrain=masked"
-        )
-    model, seed = masked_model(cfg, size), seed_of(cfg, "dropout")
-    return MaskedTokens(model, cfg.optim, seed, cfg.pretrain.share, size)
-
-
-def masked_model(cfg: Config, vocabulary_size: int) -> MaskedModel:
-    """The network of a `first_phase` with its initial values."""
-    network = MaskedModel(build_backbone(cfg), vocabulary_size, head_dropout(cfg))
-    start(cfg, network)
-    return network
 
 
 def write(

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from typing import Any
 
 import lightning as L
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -178,6 +179,22 @@ class TestedModule(TrainingModule):
         wait_for(self.device)
         self.latency_ms += 1000 * (time.perf_counter() - start)
         return logits
+
+    def prediction_table(self, documents: Documents) -> pd.DataFrame:
+        """The `predictions` of all processes of the run, a row for each document in the order of
+        the split: index, row (in the file), length (before the cut), group (equal for documents
+        with a part in common), and the others. Values (B, C) become C columns, name_0 and so on."""
+        every = gathered(self.predictions)
+        columns: dict[str, Any] = {}
+        for name in every[0]:
+            values = np.concatenate([batch[name] for batch in every])
+            parts = {f"{name}_{c}": part for c, part in enumerate(values.T)}
+            columns |= {name: values} if values.ndim == 1 else parts
+        table = pd.DataFrame(columns).sort_values("index", ignore_index=True)
+        table.insert(1, "row", documents.rows[table["index"]])
+        table.insert(2, "length", documents.whole_lengths[table["index"]])
+        table.insert(3, "group", documents.groups[table["index"]])
+        return table
 
     def on_test_epoch_end(self) -> None:
         self.latency_ms /= sum(len(batch["index"]) for batch in self.predictions)

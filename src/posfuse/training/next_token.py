@@ -24,19 +24,16 @@ class NextToken(TestedModule):
     """Trains a LanguageModel with the cross-entropy of the targets, in nats.
 
     Accuracy is the share of the targets that have the highest logit, given all tokens before them.
-    Of texts as bytes, bits_per_byte is the loss in bits. Of answers, exact_match is the share of
-    the strings with targets whose targets are all right; greedy decoding finds the same, since a
-    first wrong token makes both wrong. greedy_accuracy is the share of the targets that greedy
-    decoding finds, which reads its own tokens where accuracy reads the right ones.
+    With `is_bytes`, bits_per_byte is the loss in bits.
     """
 
     model: LanguageModel
 
     def __init__(
-        self, model: LanguageModel, optim: OptimConfig, seed: int, is_text: bool, is_bytes: bool
+        self, model: LanguageModel, optim: OptimConfig, seed: int, is_bytes: bool = False
     ) -> None:
         super().__init__(model, optim, seed)
-        self.is_text, self.is_bytes = is_text, is_bytes
+        self.is_bytes = is_bytes
         # For each batch of the last test: the sum of the losses at each place, and their number.
         self.by_position: list[tuple[Tensor, Tensor]] = []
 
@@ -48,18 +45,17 @@ class NextToken(TestedModule):
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
         logits = self.model(batch.ids, batch.lengths).float()
-        found = self.scores(logits, token_losses(logits, batch), batch)
-        n = int(found["targets"].sum())
-        loss = found["loss"].sum() / n
+        self.log_scores(self.scores(logits, token_losses(logits, batch), batch))
+
+    def log_scores(self, scores: dict[str, Tensor]) -> int:
+        """Log the validation metrics of a batch's `scores`; returns its number of targets."""
+        n = int(scores["targets"].sum())
+        loss = scores["loss"].sum() / n
         self.log_mean("val/loss", loss, n)
-        self.log_mean("val/accuracy", found["right"].sum() / n, n)
+        self.log_mean("val/accuracy", scores["right"].sum() / n, n)
         if self.is_bytes:
             self.log_mean("val/bits_per_byte", loss / math.log(2), n)
-        if not self.is_text:
-            asked = found["targets"] > 0
-            exact = (found["right"] == found["targets"])[asked].double().mean()
-            self.log_mean("val/exact_match", exact, int(asked.sum()))
-            self.log_mean("val/greedy_accuracy", found["greedy_right"].sum() / n, n)
+        return n
 
     def test_step(self, batch: Batch, batch_number: int) -> None:
         logits = self.timed_logits(batch)
@@ -70,15 +66,11 @@ class NextToken(TestedModule):
 
     def scores(self, logits: Tensor, losses: Tensor, batch: Batch) -> dict[str, Tensor]:
         """By window or string, (B,): its number of `targets`, how many of them are `right`, and the
-        sum of their losses in nats, `loss`; of answers also how many greedy decoding finds,
-        `greedy_right`. The logits (B, L, V) and losses (B, L) are those of the batch."""
+        sum of their losses in nats, `loss`. The logits (B, L, V) and losses (B, L) are those of the
+        batch."""
         is_target = batch.labels != IGNORED
         right = (logits.argmax(-1) == batch.labels) & is_target
-        found = {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}
-        if not self.is_text:
-            decoded = self.model.decode(batch.ids, is_target)
-            found["greedy_right"] = ((decoded == batch.labels) & is_target).sum(1)
-        return found
+        return {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}
 
     def on_test_epoch_start(self) -> None:
         super().on_test_epoch_start()
@@ -104,21 +96,46 @@ class NextToken(TestedModule):
     def tested(
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
-        every = gathered(self.predictions)
-        parts = {k: np.concatenate([batch[k] for batch in every]) for k in every[0]}
-        frame = pd.DataFrame(parts).sort_values("index", ignore_index=True)
-        frame.insert(1, "row", documents.rows[frame["index"]])
-        frame.insert(2, "length", documents.whole_lengths[frame["index"]])
-        frame.insert(3, "group", documents.groups[frame["index"]])
-        by_target = frame.sum() / frame["targets"].sum()
-        found = {"loss": float(by_target["loss"]), "accuracy": float(by_target["right"])}
+        table = self.prediction_table(documents)
+        return self.test_scores(table), table
+
+    def test_scores(self, table: pd.DataFrame) -> dict[str, float]:
+        """The metrics of a test split with these `scores`."""
+        by_target = table.sum() / table["targets"].sum()
+        metrics = {"loss": float(by_target["loss"]), "accuracy": float(by_target["right"])}
         if self.is_bytes:
-            found["bits_per_byte"] = found["loss"] / math.log(2)
-        if self.is_text:
-            return found, frame
-        asked = frame[frame["targets"] > 0]
-        found["exact_match"] = float((asked["right"] == asked["targets"]).mean())
-        return found | {"greedy_accuracy": float(by_target["greedy_right"])}, frame
+            metrics["bits_per_byte"] = metrics["loss"] / math.log(2)
+        return metrics
+
+
+class NextAnswer(NextToken):
+    """Trains a LanguageModel on questions with answers.
+
+    exact_match is the share of the strings with targets whose targets are all right; greedy
+    decoding has the same, since a first wrong token makes both wrong. greedy_accuracy is the share
+    of the targets that greedy decoding finds, which reads its own tokens where accuracy reads the
+    right ones.
+    """
+
+    def scores(self, logits: Tensor, losses: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Those of NextToken, and how many targets greedy decoding finds, `greedy_right`."""
+        is_target = batch.labels != IGNORED
+        decoded = self.model.decode(batch.ids, is_target)
+        greedy_right = ((decoded == batch.labels) & is_target).sum(1)
+        return {**super().scores(logits, losses, batch), "greedy_right": greedy_right}
+
+    def log_scores(self, scores: dict[str, Tensor]) -> int:
+        n, asked = super().log_scores(scores), scores["targets"] > 0
+        exact = (scores["right"] == scores["targets"])[asked].double().mean()
+        self.log_mean("val/exact_match", exact, int(asked.sum()))
+        self.log_mean("val/greedy_accuracy", scores["greedy_right"].sum() / n, n)
+        return n
+
+    def test_scores(self, table: pd.DataFrame) -> dict[str, float]:
+        metrics, asked = super().test_scores(table), table[table["targets"] > 0]
+        metrics["exact_match"] = float((asked["right"] == asked["targets"]).mean())
+        metrics["greedy_accuracy"] = float(table["greedy_right"].sum() / table["targets"].sum())
+        return metrics
 
 
 def token_losses(logits: Tensor, batch: Batch) -> Tensor:

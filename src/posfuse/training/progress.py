@@ -49,11 +49,13 @@ class EpochLines(Callback):
         epoch = self.evaluations.epochs(trainer.current_epoch + 1)
         assert trainer.max_epochs is not None
         epochs = int(self.evaluations.epochs(trainer.max_epochs))
-        self.lines.info(
-            "epoch %s/%d: train loss %.4f, validation loss %.4f, accuracy %.4f, %.1f s",
-            epoch, epochs, metrics["train/loss"],
-            metrics["val/loss"], metrics["val/accuracy"], seconds,
-        )  # fmt: skip
+        shown = {
+            "train loss": "train/loss",
+            "validation loss": "val/loss",
+            "accuracy": "val/accuracy",
+        }
+        values = [f"{name} {metrics[key]:.4f}" for name, key in shown.items() if key in metrics]
+        self.lines.info("epoch %s/%d: %s, %.1f s", epoch, epochs, ", ".join(values), seconds)
         if trainer.is_global_zero:
             progress = {"epoch": epoch, "epochs": epochs}
             progress["epoch_seconds"] = seconds * self.evaluations.per_epoch

@@ -2,11 +2,11 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import lightning as L
 import pandas as pd
@@ -14,8 +14,8 @@ import torch
 from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from posfuse.config import Config
-from posfuse.data.corpora import length_split
-from posfuse.data.datamodule import TextDataModule, sliding_split
+from posfuse.data.corpora import SPLITS
+from posfuse.data.datamodule import TextDataModule
 from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
 from posfuse.process.distributed import rank
@@ -39,32 +39,12 @@ log = logging.getLogger(__name__)
 warn = cache(log.warning)  # once in a process
 
 
-@dataclass
-class Observers:
-    """The callbacks whose observations a run records."""
-
-    stopwatch: Stopwatch
-    history: History
-    diagnostics: Diagnostics | None = None  # pretraining has none
-    use: UseOfPosition | None = None
-    log_rows: LogRows | None = None
-
-    def callbacks(self) -> list[Callback]:
-        collecting = (self.stopwatch, self.history, self.diagnostics, self.use)
-        logging_ = LambdaCallback(on_train_epoch_end=lambda *_: self.log())
-        return [*filter(None, collecting), logging_]
-
-    def log(self) -> None:
-        """Give `log_rows` all rows so far."""
-        if self.log_rows and self.diagnostics:
-            self.log_rows(self.history.rows, self.diagnostics.rows)
-
-
 @dataclass(frozen=True)
 class Fitted:
-    """What `fit` leaves beside the module, which has the weights of the best evaluation."""
+    """What `fit` returns beside the module, which has the weights of the best evaluation."""
 
     trainer: L.Trainer
+    history: History
     state: Checkpoints
     limit: MemoryLimit
     best_turn: int  # from 0
@@ -76,19 +56,8 @@ class Tested(NamedTuple):
 
     metrics: dict[str, float]
     predictions: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What `test` measures."""
-
-    test: Tested
-    lengths: dict[int, Tested]  # by the length of data.test_lengths
-    sliding: dict[int, Tested]  # the same, and data.max_len, with overlapping windows
     latency_ms: float
     measurements: list[Measurement]
-    seconds: dict[str, float]  # of setup, fit and test
-    seen: dict[str, int]  # documents and tokens that training has read
 
 
 @environment.denormals_flushed()
@@ -106,15 +75,22 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     data, module = build(cfg, backbone, first)
     if rank() == 0 and (line := coverage_warning(records.flatten({**identity, **data.facts()}))):
         warn(line)
-    observers = Observers(stopwatch, History(cfg.trainer.evaluations), Diagnostics(data))
-    observers.use = UseOfPosition(data) if cfg.trainer.mechanism else None
-    observers.log_rows = log_rows
+    history, diagnostics = History(cfg.trainer.evaluations), Diagnostics(data)
+    use = UseOfPosition(data)
+    observers = [stopwatch, diagnostics, *([use] if cfg.trainer.mechanism else [])]
+    if log_rows:
+        log_all = lambda *_: log_rows(history.rows, diagnostics.rows)  # noqa: E731
+        observers.append(LambdaCallback(on_train_epoch_end=log_all))
     with replicas(cfg, folder):
-        fitted = fit(cfg, folder, data, module, observers, started)
-        outcome = test(cfg, data, module, observers, fitted)
+        stopwatch.begin("fit")
+        fitted = fit(cfg, folder, data, module, history, observers, started)
+        stopwatch.begin("test")
+        tested = test(data, module, fitted)
+        cost = environment.facts(stopwatch.seconds(), module.seen_by_all())
     if rank() > 0:
         return {}
-    return record(folder, identity, data, module, observers, fitted, outcome, first)
+    given = (identity, masked_pretraining.facts(first) if first else {}, cost)
+    return record(folder, *given, data, module, diagnostics, use, fitted, tested)
 
 
 def set_process(cfg: Config) -> None:
@@ -136,24 +112,22 @@ def pretrain(cfg: Config) -> Path:
     cfg = masked_pretraining.first_phase(cfg)
     with masked_pretraining.sole_use(cfg) as folder:
         if not masked_pretraining.is_finished(folder):
-            observers = Observers(Stopwatch(), History())
-            data = build_data(cfg)
-            module = masked_pretraining.build(cfg, data)
+            stopwatch = Stopwatch()
+            data = build_data(cfg, masked_pretraining.MaskedWords(cfg))
+            module = build_module(cfg, data)
             resumes = " resumes" if (folder / records.LAST).exists() else ""
             log.info("pretraining%s: %s", resumes, folder)
-            fitted = fit(cfg, folder, data, module, observers)
+            fitted = fit(cfg, folder, data, module, History(), [stopwatch])
             signals.check("; pretraining is saved")
-            records.write_table(folder / records.HISTORY, pd.DataFrame(observers.history.rows))
-            seconds = sum(observers.stopwatch.seconds().values())
-            masked_pretraining.write(cfg, folder, fitted.validation, fitted.best_turn + 1, seconds)
+            seconds, epoch = sum(stopwatch.seconds().values()), fitted.best_turn + 1
+            records.write_table(folder / records.HISTORY, pd.DataFrame(fitted.history.rows))
+            masked_pretraining.write(cfg, folder, fitted.validation, epoch, seconds)
     return folder
 
 
-def build(
-    cfg: Config, backbone: Backbone, first: Path | None
-) -> tuple[TextDataModule, TestedModule]:
-    """The data of a run, and its module with the initial values. `host` is that of `load_host`,
-    `first` the folder of `pretrain`."""
+def build(cfg: Config, backbone: Backbone, first: Path | None) -> tuple[TextDataModule, Any]:
+    """The data of a run, and the module of its task with the initial values. `first` is the folder
+    of `pretrain`."""
     data = build_data(cfg)
     module = build_module(cfg, data, backbone)
     if first:
@@ -166,7 +140,8 @@ def fit(
     folder: Path,
     data: TextDataModule,
     module: TrainingModule,
-    observers: Observers,
+    history: History,
+    observers: Sequence[Callback],
     started: str = "",
 ) -> Fitted:
     """Train the module, or resume its training from the last checkpoint in `folder`, and give it
@@ -177,71 +152,61 @@ def fit(
     last, identity = folder / records.LAST, records.fingerprint(cfg)
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, identity, started)
     limit = MemoryLimit(cfg.data, module.batch_key)
-    trainer = build_trainer(cfg, folder, [*observers.callbacks(), state, limit])
-    observers.stopwatch.begin("fit")
+    trainer = build_trainer(cfg, folder, [history, *observers, state, limit])
     with limit.explained():
         start = last if last.exists() else None
         trainer.fit(module, data, ckpt_path=start, weights_only=True)
     best = read_checkpoint(folder / records.BEST)
     module.load_state_dict(best["state_dict"])
-    validation = observers.history.validation(best["epoch"])
+    validation = history.validation(best["epoch"])
     if not math.isfinite(validation["loss"]):
         raise module.divergence(best["global_step"])
-    return Fitted(trainer, state, limit, best["epoch"], validation)
+    return Fitted(trainer, history, state, limit, best["epoch"], validation)
 
 
-def test(
-    cfg: Config, data: TextDataModule, module: TestedModule, observers: Observers, fitted: Fitted
-) -> Outcome:
-    """Test the trained module on every test split. Raises OutOfMemory."""
-    observers.stopwatch.begin("test")
-
-    def tested(split: str) -> Tested:
-        data.tested = split
-        logged = fitted.trainer.test(module, data, verbose=False)[0]
-        metrics = {name.removeprefix("test/"): float(value) for name, value in logged.items()}
-        return Tested(*module.tested(metrics, data.documents[split]))
-
+def test(data: TextDataModule, module: TestedModule, fitted: Fitted) -> dict[str, Tested]:
+    """The results of the trained module on each test split, by its name. Raises OutOfMemory."""
+    tested = {}
     with fitted.limit.explained():
-        whole = tested("test")
-        latency_ms, measured = module.latency_ms, module.measurements()
-        lengths = {n: tested(length_split(n)) for n in cfg.data.test_lengths}
-        sliding = {
-            n: tested(sliding_split(n))
-            for n in (cfg.data.max_len, *cfg.data.test_lengths)
-            if sliding_split(n) in data.documents
-        }
-    seconds, seen = observers.stopwatch.seconds(), module.seen_by_all()
-    return Outcome(whole, lengths, sliding, latency_ms, measured, seconds, seen)
+        for split in ("test", *(name for name in data.documents if name not in SPLITS)):
+            data.tested = split
+            logged = fitted.trainer.test(module, data, verbose=False)[0]
+            metrics = {name.removeprefix("test/"): float(value) for name, value in logged.items()}
+            results = module.tested(metrics, data.documents[split])
+            tested[split] = Tested(*results, module.latency_ms, module.measurements())
+    return tested
 
 
 def record(
     folder: Path,
     identity: Record,
+    pretraining: Record,
+    cost: Record,
     data: TextDataModule,
     module: TestedModule,
-    observers: Observers,
+    diagnostics: Diagnostics,
+    use: UseOfPosition,
     fitted: Fitted,
-    outcome: Outcome,
-    first: Path | None,
+    tested: dict[str, Tested],
 ) -> Record:
     """Write the files of a run that is trained and tested, the record last; returns the record."""
-    diagnostics, use = observers.diagnostics, observers.use
-    assert diagnostics is not None
-    evaluations, turns = observers.history.evaluations, fitted.trainer.current_epoch
+    evaluations, turns = fitted.history.evaluations, fitted.trainer.current_epoch
     best_epoch = evaluations.epoch(fitted.best_turn)
-    lengths = {
-        str(n): {**split.metrics, "documents": len(split.predictions)}
-        for n, split in outcome.lengths.items()
-    }
+    test = tested["test"]
+    further: dict[str, dict[str, Tested]] = {"test": {}}  # by kind and length
+    for split, results in tested.items():
+        kind, at, length = split.partition("@")
+        if at:
+            further.setdefault(kind, {})[length] = results
+    lengths = further.pop("test")
     content = {
         **identity,
         "started": fitted.state.started,
-        "test": outcome.test.metrics,
+        "test": test.metrics,
         "validation": fitted.validation,
-        "pretrain": masked_pretraining.facts(first) if first else {},
-        "lengths": lengths,
-        "sliding": {str(n): split.metrics for n, split in outcome.sliding.items()},
+        "pretrain": pretraining,
+        "lengths": {n: {**t.metrics, "documents": len(t.predictions)} for n, t in lengths.items()},
+        **{kind: {n: t.metrics for n, t in own.items()} for kind, own in further.items()},
         "best_evaluation": fitted.best_turn + 1,
         "evaluations": turns,
         "best_epoch": best_epoch,
@@ -249,25 +214,25 @@ def record(
         "parameters": sum(p.numel() for p in module.parameters()),
         "fusion_parameters": sum(p.numel() for p in module.model.fusion.parameters()),
         **data.facts(),
-        "latency_ms": outcome.latency_ms,
+        "latency_ms": test.latency_ms,
         "position": diagnostics.worth,
-        "mechanism": {"documents": use.documents} if use and use.rows else {},
-        **environment.facts(outcome.seconds, outcome.seen),
+        "mechanism": {"documents": use.documents} if use.rows else {},
+        **cost,
     }
-    optional = ("pretrain", "lengths", "sliding", "position", "mechanism")
-    content = {key: value for key, value in content.items() if value or key not in optional}
+    for name in ("pretrain", "lengths", "position", "mechanism"):
+        if not content[name]:
+            del content[name]
+    rows = [*diagnostics.rows, *diagnostics.worth_rows(best_epoch)]
     tables = {
-        records.HISTORY: pd.DataFrame(observers.history.rows),
-        records.DIAGNOSTICS: records.table_of(
-            Diagnostic, [*diagnostics.rows, *diagnostics.worth_rows(best_epoch)]
-        ),
-        records.PREDICTIONS: outcome.test.predictions,
+        records.HISTORY: pd.DataFrame(fitted.history.rows),
+        records.DIAGNOSTICS: records.table_of(Diagnostic, rows),
+        records.PREDICTIONS: test.predictions,
     }
-    if measured := [*outcome.measurements, *(use.rows if use else [])]:
+    if measured := [*test.measurements, *use.rows]:
         tables[records.MECHANISM] = measurements.frame(measured)
-    if outcome.lengths:
+    if lengths:
         tables[records.BY_LENGTH] = pd.concat(
-            [split.predictions.assign(test_length=n) for n, split in outcome.lengths.items()]
+            [t.predictions.assign(test_length=int(n)) for n, t in lengths.items()]
         )
     for name, table in tables.items():
         records.write_table(folder / name, table)

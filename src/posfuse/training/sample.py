@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from posfuse.config import LARGEST_SEED, Config, longest
+from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
 from posfuse.data.vocabulary import SPECIAL
 from posfuse.errors import InputError, checked_streams
@@ -35,7 +36,7 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     unit = cfg.data.vocabulary.unit
     if unit == "bytes":
         ids = [byte + len(SPECIAL) for byte in _bytes(text)]
-    elif data.is_text_model and text.strip():
+    elif not is_task(cfg.data) and text.strip():
         ids = data.store.encoder(unit)([_unicode(text)])[0].tolist()
     else:
         symbols = data.store.words(range(len(SPECIAL), data.store.vocabulary_size))
@@ -97,8 +98,8 @@ def main() -> None:
         cfg, data, module = load_language_model(arguments.run)
         ids = prompt_ids(arguments.prompt, cfg, data)
         # A text has no end, so its trained positions are enough. A string of a task needs its own.
-        reach = cfg.data.max_len if data.is_text_model else longest(cfg.data)
-        if not data.is_text_model and ids.shape[1] >= reach:
+        reach = longest(cfg.data) if is_task(cfg.data) else cfg.data.max_len
+        if is_task(cfg.data) and ids.shape[1] >= reach:
             raise InputError(
                 f"--prompt: has {ids.shape[1]} tokens, but this model reads {reach}; give at most "
                 f"{reach - 1}"

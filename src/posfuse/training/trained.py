@@ -25,9 +25,7 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
     """
     cfg, data, module = _loaded(Path(folder))
     if not isinstance(module, Classifier):
-        raise InputError(
-            f"{folder}: a language model, which has no classes; give a classifier's run"
-        )
+        raise InputError(f"{folder}: its task has no classes; give the run of a classifier")
     return cfg, data, module
 
 
@@ -35,7 +33,7 @@ def load_language_model(folder: str | Path) -> tuple[Config, TextDataModule, Nex
     """As `load_run`, for a run with task=language_model; raises InputError for another one."""
     cfg, data, module = _loaded(Path(folder))
     if not isinstance(module, NextToken):
-        raise InputError(f"{folder}: a classifier; give a run with task=language_model")
+        raise InputError(f"{folder}: no language model; give a run with task=language_model")
     return cfg, data, module
 
 

@@ -49,7 +49,7 @@ class UseOfPosition(Callback):
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         if self.data.tested != "test" or not trainer.is_global_zero:
             return
-        if self.data.models_language:
+        if not isinstance(module.model, PositionClassifier):
             return  # the measurements are those of a classifier
         read = trainer.global_step * self.data.cfg.batch_size * trainer.world_size
         n = min(int(np.clip(SHARE * read, *DOCUMENTS)), len(self.data.documents["test"]))

@@ -1,0 +1,79 @@
+"""What a task reads of a corpus: the documents of each split, and their targets.
+
+The name of a further test split is a kind and a length, such as test@512.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from posfuse.config import DataConfig
+from posfuse.data.batching import Documents, shuffled
+from posfuse.data.causal_tasks import BAR
+from posfuse.data.corpora import SPLITS, length_split
+from posfuse.data.token_store import TokenizedSplit, TokenStore
+from posfuse.data.windows import Answers, Windows
+from posfuse.errors import InputError
+
+Read = Callable[[TokenizedSplit, int], Documents]  # a split, and the length at which it is cut
+
+
+def whole_documents(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
+    """The documents, whose targets are their labels."""
+    read: Read = partial(Documents, ending=store.ending)
+    if cfg.word_order == "shuffled":
+        read = _shuffled
+    return _splits(store, cfg, read)
+
+
+def answers(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
+    """The strings of a generated task, whose targets are the tokens after the bar."""
+    bar, every = store.id_of(BAR), {"answers": 1, "values": 2}[cfg.targets]
+    return _splits(store, cfg, lambda split, length: Answers(split, length, bar, every))
+
+
+def windows(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
+    """Windows of the texts, whose targets are the next tokens. The further test splits are longer
+    windows, and at each length windows of which each half overlaps its neighbour."""
+
+    def read(split: str, length: int, stride: int | None = None) -> Windows:
+        try:
+            return Windows(store.splits[split], length, stride)
+        except ValueError as error:
+            key = "data.max_len" if length == cfg.max_len else "data.test_lengths"
+            raise InputError(
+                f"{key}: a split of {cfg.name} has {error}; use shorter windows"
+            ) from error
+
+    documents: dict[str, Documents] = {split: read(split, cfg.max_len) for split in SPLITS}
+    for length in (cfg.max_len, *cfg.test_lengths):
+        if length > cfg.max_len:
+            documents[length_split(length)] = read("test", length)
+        documents[f"sliding@{length}"] = read("test", length, length // 2)
+    return documents
+
+
+def _shuffled(split: TokenizedSplit, max_len: int) -> Documents:
+    return Documents(shuffled(split, max_len), max_len)
+
+
+def _splits(store: TokenStore, cfg: DataConfig, read: Read) -> dict[str, Documents]:
+    """The three splits and the further test splits: the store's own, or the test documents that are
+    longer than max_len.
+
+    Raises InputError if there is no such document.
+    """
+    documents = {split: read(store.splits[split], cfg.max_len) for split in SPLITS}
+    lengths = {length_split(length): length for length in cfg.test_lengths}
+    if lengths.keys() <= store.splits.keys():
+        return documents | {split: read(store.splits[split], n) for split, n in lengths.items()}
+    test = store.splits["test"]
+    long = np.flatnonzero(test.lengths > cfg.max_len)
+    if not len(long):
+        raise InputError(
+            f"data.test_lengths: no test document of {cfg.name} has more than data.max_len="
+            f"{cfg.max_len} tokens; lower data.max_len, or remove data.test_lengths"
+        )
+    texts = test.take(long)
+    return documents | {split: read(texts, n) for split, n in lengths.items()}

@@ -1,0 +1,187 @@
+"""Kinds of task: what a run learns, from its targets to its metric.
+
+conf/task chooses one. Modules are imported where they are made: Lightning takes seconds to import,
+and the check of a config needs none of it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from posfuse.config import Config, is_pretrained, seed_of
+from posfuse.data import targets
+from posfuse.data.batching import Documents
+from posfuse.data.corpora import is_task
+from posfuse.data.token_store import TokenStore
+from posfuse.errors import InputError
+from posfuse.model.language_model import LanguageModel
+from posfuse.model.network import Backbone, FusionTransformer, PositionClassifier
+
+if TYPE_CHECKING:
+    from posfuse.training.module import TrainingModule
+
+
+class Task:
+    """What a run learns. A kind of task extends it with its network and its module."""
+
+    metric = "accuracy"  # the number that a run is judged by
+    lower_is_better = False  # of the metric
+    needs_labels = True  # whether each document must have a class
+    causal = False  # whether a token sees itself and those before it alone
+
+    def __init__(self, cfg: Config) -> None:
+        self.cfg = cfg
+
+    def check(self) -> None:
+        """Raise InputError for a config that does not fit the task, before any data is loaded."""
+        data = self.cfg.data
+        if data.targets != "all" or data.vocabulary.ending:
+            key = "data.targets" if data.targets != "all" else "data.vocabulary.ending"
+            raise InputError(
+                f"{key}: is for language models; set task=language_model, or take other data"
+            )
+
+    def documents(self, store: TokenStore) -> dict[str, Documents]:
+        """What is read of train, validation, test, and of each further test split.
+
+        The name of a further split ends in @ and a length: test@512, sliding@512.
+        """
+        return targets.whole_documents(store, self.cfg.data)
+
+    def label_names(self, store: TokenStore) -> list[str]:
+        """The names of the classes that the record states."""
+        return store.label_names
+
+    def network(
+        self, backbone: Backbone, vocabulary_size: int, n_classes: int
+    ) -> FusionTransformer:
+        """The network for a corpus of this vocabulary and with these labels, without its initial
+        values."""
+        raise NotImplementedError
+
+    def module(self, network: Any) -> "TrainingModule":
+        """The module that trains this network."""
+        raise NotImplementedError
+
+    @property
+    def monitor(self) -> tuple[str, str]:
+        """The logged metric that trainer.monitor chooses, and whether its best value is the max or
+        the min."""
+        chosen = self.cfg.trainer.monitor
+        name = self.metric if chosen == "metric" else chosen
+        is_lower = name == "loss" or (name == self.metric and self.lower_is_better)
+        return f"val/{name}", "min" if is_lower else "max"
+
+    @property
+    def head_dropout(self) -> float:
+        """The dropout before the last layer."""
+        model: Any = self.cfg.model
+        rate: float = model.dropout if model.head_dropout is None else model.head_dropout
+        return rate
+
+    @property
+    def seed(self) -> int:
+        """The seed of a module: of dropout masks and positions."""
+        return seed_of(self.cfg, "dropout")
+
+
+class Classification(Task):
+    """A document's class, from the mean of the encoder's output."""
+
+    def network(
+        self, backbone: Backbone, vocabulary_size: int, n_classes: int
+    ) -> PositionClassifier:
+        if n_classes < 2:
+            raise InputError(
+                f"data: {self.cfg.data.name} has one class or no labels; give at least two "
+                "classes, or set task=language_model"
+            )
+        return PositionClassifier(backbone, vocabulary_size, n_classes, self.head_dropout)
+
+    def module(self, network: PositionClassifier) -> "TrainingModule":
+        from posfuse.training.classifier import Classifier
+
+        return Classifier(network, self.cfg.optim, network.head.out_features, self.seed)
+
+
+class NextTokenTask(Task):
+    """The next token of a running text."""
+
+    needs_labels = False
+    causal = True
+
+    def __init__(self, cfg: Config) -> None:
+        super().__init__(cfg)
+        if cfg.data.vocabulary.unit == "bytes":
+            self.metric, self.lower_is_better = "bits_per_byte", True
+
+    def check(self) -> None:
+        cfg, data, ending = self.cfg, self.cfg.data, self.cfg.data.vocabulary.ending
+        if is_pretrained(cfg):
+            raise InputError(
+                "task=language_model: needs a causal model, and host=transformers reads both ways; "
+                "use task=classification"
+            )
+        if cfg.pretrain.name != "none":
+            raise InputError(
+                "pretrain: is for classifiers, and a language model needs none; remove "
+                f"pretrain={cfg.pretrain.name}"
+            )
+        if data.word_order != "original":
+            raise InputError(
+                "data.word_order: shuffled is for classifiers, because a language model predicts "
+                "the next word; remove it, or set task=classification"
+            )
+        if is_task(data) and data.targets == "all":
+            raise InputError(
+                f"data.targets: {data.name} has classes and no answer to predict; use data=copy, "
+                "reverse or associative_recall, or task=classification"
+            )
+        if is_task(data) and ending:
+            raise InputError(f"data.vocabulary.ending: is for texts; remove it for {data.name}")
+        if not is_task(data) and data.targets != "all":
+            raise InputError(
+                f"data.targets: must be all for texts such as {data.name} (got {data.targets})"
+            )
+        if ending and data.vocabulary.unit == "words":
+            raise InputError(
+                "data.vocabulary.ending: is for bytes and characters; remove it, or set "
+                "data.vocabulary.unit=bytes"
+            )
+
+    def documents(self, store: TokenStore) -> dict[str, Documents]:
+        return targets.windows(store, self.cfg.data)
+
+    def label_names(self, store: TokenStore) -> list[str]:
+        return []
+
+    def network(self, backbone: Backbone, vocabulary_size: int, n_classes: int) -> LanguageModel:
+        is_tied = self.cfg.task.output == "tied"
+        return LanguageModel(backbone, vocabulary_size, self.head_dropout, is_tied)
+
+    def module(self, network: LanguageModel) -> "TrainingModule":
+        from posfuse.training.next_token import NextToken
+
+        return NextToken(network, self.cfg.optim, self.seed, self.metric == "bits_per_byte")
+
+
+class AnswerTask(NextTokenTask):
+    """The tokens of an answer, after a question and a bar."""
+
+    def __init__(self, cfg: Config) -> None:
+        super().__init__(cfg)
+        self.metric, self.lower_is_better = "exact_match", False
+
+    def documents(self, store: TokenStore) -> dict[str, Documents]:
+        return targets.answers(store, self.cfg.data)
+
+    def label_names(self, store: TokenStore) -> list[str]:
+        return store.label_names
+
+    def module(self, network: LanguageModel) -> "TrainingModule":
+        from posfuse.training.next_token import NextAnswer
+
+        return NextAnswer(network, self.cfg.optim, self.seed)
+
+
+def language_model(cfg: Config) -> NextTokenTask:
+    """The task of a language model: answers of a generated task, otherwise texts."""
+    return AnswerTask(cfg) if is_task(cfg.data) else NextTokenTask(cfg)

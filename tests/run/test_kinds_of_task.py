@@ -1,0 +1,80 @@
+"""Kinds of task: the three of posfuse, and the one of docs/tasks.md."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from posfuse.config import CONF_DIR, TASKS, Config
+from posfuse.errors import InputError
+from posfuse.runs import records
+from posfuse.runs.checks import checked, task_of
+from posfuse.train import train
+from posfuse.training.trained import load_run
+from small_runs import composed, small_config, small_overrides
+
+PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
+RAREST = ["task.name=rarest_word", "task._target_=my_tasks.RarestWord", "trainer.monitor=metric"]
+
+
+@pytest.fixture
+def my_tasks(tmp_path, monkeypatch):
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    (tmp_path / "my_tasks.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
+    my_tasks, corpus, tmp_path, caplog
+):
+    cfg = small_config(corpus, *RAREST)
+    folder = tmp_path / "run"
+    with caplog.at_level("INFO"):
+        record = train(cfg, folder)
+    assert set(record["test"]) == {"error"}
+    assert f"test error {record['test']['error']:.4f}" in caplog.text
+    history = pd.read_csv(folder / records.HISTORY)
+    assert list(history) == ["epoch", "step", "train_loss", "val_loss", "val_error"]
+    assert record["best_evaluation"] == history["val_error"].idxmin() + 1  # the first of equals
+    assert history["train_loss"].iloc[-1] < history["train_loss"].iloc[0]
+    table = pd.read_parquet(folder / records.PREDICTIONS)
+    error = (table["label"] - table["predicted"]).abs().mean()
+    assert error == pytest.approx(record["test"]["error"], abs=1e-6)
+    assert record["settings"]["task._target_"] == "my_tasks.RarestWord"
+    assert train(cfg, folder) == record
+    with pytest.raises(InputError, match="no classes"):
+        load_run(folder)
+
+
+def test_a_language_model_can_select_its_checkpoint_by_its_own_metric(corpus, tmp_path):
+    text = ["task=language_model", "data.vocabulary.unit=bytes", "data.max_len=8"]
+    record = train(small_config(corpus, *text, "trainer.monitor=metric"), tmp_path)
+    history = pd.read_csv(tmp_path / records.HISTORY)
+    assert record["best_evaluation"] == history["val_bits_per_byte"].idxmin() + 1
+
+
+def test_each_kind_of_task_has_a_metric_and_its_direction():
+    bits = "data.vocabulary.unit=bytes"
+    for overrides, expected in (
+        ([], ("accuracy", False)),
+        (["task=language_model"], ("accuracy", False)),
+        (["task=language_model", bits], ("bits_per_byte", True)),
+        (["task=language_model", "data=copy"], ("exact_match", False)),
+    ):
+        task = task_of(checked(composed(*overrides)))
+        assert (task.metric, task.lower_is_better) == expected
+    assert {path.stem for path in (CONF_DIR / "task").iterdir()} == set(TASKS)
+
+
+def test_an_unknown_task_is_refused_in_one_line(corpus):
+    for own, message in (
+        (["task.name=sorting"], r"task\.name: must be classification or language_model \(got sor"),
+        (["task._target_=absent.Task"], r"task\._target_: cannot import 'absent\.Task'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            checked(composed(*small_overrides(corpus), *own))
+
+
+def test_a_kind_of_task_of_posfuse_leaves_fingerprints_as_they_were():
+    assert "task._target_" not in records.settings(Config(fusion={"name": "add"}))
