@@ -1,7 +1,7 @@
 """The other processes of a run on several devices: how they end, with commands in their place."""
 
+import json
 import os
-import pickle
 import signal
 import subprocess
 
@@ -24,7 +24,7 @@ def begun(monkeypatch):
     def call(*commands):
         found = []
 
-        def start(number, cfg, folder):
+        def start(number, folder):
             pipe = subprocess.PIPE
             found.append(subprocess.Popen(commands[number - 1], stdin=pipe, stdout=pipe))
             return found[-1]
@@ -51,7 +51,7 @@ def test_a_process_that_cannot_start_leaves_nothing_behind(cfg, begun, tmp_path)
 
 
 def test_the_error_that_a_process_sends_is_the_runs(cfg, begun, tmp_path):
-    (tmp_path / "error").write_bytes(pickle.dumps(InputError("model.d_ff: too large")))
+    (tmp_path / "error").write_text(json.dumps(["InputError", "model.d_ff: too large"]))
     begun(["false"], ["sh", "-c", f"cat {tmp_path / 'error'}; exit 1"])
     with pytest.raises(InputError, match=r"model\.d_ff: too large"):
         broken(cfg, tmp_path)

@@ -1,27 +1,30 @@
 """The command that `posfuse.training.replicas` starts for each additional process of a run."""
 
+import json
 import os
-import pickle
 import sys
+from pathlib import Path
 
 from posfuse.errors import InputError, TrainingError
 from posfuse.process import signals
+from posfuse.runs.configs import read_config
 from posfuse.training.run import run
 
 
 def main() -> None:
-    """Train the run whose config and folder are pickled on stdin. An error that the user must see
-    is pickled to stdout; the first process raises it."""
+    """replica_process PID FOLDER: train the run of a folder's config.yaml until the process PID
+    ends. An error that the user must see is written to stdout; the first process raises it."""
     signals.exit_with_parent(int(sys.argv[1]))
     signals.launcher = "replicas"
-    with os.fdopen(os.dup(1), "wb") as failure:
+    with os.fdopen(os.dup(1), "w") as failure:
         os.dup2(2, 1)  # stderr is train.log, where prints belong
-        cfg, folder = pickle.load(sys.stdin.buffer)
-        cfg.logger.name, cfg.trainer.progress = "none", "none"
+        folder = Path(sys.argv[2])
         try:
+            cfg = read_config(folder)
+            cfg.logger.name, cfg.trainer.progress = "none", "none"
             run(cfg, folder)
         except (InputError, TrainingError) as error:
-            pickle.dump(error, failure)
+            json.dump([type(error).__name__, str(error)], failure)
             sys.exit(1)
 
 

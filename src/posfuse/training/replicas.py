@@ -4,9 +4,9 @@ Rank 0 is the launching process. It starts the others, and it alone writes files
 Lightning's own launcher restarts the whole command in each process, which does not work in a sweep.
 """
 
+import json
 import logging
 import os
-import pickle
 import socket
 import subprocess
 import sys
@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import distributed
 
+from posfuse import errors
 from posfuse.config import Config
 from posfuse.process import signals
 from posfuse.process.distributed import RANK, rank, world_size
@@ -28,7 +29,8 @@ FAILURE_SECONDS = 5.0  # the same after rank 0 has seen a failure
 
 @contextmanager
 def replicas(cfg: Config, folder: Path) -> Iterator[None]:
-    """Start the run's other processes, and end them with the block."""
+    """Start the run's other processes, and end them with the block. They read `folder`'s
+    config.yaml."""
     if cfg.trainer.devices == 1 or rank() > 0:
         yield
         return
@@ -42,14 +44,14 @@ def replicas(cfg: Config, folder: Path) -> Iterator[None]:
     try:
         os.environ.update(group)
         for number in range(1, cfg.trainer.devices):
-            processes.append(_start(number, cfg, folder))
+            processes.append(_start(number, folder))
         yield
         with suppress(subprocess.TimeoutExpired):
             for process in processes:
                 process.wait(EXIT_SECONDS)
     except RuntimeError as error:
-        if found := _failure(processes):  # rank 0 itself saw only a broken connection
-            raise found from error
+        if cause := _failure(processes):  # rank 0 itself saw only a broken connection
+            raise cause from error
         raise
     finally:
         for process in processes:
@@ -82,7 +84,8 @@ def _failure(processes: list[subprocess.Popen[bytes]]) -> Exception | None:
     for _, _, process in ended:
         assert process.stdout is not None
         if sent := process.stdout.read():
-            error: Exception = pickle.loads(sent)
+            kind, message = json.loads(sent)
+            error: Exception = getattr(errors, kind, RuntimeError)(message)
             return error
     if not ended:
         return None
@@ -92,8 +95,8 @@ def _failure(processes: list[subprocess.Popen[bytes]]) -> Exception | None:
     )
 
 
-def _start(number: int, cfg: Config, folder: Path) -> subprocess.Popen[bytes]:
-    # The config may name classes that only this process's path leads to.
+def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
+    # config.yaml may name classes that only this process's path leads to.
     environment = {
         **os.environ,
         "LOCAL_RANK": str(number),
@@ -104,14 +107,11 @@ def _start(number: int, cfg: Config, folder: Path) -> subprocess.Popen[bytes]:
         (folder / "train.log").open("a", encoding="utf-8") as log,
         signals.blocked(),
     ):  # rank 0 handles the signals
-        process = subprocess.Popen(
-            [sys.executable, "-m", "posfuse.training.replica_process", str(os.getpid())],
+        command = [sys.executable, "-m", "posfuse.training.replica_process", str(os.getpid())]
+        return subprocess.Popen(
+            [*command, str(folder)],
             env=environment,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
         )
-    assert process.stdin is not None
-    with process.stdin as stdin:
-        pickle.dump((cfg, folder), stdin)
-    return process
