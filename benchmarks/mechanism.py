@@ -1,4 +1,4 @@
-"""Time what a run measures after training (training/use_of_position.py), against its training.
+"""Time the measurements of training/position_measurements.py against a run's training.
 
     python benchmarks/mechanism.py
 
@@ -23,12 +23,12 @@ from posfuse.data.batching import Batch
 from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.runs.checks import checked
 from posfuse.training.diagnostics import BATCH
-from posfuse.training.use_of_position import DOCUMENTS, SHARE, measure
+from posfuse.training.position_measurements import DOCUMENTS, SHARE, measure
 from timing import DEVICE
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "model.attention_encoding model.encoding training.use_of_position "
+    "model.attention_encoding model.encoding training.position_measurements "
     "training.attention_by_distance training.probe training.patching conf/protocol"
 )
 

@@ -37,7 +37,7 @@ MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
     "model.attention_encoding model.encoding data.token_store data.batching data.datamodule "
     "training.build training.module training.classifier training.diagnostics "
-    "training.use_of_position training.history training.run training.checkpoints "
+    "training.position_measurements training.history training.run training.checkpoints "
     "process.environment conf/protocol/imdb.yaml conf/model/small.yaml "
     "conf/data/lead_story_long.yaml conf/data/missing_duplicate.yaml"
 )

@@ -30,9 +30,9 @@ from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.module import TestedModule, TrainingModule
+from posfuse.training.position_measurements import PositionMeasurements
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
-from posfuse.training.use_of_position import UseOfPosition
 
 LogRows = Callable[[list[dict[str, float]], list[Diagnostic]], None]
 log = logging.getLogger(__name__)
@@ -76,8 +76,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     if rank() == 0 and (line := coverage_warning(records.flatten({**identity, **data.facts()}))):
         warn(line)
     history, diagnostics = History(cfg.trainer.evaluations), Diagnostics(data)
-    use = UseOfPosition(data)
-    observers = [stopwatch, diagnostics, *([use] if cfg.trainer.mechanism else [])]
+    measured = PositionMeasurements(data)
+    observers = [stopwatch, diagnostics, *([measured] if cfg.trainer.mechanism else [])]
     if log_rows:
         log_all = lambda *_: log_rows(history.rows, diagnostics.rows)  # noqa: E731
         observers.append(LambdaCallback(on_train_epoch_end=log_all))
@@ -90,7 +90,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     if rank() > 0:
         return {}
     given = (identity, masked_pretraining.facts(first) if first else {}, cost)
-    return record(folder, *given, data, module, diagnostics, use, fitted, tested)
+    return record(folder, *given, data, module, diagnostics, measured, fitted, tested)
 
 
 def set_process(cfg: Config) -> None:
@@ -185,7 +185,7 @@ def record(
     data: TextDataModule,
     module: TestedModule,
     diagnostics: Diagnostics,
-    use: UseOfPosition,
+    measured: PositionMeasurements,
     fitted: Fitted,
     tested: dict[str, Tested],
 ) -> Record:
@@ -216,7 +216,7 @@ def record(
         **data.facts(),
         "latency_ms": test.latency_ms,
         "position": diagnostics.worth,
-        "mechanism": {"documents": use.documents} if use.rows else {},
+        "mechanism": {"documents": measured.documents} if measured.rows else {},
         **cost,
     }
     for name in ("pretrain", "lengths", "position", "mechanism"):
@@ -228,8 +228,8 @@ def record(
         records.DIAGNOSTICS: records.table_of(Diagnostic, rows),
         records.PREDICTIONS: test.predictions,
     }
-    if measured := [*test.measurements, *use.rows]:
-        tables[records.MECHANISM] = measurements.frame(measured)
+    if values := [*test.measurements, *measured.rows]:
+        tables[records.MECHANISM] = measurements.frame(values)
     if lengths:
         tables[records.BY_LENGTH] = pd.concat(
             [t.predictions.assign(test_length=int(n)) for n, t in lengths.items()]

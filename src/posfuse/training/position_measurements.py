@@ -38,7 +38,7 @@ def measure(model: PositionClassifier, batches: Iterable[Batch]) -> list[Measure
     ]
 
 
-class UseOfPosition(Callback):
+class PositionMeasurements(Callback):
     """Measures the trained model at the end of the test on the test split."""
 
     def __init__(self, data: TextDataModule) -> None:
