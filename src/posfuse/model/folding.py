@@ -6,14 +6,14 @@ A folded model stores the token parts of all words and the position parts of all
 """
 
 import copy
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posfuse.model.encoder import Encoder, mean_pool
-from posfuse.model.fusion import Fusion, Parts, rows_at
-from posfuse.model.positions import PositionSampler
+from posfuse.model.encoder import mean_pool
+from posfuse.model.fusion import Parts, rows_at
 
 
 class FoldedClassifier(nn.Module):
@@ -24,23 +24,15 @@ class FoldedClassifier(nn.Module):
     more for gate_scalar, V d more for gate_feature and gate_mlp.
     """
 
-    def __init__(
-        self,
-        fusion: Fusion,
-        tokens: Tensor,
-        table: Tensor,
-        fused_norm: nn.Module,
-        encoder: Encoder,
-        head: nn.Linear,
-        sampler: PositionSampler,
-    ) -> None:
-        """tokens (V, d): the scaled embedding of every word; table (N, d)."""
+    def __init__(self, origin: Any) -> None:
+        """origin: the PositionClassifier."""
         super().__init__()
-        self.words = _copies(fusion.project_tokens(tokens))
-        self.positions = _copies(fusion.project(table))
-        self.fusion, self.fused_norm = copy.deepcopy((fusion, fused_norm))
-        self.encoder, self.head = copy.deepcopy((encoder, head))
-        self.sampler = sampler
+        words = origin.token_scale(origin.embedding.weight)  # (V, d)
+        self.words = _copies(origin.fusion.project_tokens(words))
+        self.positions = _copies(origin.fusion.project(origin.table()))
+        self.fusion, self.fused_norm = copy.deepcopy((origin.fusion, origin.fused_norm))
+        self.encoder, self.head = copy.deepcopy((origin.encoder, origin.head))
+        self.sampler = origin.sampler
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "FoldedClassifier":

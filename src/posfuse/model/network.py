@@ -148,9 +148,7 @@ class PositionClassifier(FusionTransformer):
     def fold(self) -> FoldedClassifier:
         """A copy for inference with the same logits, whose token and position parts are already
         computed (folding.py)."""
-        tokens = self.token_scale(self.embedding.weight)
-        parts = self.fusion, tokens, self.table(), self.fused_norm, self.encoder, self.head
-        return FoldedClassifier(*parts, self.sampler)
+        return FoldedClassifier(self)
 
 
 def learned_scalars(model: nn.Module) -> list[nn.Parameter]:

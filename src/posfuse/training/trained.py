@@ -37,7 +37,7 @@ def load_language_model(folder: str | Path) -> tuple[Config, TextDataModule, Nex
     return cfg, data, module
 
 
-def _loaded(folder: Path) -> tuple[Config, TextDataModule, Classifier | NextToken]:
+def _loaded(folder: Path) -> tuple[Config, TextDataModule, TestedModule]:
     cfg = configs.read_config(folder)
     if not (folder / records.RESULT).exists():
         raise InputError(f"{folder}: the run is not finished; run its command again")
