@@ -88,8 +88,8 @@ class FusionTransformer(nn.Module):
         new = nn.Embedding(vocabulary_size, d_model, padding_idx=0)
         self.embedding = backbone.embedding or new
         self.token_scale = TokenScale(backbone.token_scale, d_model)
-        has_table = backbone.table is not None and fusion.uses_table
-        self.table = backbone.table if has_table else NoTable(d_model, 1)
+        table = backbone.table
+        self.table = table if table and fusion.uses_table else NoTable(d_model, 1)
         self.fusion = fusion
         has_norm = backbone.fused_norm == "layer"
         self.fused_norm = nn.LayerNorm(d_model) if has_norm else nn.Identity()
