@@ -214,10 +214,10 @@ class Older(AttentionEncoding):
 def test_an_encoding_that_cannot_be_causal_is_refused(kind, tmp_path, monkeypatch):
     cfg = of_copy(tmp_path / "cache", "encoding=alibi", "fusion=none")
     cfg.encoding.attention = {"_target_": "a.place", "n_heads": 2}
-    made, built = kind(8, 2, 13), build._built
+    made, built = kind(8, 2, 13), build._make
     monkeypatch.setattr(
         build,
-        "_built",
+        "_make",
         lambda node, **sizes: made if node["_target_"] == "a.place" else built(node, **sizes),
     )
     with pytest.raises(ConfigError, match=r"encoding=alibi fusion=none: cannot be causal"):

@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_the_masked_tokens_of_a_whole_forward_pass():
     model = masked_model(cfg)
     module = MaskedTokens(model, cfg.optim, 3, 0.3).eval()
     batch = Batch(documents(), torch.zeros(3), LENGTHS, torch.arange(3), 48)
-    read, masked = module.masked(batch, "training", 0)
+    read, masked = module.hide(batch, "training", 0)
     logits = model.head(model.encode(read, LENGTHS))  # of every token
     expected = F.cross_entropy(logits[masked], batch.ids[masked])
     found = F.cross_entropy(model(read, LENGTHS, masked), batch.ids[masked])
@@ -103,7 +103,7 @@ def test_masks_depend_on_seed_and_step_alone():
         cfg = first_phase(config(f"fusion={fusion}"))
         module = MaskedTokens(masked_model(cfg), cfg.optim, 3, 0.15)
         torch.rand(7)  # the global generator takes no part
-        found.append([module.masked(batch, "training", step)[0] for step in (0, 1)])
+        found.append([module.hide(batch, "training", step)[0] for step in (0, 1)])
     assert torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][0], found[0][1])
 

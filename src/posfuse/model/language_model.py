@@ -76,7 +76,7 @@ class LanguageModel(FusionTransformer):
         """
         positions = self.positions(ids.new_zeros(1, ids.shape[1] + n))
         cache = Cache(positions[:0])
-        found: list[Tensor] = []
+        successors: list[Tensor] = []
         new, start = ids, 0
         for _ in range(n):
             at = positions[start : start + new.shape[1]]
@@ -88,31 +88,31 @@ class LanguageModel(FusionTransformer):
                 new = torch.multinomial(p, 1, generator=draws)
             else:
                 new = logits.argmax(-1, keepdim=True)
-            found.append(new)
-        return torch.cat(found, 1)
+            successors.append(new)
+        return torch.cat(successors, 1)
 
     @torch.no_grad()
     def decode(self, ids: Tensor, is_target: Tensor) -> Tensor:
         """The most probable successor at each place of ids (B, L) with a target: (B, L), 0 at
         places without one. is_target (B, L). In evaluation mode.
 
-        The answer is the model's own: after a target it reads the token that it has found, not the
+        The answer is the model's own: after a target it reads its own token, not the
         next one of ids, which it reads elsewhere. A string ends at its last target.
         """
         positions = self.positions(ids)
         cache = Cache(positions[:0])
-        found = torch.zeros_like(ids)
+        decoded = torch.zeros_like(ids)
         places = is_target.any(0).nonzero().flatten().tolist()
         if not places:
-            return found
+            return decoded
         start, new = 0, ids[:, : places[0] + 1]
         for end in range(places[0] + 1, places[-1] + 2):
             best = self.step(new, positions[start:end], cache).argmax(-1)  # (B,)
-            found[:, end - 1] = best.where(is_target[:, end - 1], 0)
+            decoded[:, end - 1] = best.where(is_target[:, end - 1], 0)
             if end < ids.shape[1]:
                 new = best.where(is_target[:, end - 1], ids[:, end])[:, None]
             start = end
-        return found
+        return decoded
 
     def positions(self, ids: Tensor) -> Tensor:
         """Those of the tokens ids (B, L) outside training, (L,)."""
@@ -140,9 +140,9 @@ def looks_ahead(model: FusionTransformer, length: int) -> bool:
         again = model.encode(changed, lengths)
         return not torch.allclose(encoded[:, :cut], again[:, :cut], rtol=1e-4, atol=1e-5)
 
-    found = any(changes_before(cut) for cut in cuts if 0 < cut < length)
+    is_ahead = any(changes_before(cut) for cut in cuts if 0 < cut < length)
     model.train(is_training)
-    return found
+    return is_ahead
 
 
 class Cache:

@@ -158,7 +158,7 @@ def learned_scalars(model: nn.Module) -> list[nn.Parameter]:
     A name is relative to its module, as in ("bias",) or ("mlp.bias_out",). Raises ValueError for a
     name that is no parameter.
     """
-    found: dict[int, nn.Parameter] = {}
+    scalars: dict[int, nn.Parameter] = {}
     for module in model.modules():
         for name in getattr(module, "scalars", ()):
             try:
@@ -169,8 +169,8 @@ def learned_scalars(model: nn.Module) -> list[nn.Parameter]:
                 raise ValueError(
                     f"{kind}.scalars: {name!r} is not a parameter of {kind}; it has {own}"
                 ) from error
-            found[id(scalar)] = scalar  # once, where two modules name it
-    return list(found.values())
+            scalars[id(scalar)] = scalar  # once, where two modules name it
+    return list(scalars.values())
 
 
 def seed_from(seed: int, *names: object) -> int:

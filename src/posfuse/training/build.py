@@ -104,11 +104,11 @@ def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
     d_model: int = host.d_model if host else model.d_model
     sizes = {"d_model": d_model, "max_len": n_positions(cfg, reach)}
     try:
-        fusion = _built(cfg.fusion, d_model=d_model)
-        table = _built(cfg.encoding.table, **sizes) if fusion.uses_table else None
+        fusion = _make(cfg.fusion, d_model=d_model)
+        table = _make(cfg.encoding.table, **sizes) if fusion.uses_table else None
         attention = None
         if cfg.encoding.attention:
-            attention = _built(cfg.encoding.attention, n_heads=model.n_heads, **sizes)
+            attention = _make(cfg.encoding.attention, n_heads=model.n_heads, **sizes)
         for part in filter(None, (fusion, table, attention)):
             learned_scalars(part)  # for its error
     except OverflowError as error:
@@ -157,7 +157,7 @@ def check_reach(cfg: Config, parts: Sequence[Any], longest: int) -> None:
         )
 
 
-def _built(node: dict[str, Any], **sizes: int) -> Any:
+def _make(node: dict[str, Any], **sizes: int) -> Any:
     options = {k: v for k, v in node.items() if k not in ("name", "_target_")}
     return pkgutil.resolve_name(node["_target_"])(**sizes, **options)
 

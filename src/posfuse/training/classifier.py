@@ -37,7 +37,7 @@ class Classifier(TestedModule):
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
         positions = self.positions_of_step(batch)
         loss = F.cross_entropy(self.model(batch.ids, batch.lengths, positions), batch.labels)
-        return self.counted(loss, batch, len(batch.labels))
+        return self.step_loss(loss, batch, len(batch.labels))
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
         logits = self.model(batch.ids, batch.lengths).float()
@@ -70,7 +70,7 @@ class Classifier(TestedModule):
         self.log_dict(self.test_metrics.compute())
         self.test_metrics.reset()
 
-    def tested(
+    def results(
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
         table = self.prediction_table(documents)

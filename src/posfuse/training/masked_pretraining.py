@@ -50,21 +50,21 @@ class MaskedTokens(TrainingModule):
         super().__init__(model, optim, seed)
         self.share, self.vocabulary_size = share, model.head.out_features
 
-    def masked(self, batch: Batch, *place: object) -> tuple[Tensor, Tensor]:
+    def hide(self, batch: Batch, *place: object) -> tuple[Tensor, Tensor]:
         """What the model reads and what it predicts, as `mask`; `place` names the draws."""
         seed = seed_from(self.seed, "masks", *place)
         return mask(batch.ids, batch.lengths, self.share, self.vocabulary_size, UNKNOWN, seed)
 
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
         positions = self.positions_of_step(batch)
-        read, masked = self.masked(batch, "training", self.global_step)
+        read, masked = self.hide(batch, "training", self.global_step)
         logits = self.model(read, batch.lengths, masked, positions)
         n = int(masked.sum())
         losses = F.cross_entropy(logits, batch.ids[masked], reduction="sum")
-        return self.counted(losses / max(n, 1), batch, n)
+        return self.step_loss(losses / max(n, 1), batch, n)
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
-        read, masked = self.masked(batch, "validation", batch_number)
+        read, masked = self.hide(batch, "validation", batch_number)
         logits, wanted = self.model(read, batch.lengths, masked).float(), batch.ids[masked]
         if n := len(wanted):
             self.log_mean("val/loss", F.cross_entropy(logits, wanted), n)
@@ -141,10 +141,10 @@ def load(model: FusionTransformer, folder: Path) -> None:
     Raises InputError if the weights do not fit it.
     """
     path = folder / records.BEST
-    found = read_checkpoint(path)["state_dict"]
+    saved = read_checkpoint(path)["state_dict"]
     weights = {
         name.removeprefix("model."): weight
-        for name, weight in found.items()
+        for name, weight in saved.items()
         if not name.removeprefix("model.").startswith(HEAD)
     }
     own = {name: w.shape for name, w in model.state_dict().items() if not name.startswith(HEAD)}

@@ -51,7 +51,7 @@ class TrainingModule(L.LightningModule):
         drawn = seed_from(self.seed, "positions", *at)
         return self.model.sampler.drawn(batch.ids.shape[1], drawn)
 
-    def counted(self, loss: Tensor, batch: Batch, n: int) -> Tensor:
+    def step_loss(self, loss: Tensor, batch: Batch, n: int) -> Tensor:
         """Count a training step with this mean loss of n documents or targets; returns what to
         differentiate."""
         self.seen["documents"] += len(batch.index)
@@ -204,7 +204,7 @@ class TestedModule(TrainingModule):
         return []
 
     @abstractmethod
-    def tested(
+    def results(
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
         """The metrics of the last test, and its predictions by all processes of the run, one row

@@ -41,7 +41,7 @@ class NextToken(TestedModule):
         positions = self.positions_of_step(batch)
         logits = self.model(batch.ids, batch.lengths, positions)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED)
-        return self.counted(loss, batch, int((batch.labels != IGNORED).sum()))
+        return self.step_loss(loss, batch, int((batch.labels != IGNORED).sum()))
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
         logits = self.model(batch.ids, batch.lengths).float()
@@ -61,8 +61,8 @@ class NextToken(TestedModule):
         logits = self.timed_logits(batch)
         losses = token_losses(logits, batch)
         self.by_position.append((losses.sum(0).cpu(), (batch.labels != IGNORED).sum(0).cpu()))
-        found = {"index": batch.index, **self.scores(logits, losses, batch)}
-        self.predictions.append({name: values.cpu() for name, values in found.items()})
+        scores = {"index": batch.index, **self.scores(logits, losses, batch)}
+        self.predictions.append({name: values.cpu() for name, values in scores.items()})
 
     def scores(self, logits: Tensor, losses: Tensor, batch: Batch) -> dict[str, Tensor]:
         """By window or string, (B,): its number of `targets`, how many of them are `right`, and the
@@ -84,16 +84,16 @@ class NextToken(TestedModule):
             total[: len(losses)] += losses.numpy()
             count[: len(targets)] += targets.numpy()
         lows, highs = bins(np.arange(length), 2)
-        rows = []
+        by_place = []
         for low in np.unique(lows):
             chosen = lows == low
             n, high = int(count[chosen].sum()), min(int(highs[chosen][0]), length - 1)
             if n:
                 value = float(total[chosen].sum() / n)
-                rows.append(Measurement(LOSS_BY_POSITION, WHOLE, n, value, int(low), high))
-        return rows
+                by_place.append(Measurement(LOSS_BY_POSITION, WHOLE, n, value, int(low), high))
+        return by_place
 
-    def tested(
+    def results(
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
         table = self.prediction_table(documents)

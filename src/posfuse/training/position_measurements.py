@@ -43,7 +43,7 @@ class PositionMeasurements(Callback):
 
     def __init__(self, data: TextDataModule) -> None:
         self.data = data
-        self.rows: list[Measurement] = []
+        self.measurements: list[Measurement] = []
         self.documents = 0
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
@@ -54,5 +54,5 @@ class PositionMeasurements(Callback):
         read = trainer.global_step * self.data.cfg.batch_size * trainer.world_size
         n = min(int(np.clip(SHARE * read, *DOCUMENTS)), len(self.data.documents["test"]))
         with evaluating(trainer, module.model):
-            self.rows = measure(module.model, sample(self.data, "test", n, module.device))
+            self.measurements = measure(module.model, sample(self.data, "test", n, module.device))
         self.documents = n

@@ -172,7 +172,7 @@ def test(data: TextDataModule, module: TestedModule, fitted: Fitted) -> dict[str
             data.tested = split
             logged = fitted.trainer.test(module, data, verbose=False)[0]
             metrics = {name.removeprefix("test/"): float(value) for name, value in logged.items()}
-            results = module.tested(metrics, data.documents[split])
+            results = module.results(metrics, data.documents[split])
             tested[split] = Tested(*results, module.latency_ms, module.measurements())
     return tested
 
@@ -216,20 +216,20 @@ def record(
         **data.facts(),
         "latency_ms": test.latency_ms,
         "position": diagnostics.worth,
-        "mechanism": {"documents": measured.documents} if measured.rows else {},
+        "mechanism": {"documents": measured.documents} if measured.measurements else {},
         **cost,
     }
     for name in ("pretrain", "lengths", "position", "mechanism"):
         if not content[name]:
             del content[name]
-    rows = [*diagnostics.rows, *diagnostics.worth_rows(best_epoch)]
+    all_diagnostics = [*diagnostics.rows, *diagnostics.worth_rows(best_epoch)]
     tables = {
         records.HISTORY: pd.DataFrame(fitted.history.rows),
-        records.DIAGNOSTICS: records.table_of(Diagnostic, rows),
+        records.DIAGNOSTICS: records.table_of(Diagnostic, all_diagnostics),
         records.PREDICTIONS: test.predictions,
     }
-    if values := [*test.measurements, *measured.rows]:
-        tables[records.MECHANISM] = measurements.frame(values)
+    if every := [*test.measurements, *measured.measurements]:
+        tables[records.MECHANISM] = measurements.frame(every)
     if lengths:
         tables[records.BY_LENGTH] = pd.concat(
             [t.predictions.assign(test_length=int(n)) for n, t in lengths.items()]

@@ -23,7 +23,7 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
 
     Raises InputError if a file is missing or does not fit the run, and for a language model.
     """
-    cfg, data, module = _loaded(Path(folder))
+    cfg, data, module = _load(Path(folder))
     if not isinstance(module, Classifier):
         raise InputError(f"{folder}: its task has no classes; give the run of a classifier")
     return cfg, data, module
@@ -31,13 +31,13 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
 
 def load_language_model(folder: str | Path) -> tuple[Config, TextDataModule, NextToken]:
     """As `load_run`, for a run with task=language_model; raises InputError for another one."""
-    cfg, data, module = _loaded(Path(folder))
+    cfg, data, module = _load(Path(folder))
     if not isinstance(module, NextToken):
         raise InputError(f"{folder}: no language model; give a run with task=language_model")
     return cfg, data, module
 
 
-def _loaded(folder: Path) -> tuple[Config, TextDataModule, TestedModule]:
+def _load(folder: Path) -> tuple[Config, TextDataModule, TestedModule]:
     cfg = configs.read_config(folder)
     if not (folder / records.RESULT).exists():
         raise InputError(f"{folder}: the run is not finished; run its command again")
@@ -63,8 +63,8 @@ def _read_weights(path: Path, module: TestedModule) -> dict[str, torch.Tensor]:
     """The weights of a checkpoint; raises InputError unless names and shapes fit the model."""
     if not records.is_whole(path):
         raise InputError(f"{path}: no valid weights (missing or changed); train the run again")
-    found = read_checkpoint(path).get("state_dict", {})
-    shapes = {name: weight.shape for name, weight in found.items()}
+    weights: dict[str, torch.Tensor] = read_checkpoint(path).get("state_dict", {})
+    shapes = {name: weight.shape for name, weight in weights.items()}
     expected = {name: weight.shape for name, weight in module.state_dict().items()}
     names = sorted(n for n in shapes.keys() | expected if shapes.get(n) != expected.get(n))
     if names:
@@ -72,5 +72,4 @@ def _read_weights(path: Path, module: TestedModule) -> dict[str, torch.Tensor]:
             f"{path}: not the weights that config.yaml describes ({', '.join(names[:3])}); "
             "train the run again"
         )
-    weights: dict[str, torch.Tensor] = found
     return weights
