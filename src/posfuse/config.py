@@ -357,11 +357,6 @@ def seed_of(cfg: Config, source: str) -> int:
     return cfg.seed if own is None else own
 
 
-def models_language(cfg: Config) -> bool:
-    """Whether the run trains a language model rather than a classifier."""
-    return cfg.task.name == "language_model"
-
-
 def is_pretrained(cfg: Config) -> bool:
     """Whether the operator is put into a pretrained model."""
     return cfg.host.name == "transformers"

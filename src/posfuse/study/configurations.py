@@ -15,11 +15,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE, EXACT_MATCH, GREEDY_ACCURACY
-from posfuse.config import CONF_DIR, Config, DataConfig, models_language, run_folder
+from posfuse.config import CONF_DIR, Config, DataConfig, run_folder
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.process import signals
-from posfuse.runs.checks import checked
+from posfuse.runs.checks import checked, task_of
 from posfuse.runs.coverage import training_lengths
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import differing, fingerprint_of, settings
@@ -41,10 +40,7 @@ def _check_lengths(data: DataConfig) -> None:
 
 def _check_metric(name: str, cfg: Config) -> None:
     """The study's metric must be one that the arm's records have."""
-    known = [ACCURACY.name]
-    if models_language(cfg):
-        answers = [EXACT_MATCH.name, GREEDY_ACCURACY.name]
-        known += [BITS_PER_BYTE.name] if cfg.data.vocabulary.unit == "bytes" else answers
+    known = task_of(cfg).metrics
     if name not in known:
         raise InputError(
             f"metric: {cfg.data.name} with task={cfg.task.name} has no {name}; use "

@@ -62,6 +62,11 @@ class Task:
         raise NotImplementedError
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of the test that runs can be compared by."""
+        return (self.metric,)
+
+    @property
     def monitor(self) -> tuple[str, str]:
         """The logged metric that trainer.monitor chooses, and whether its best value is the max or
         the min."""
@@ -147,6 +152,10 @@ class NextTokenTask(Task):
                 "data.vocabulary.unit=bytes"
             )
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(("accuracy", self.metric)))
+
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         return targets.windows(store, self.cfg.data)
 
@@ -169,6 +178,10 @@ class AnswerTask(NextTokenTask):
     def __init__(self, cfg: Config) -> None:
         super().__init__(cfg)
         self.metric, self.lower_is_better = "exact_match", False
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (*super().metrics, "greedy_accuracy")
 
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         return targets.answers(store, self.cfg.data)
