@@ -26,14 +26,8 @@ from posfuse.analysis.claims.verdicts import judge_claims, read_claims
 from posfuse.analysis.statistics import over_documents as over
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.sequential import (
-    AHEAD,
-    BEHIND,
-    Looks,
-    Margins,
-    judge_family,
-    shares_of_results,
-)
+from posfuse.analysis.statistics.decisions import AHEAD, BEHIND
+from posfuse.analysis.statistics.sequential import Looks, Margins, judge_family, shares_of_results
 from violations import rate
 
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"

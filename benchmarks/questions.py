@@ -15,8 +15,8 @@ from matplotlib.ticker import NullLocator
 from finding_tables import FOLDER, accuracies, judged
 from posfuse.analysis.figures.style import QUIET, RC, look
 from posfuse.analysis.statistics.cautions import TUNED
+from posfuse.analysis.statistics.decisions import EQUIVALENT
 from posfuse.analysis.statistics.paired import t_interval
-from posfuse.analysis.statistics.sequential import EQUIVALENT
 from posfuse.analysis.tables.table import interval
 from posfuse.study import cautions
 from posfuse.study.plan import PLAN

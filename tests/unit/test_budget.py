@@ -64,12 +64,14 @@ def test_operators_with_too_few_trials_have_no_curve():
     frame = budgets(cells({"add": [50, 70, 60, 80], "mul": [1, 2], "mlp": [1, 2, np.nan, 3]}))
     assert frame[["fusion", "trials"]].to_numpy().tolist() == [["add", 4], ["mlp", 3]]
     assert frame["expected"][0] == pytest.approx(expected_best([50, 60, 70, 80]))
-    table = budget_table(frame, ACCURACY)
-    assert table.columns == ["data", "fusion", "trials", "best of 1", "best of 2", "best of 4"]
+    table = budget_table(frame, ACCURACY, "")
+    assert table.columns == ["data", "fusion", "1", "2", "3", "4"]
     assert table.rows == [
-        ["tiny", "add", "4", "65.00", "73.33", "80.00"],
-        ["tiny", "mlp", "3", "2.00", "2.67", ""],
+        ["tiny", "add", "65.00", "73.33", "77.50", "80.00"],
+        ["tiny", "mlp", "2.00", "2.67", "3.00", ""],
     ]
+    many = pd.DataFrame([{"arm": "a", "expected": list(range(33))}])
+    assert budget_table(many, ACCURACY, "").columns == ["arm", "1", "2", "4", "8", "16", "32", "33"]
     assert all(table.numeric[2:])
     assert budgets(pd.DataFrame(columns=["data", "encoding", "variant", "fusion"])).empty
     assert budgets(cells({"add": [1, 2]})).empty

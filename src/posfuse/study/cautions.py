@@ -15,7 +15,8 @@ from posfuse.analysis.statistics.cautions import (
     sentence,
     shared_by_all,
 )
-from posfuse.analysis.statistics.sequential import EQUIVALENT, chances
+from posfuse.analysis.statistics.decisions import EQUIVALENT
+from posfuse.analysis.statistics.sequential import chances
 from posfuse.config import CONF_DIR
 from posfuse.runs.records import Record
 from posfuse.study.forecast import expected_spread

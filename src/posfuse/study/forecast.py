@@ -5,7 +5,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 
-from posfuse.analysis.statistics.sequential import AHEAD, EQUIVALENT, Margins, chances
+from posfuse.analysis.statistics.decisions import AHEAD, EQUIVALENT
+from posfuse.analysis.statistics.sequential import Margins, chances
 from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
 from posfuse.runs.records import Record

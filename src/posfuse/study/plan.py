@@ -100,15 +100,13 @@ def _best(
     study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results, number: int
 ) -> list[str]:
     """The best of the trials without a run that diverged, best first; of equals the earlier one."""
-    metric = study.measured
     scores = _scores(study, arm, trials, seeds, results)
     left = {t: scores[t] for t in scores if all(results[trial_name(arm, t), s] for s in seeds)}
     if not left:
         raise InputError(f"arms.{arm}: every trial diverged; lower optim.lr in tuning")
     found: list[str] = []
     while left and len(found) < number:
-        best = max(metric.sign * score for score in left.values())
-        found.append(next(t for t in left if metric.sign * left[t] >= best - metric.tie))
+        found.append(list(left)[study.measured.first_best(left.values())])
         del left[found[-1]]
     return found
 

@@ -1,12 +1,12 @@
 """The results of a study as tables and as sentences."""
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from posfuse.analysis.evidence.metric import Metric
+from posfuse.analysis.sections import own_values
 from posfuse.analysis.sentences import Size, decided, to_settle
 from posfuse.analysis.statistics import paired as st
 from posfuse.analysis.statistics.budget import FEWEST, best_by_budget
@@ -256,25 +256,11 @@ def budget_table(plan: Plan) -> Table | None:
         for arm, choice in plan.choices.items()
         if len(choice.scores) >= FEWEST
     ]
-    if not rows:
-        return None
-    most = max(len(row["expected"]) for row in rows)
-
-    def cell(k: int) -> Callable[[list[float]], str]:
-        return lambda expected: metric.number(expected[k]) if k < len(expected) else ""
-
-    return table_of(
-        pd.DataFrame(rows),
-        [(str(k + 1), cell(k), "expected") for k in range(most)],
-        keys=["arm"],
-        name="budget",
-        title=f"Validation {metric.title} by tuning budget",
-        caption=f"The expected best validation {metric.title}{', in %,' * metric.is_share} of so "
-        "many of the arm's trials drawn at random (Dodge et al. 2019, without replacement). A "
-        f"trial with a run that diverged counts with {_guess(metric)} for this run, and is not "
-        "chosen. Arms that are still rising need more "
-        "trials.",
+    more = (
+        f"A trial with a run that diverged counts with {_guess(metric)} for this run, and is not "
+        "chosen. Arms that are still rising need more trials."
     )
+    return own_values.budget_table(pd.DataFrame(rows), metric, more) if rows else None
 
 
 def _share(most: float, share: float) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.claims.kinds import EXTRAPOLATES, KINDS, Evidence, untested
+from posfuse.analysis.claims.kinds import EXTRAPOLATES, KINDS, Evidence, evidence, untested
 from posfuse.analysis.evidence.collect import CELL
 from posfuse.analysis.evidence.metric import ACCURACY, METRICS
 from posfuse.analysis.evidence.settings import NO_TABLE
@@ -153,18 +153,18 @@ def judge_claims(
         own = criteria_for(criteria, METRICS[name])
         both = compared.get(name, (nothing, nothing))
         frames[name] = [(rows, placebos(rows, own), own) for rows in both]
-    evidence = []
+    every = []
     for claim in claims.claims:
         own_frames = frames[claim.metric]
         if own_frames[False][0].empty and not comparisons.empty:
-            evidence.append(untested(f"needs runs with the metric {claim.metric}"))
+            every.append(untested(f"needs runs with the metric {claim.metric}"))
         else:
-            evidence.append(_evidence(claim, claims, *own_frames[claim.kind == EXTRAPOLATES]))
-    support = st.holm([e.p_support for e in evidence])
-    refute = st.holm([e.p_refute for e in evidence])
+            every.append(_evidence(claim, claims, *own_frames[claim.kind == EXTRAPOLATES]))
+    support = st.holm([e.p_support for e in every])
+    refute = st.holm([e.p_refute for e in every])
     level = criteria.alpha / max(len(claims.claims), 1)
     verdicts = []
-    for claim, e, p, q in zip(claims.claims, evidence, support, refute, strict=True):
+    for claim, e, p, q in zip(claims.claims, every, support, refute, strict=True):
         verdict = answer(p <= criteria.alpha, q <= criteria.alpha)
         verdicts.append(Verdict(claim, verdict, float(p), float(q), e, level))
     return verdicts
@@ -207,7 +207,7 @@ def _evidence(
     judged = ""
     if claim.of == "position":
         rows, judged = of_position(rows, added, criteria.metric)
-    found = KINDS[claim.kind](rows, margin, others, criteria.metric)
+    found = evidence(claim.kind, rows, margin, others, criteria.metric)
     if judged and found.numbers:
         found = replace(found, numbers=[judged, *found.numbers])
     if not absent:

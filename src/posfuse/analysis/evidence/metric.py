@@ -1,5 +1,6 @@
 """The number of a run that a report compares, and how it is written."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -55,6 +56,11 @@ class Metric:
     def sign(self) -> int:
         """1 if a higher value is better, -1 if a lower one is."""
         return -1 if self.lower_is_better else 1
+
+    def first_best(self, values: Iterable[float]) -> int:
+        """The position of the best value; of those within a tie the first."""
+        merits = [self.sign * value for value in values]
+        return next(i for i, merit in enumerate(merits) if merit >= max(merits) - self.tie)
 
     @property
     def perfect(self) -> float:

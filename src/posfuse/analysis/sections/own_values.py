@@ -1,5 +1,6 @@
 """The tuned keys: every operator at every value, each at its best one, and by tuning budget."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -45,6 +46,7 @@ BIAS = (
     "Such a choice favours an operator that has more values near its best one; docs/statistics.md "
     "gives the size of this bias, and --select-seeds removes it. "
 )
+MOST_BUDGETS = 20  # columns; with more, powers of 2
 WORDS = {"scale": "scale", "lr": "learning rate"}
 LEARNED_SHIFT = 2**0.2  # a learned scale is drawn just right of the scale that it starts from
 
@@ -84,7 +86,11 @@ def own_best_tables(found: OwnBest, criteria: Criteria) -> list[Table]:
     """The tables that have rows."""
     best = [best_table(found, criteria)] if len(found.best) else []
     by_budget = budgets(found.cells, criteria.metric)
-    more = [budget_table(by_budget, criteria.metric)] if len(by_budget) else []
+    trial = (
+        "A trial is a combination of the tuned values; its score is the mean over the seeds that "
+    )
+    trial += "choose."
+    more = [budget_table(by_budget, criteria.metric, trial)] if len(by_budget) else []
     return [*best, by_value_table(found, criteria), *more] if len(found.cells) else best
 
 
@@ -159,28 +165,30 @@ def by_value_table(found: OwnBest, criteria: Criteria) -> Table:
     )
 
 
-def budget_table(by_budget: pd.DataFrame, metric: Metric) -> Table:
-    """Which operator is best after few trials?"""
-    most = int(by_budget["trials"].max())
-    steps = [2**i for i in range(most.bit_length()) if 2**i < most]
-    columns: list[Column] = [("trials", str, "trials")]
-    columns += [
-        (f"best of {k}", partial(_best_of, k, metric.digits), "expected") for k in [*steps, most]
-    ]
+def budget_table(by_budget: pd.DataFrame, metric: Metric, more: str) -> Table:
+    """Which operator is best after few trials; or which arm, with its name in the column `arm`."""
+    keys = ["arm"]
+    if "arm" not in by_budget:
+        several = [*if_many(by_budget, "encoding"), *if_many(by_budget, "variant")]
+        keys = ["data", *several, "fusion"]
+    most = max(map(len, by_budget["expected"]))
+    budgets = range(1, most + 1)
+    if most > MOST_BUDGETS:
+        budgets = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
+
+    def best_of(k: int, expected: Sequence[float]) -> str:
+        return metric.number(expected[k - 1]) if k <= len(expected) else ""
+
     return table_of(
         by_budget,
-        columns,
-        ["data", *if_many(by_budget, "encoding"), *if_many(by_budget, "variant"), "fusion"],
+        [(str(k), partial(best_of, k), "expected") for k in budgets],
+        keys,
         name="budget",
         title=f"Validation {metric.title} by tuning budget",
-        caption=f"The expected best validation {metric.level} of k trials that are drawn at random "
-        "without replacement from all trials of the operator (Dodge et al. 2019). A trial is a "
-        "combination of the tuned values; its score is the mean over the seeds that choose.",
+        caption=f"The expected best validation {metric.title}{', in %,' * metric.is_share} of so "
+        f"many of the {'arm' if keys == ['arm'] else 'operator'}'s trials drawn at random (Dodge "
+        f"et al. 2019, without replacement). {more}",
     )
-
-
-def _best_of(k: int, digits: int, expected: list[float]) -> str:
-    return f"{expected[k - 1]:.{digits}f}" if k <= len(expected) else ""
 
 
 def _words(keys: list[str]) -> str:

@@ -273,10 +273,9 @@ def _choice(cells: pd.DataFrame, metric: Metric) -> dict[str, dict[Any, Any]]:
 
 def _best(cells: pd.DataFrame, by: list[str], metric: Metric) -> pd.DataFrame:
     """The row of each group with the best validation result, the first of those within a tie."""
-    known = cells.dropna(subset=["validation"])
-    merit = metric.gain(known["validation"])
-    highest = merit.groupby([known[name] for name in by]).transform("max")
-    return known[merit >= highest - metric.tie].drop_duplicates(by)
+    groups = cells.dropna(subset=["validation"]).groupby(by, sort=False)
+    first = [own.index[metric.first_best(own["validation"])] for _, own in groups]
+    return cells.loc[sorted(first)]
 
 
 def _at(row: dict[Any, Any], keys: list[str]) -> str:
