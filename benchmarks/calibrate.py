@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import violations
-from posfuse.analysis.claims.verdicts import judge_claims, read_claims
-from posfuse.analysis.statistics import over_documents as over
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.decisions import AHEAD, BEHIND
-from posfuse.analysis.statistics.sequential import Looks, Margins, judge_family, shares_of_results
+from posfuse.statistics import over_documents as over
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.decisions import AHEAD, BEHIND
+from posfuse.statistics.sequential import Looks, Margins, judge_family, shares_of_results
+from posfuse.verdicts.claims import judge_claims, read_claims
 from violations import rate
 
 BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"

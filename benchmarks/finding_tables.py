@@ -11,12 +11,12 @@ from pathlib import Path
 import pandas as pd
 
 import grids
-from posfuse.analysis.statistics.paired import t_interval
-from posfuse.analysis.tables.table import interval
+from posfuse.report.table import interval
+from posfuse.statistics.paired import t_interval
 from posfuse.study.plan import PLAN, Plan, stored
+from posfuse.study.progress import Progress, progress
 from posfuse.study.run_table import RUNS, read_results
 from posfuse.study.scores import Results
-from posfuse.study.verdicts import Progress, progress
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 BAGS, STRINGS = "bags.csv", "strings.csv"  # of benchmarks/without_order.py

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
+from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 RUNS, FIGURE = "runs.csv", "lengths.svg"

@@ -24,8 +24,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import results
 import timing
-from posfuse.analysis.evidence.published import numbers
 from posfuse.config import CONF_DIR, Config
+from posfuse.evidence.published import numbers
 from posfuse.model.network import PositionClassifier
 from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.runs.checks import checked

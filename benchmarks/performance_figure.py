@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from headlines import CORPORA
-from posfuse.analysis.figures.style import QUIET, RC
+from posfuse.report.figures.style import QUIET, RC
 from stored import Result, Row
 
 PANELS = {"Training": 3, "Evaluation": 5}  # columns of the training benchmark's first table

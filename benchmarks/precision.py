@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import results
-from posfuse.analysis.statistics.paired import spread, t_interval
 from posfuse.runs import records
+from posfuse.statistics.paired import spread, t_interval
 
 MEASURES = (
     "model.network model.fusion model.encoder model.attention model.kernels model.dropout "

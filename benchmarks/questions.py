@@ -13,16 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from finding_tables import FOLDER, accuracies, judged
-from posfuse.analysis.figures.style import QUIET, RC, look
-from posfuse.analysis.statistics.cautions import TUNED
-from posfuse.analysis.statistics.decisions import EQUIVALENT
-from posfuse.analysis.statistics.paired import t_interval
-from posfuse.analysis.tables.table import interval
-from posfuse.study import cautions
+from posfuse.report.figures.style import QUIET, RC, look
+from posfuse.report.table import interval
+from posfuse.statistics.cautions import TUNED
+from posfuse.statistics.decisions import EQUIVALENT
+from posfuse.statistics.paired import t_interval
+from posfuse.study import caveats
 from posfuse.study.plan import PLAN
+from posfuse.study.progress import Verdict, deltas
 from posfuse.study.run_table import RUNS
 from posfuse.study.scores import outcomes
-from posfuse.study.verdicts import Verdict, deltas
 
 ASKED: dict[str, Any] = yaml.safe_load((FOLDER / "questions.yaml").read_text(encoding="utf-8"))
 WORDS = {  # the answer by verdict
@@ -75,7 +75,7 @@ def row_of(question: dict[str, Any]) -> list[str]:
     words = WORDS | question.get("words", {})
     answer = words.get(v.decision.result, words[v.verdict])
     plan, results, state = judged(FOLDER / question["study"])
-    is_tuned = TUNED in cautions.of_verdicts(plan, state, results)[v.hypothesis.name]
+    is_tuned = TUNED in caveats.of_verdicts(plan, state, results)[v.hypothesis.name]
     seeds = f"{v.decision.n}"
     if v.all_seeds:
         seeds = f"{v.all_seeds.n}, decided at {seeds}"

@@ -28,9 +28,9 @@ from hydra import compose, initialize_config_dir
 
 import results
 from copied_sweeps import copies, skipping, trained
-from posfuse.analysis.evidence.collect import collect
 from posfuse.config import CONF_DIR, DataConfig
 from posfuse.data.token_store import open_store
+from posfuse.evidence.collect import collect
 from posfuse.process.environment import denormals_flushed, keep_memory, peak_memory
 from posfuse.runs.checks import checked
 from posfuse.runs.records import RESULT
@@ -126,7 +126,7 @@ def ids(folder: Path) -> float:
 def reported(sweep: Path) -> float:
     """Seconds of the report of a sweep."""
     start = time.perf_counter()
-    command = [sys.executable, "-m", "posfuse.analysis.report", str(sweep)]
+    command = [sys.executable, "-m", "posfuse.report.entry", str(sweep)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
 

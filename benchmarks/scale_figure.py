@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, StrMethodFormatter
 
-from posfuse.analysis.figures.style import RC
+from posfuse.report.figures.style import RC
 from stored import Result
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")

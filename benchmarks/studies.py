@@ -23,12 +23,11 @@ from markupsafe import escape
 import finding_tables
 import questions
 from finding_tables import FOLDER, judged
-from posfuse.analysis import page
-from posfuse.analysis.sections.cautions_table import cautions_tables
-from posfuse.analysis.tables import formats
-from posfuse.analysis.tables.table import Table
 from posfuse.config import CONF_DIR
-from posfuse.study import cautions, tables
+from posfuse.report import formats, page
+from posfuse.report.sections.cautions_table import cautions_tables
+from posfuse.report.table import Table
+from posfuse.study import caveats, tables
 from posfuse.study.plan import PLAN, Plan
 from posfuse.study.provenance import provenance
 from posfuse.study.run_table import RUNS
@@ -66,7 +65,7 @@ def with_answers(html: str, folder: Path) -> str:
     """The page of a study with its answers and its table of hypotheses, from the plan and rows."""
     plan, results, state = judged(folder)
     study, metric = plan.study, plan.study.measured
-    of_each, of_all = cautions.sentences(cautions.of_verdicts(plan, state, results))
+    of_each, of_all = caveats.sentences(caveats.of_verdicts(plan, state, results))
     lines = [study.question, *tables.headline(study, state)]
     for v in state.verdicts:
         caution = of_each.get(v.hypothesis.name, "")
@@ -86,7 +85,7 @@ def tables_of(folder: Path) -> list[Table]:
     """The report's tables of a study, computed from its plan and its rows."""
     plan, results, state = judged(folder)
     study, runs = plan.study, pd.read_csv(folder / RUNS)
-    leans = cautions_tables(cautions.of_verdicts(plan, state, results), "hypotheses")
+    leans = cautions_tables(caveats.of_verdicts(plan, state, results), "hypotheses")
     found = [tables.verdict_table(study, state), *leans, tables.arms_table(plan, results)]
     further = (tables.lengths_table(results, study.measured), tables.bags_table(study, runs))
     return [*found, *filter(None, (*further, tables.budget_table(plan)))]

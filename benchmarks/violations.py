@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from posfuse.analysis.statistics.decisions import AHEAD, BEHIND
-from posfuse.analysis.statistics.sequential import Looks, Margins, judge_family, shares_of_results
+from posfuse.statistics.decisions import AHEAD, BEHIND
+from posfuse.statistics.sequential import Looks, Margins, judge_family, shares_of_results
 
 SEEDS = (5, 8, 16, 24)
 LOOKS = Looks((8, 16, 24))

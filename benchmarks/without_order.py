@@ -26,11 +26,11 @@ import pandas as pd
 from hydra import compose, initialize_config_dir
 
 import finding_tables
-from posfuse.analysis.evidence.bag_of_words import bag_of_words
 from posfuse.config import CONF_DIR, Config, DataConfig
 from posfuse.data.corpora import load
 from posfuse.data.tasks import LETTERS, MARK
 from posfuse.errors import InputError
+from posfuse.evidence.bag_of_words import bag_of_words
 from posfuse.runs.checks import checked
 from posfuse.runs.records import settings
 from posfuse.runs.split_seeds import with_split_seed

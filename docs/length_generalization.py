@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from posfuse.analysis.evidence.foreign import Columns, read_foreign
-from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
-from posfuse.analysis.statistics.foreign import compare_foreign, over_groups, rankings
-from posfuse.analysis.tables.table import p_value
+from posfuse.evidence.foreign import Columns, read_foreign
+from posfuse.report.table import p_value
 from posfuse.runs import records
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
+from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
 
 HERE = Path(__file__).parent
 TABLE = HERE / "length_generalization" / "accuracy.csv"

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis import page, report
+from posfuse.report import entry as report
+from posfuse.report import page
 from posfuse.runs.records import SCHEMA, texts_digest
 from small_runs import write_corpus
 

@@ -9,13 +9,13 @@ import pytest
 import wandb
 
 from fake_wandb import ENTITY, FakeRun, in_use, serve
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.evidence.metric import BITS_PER_BYTE
-from posfuse.analysis.sections.differences import short_table
-from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.analysis.tables import formats
 from posfuse.errors import InputError
+from posfuse.evidence.collect import collect
+from posfuse.evidence.metric import BITS_PER_BYTE
+from posfuse.report import formats
+from posfuse.report.sections.differences import short_table
 from posfuse.runs import records
+from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.tracking import dashboard as code
 from posfuse.tracking import server as wandb_server
 from small_records import write_record, write_sweep

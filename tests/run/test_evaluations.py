@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from posfuse.analysis.evidence.collect import learning_curves
 from posfuse.errors import InputError
+from posfuse.evidence.collect import learning_curves
 from posfuse.runs import records
 from posfuse.runs.records import Diagnostic
 from posfuse.sweeps import status

@@ -5,13 +5,13 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posfuse.analysis.evidence.bag_of_words import bags_of_words
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.statistics.comparisons import Criteria, compare
 from posfuse.config import run_folder
+from posfuse.evidence.bag_of_words import bags_of_words
+from posfuse.evidence.collect import collect
 from posfuse.model.fusion import GateFeature
 from posfuse.runs import records
 from posfuse.runs.checks import checked
+from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.train import train
 from posfuse.training.trained import load_run
 from small_runs import SMALL, composed, write_corpus

@@ -20,7 +20,7 @@ Result = namedtuple("Result", "code out err")
 SERVER = """
 import importlib, json, os, sys
 import posfuse.training.run
-modules = {"posfuse-train": "posfuse.train", "posfuse-report": "posfuse.analysis.report",
+modules = {"posfuse-train": "posfuse.train", "posfuse-report": "posfuse.report.entry",
     "posfuse-status": "posfuse.sweeps.status"}
 commands = {name: importlib.import_module(module).main for name, module in modules.items()}
 while line := sys.stdin.readline():

@@ -28,7 +28,7 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_pat
     """Each command in a process of its own."""
     train = [sys.executable, "-m", "posfuse.train", "-m", *small, "sweep_id=first"]
     train += ["fusion=add,concat", "seed=0,1"]
-    report = [sys.executable, "-m", "posfuse.analysis.report", "multirun/first"]
+    report = [sys.executable, "-m", "posfuse.report.entry", "multirun/first"]
 
     def call(command):
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

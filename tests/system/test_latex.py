@@ -7,9 +7,10 @@ import sys
 import pandas as pd
 import pytest
 
-from posfuse.analysis import page, report
-from posfuse.analysis.tables.formats import latex, latex_document
-from posfuse.analysis.tables.table import Table
+from posfuse.report import entry as report
+from posfuse.report import page
+from posfuse.report.formats import latex, latex_document
+from posfuse.report.table import Table
 from small_records import write_sweep
 
 ODD = "Caption $x^2$ \\ ~ # | † ‡ ± 50% & {more} <b> a_b"

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from posfuse.analysis import report
+from posfuse.report import entry as report
 from processes import HANG
 from small_records import write_record, write_sweep
 

@@ -27,7 +27,7 @@ def shell(line, folder, *argv):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("module", ["posfuse.train", "posfuse.analysis.report"])
+@pytest.mark.parametrize("module", ["posfuse.train", "posfuse.report.entry"])
 def test_a_closed_stdout_is_refused_in_one_line(module, tmp_path):
     refused = shell('"$@" >&-', tmp_path, "-m", module, tmp_path)
     assert (refused.returncode, refused.stderr) == (1, CLOSED)
@@ -66,7 +66,7 @@ def test_an_ascii_locale_reads_prints_and_writes_other_letters(tmp_path):
     locale = 'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "$@"'
     trained = shell(locale, tmp_path, "-m", "posfuse.train", "-m", *given, *overrides)
     assert (trained.returncode, trained.stderr) == (0, "")
-    shown = shell(locale, tmp_path, "-m", "posfuse.analysis.report", "multirun/default")
+    shown = shell(locale, tmp_path, "-m", "posfuse.report.entry", "multirun/default")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "bag of words" in shown.stdout
     assert "?" in shown.stdout

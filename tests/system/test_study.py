@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from posfuse.runs import records
+from posfuse.study.progress import progress
 from posfuse.study.reading import read_study
 from posfuse.study.run_table import read_results
-from posfuse.study.verdicts import progress
 from processes import alive, descendants, ended, started, wait_for
 from small_runs import small_overrides, write_corpus
 

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from posfuse.analysis.evidence.collect import collect
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
+from posfuse.evidence.collect import collect
 from posfuse.sweeps.status import runs_of
 from small_records import write_sweep
 

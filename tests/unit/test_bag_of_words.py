@@ -10,11 +10,11 @@ from omegaconf import OmegaConf
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from posfuse.analysis.evidence import bag_of_words as module
-from posfuse.analysis.evidence.bag_of_words import bag_of_words, bags_of_words
 from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.errors import InputError
+from posfuse.evidence import bag_of_words as module
+from posfuse.evidence.bag_of_words import bag_of_words, bags_of_words
 from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
 from small_runs import composed, small_config, write_corpus

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis.evidence.metric import ACCURACY
-from posfuse.analysis.sections.own_values import budget, budget_table
-from posfuse.analysis.statistics.budget import budgets, expected_best
+from posfuse.evidence.metric import ACCURACY
+from posfuse.report.sections.own_values import budget, budget_table
+from posfuse.statistics.budget import budgets, expected_best
 
 SCORES = [0.5, 0.9, 0.7, 0.7, 0.2]
 

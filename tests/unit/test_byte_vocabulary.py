@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from posfuse.analysis.evidence.bag_of_words import bag_of_words
 from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data.corpora import SPLITS
 from posfuse.data.token_store import open_store
 from posfuse.data.vocabulary import byte_vocabulary, encode_bytes
 from posfuse.errors import InputError
+from posfuse.evidence.bag_of_words import bag_of_words
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from small_runs import SMALL, composed, write_corpus

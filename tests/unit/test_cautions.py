@@ -9,21 +9,22 @@ import pytest
 from rich.console import Console
 
 import finding_tables
-from posfuse.analysis import foreign_report
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.sections.cautions_table import caution_lines, cautions_tables
-from posfuse.analysis.statistics import cautions as st
-from posfuse.analysis.statistics.cautions import Arm
-from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.analysis.statistics.own_best import own_best
-from posfuse.analysis.statistics.paired import equivalence_power
 from posfuse.config import CONF_DIR
-from posfuse.study import cautions, command
+from posfuse.evidence.collect import collect
+from posfuse.report import foreign_table as foreign_report
+from posfuse.report.sections.cautions_table import caution_lines, cautions_tables
+from posfuse.statistics import cautions as st
+from posfuse.statistics.cautions import Arm
+from posfuse.statistics.comparisons import Criteria, compare
+from posfuse.statistics.own_best import own_best
+from posfuse.statistics.paired import equivalence_power
+from posfuse.study import caveats as cautions
+from posfuse.study import command
 from posfuse.study import report as study_report
 from posfuse.study.configurations import composed
 from posfuse.study.plan import Choice, Plan
+from posfuse.study.progress import progress
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
-from posfuse.study.verdicts import progress
 from small_records import posfuse_report, write_sweep
 
 STEADY = [60.0, 61, 59.5, 60.2, 62, 58.8, 60.9, 61.3]

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims, read_claims
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria, seeds_for_equivalence
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria, seeds_for_equivalence
+from posfuse.verdicts.claims import Claim, Claims, judge_claims, read_claims
 
 REGIMES = {"short": ["tiny"], "long": ["wordy", "wordier"]}
 GAIN = [3.0, 3.5, 4.0, 3.2, 3.8]

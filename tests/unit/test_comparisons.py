@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis.evidence.collect import collect, learning_curves
-from posfuse.analysis.sections.by_document import interactions_table
-from posfuse.analysis.statistics.comparisons import (
+from posfuse.errors import InputError
+from posfuse.evidence.collect import collect, learning_curves
+from posfuse.report.sections.by_document import interactions_table
+from posfuse.runs.records import SCHEMA
+from posfuse.statistics.comparisons import (
     Criteria,
     cells,
     compare,
@@ -20,9 +22,7 @@ from posfuse.analysis.statistics.comparisons import (
     seeds_for_equivalence,
     strictest_level,
 )
-from posfuse.analysis.statistics.slopes import interactions, trends
-from posfuse.errors import InputError
-from posfuse.runs.records import SCHEMA
+from posfuse.statistics.slopes import interactions, trends
 
 
 def write(

@@ -3,14 +3,14 @@
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.claims.verdicts import read_claims
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.report import sections_of
-from posfuse.analysis.sections.spread import convergence_tables
-from posfuse.analysis.statistics.cautions import LAST
-from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.convergence import convergence
-from posfuse.analysis.sweep import Sweep
+from posfuse.evidence.collect import collect
+from posfuse.report.entry import sections_of
+from posfuse.report.sections.spread import convergence_tables
+from posfuse.report.sweep import Sweep
+from posfuse.statistics.cautions import LAST
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.convergence import convergence
+from posfuse.verdicts.claims import read_claims
 from small_records import write_record
 
 

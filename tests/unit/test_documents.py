@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis.statistics import over_documents as over
-from posfuse.analysis.statistics.documents import (
+from posfuse.errors import InputError
+from posfuse.statistics import over_documents as over
+from posfuse.statistics.documents import (
     Paired,
     by_length,
     confusion_difference,
@@ -18,7 +19,6 @@ from posfuse.analysis.statistics.documents import (
     read_all,
     read_predictions,
 )
-from posfuse.errors import InputError
 
 LABEL = [0, 1, 1, 0, 1, 0]
 LENGTH = [3, 9, 5, 7, 4, 8]

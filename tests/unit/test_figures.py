@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from posfuse.analysis.figures.style import LOOKS, LineName, apart, look
-from posfuse.analysis.figures.svg import TITLE, mark, save
-from posfuse.analysis.sections import by_document, curves, differences, paper
-from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.analysis.statistics.comparisons import cells as cells_of
-from posfuse.analysis.statistics.documents import Paired, by_length
+from posfuse.report.figures.style import LOOKS, LineName, apart, look
+from posfuse.report.figures.svg import TITLE, mark, save
+from posfuse.report.sections import by_document, curves, differences, paper
+from posfuse.statistics.comparisons import Criteria, compare
+from posfuse.statistics.comparisons import cells as cells_of
+from posfuse.statistics.documents import Paired, by_length
 
 CELL = ["data", "encoding", "fusion", "variant"]
 ODD = "a_$x_<b>&$\"id='1'"  # mathtext, XML and an attribute, in a name

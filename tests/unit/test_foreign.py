@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis import foreign_report, report
-from posfuse.analysis.evidence.foreign import Columns, read_foreign
-from posfuse.analysis.statistics import foreign
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.foreign import compare_foreign, rankings
+from posfuse.evidence.foreign import Columns, read_foreign
+from posfuse.report import entry as report
+from posfuse.report import foreign_table as foreign_report
 from posfuse.runs.records import SCHEMA, write_json
+from posfuse.statistics import group_comparisons as foreign
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.group_comparisons import compare_foreign, rankings
 
 # Two tasks x three methods x four seeds; b is 10 points above a with each seed, c is noise about a.
 NOISE = [0.01, -0.01, 0.02, -0.02]

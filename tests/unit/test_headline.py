@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from posfuse.analysis.sections.answer import MOST_LINES, headline
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import (
+from posfuse.report.sections.answer import MOST_LINES, headline
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import (
     Criteria,
     in_families,
     seeds_for_difference,

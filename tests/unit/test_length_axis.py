@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis.claims.verdicts import Claim, Claims, judge_claims
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.figures.svg import save
-from posfuse.analysis.sections.test_lengths import length_tables, results_by_length
-from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.analysis.statistics.lengths import area, beyond, by_test_length, length_cells
+from posfuse.evidence.collect import collect
+from posfuse.report.figures.svg import save
+from posfuse.report.sections.test_lengths import length_tables, results_by_length
+from posfuse.statistics.comparisons import Criteria, compare
+from posfuse.statistics.lengths import area, beyond, by_test_length, length_cells
+from posfuse.verdicts.claims import Claim, Claims, judge_claims
 from small_records import write_record
 
 CRITERIA = Criteria()

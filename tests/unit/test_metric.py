@@ -4,26 +4,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis import page
-from posfuse.analysis.claims.verdicts import Claim, Claims, read_claims
-from posfuse.analysis.evidence.collect import collect, learning_curves
-from posfuse.analysis.evidence.metric import (
+from posfuse.errors import InputError
+from posfuse.evidence.collect import collect, learning_curves
+from posfuse.evidence.metric import (
     ACCURACY,
     BITS_PER_BYTE,
     METRICS,
     metric_of,
     metrics_of,
 )
-from posfuse.analysis.report import sections_of
-from posfuse.analysis.sections.differences import short_table
-from posfuse.analysis.statistics.budget import budgets
-from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
-from posfuse.analysis.statistics.over_documents import hierarchical_bootstrap
-from posfuse.analysis.statistics.own_best import own_best
-from posfuse.analysis.sweep import Sweep
-from posfuse.errors import InputError
+from posfuse.report import page
+from posfuse.report.entry import sections_of
+from posfuse.report.sections.differences import short_table
+from posfuse.report.sweep import Sweep
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
 from posfuse.runs.measurements import write as write_measurements
+from posfuse.statistics.budget import budgets
+from posfuse.statistics.comparisons import Criteria, compare, criteria_for
+from posfuse.statistics.over_documents import hierarchical_bootstrap
+from posfuse.statistics.own_best import own_best
+from posfuse.verdicts.claims import Claim, Claims, read_claims
 from small_records import posfuse_report, write_record
 
 CRITERIA = criteria_for(Criteria(), BITS_PER_BYTE)

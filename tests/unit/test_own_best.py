@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis import page, report
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.report import seeds_in
-from posfuse.analysis.sections.own_values import own_best_tables
-from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.own_best import own_best
-from posfuse.analysis.statistics.placebo import placebos
+from posfuse.evidence.collect import collect
+from posfuse.report import entry as report
+from posfuse.report import page
+from posfuse.report.entry import seeds_in
+from posfuse.report.sections.own_values import own_best_tables
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.own_best import own_best
+from posfuse.statistics.placebo import placebos
 from small_records import write_record, write_sweep
 
 # (fusion, scale): test and validation accuracies of seeds 0 to 2, in percent. d is 16: sqrt_d = 4.

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.sections import by_document, differences
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria, in_families, judge
+from posfuse.report.sections import by_document, differences
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria, in_families, judge
 
 CELL = {"data": "tiny", "encoding": "sinusoidal", "fusion": "concat", "variant": ""}
 

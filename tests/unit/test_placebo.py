@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.sections.answer import headline
-from posfuse.analysis.sections.second_gains import second_tables
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.analysis.statistics.placebo import placebos
+from posfuse.evidence.collect import collect
+from posfuse.report.sections.answer import headline
+from posfuse.report.sections.second_gains import second_tables
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria, compare
+from posfuse.statistics.placebo import placebos
 from small_records import write_record
 
 MODULE = "posfuse.model"

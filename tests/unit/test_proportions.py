@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from posfuse.analysis.statistics.shares import outperforming, outperforms, share_interval
+from posfuse.statistics.shares import outperforming, outperforms, share_interval
 
 
 def test_the_interval_of_a_share_is_statsmodels():

@@ -27,18 +27,17 @@ MAY_IMPORT = {
     "posfuse.training": "model data runs process",
     "posfuse.sweeps": "runs process",
     "posfuse.tracking": "runs process",
-    "posfuse.tracking.dashboard": "tracking runs process analysis",
-    "posfuse.analysis": "runs data",  # report, page and sweep, on top of the packages
-    "posfuse.analysis.evidence": "runs data",
-    "posfuse.analysis.statistics": "runs data analysis.evidence",
-    "posfuse.analysis.claims": "runs data analysis.evidence analysis.statistics",
-    "posfuse.analysis.tables": "",
-    "posfuse.analysis.figures": "analysis.evidence",
-    "posfuse.analysis.sections": "runs data analysis",
-    "posfuse.study": "runs process analysis",  # trains through the command line
-    "posfuse.train": "model data runs process training sweeps tracking analysis",
+    "posfuse.tracking.dashboard": "tracking runs process evidence statistics report",
+    "posfuse.evidence": "runs data",
+    "posfuse.statistics": "runs evidence",
+    "posfuse.verdicts": "runs evidence statistics",
+    "posfuse.report": "runs data evidence statistics verdicts",
+    "posfuse.study": "runs process evidence statistics verdicts report",  # trains by the command
+    "posfuse.train": "model data runs process training sweeps tracking",
     "hydra_plugins": "sweeps runs process",
 }
+
+EVIDENCE = [f"posfuse.{room}" for room in ("evidence", "statistics", "verdicts", "report", "study")]
 
 
 def lies_in(module: str, rooms: list[str]) -> bool:
@@ -72,7 +71,7 @@ def test_every_module_imports_only_from_the_rooms_that_it_may():
             allowed += ["posfuse.config", "posfuse.limits", "posfuse.errors", "posfuse.untrusted"]
         ours = {name for name in imports(module) if name in MODULES} - {"posfuse", module}
         if module != "posfuse.tracking.dashboard" and "posfuse.tracking.dashboard" in ours:
-            wrong.append(f"{module} -> posfuse.tracking.dashboard, which imports analysis")
+            wrong.append(f"{module} -> posfuse.tracking.dashboard, which imports report")
         wrong += [f"{module} -> {name}" for name in sorted(ours) if not lies_in(name, allowed)]
     assert not wrong, "\n".join(wrong)
 
@@ -88,11 +87,11 @@ def test_transformers_is_imported_in_one_module():
     assert importing == ["posfuse.training.hosts"]
 
 
-def test_wandb_is_imported_in_tracking_only_and_torch_never_in_analysis():
+def test_wandb_is_imported_in_tracking_only_and_torch_never_in_evidence():
     for module in MODULES:
         packages = {name.split(".")[0] for name in imports(module)}
         assert "wandb" not in packages or lies_in(module, ["posfuse.tracking"]), module
-        assert "torch" not in packages or not lies_in(module, ["posfuse.analysis"]), module
+        assert "torch" not in packages or not lies_in(module, EVIDENCE), module
 
 
 def test_no_modules_import_each_other_in_a_cycle():
@@ -101,3 +100,8 @@ def test_no_modules_import_each_other_in_a_cycle():
     order = list(TopologicalSorter(graph).static_order())  # CycleError names a cycle
     assert set(order) == set(MODULES)
     assert all(order.index(used) < order.index(name) for name in graph for used in graph[name])
+
+
+def test_no_two_modules_of_the_evidence_have_one_name():
+    names = [name.rpartition(".")[2] for name in MODULES if lies_in(name, EVIDENCE)]
+    assert sorted(names) == sorted(set(names))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics import sequential as sq
-from posfuse.analysis.statistics.sequential import Looks, Margins
+from posfuse.statistics import paired as st
+from posfuse.statistics import sequential as sq
+from posfuse.statistics.sequential import Looks, Margins
 
 THREE = Looks((8, 16, 24))
 

@@ -8,11 +8,12 @@ import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from posfuse.analysis import page, report
-from posfuse.analysis.sections.spread import solved_tables
-from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.shares import paired_share_interval
-from posfuse.analysis.statistics.solved import solved_best, solved_cells, thresholds
+from posfuse.report import entry as report
+from posfuse.report import page
+from posfuse.report.sections.spread import solved_tables
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.shares import paired_share_interval
+from posfuse.statistics.solved import solved_best, solved_cells, thresholds
 from small_records import write_sweep
 
 CELL = ["data", "encoding", "fusion", "variant"]

@@ -3,8 +3,8 @@
 import pytest
 from omegaconf import OmegaConf
 
-from posfuse.analysis.evidence.collect import collect
 from posfuse.errors import InputError
+from posfuse.evidence.collect import collect
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.runs.split_seeds import split_seed, validation_seed, with_split_seed

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from posfuse import errors
-from posfuse.analysis import report
+from posfuse.report import entry as report
 from posfuse.sweeps import failures
 
 CLOSED = "error: {} is closed; give a file or /dev/null\n"

@@ -14,9 +14,9 @@ import grids
 import questions
 import studies
 import without_order
-from posfuse.analysis.evidence import bag_of_words, published
-from posfuse.analysis.tables import formats
 from posfuse.config import CONF_DIR, DataConfig
+from posfuse.evidence import bag_of_words, published
+from posfuse.report import formats
 from posfuse.study.plan import Choice, freeze
 from posfuse.study.spec import Evaluation, Hypothesis, Study
 

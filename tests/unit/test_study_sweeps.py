@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from posfuse.analysis.evidence.metric import BITS_PER_BYTE
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
+from posfuse.evidence.metric import BITS_PER_BYTE
 from posfuse.process import signals
 from posfuse.runs import configs, coverage, records
 from posfuse.runs.checks import checked

@@ -9,16 +9,16 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from posfuse.analysis.evidence.metric import ACCURACY, BITS_PER_BYTE
-from posfuse.analysis.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
-from posfuse.analysis.statistics.paired import spread_limit
-from posfuse.analysis.statistics.sequential import Looks, chances
+from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE
+from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
+from posfuse.statistics.paired import spread_limit
+from posfuse.statistics.sequential import Looks, chances
 from posfuse.study import figure, forecast, tables
 from posfuse.study.all_seeds import AllSeeds
 from posfuse.study.plan import Choice, Plan
+from posfuse.study.progress import deltas, progress, seeds_to_decide
 from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
-from posfuse.study.verdicts import deltas, progress, seeds_to_decide
 
 ARMS = ["add", "concat", "add_none", "concat_none"]
 GAIN = Hypothesis("gain", "t", "concat", "add", expects="greater", margin=1.0)

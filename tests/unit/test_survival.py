@@ -3,9 +3,9 @@
 import pytest
 from scipy import stats
 
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.statistics.comparisons import Criteria, compare
-from posfuse.analysis.statistics.pretraining import survival
+from posfuse.evidence.collect import collect
+from posfuse.statistics.comparisons import Criteria, compare
+from posfuse.statistics.survival import survival
 from small_records import posfuse_report, write_record
 
 # Gains of 12.5, 10, 12.5, 12.5 and of 2.5, 2.5, 0, 5.

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from posfuse.analysis.evidence.bag_of_words import BagOfWords
-from posfuse.analysis.evidence.published import Published, numbers, published
-from posfuse.analysis.sections.paper import MARK, paper_tables
-from posfuse.analysis.tables import formats
-from posfuse.analysis.tables.table import Table, is_numeric, p_value, seeds
+from posfuse.evidence.bag_of_words import BagOfWords
+from posfuse.evidence.published import Published, numbers, published
+from posfuse.report import formats
+from posfuse.report.sections.paper import MARK, paper_tables
+from posfuse.report.table import Table, is_numeric, p_value, seeds
 
 
 def cells(*rows):

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis.evidence.collect import collect
 from posfuse.config import LATER_KEYS, longest
 from posfuse.data.token_store import open_store
 from posfuse.errors import InputError
+from posfuse.evidence.collect import collect
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.tracking.projection import Finished

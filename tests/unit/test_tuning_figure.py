@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.analysis.figures.style import LOOKS, LineName
-from posfuse.analysis.figures.svg import TITLE, save
-from posfuse.analysis.sections.own_values import learning_rate, scale
+from posfuse.report.figures.style import LOOKS, LineName
+from posfuse.report.figures.svg import TITLE, save
+from posfuse.report.sections.own_values import learning_rate, scale
 
 pytestmark = pytest.mark.filterwarnings("error")
 ODD = "a_$x_<b>&$\"id='1'"  # mathtext, XML and an attribute, in a name

@@ -5,16 +5,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.analysis import page
-from posfuse.analysis.claims.verdicts import read_claims
-from posfuse.analysis.evidence.collect import collect
-from posfuse.analysis.report import sections_of
-from posfuse.analysis.sections import answer
-from posfuse.analysis.sections.spread import variance_tables
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.comparisons import Criteria
-from posfuse.analysis.statistics.variance import follows_seed, is_held, variance
-from posfuse.analysis.sweep import Sweep
+from posfuse.evidence.collect import collect
+from posfuse.report import page
+from posfuse.report.entry import sections_of
+from posfuse.report.sections import answer
+from posfuse.report.sections.spread import variance_tables
+from posfuse.report.sweep import Sweep
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.variance import follows_seed, is_held, variance
+from posfuse.verdicts.claims import read_claims
 from small_records import write_record
 
 SETS = {

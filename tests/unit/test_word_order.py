@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from posfuse.analysis.evidence.bag_of_words import bag_of_words
-from posfuse.analysis.evidence.collect import collect
 from posfuse.config import LATER_KEYS
 from posfuse.data.batching import ResidentDocuments
 from posfuse.errors import InputError
+from posfuse.evidence.bag_of_words import bag_of_words
+from posfuse.evidence.collect import collect
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.study import stages

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posfuse.analysis.evidence.metric import Metric
-from posfuse.analysis.statistics.paired import t_interval
-from posfuse.analysis.tables.table import Column, Row, interval
+from posfuse.evidence.metric import Metric
+from posfuse.report.table import Column, Row, interval
+from posfuse.statistics.paired import t_interval
 
 
 @dataclass(frozen=True)

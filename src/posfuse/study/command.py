@@ -12,14 +12,14 @@ from rich.text import Text
 from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
 from posfuse.process.arguments import pasted, refuse_twice
-from posfuse.study import cautions, forecast, plan, report, stages, sweeps, tables
+from posfuse.study import caveats, forecast, plan, results_page, stages, sweeps, tables
 from posfuse.study.plan import Plan
+from posfuse.study.progress import Progress
 from posfuse.study.reading import config_folder, read_study
 from posfuse.study.run_table import run_table
 from posfuse.study.scores import Results
 from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT
-from posfuse.study.verdicts import Progress
 
 WIDTH = 80  # columns if stdout is not a terminal
 
@@ -94,7 +94,7 @@ def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
     settings = stages.check_arms(name, study, extra, _say)
     seconds = None if no_timing else forecast.cpu_seconds_per_run(name, study, extra)
     _say(f"study {name}: {study.question}")
-    for line in [*forecast.forecast(study, seconds), *cautions.of_plan(study, settings)]:
+    for line in [*forecast.forecast(study, seconds), *caveats.of_plan(study, settings)]:
         _say(line)
 
 
@@ -108,7 +108,7 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
     tuning = stages.tuning_sweep(name, study, extra) if study.tuning else None
     runs = run_table(frozen, tuning, stages.testing_sweep(name, frozen))
     results = _results(name, frozen)
-    first = report.write(name, frozen, state, results, runs, OUTPUT / name, again)
+    first = results_page.write(name, frozen, state, results, runs, OUTPUT / name, again)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     console.print()
     for line in first:
@@ -121,7 +121,7 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
 
 def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:
     """Each verdict with its hypothesis, its numbers and its cautions; those of all at the end."""
-    own, of_all = cautions.sentences(cautions.of_verdicts(frozen, state, results))
+    own, of_all = caveats.sentences(caveats.of_verdicts(frozen, state, results))
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
         grid.add_row(Text(v.verdict.upper(), style="bold"), Text(tables.statement(v), style="bold"))

@@ -7,12 +7,12 @@ import pandas as pd
 from matplotlib import ticker
 from matplotlib.figure import Figure
 
-from posfuse.analysis.evidence.metric import ACCURACY, Metric
-from posfuse.analysis.figures import style, svg
-from posfuse.analysis.sections.test_lengths import results_by_length
+from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.report.figures import style, svg
+from posfuse.report.sections.test_lengths import results_by_length
+from posfuse.study.progress import Verdict
 from posfuse.study.run_table import at
 from posfuse.study.spec import BEYOND, Study, Values
-from posfuse.study.verdicts import Verdict
 
 COLORS = {"supported": "#0072B2", "refuted": "#D55E00", "equivalent": "#009E73"}
 

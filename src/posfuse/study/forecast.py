@@ -5,11 +5,11 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 
-from posfuse.analysis.statistics.decisions import AHEAD, EQUIVALENT
-from posfuse.analysis.statistics.sequential import Margins, chances
 from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
 from posfuse.runs.records import Record
+from posfuse.statistics.decisions import AHEAD, EQUIVALENT
+from posfuse.statistics.sequential import Margins, chances
 from posfuse.study.configurations import fingerprints
 from posfuse.study.spec import Hypothesis, Study
 from posfuse.study.sweeps import Sweep

@@ -18,8 +18,8 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.analysis.evidence.metric import Metric
 from posfuse.errors import InputError
+from posfuse.evidence.metric import Metric
 from posfuse.runs import records
 from posfuse.runs.records import Record
 from posfuse.study.scores import Results, best_was_last, guess, value_of

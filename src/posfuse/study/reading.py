@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from posfuse.analysis.evidence.metric import METRICS
 from posfuse.config import CONF_DIR, check_name, is_neutral
 from posfuse.errors import InputError
+from posfuse.evidence.metric import METRICS
 from posfuse.runs.typed_yaml import read_typed
 from posfuse.study.spec import (
     BEYOND,

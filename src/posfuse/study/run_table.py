@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.evidence.bag_of_words import task_bags
-from posfuse.analysis.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.bag_of_words import task_bags
+from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.runs.records import Record, read_diagnostics
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, by_length, value_of

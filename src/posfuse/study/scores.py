@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from posfuse.analysis.evidence.metric import ACCURACY, Metric
-from posfuse.analysis.statistics.lengths import area
+from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.runs.records import Record
+from posfuse.statistics.lengths import area
 from posfuse.study.spec import BEYOND
 
 Results = Mapping[tuple[str, int], Record | None]  # by (arm, seed); None for a run that diverged

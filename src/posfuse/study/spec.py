@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from posfuse.analysis.evidence.metric import METRICS, Metric
-from posfuse.analysis.statistics.sequential import Looks, Margins
 from posfuse.config import LARGEST_SEED
 from posfuse.errors import InputError
+from posfuse.evidence.metric import METRICS, Metric
+from posfuse.statistics.sequential import Looks, Margins
 
 MOST, MOST_LOOKS = 10_000, 50  # seeds or trials, and looks
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric

@@ -7,10 +7,10 @@ from posfuse.errors import InputError
 from posfuse.study import plan as plans
 from posfuse.study.configurations import check_documents, composed, fingerprints
 from posfuse.study.plan import Plan
+from posfuse.study.progress import Progress, progress
 from posfuse.study.scores import Results
 from posfuse.study.spec import Study, Values
 from posfuse.study.sweeps import OUTPUT, Sweep
-from posfuse.study.verdicts import Progress, progress
 
 Say = Callable[[str], None]
 

@@ -5,19 +5,19 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from posfuse.analysis.evidence.metric import Metric
-from posfuse.analysis.sections import own_values
-from posfuse.analysis.sentences import Size, decided, to_settle
-from posfuse.analysis.statistics import paired as st
-from posfuse.analysis.statistics.budget import FEWEST, best_by_budget
-from posfuse.analysis.statistics.decisions import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
-from posfuse.analysis.tables import table
-from posfuse.analysis.tables.table import Column, Table, interval, p_value, table_of
+from posfuse.evidence.metric import Metric
+from posfuse.report import table
+from posfuse.report.sections import own_values
+from posfuse.report.table import Column, Table, interval, p_value, table_of
+from posfuse.statistics import paired as st
+from posfuse.statistics.budget import FEWEST, best_by_budget
+from posfuse.statistics.decisions import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.study import all_seeds
 from posfuse.study.plan import Plan
+from posfuse.study.progress import Progress, Verdict
 from posfuse.study.scores import Results, best_was_last, by_length, outcomes
 from posfuse.study.spec import BEYOND, Study
-from posfuse.study.verdicts import Progress, Verdict
+from posfuse.verdicts.sentences import Size, decided, to_settle
 
 KINDS = (SUPPORTED, REFUTED, EQUIVALENT, UNDECIDED)
 

@@ -14,13 +14,13 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from posfuse.analysis.evidence.collect import SHARED, collect, declared_family
-from posfuse.analysis.evidence.metric import ACCURACY, Metric, metric_of
-from posfuse.analysis.sections.differences import short_table
-from posfuse.analysis.statistics.comparisons import Criteria, compare, criteria_for
-from posfuse.analysis.tables import formats
 from posfuse.errors import InputError, checked_streams
+from posfuse.evidence.collect import SHARED, collect, declared_family
+from posfuse.evidence.metric import ACCURACY, Metric, metric_of
+from posfuse.report import formats
+from posfuse.report.sections.differences import short_table
 from posfuse.runs import configs, records
+from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.tracking import server
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import STEP, variant

@@ -9,9 +9,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from posfuse.analysis import report
 from posfuse.errors import InputError
 from posfuse.process.signals import Interrupted
+from posfuse.report import entry as report
 from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training.classifier import Classifier

@@ -1,0 +1,330 @@
+"""Records to one tidy table, one row per run; unusable records are left out and listed."""
+
+import json
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pyarrow.csv import read_csv
+
+from posfuse.config import NAME, VARIANT_LETTERS, SeedsConfig
+from posfuse.errors import InputError
+from posfuse.evidence.metric import ACCURACY, METRICS, Metric
+from posfuse.runs.multirun import asked, check_asked, has_result, lies_in, primary_family
+from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
+from posfuse.untrusted import LARGEST_CSV, check_file
+
+CELL = ["data", "encoding", "fusion", "variant"]
+SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
+BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
+# Overrides that set what is the default: a run with them is not a variant.
+DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
+
+
+def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
+    """All runs below `folder`, and a line for each record that is left out.
+
+    Left out are: files that cannot be read or have another schema, a metric that is not a number,
+    a result that is not that of the run last asked for in its folder, a second record of one run
+    (of one fingerprint), and all runs of a cell that holds two configurations.
+
+    Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
+    `length`, the mean number of tokens of the corpus's training documents. Runs with
+    data.test_lengths have "lengths.80.accuracy" and so on, NaN in others. Rows are sorted by
+    length, data, encoding, fusion, variant, seed. Raises InputError if there is no run.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise InputError(
+            f"{root}: no such folder; give the folder of a sweep, such as multirun/quickstart"
+        )
+    rows: list[dict[str, Any]] = []
+    problems = []
+    for path in sorted(root.rglob(RESULT)):
+        try:
+            check_asked(path.parent)
+            rows.append(_row(path))
+        except InputError as error:
+            problems.append(str(error))
+    if not rows:
+        found = f" ({problems[0]})" if problems else ""
+        raise InputError(f"{root}: no finished runs{found}; run posfuse-train -m first")
+    runs = pd.DataFrame(rows)
+    runs["length"] = runs.groupby("data")["mean_tokens.train"].transform("mean")
+    runs = runs.sort_values(["length", *CELL, "seed", "folder"]).reset_index(drop=True)
+    runs, copies = _once(runs)
+    problems += copies
+    mixed = _mixed(runs)
+    problems += mixed.tolist()
+    keys = ["sweep_id", *CELL]
+    kept = [key not in mixed.index for key in runs[keys].itertuples(index=False, name=None)]
+    if not any(kept):
+        raise InputError(problems[-1])
+    return runs[kept].reset_index(drop=True), problems
+
+
+def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Each run once, and a line for each other record of it.
+
+    Two folders hold one run if an override repeats what is the default. The other runs of such a
+    cell then get the variant of the one that is used, which is the more frequent one in the sweep.
+    """
+    runs = runs.assign(
+        count=runs.groupby(["sweep_id", "variant"])["folder"].transform("size"),
+        moved=~runs["folder"].isin(_in_place(runs)),
+    )
+    first = runs.sort_values(["count", "moved"], ascending=[False, True], kind="stable")
+    first = first.drop_duplicates(key := ["sweep_id", "fingerprint"]).set_index(key)
+    of_first = first.loc[pd.MultiIndex.from_frame(runs[key])]
+    is_copy = of_first["folder"].to_numpy() != runs["folder"].to_numpy()
+    places = zip(runs["folder"][is_copy], of_first["folder"][is_copy], strict=True)
+    lines = [
+        f"{folder}: a second record of the run in {used}; it is left out, remove one of the two"
+        for folder, used in places
+    ]
+    cells = list(runs[["sweep_id", *CELL]].itertuples(index=False, name=None))
+    names = dict(zip(cells, runs["variant"], strict=True))
+    names |= {cells[i]: of_first["variant"].iloc[i] for i in np.flatnonzero(is_copy)}
+    runs["variant"] = [names[cell] for cell in cells]
+    runs = runs[~is_copy].drop(columns=["count", "moved"])
+    return runs.sort_values(["length", *CELL, "seed"], kind="stable"), lines
+
+
+def _in_place(runs: pd.DataFrame) -> set[str]:
+    """The folders of the runs that lie where a sweep puts them."""
+    places: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
+    return {run["folder"] for run in places if lies_in(run, Path(run["folder"]))}
+
+
+def _row(path: Path) -> dict[str, Any]:
+    """A record as a row; raises InputError if a key that the report needs is missing or wrong."""
+    record = read_result(path)
+    row = {"label_names": [], **flatten(record), "folder": str(path.parent)}
+    expected = dict(EXPECTED)
+    for key in row:
+        split, _, name = key.rpartition(".")
+        is_metric = name in SCORES and (split == "test" or BY_LENGTH.fullmatch(key))
+        if is_metric:
+            expected[key] = SCORES[name]
+            if split != "test":
+                expected["settings.data.max_len"] = AN_AMOUNT
+        elif key in OF_SETTINGS and row[key] is not None:
+            expected.setdefault(key, OF_SETTINGS[key])
+    for key, (kind, is_valid) in expected.items():
+        value = record.get(key) if key == "settings" else row.get(key)
+        if not is_valid(value):
+            wrong = f"{key} is {reprlib.repr(value)}, not {kind}"
+            raise InputError(
+                f"{path}: {wrong}; the run is left out, remove this file to run it again"
+            )
+    row |= dict.fromkeys((key for key in OPTIONAL if row.get(key) is None), np.nan)
+    settings = {k: v for k, v in record["settings"].items() if k != "seed"}
+    overrides = row["variant"].split("__")
+    row["variant"] = "__".join(part for part in overrides if part not in DEFAULTS)
+    row["configuration"] = json.dumps(settings, sort_keys=True)
+    return row
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e300  # an int may be too large for a float
+    )
+
+
+def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+NAMED = ("a name of letters, digits and _.-", _matches(NAME))
+MEASURED = ("a number", lambda v: v is None or _is_number(v))
+OPTIONAL = ("latency_ms", "parameters", "fusion_parameters", "documents.test")
+A_SHARE = ("a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1)
+AN_AMOUNT = ("a number from 0 on", lambda v: _is_number(v) and v >= 0)
+ABOVE_0 = ("a number above 0", lambda v: _is_number(v) and v > 0)
+A_SIZE = ("a whole number above 0", lambda v: type(v) is int and 0 < v < 2**63)
+A_SEED = ("a whole number", lambda v: type(v) is int and abs(v) < 2**63)
+# What the report computes with, of settings that a record may lack.
+OF_SETTINGS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys((f"settings.{k}" for k in ("data.max_len", "data.limit", "model.d_model")),
+                    A_SIZE),
+    "settings.model.token_scale": ("a number above 0, sqrt_d or learned", lambda v:
+                                   v in ("sqrt_d", "learned") or ABOVE_0[1](v)),
+    **{f"settings.seeds.{f.name}": A_SEED for f in fields(SeedsConfig)},
+}  # fmt: skip
+SCORES = {  # of a test split
+    name: A_SHARE if metric.is_share else AN_AMOUNT for name, metric in METRICS.items()
+}
+# What a record must hold, by its flattened key.
+EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(["sweep_id", "data", "encoding", "fusion"], NAMED),
+    "variant": ("the name of a run's folder", _matches(re.compile(f"[{VARIANT_LETTERS}]*"))),
+    "fingerprint": ("a text", lambda v: isinstance(v, str)),
+    "seed": ("a whole number", lambda v: type(v) is int),
+    ACCURACY.column: A_SHARE,
+    "mean_tokens.train": ABOVE_0,
+    **dict.fromkeys(OPTIONAL, MEASURED),
+    "documents.test": ("a whole number above 0", lambda v: v is None or (type(v) is int and v > 0)),
+    "label_names": ("a list of texts", lambda v: isinstance(v, list)
+                    and all(isinstance(name, str) for name in v)),
+    "settings": ("a table of keys", lambda v: isinstance(v, dict)),
+}  # fmt: skip
+
+
+def of_classifiers(rows: pd.DataFrame, runs: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The rows with the data, encoding and variant of classifiers, not of language models. `runs`
+    are all runs; None: the rows are runs."""
+    known = rows if runs is None else runs
+    task = "settings.task.name"  # left out of the records of classifiers
+    if task not in known:
+        return rows
+    others = known[known[task] == "language_model"]
+    theirs = pd.MultiIndex.from_frame(others[SHARED])
+    return rows[~pd.MultiIndex.from_frame(rows[SHARED]).isin(theirs)]
+
+
+def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
+    """The columns of the config's settings, except the seed and keys that start with `without`."""
+    skipped = tuple(f"settings.{name}" for name in without)
+    names = [c for c in map(str, runs) if c.startswith("settings.") and c != "settings.seed"]
+    return [c for c in names if not c.startswith(skipped)]
+
+
+def differing(one: pd.Series, other: pd.Series) -> str:
+    """Up to three settings in which two runs differ, as "key a, b; ..."; empty if none."""
+    keys = [k for k in one.index if str(one[k]) != str(other[k])]
+    return "; ".join(f"{k.removeprefix('settings.')} {one[k]}, {other[k]}" for k in keys[:3])
+
+
+def varying(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Series[str]":
+    """For each run "key=value" of the columns that vary among the runs with equal `within`."""
+    labels = pd.Series("", runs.index)
+    texts = runs[columns].astype(str)
+    for _, group in texts.groupby([runs[name] for name in within], sort=False):
+        varied = [c for c in columns if group[c].nunique() > 1]
+        for i, row in zip(group.index, group[varied].to_numpy(), strict=True):
+            pairs = zip(varied, row, strict=True)
+            labels[i] = " ".join(f"{c.removeprefix('settings.')}={v}" for c, v in pairs)
+    return labels
+
+
+def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
+    """A line for every cell whose runs differ in more than their seed, by (sweep_id, *CELL)."""
+    lines = {}
+    settings = settings_columns(runs)
+    for cell, group in runs.groupby(["sweep_id", *CELL], sort=False):
+        if group["configuration"].nunique() > 1:
+            kinds = group[~group["configuration"].duplicated()]
+            first, other = kinds.iloc[0], kinds.iloc[1]
+            different = differing(first[settings], other[settings])
+            fix = "give one of them a sweep_id of its own"
+            if str(first.get("settings.data.path")) != str(other.get("settings.data.path")):
+                different = f"two corpora named {first['data']!r}"
+                fix = "run one of them again with data.name=NAME"
+            lines[cell] = (
+                f"{first['folder']} and {other['folder']}: one cell with two configurations "
+                f"({different}); the cell is left out, {fix}"
+            )
+        elif group["seed"].duplicated().any():
+            twice = group[group["seed"].duplicated(keep=False)]
+            seed = f"two different runs with seed {twice['seed'].iloc[0]}"
+            folders = " and ".join(twice["folder"][:2])
+            lines[cell] = f"{folders}: {seed}; the cell is left out, remove one of them"
+    return pd.Series(lines, dtype=str)
+
+
+def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
+    """The runs without a result that the last command of each sweep asked for: their folders,
+    relative to the sweep's."""
+    absent: list[str] = []
+    in_place = _in_place(runs)
+    for sweep_id in runs["sweep_id"].unique():
+        for sweep in _sweeps(folder, sweep_id):
+            folders = [f for f in asked(sweep) if str(f) not in in_place and not has_result(f)]
+            absent += [run.relative_to(sweep).as_posix() for run in folders]
+    return absent
+
+
+def _sweeps(folder: str | Path, sweep_id: str) -> list[Path]:
+    """The folder of this sweep, if it is the given one or lies in it."""
+    places = (Path(folder), Path(folder, sweep_id))
+    return [sweep for sweep in places if sweep.resolve().name == sweep_id]
+
+
+def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
+    """The operators of the sweep's primary family (sweep.primary); empty if it declares none.
+
+    Raises InputError if the sweep's multirun.yaml is damaged.
+    """
+    return next(filter(None, map(primary_family, _sweeps(folder, sweep_id))), ())
+
+
+def learning_curves(
+    runs: pd.DataFrame, metric: Metric = ACCURACY
+) -> tuple[pd.DataFrame, list[str]]:
+    """CELL, seed, epoch and value of the metric, one row per evaluation of each run; and a line for
+    each run whose history.csv is missing or damaged.
+
+    `epoch` is the number of epochs done, a fraction if an epoch has several evaluations.
+    """
+    curves: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+    kept, problems = [], []
+    for at, run in enumerate(runs.to_dict("records")):
+        path = Path(run["folder"]) / HISTORY
+        try:
+            if path.exists() and not is_whole(path):
+                raise ValueError(f"differs from its digest in {SUMS}")
+            check_file(path, LARGEST_CSV)
+            history = read_csv(path)
+            epoch, value = (
+                np.array(history[name].to_pylist(), dtype=float)
+                for name in ("epoch", f"val_{metric.name}")
+            )
+            if not len(epoch) or not np.isfinite([epoch, value]).all():
+                raise ValueError("empty, or with values that are not numbers")
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            reason = str(error).splitlines()[0]
+            problems.append(f"{path}: no learning curve ({reason}); remove {RESULT} to run again")
+            continue
+        per_epoch = run.get("settings.trainer.evaluations", 1)
+        if _is_number(per_epoch) and per_epoch > 1:
+            epoch = (np.arange(1, len(epoch) + 1) / per_epoch).round(3)
+        curves.append((epoch, value * metric.factor))
+        kept.append(at)
+    found = repeated(runs.iloc[kept], [len(epoch) for epoch, _ in curves])
+    if curves:
+        epochs, values = map(np.concatenate, zip(*curves, strict=True))
+        found = found.assign(epoch=epochs, value=values)
+    return found.reindex(columns=[*CELL, "seed", "epoch", "value"]), problems
+
+
+def repeated(runs: pd.DataFrame, times: Sequence[int]) -> pd.DataFrame:
+    """CELL and seed of each run, as many rows as it has measurements."""
+    return runs.loc[np.repeat(runs.index, times), [*CELL, "seed"]].reset_index(drop=True)
+
+
+def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
+    """How many runs of the same sweeps did not finish and have not been run again, by kind, and a
+    line for each."""
+    sweeps = set(runs["sweep_id"])
+    found = [(r, f) for r, f in failures_in(Path(folder)) if sweeps & set(r.resolve().parts)]
+    kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in found)
+    count = [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if found else []
+    return [*count, *(f"{run}: {failure['message']}" for run, failure in found)]
+
+
+def standing(folder: str | Path, sweep_id: str) -> str:
+    """Whether the sweep tests the frozen plan of a study, as a sentence."""
+    study = sweep_id.removesuffix("_test")
+    plans = [place / study / "plan.yaml" for place in (Path(folder).resolve().parent, Path(folder))]
+    if study != sweep_id and any(plan.exists() for plan in plans):
+        return f"These are the test runs of the study {study}, whose own report has its verdicts."
+    return "This sweep is exploratory: no plan was frozen before it ran, as posfuse-study does."

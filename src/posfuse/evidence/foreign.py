@@ -1,0 +1,201 @@
+"""Per-seed results of any study, from a CSV file whose columns the user names."""
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from posfuse.data.names import canonical, check_distinct, check_printable
+from posfuse.errors import InputError
+from posfuse.evidence.metric import Metric
+
+UNITS = ("fraction", "percent", "raw")
+LARGEST = 1e100  # of a raw value: squares of larger ones overflow
+SHOWN = 8  # names in an error message
+
+
+class ForeignMetric(Metric):
+    """A metric of another study: nothing says that its values are of a test split."""
+
+    @property
+    def points(self) -> str:
+        return f"points of {self.title}" if self.is_share else self.title
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a foreign table mean."""
+
+    seed: str = "seed"
+    compare: str = "method"  # what is compared
+    value: str = "accuracy"
+    by: Sequence[str] = ()  # each combination of these columns is compared on its own
+    where: dict[str, str] = field(default_factory=dict)  # only rows with these values
+    unit: str | None = None  # of `value`; None: fraction or percent, as the numbers say
+    units: Sequence[str] = ()  # the seed, or some of `by`: what a comparison over all groups counts
+
+
+def read_foreign(path: Path, columns: Columns) -> pd.DataFrame:
+    """group, name, seed and value of each row of a CSV file, in the order of the file.
+
+    With `columns.units` there is also a column unit. A group or unit of one column has that
+    column's value as its name; in the name of several columns a value with a blank is in quotes.
+    Values are in points (percent), or as they are with unit="raw". White space around names does
+    not count. Raises InputError, which names the file, the column and the row (the first row below
+    the header is row 2, as in an editor).
+    """
+    table = _read(path)
+    headings = list(map(str, table))
+    check_distinct(headings, f"{path}: the header")
+    found = {canonical(heading): heading for heading in headings}
+
+    def column(name: str) -> str:
+        heading = found.get(canonical(name))
+        if heading is None:
+            has = listed(headings)
+            raise InputError(f"{path}: no column {name!r}; it has {has}; name yours as an option")
+        if headings.count(heading) > 1:
+            raise InputError(f"{path}: the header has {heading!r} twice; rename one of the columns")
+        return heading
+
+    seed, compare, value = map(column, (columns.seed, columns.compare, columns.value))
+    by = list(dict.fromkeys(map(column, columns.by)))
+    units = list(dict.fromkeys(map(column, columns.units)))
+    where = {column(name): wanted for name, wanted in columns.where.items()}
+    for name in dict.fromkeys([seed, compare, *by, *where]):
+        table[name] = table[name].map({text: " ".join(text.split()) for text in set(table[name])})
+    for name, wanted in where.items():
+        kept = table[table[name].map(canonical) == canonical(wanted)]
+        if kept.empty:
+            known = listed(sorted(table[name].unique()))
+            raise InputError(f"{path}: no row has {name}={wanted}; use one of {known}")
+        table = kept
+    for name in dict.fromkeys([seed, compare, *by]):
+        texts = table[name].unique()
+        if (empty := table[name].isin([text for text in texts if not canonical(text)])).any():
+            raise InputError(
+                f"{path}: row {_line(empty)}: {name} is empty; fill it in, or remove the row"
+            )
+        check_printable(texts, f"{path}: {name}")
+        check_distinct(texts, f"{path}: {name}")
+    _check_numbers(path, seed, table[seed].unique())
+    frame = pd.DataFrame(
+        {
+            "group": _labels(table[by]) if by else path.stem,
+            "name": table[compare],
+            "seed": table[seed],
+            "value": _values(path, table[value], columns),
+        }
+    )
+    if units:
+        frame["unit"] = _labels(table[units])
+    keys = ["group", "name", "seed"]
+    if (twice := frame.duplicated(keys)).any():
+        row = frame[twice].iloc[0]
+        raise InputError(
+            f"{path}: row {_line(twice)}: seed {row['seed']} of {row['name']} is given twice for "
+            f"{row['group']}; separate the rows with --by or --where"
+        )
+    return frame
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names, or the first of them and how many there are more."""
+    first = list(names)
+    more = f" and {len(first) - SHOWN:,} more" if len(first) > SHOWN else ""
+    return ", ".join(first[:SHOWN]) + more
+
+
+def _labels(columns: pd.DataFrame) -> list[str]:
+    """A text for each row, which differs for rows that differ."""
+    if columns.shape[1] == 1:
+        return list(columns.iloc[:, 0])
+    texts = {}
+    for text in set().union(*(columns[name] for name in columns)):
+        is_plain = not re.search(r'[\s"]', text)
+        texts[text] = text if is_plain else json.dumps(text, ensure_ascii=False)
+    parts = (columns[name].map(texts) for name in columns)
+    return [" ".join(row) for row in zip(*parts, strict=True)]
+
+
+def _check_numbers(path: Path, column: str, texts: Iterable[str]) -> None:
+    """Raises InputError for two texts of one whole number, as 1 and 1.0: they would not pair."""
+    seen: dict[str, str] = {}
+    for text in texts:
+        if number := re.fullmatch(r"\+?0*(\d+)(\.0*)?", text, re.ASCII):
+            other = seen.setdefault(number[1], text)
+            if other != text:
+                raise InputError(
+                    f"{path}: {column}: {other} and {text} are the same number; write them alike"
+                )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """The fields as texts; the index is the line of the file where a row begins. Rows without any
+    text are left out."""
+    lines, rows, end = [], [], 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            for fields in reader:
+                if any(field.strip() for field in fields):
+                    lines.append(end + 1)
+                    rows.append(fields)
+                end = reader.line_num
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read as CSV ({reason}); give a CSV file") from error
+    if not rows:
+        raise InputError(f"{path}: cannot be read as CSV (it is empty); give a CSV file")
+    header = rows[0] = [" ".join(field.split()) for field in rows[0]]
+    for line, fields in zip(lines, rows, strict=True):
+        if len(fields) != len(header):
+            raise InputError(
+                f"{path}: row {line} has {len(fields)} fields, but the header has {len(header)} "
+                f"({listed(header)}); make them equal"
+            )
+    if len(rows) == 1:
+        raise InputError(f"{path}: it has a header and no rows; give one row per run")
+    return pd.DataFrame(rows[1:], lines[1:], header)
+
+
+def _line(marked: "pd.Series[bool]") -> int:
+    """The line of the file of the first marked row."""
+    return int(marked.index[marked][0])
+
+
+def _values(path: Path, texts: "pd.Series[str]", columns: Columns) -> "pd.Series[float]":
+    values = pd.to_numeric(texts, errors="coerce").astype(float)
+    if (wrong := ~values.between(-LARGEST, LARGEST)).any():
+        row = _line(wrong)
+        cure = "give a number, or remove the row"
+        if re.fullmatch(r"[^%]*\d\s*%", texts[row].strip()):
+            cure = "give a number without %"
+        elif re.fullmatch(r"[+-]?\d*,\d+", texts[row].strip()):
+            cure = "write it with a decimal point"
+        elif np.abs(values[row]) > LARGEST:
+            cure = f"give a number of at most {LARGEST:g}, or remove the row"
+        raise InputError(f"{path}: row {row}: {columns.value} is {texts[row]!r}; {cure}")
+    if columns.unit == "raw":
+        return values
+    fractions, percents = values.between(0, 1, inclusive="neither"), values > 1
+    if columns.unit is None and fractions.any() and percents.any():
+        one, other = _line(fractions), _line(percents)
+        raise InputError(
+            f"{path}: {columns.value} mixes fractions ({texts[one]} in row {one}) and percent "
+            f"({texts[other]} in row {other}); convert one of them, or say --unit percent"
+        )
+    percent = columns.unit == "percent" or (columns.unit is None and bool(percents.any()))
+    values = values if percent else 100 * values
+    if (outside := ~values.between(0, 100)).any():
+        row = _line(outside)
+        raise InputError(
+            f"{path}: row {row}: {columns.value} {texts[row]} is no accuracy; for other "
+            "measures use --unit raw"
+        )
+    return values

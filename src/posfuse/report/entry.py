@@ -1,0 +1,220 @@
+"""Write tables, paired statistics, verdicts, figures and an HTML page of a sweep's records."""
+
+import argparse
+import math
+import re
+import shlex
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.text import Text
+
+from posfuse.data.names import check_printable
+from posfuse.errors import InputError, checked_streams, failure_of_stdout
+from posfuse.evidence.collect import collect, declared_family
+from posfuse.evidence.metric import BITS_PER_BYTE, METRICS, metric_of
+from posfuse.report import foreign_table, formats, page
+from posfuse.report.sections import (
+    answer,
+    by_document,
+    cautions_table,
+    claims_judged,
+    curves,
+    differences,
+    missing_runs,
+    own_values,
+    paper,
+    second_gains,
+    spread,
+    test_lengths,
+    use_of_position,
+)
+from posfuse.report.sections.section import Section
+from posfuse.report.sweep import Sweep
+from posfuse.statistics.comparisons import Criteria, criteria_for
+from posfuse.verdicts.claims import read_claims
+
+# In the order of the terminal, and of the page within a chapter.
+SECTIONS = (
+    answer, paper, own_values, differences, second_gains, test_lengths, by_document, spread,
+    cautions_table, claims_judged, curves, use_of_position, missing_runs,
+)  # fmt: skip
+
+
+def sections_of(sweep: Sweep) -> list[Section]:
+    """The sections for which the sweep has results."""
+    found = (module.section(sweep) for module in SECTIONS)
+    return [section for section in found if section is not None]
+
+
+def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Path:
+    """Write the page, the tables, the figures and the table of runs into `out`."""
+    criteria, metric = sweep.criteria, sweep.metric
+    summary = page.template("summary.html.j2").render(
+        runs=len(sweep.runs), criteria=criteria, unit=f"{metric.points}{metric.better}"
+    )
+    title = str(sweep.runs["sweep_id"].iloc[0])
+    path = page.write(sections, title, command, sweep.runs, out, summary=summary)
+    formats.write_csv(sweep.runs.drop(columns="configuration"), out / "runs.csv")
+    return path
+
+
+def show(sections: list[Section], console: Console, path: Path) -> None:
+    """Print the answer, what each section shows on a terminal, the notes, and where the page is."""
+    for i, line in enumerate(line for s in sections for line in s.sentences):
+        style = "" if i else "bold"
+        console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
+    console.print()
+    shown = [part for s in sections for part in s.shown]
+    for part in [*shown, *page.notes_of(sections), str(path)]:
+        is_line = isinstance(part, str)
+        console.print(Text(part) if is_line else part, soft_wrap=is_line)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    criteria = Criteria()
+    parser = argparse.ArgumentParser(prog="posfuse-report", description=__doc__)
+    add = parser.add_argument
+    add("folder", nargs="?", help="folder of a sweep, for example multirun/quickstart")
+    add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
+    add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
+    points: dict[str, Any] = {"type": float, "metavar": "NUMBER"}
+    compared = "what is compared: " + ", ".join(METRICS)
+    compared += " (default: bits_per_byte or exact_match if all runs have it, else accuracy)"
+    add("--metric", metavar="NAME", help=compared)
+    bits = BITS_PER_BYTE
+    defaults = f"(default: {criteria.margin} points, or {bits.margin} bits per byte)"
+    does_not_matter = f"largest difference that does not matter {defaults}"
+    add("--margin", help=does_not_matter, **points)
+    defaults = f"(default: {criteria.effect} points, or {bits.effect} bits per byte)"
+    listed = f"difference for which the seeds needed are listed {defaults}"
+    add("--effect", help=listed, **points)
+    chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
+    chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
+    add("--select-seeds", metavar="SEEDS", help=chosen)
+    solved = "test accuracy above which a run solves its task (default: halfway between chance and "
+    solved += "100, where the runs of a cell are in two groups)"
+    add("--solved", type=float, metavar="PERCENT", help=solved)
+    listed = (
+        "operators in the family of Holm's adjustment, as concat,gate_scalar, or all (default: "
+    )
+    add("--primary", metavar="FUSIONS", help=f"{listed}the sweep's sweep.primary)")
+    add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
+    foreign_table.add_options(parser)
+    found = parser.parse_args(arguments)
+    if (found.folder is None) == (found.table is None):
+        parser.error("give the folder of a sweep, or --from TABLE.csv")
+    for name in foreign_table.OF_TABLES if found.table is None else ():
+        if getattr(found, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} is for --from TABLE.csv; remove it")
+    return found
+
+
+def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
+    """The seeds of a text such as "0,1" or "0-4,9", in order.
+
+    Raises InputError for another text, for a seed that is not known, and if no known seed is left.
+    """
+    known, found = set(known), set()
+    for part in text.split(","):
+        ends = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
+        first, last = (int(end) for end in (ends[1], ends[2] or ends[1])) if ends else (1, 0)
+        if last < first:
+            raise InputError(f"--select-seeds: must be seeds such as 0,1 or 0-4 (got {text!r})")
+        for seed in range(first, last + 1):
+            if seed not in known:
+                listed = ", ".join(map(str, sorted(known)))
+                raise InputError(f"--select-seeds: no run has seed {seed}; choose among {listed}")
+            found.add(seed)
+    if found == known:
+        raise InputError(f"--select-seeds: {text} contains all seeds; leave at least one to test")
+    return tuple(sorted(found))
+
+
+def family_in(text: str, known: Iterable[str], baseline: str) -> tuple[str, ...]:
+    """The operators of a text such as "concat, gate_scalar"; empty, which means all, for "all".
+
+    Raises InputError for a name that is not among the known operators, or is the baseline's.
+    """
+    if text.strip() == "all":
+        return ()
+    others = sorted(set(known) - {baseline})
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in others:
+            raise InputError(
+                f"--primary: no run to compare with {baseline} has fusion={name or repr(name)}; "
+                f"choose among {', '.join([*others, 'all'])}"
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def _declared(folder: str, sweep_id: str) -> tuple[str, ...]:
+    try:
+        return declared_family(folder, sweep_id)
+    except InputError:
+        return ()  # the report lists the damaged file among its problems
+
+
+@checked_streams()
+def main() -> None:
+    """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
+    arguments = parse()
+    options = {name: getattr(arguments, name) for name in ("margin", "effect", "solved")}
+    given = {name: value for name, value in options.items() if value is not None}
+    criteria = Criteria(arguments.baseline, **given)
+    command = shlex.join(["posfuse-report", *sys.argv[1:]])
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    try:
+        check_printable(sys.argv[1:], "the command line")
+        for option, points in (("--margin", criteria.margin), ("--effect", criteria.effect)):
+            if not 0 < points < math.inf:
+                raise InputError(f"{option}: must be above 0 (got {points:g})")
+        if criteria.solved is not None and not 0 < criteria.solved < 100:
+            raise InputError(f"--solved: must be above 0 and below 100 (got {criteria.solved:g})")
+        if arguments.table:
+            sections = foreign_table.sections_of(arguments, criteria)
+            out, name = arguments.out or Path("report"), arguments.table.stem
+            show(sections, console, page.write(sections, name, command, pd.DataFrame(), out))
+            return
+        claims = read_claims(arguments.claims)
+        runs, problems = collect(arguments.folder)
+        if arguments.select_seeds is not None:
+            select = seeds_in(arguments.select_seeds, runs["seed"])
+            criteria = replace(criteria, select=select)
+        primary = None
+        if arguments.primary is not None:
+            primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
+        out = arguments.out or Path(arguments.folder) / "report"
+        wrong = list(problems)
+        sweeps = list(runs.groupby("sweep_id"))
+        for sweep_id, of_sweep in sweeps:
+            family = primary
+            if family is None:
+                family = _declared(arguments.folder, str(sweep_id))
+            metric = metric_of(of_sweep, arguments.metric)
+            of_this = replace(criteria_for(criteria, metric), **given, primary=family)
+            own_claims = arguments.claims is not None
+            sweep = Sweep(arguments.folder, of_sweep, of_this, claims, own_claims)
+            sections = [*sections_of(sweep), Section(problems=problems)]
+            target = out if len(sweeps) == 1 else out / str(sweep_id)
+            path = write(sweep, sections, command, target)
+            show(sections, console, path)
+            wrong += page.problems_of(sections)
+    except InputError as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        place = error.filename or arguments.out or arguments.folder
+        line = f"error: {place}: {error.strerror}; choose another folder with --out"
+        sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
+    if wrong:
+        sys.exit("\n".join(f"error: {problem}" for problem in dict.fromkeys(wrong)))
+
+
+if __name__ == "__main__":
+    main()

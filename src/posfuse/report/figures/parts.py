@@ -1,0 +1,204 @@
+"""Parts that several figures share: the rows of a panel, its limits, intervals and ticks."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from numpy.typing import NDArray
+
+from posfuse.evidence.collect import CELL
+from posfuse.report.figures import svg
+from posfuse.report.figures.style import QUIET, SMALL, LineName, look, operator_name, short
+
+PANEL = ["data", "encoding", "variant"]
+MOST_CLASSES = 12  # with more, a heatmap's cells are too small for numbers
+Row = dict[Hashable, Any]
+View = tuple[float, float]  # an axis's limits
+
+
+def panels_of(frame: pd.DataFrame) -> dict[Any, list[Row]]:
+    """The rows of each data x encoding x variant."""
+    groups = frame.groupby(PANEL, sort=False)
+    return {key: group.to_dict("records") for key, group in groups}
+
+
+def group_sizes(panels: Iterable[tuple[Any, ...]]) -> list[int]:
+    """How many panels each corpus has."""
+    return list(Counter(key[0] for key in panels).values())
+
+
+def joined(row: Mapping[Any, Any], names: Iterable[str] = CELL) -> str:
+    return " ".join(str(row[name]) for name in names if row[name])
+
+
+def numbers(row: Row, digits: int = 2) -> str:
+    ends = f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+    return f"{row['mean']:+.{digits}f}{'' if np.isnan(row['low']) else ends} n={row['n']}"
+
+
+def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
+    """Write the operators' names along the x axis, slanted if they would touch."""
+    names = [operator_name(fusion) for fusion in fusions]
+    axis.set_xticks(range(len(names)), names)
+    figure, place = axis.figure, axis.get_subplotspec()
+    assert isinstance(figure, Figure)
+    assert place is not None
+    panel_width = figure.get_figwidth() / place.get_gridspec().ncols
+    room = 72 * (panel_width - 0.7) / (len(names) + 0.2)
+    if max(map(len, names)) * 0.62 * SMALL > room:
+        for text in axis.get_xticklabels():
+            text.set(rotation=35, ha="right", rotation_mode="anchor")
+    axis.set_xlim(-0.6, len(names) - 0.4)
+
+
+def band_line(
+    axis: Axes, fusion: str, x: Any, mean: Any, band: tuple[Any, Any], text: str, every: int = 1
+) -> None:
+    """A line of an operator with a band, its name at the end, and a hover text. `every`: the marks
+    that are drawn."""
+    one = look(fusion)
+    axis.fill_between(x, *band, color=one.color, alpha=0.13, linewidth=0)
+    (line,) = axis.plot(
+        x, mean, color=one.color, linestyle=one.dash, marker=one.marker, markevery=every,
+        markersize=3.5,
+    )  # fmt: skip
+    svg.mark(line, text)
+    LineName(axis, (x[-1], mean[-1]), fusion)
+
+
+def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:
+    """A mark of one value. It is an artist of its own, so it can have a hover text."""
+    one = look(fusion)
+    (point,) = axis.plot(
+        [x], [y], marker=one.marker, color=one.color, linestyle="", markersize=size,
+        markeredgecolor="white", markeredgewidth=0.3,
+    )  # fmt: skip
+    return point
+
+
+def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
+    """Limits that include zero, the means, the seeds (if `with_seeds`) and the intervals.
+
+    Very wide intervals are cut: with two seeds an interval is 13 times as wide as their distance.
+    """
+    seeds = [delta for row in rows for delta in row["deltas" if "deltas" in row else "gains"]]
+    points = [0.0, *(row["mean"] for row in rows), *(seeds if with_seeds else [])]
+    low, high = min(points), max(points)
+    ends = np.array([[row["low"], row["high"]] for row in rows], dtype=float)
+    ends = ends[~np.isnan(ends).any(1)]
+    if len(ends):
+        span = float(np.ptp([0.0, *seeds]))
+        wide = max(low - ends.min(), ends.max() - high) > 2.5 * span
+        reach = span if wide else np.inf
+        low = min(low, max(ends.min(), low - reach))
+        high = max(high, min(ends.max(), high + reach))
+    margin = 0.06 * ((high - low) or 1.0)
+    return float(low - margin), float(high + margin)
+
+
+def shared_views(views: Sequence[View], groups: Sequence[Any]) -> list[View]:
+    """One view for all panels of a group, unless a panel would use less than a quarter of it."""
+    shared = []
+    for view, group in zip(views, groups, strict=True):
+        same = [v for v, g in zip(views, groups, strict=True) if g == group]
+        whole = min(v[0] for v in same), max(v[1] for v in same)
+        narrowest = min(v[1] - v[0] for v in same)
+        shared.append(whole if narrowest >= (whole[1] - whole[0]) / 4 else view)
+    return shared
+
+
+def cut_note(panels: Iterable[Iterable[Row]], views: Iterable[View]) -> str:
+    """The end of the caption if an interval leaves its panel."""
+    for rows, (low, high) in zip(panels, views, strict=True):
+        if any(row["low"] < low or row["high"] > high for row in rows):
+            return "; an arrow: the interval is longer"
+    return ""
+
+
+def whisker(
+    axis: Axes, at: float, row: Row, view: View, upright: bool = True, color: str = "0.2"
+) -> None:
+    """Draw the row's interval as a thin line, with an arrow at an end that the view cuts."""
+    if np.isnan(row["low"]):
+        return
+    ends = [float(np.clip(row[end], *view)) for end in ("low", "high")]
+    across, along = [at, at], ends
+    axis.plot(*((across, along) if upright else (along, across)), color=color, lw=0.8, zorder=1)
+    markers = "v^" if upright else "<>"
+    for end, whole, marker in zip(ends, (row["low"], row["high"]), markers, strict=True):
+        if end != whole:
+            x, y = (at, end) if upright else (end, at)
+            axis.plot(x, y, marker, color=color, markersize=3.5, clip_on=False)
+
+
+def length_ticks(axis: Axes) -> None:
+    """Round numbers of tokens, between the powers of 2 too if the axis is short."""
+    low, high = axis.get_xlim()
+    powers = 2.0 ** np.arange(np.floor(np.log2(low)), np.ceil(np.log2(high)) + 1)
+    for steps in ([1.0], [1.0, 1.5], [1.0, 1.25, 1.5, 1.75]):
+        ticks = np.sort(np.outer(powers, steps).ravel())
+        ticks = ticks[(ticks >= low) & (ticks <= high)]
+        if len(ticks) > 1:
+            break
+    ticks = ticks[::2] if len(ticks) > 6 else ticks
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("tokens")
+
+
+def corpus_ticks(axis: Axes, lengths: Mapping[Any, float]) -> None:
+    """Write each corpus and its mean length on a line below the axis.
+
+    The shortest corpus is at the bottom, so no line from a tick to its text crosses a text.
+    """
+    axis.xaxis.set_major_locator(FixedLocator(sorted(set(lengths.values()))))
+    axis.xaxis.set_major_formatter(NullFormatter())
+    axis.xaxis.set_minor_locator(NullLocator())
+    line = {"arrowstyle": "-", "linewidth": 0.5, "color": QUIET, "shrinkA": 0, "shrinkB": 0}
+    for k, data in enumerate(sorted(lengths, key=lambda data: -lengths[data])):
+        axis.annotate(
+            f"{short(str(data), 20)}, {lengths[data]:.0f} tokens", (lengths[data], 0),
+            (2, -9 - 1.25 * SMALL * k), xycoords=axis.get_xaxis_transform(),
+            textcoords="offset points", va="center", fontsize=SMALL, annotation_clip=False,
+            arrowprops={**line, "relpos": (0, 0.5)},
+        )  # fmt: skip
+
+
+def heatmap(axis: Axes, matrix: NDArray[np.float64], largest: float, names: Sequence[str]) -> None:
+    """Draw a matrix (C, C) with colours from -largest to +largest; NaN stays grey."""
+    n = len(matrix)
+    axis.set_facecolor("0.92")  # the colour of NaN: classes without documents
+    image = axis.imshow(
+        matrix, cmap="PuOr_r", norm=Normalize(-largest, largest), interpolation="nearest"
+    )
+    labels = [short(str(names[i]), 14) if i < len(names) else str(i) for i in range(n)]
+    # More than 30 names would touch, so only the numbers of some classes are written.
+    every = range(n) if n <= 30 else range(0, n, n // 10)
+    shown = [labels[i] if n <= 30 else str(i) for i in every]
+    axis.set_xticks(every, shown, rotation=45, ha="right", rotation_mode="anchor")
+    axis.set_yticks(every, shown)
+    axis.tick_params(length=0, labelsize=SMALL if n <= MOST_CLASSES else 6)
+    axis.spines[:].set_visible(False)
+    if n > MOST_CLASSES:
+        assert isinstance(axis.figure, Figure)
+        bar = axis.figure.colorbar(image, ax=axis, shrink=0.7)
+        bar.ax.tick_params(labelsize=6)
+        # Printed in grey, both ends of the colours look the same: mark the negative end.
+        rows, columns = np.nonzero(np.nan_to_num(matrix) < -largest / 10)
+        axis.plot(columns, rows, "_", color="black", markersize=90 / n, markeredgewidth=0.6)
+        return
+    for (row, column), value in np.ndenumerate(matrix):
+        if not np.isnan(value):
+            text = f"{value:+.{0 if largest >= 10 else 1}f}"
+            axis.text(
+                column, row, text if float(text) else "0", ha="center", va="center",
+                fontsize=7 if n <= 8 else 5.5,
+                color="white" if abs(value) > 0.6 * largest else "black",
+            )  # fmt: skip

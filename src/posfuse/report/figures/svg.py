@@ -1,0 +1,68 @@
+"""How a figure is saved as PNG and SVG files, and as an SVG inside an HTML page."""
+
+import io
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+
+from posfuse.report.figures.style import rc_style
+
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+TITLE = "title:"  # the prefix of an artist's gid that is a hover text
+
+
+def mark(artist: Artist, text: str) -> None:
+    """Give an artist a hover text, which `save` writes as the <title> of its SVG group."""
+    artist.set_gid(TITLE + text)
+
+
+def save(figure: Figure, folder: str | Path, name: str) -> str:
+    """Write folder/name.png and folder/name.svg, the same bytes each time; return the SVG."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    drawn = io.StringIO()
+    with rc_style():
+        figure.savefig(
+            Path(folder) / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None}
+        )
+        figure.savefig(drawn, format="svg", dpi=150, facecolor="white", metadata={"Date": None})
+    svg = for_page(drawn.getvalue(), name)
+    (Path(folder) / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")
+    return svg
+
+
+def for_page(drawn: str, name: str) -> str:
+    """Make Matplotlib's SVG scale with an HTML page and give it ids that no other figure has."""
+    ET.register_namespace("", SVG)
+    ET.register_namespace("xlink", XLINK)
+    root = ET.fromstring(NOT_XML.sub("\ufffd", drawn))  # class names may have such characters
+    prefix = re.sub(r"[^\w-]", "-", name)
+    # The only style rule is for "*" and would hold for the whole page; the root gets it instead.
+    for child in [c for c in root if c.tag != f"{{{SVG}}}g"]:
+        if child.tag == f"{{{SVG}}}metadata" or child.find(f"{{{SVG}}}style") is not None:
+            root.remove(child)
+    width = root.get("width", "")
+    root.attrib.pop("height", None)
+    root.set("width", "100%")
+    root.set("style", f"max-width:{width};stroke-linejoin:round;stroke-linecap:butt")
+    marks = 0
+    for element in list(root.iter()):
+        if element.tag == f"{{{SVG}}}image":
+            element.attrib.pop("id", None)  # a hash of the pixels, which equal pictures share
+        for key, value in element.attrib.items():
+            if key == "id" and value.startswith(TITLE):
+                marks += 1
+                element.set(key, f"{prefix}-mark-{marks}")
+                title = ET.Element(f"{{{SVG}}}title")
+                title.text = value.removeprefix(TITLE)
+                element.insert(0, title)
+            elif key == "id":
+                element.set(key, f"{prefix}-{value}")
+            elif key == f"{{{XLINK}}}href" and value.startswith("#"):
+                element.set(key, f"#{prefix}-{value[1:]}")
+            elif "url(#" in value:
+                element.set(key, value.replace("url(#", f"url(#{prefix}-"))
+    return ET.tostring(root, encoding="unicode")

@@ -1,0 +1,295 @@
+"""posfuse-report --from TABLE.csv: judge the per-seed results of any study."""
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from posfuse.data.names import canonical
+from posfuse.errors import InputError
+from posfuse.evidence.foreign import UNITS, Columns, ForeignMetric, listed, read_foreign
+from posfuse.report import formats
+from posfuse.report.sections.cautions_table import cautions_section
+from posfuse.report.sections.differences import forest
+from posfuse.report.sections.section import RESULTS, Drawing, Section
+from posfuse.report.table import Column, Table, interval, p_value, table_of
+from posfuse.statistics.cautions import (
+    FEW,
+    FEW_VALUES,
+    Arm,
+    Cautions,
+    cautions,
+)
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
+from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
+from posfuse.verdicts.sentences import decided
+
+MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
+MOST_ROWS = 1_000  # of a table that a person reads; its CSV file has all
+MOST_NOTES = 20
+OF_SWEEPS = ("effect", "metric", "select_seeds", "solved", "primary", "claims")  # options
+OF_TABLES = (
+    "seed", "compare", "value", "by", "where", "unit", "lower_is_better", "overall", "resolution",
+    "unpaired", "all_pairs",
+)  # fmt: skip
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that name the columns of a foreign table."""
+    group = parser.add_argument_group("results of another study, one row per run")
+    add, default = group.add_argument, Columns()
+    add("--from", dest="table", type=Path, metavar="TABLE.csv", help="CSV file with a header")
+    add("--seed", default=default.seed, metavar="COLUMN", help="default: %(default)s")
+    add("--compare", default=default.compare, metavar="COLUMN", help="default: %(default)s")
+    add("--value", default=default.value, metavar="COLUMN", help="default: %(default)s")
+    add("--by", default="", metavar="COLUMN,COLUMN", help="compare within each combination")
+    add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
+    add("--unit", choices=UNITS, help="of the values (default: as the numbers say)")
+    add("--lower-is-better", action="store_true", help="the values are losses or errors")
+    over = "compare means over all groups of --by. The test counts these columns: the seed column "
+    over += "(the conclusion is about new seeds of these groups), or columns of --by (new groups)"
+    add("--overall", default="", metavar="COLUMN,COLUMN", help=over)
+    step = "step of the values, such as 100 / test documents; it tests differences that are equal "
+    step += "in all seeds (default: they have no test)"
+    add("--resolution", type=float, metavar="POINTS", help=step)
+    add("--unpaired", action="store_true", help="runs with equal seeds share nothing")
+    add("--all-pairs", action="store_true", help="compare all with each other, not with a baseline")
+
+
+def columns_of(arguments: argparse.Namespace) -> Columns:
+    """Raises InputError for options that a foreign table does not allow, or needs and lacks."""
+    for name in OF_SWEEPS:
+        if getattr(arguments, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option}: is for the folder of a sweep, not for --from; remove it")
+    if arguments.unit == "raw" and arguments.margin is None:
+        raise InputError(
+            f"--margin: must be given with --unit raw, in the units of {arguments.value}, because "
+            "its default is in points of accuracy"
+        )
+    if arguments.resolution is not None:
+        if arguments.unpaired:
+            raise InputError("--resolution: is for paired differences; remove it, or --unpaired")
+        if not 0 < arguments.resolution < math.inf:
+            raise InputError(f"--resolution: must be above 0 (got {arguments.resolution:g})")
+    where = {}
+    for given in arguments.where:
+        column, sign, value = given.partition("=")
+        if not sign:
+            raise InputError(f"--where: must be COLUMN=VALUE (got {given!r})")
+        where[column] = value
+    by, units = (_names(given) for given in (arguments.by, arguments.overall))
+    if units and not by:
+        raise InputError("--overall: is the mean over the groups of --by; give --by, or remove it")
+    if units and units != [arguments.seed]:
+        if other := [name for name in units if name not in by]:
+            raise InputError(
+                f"--overall: must be {arguments.seed}, or columns of --by (got {other[0]})"
+            )
+        if arguments.unpaired:
+            raise InputError(
+                f"--unpaired: is for --overall {arguments.seed}; remove it, because means of the "
+                "same groups are paired by group"
+            )
+    if units and arguments.resolution is not None:
+        raise InputError("--resolution: is for single groups; remove it, or --overall")
+    return Columns(
+        arguments.seed, arguments.compare, arguments.value, by, where, arguments.unit, units
+    )
+
+
+def _names(given: str) -> list[str]:
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> Criteria:
+    """The criteria with the metric of the foreign table."""
+    is_raw = columns.unit == "raw"
+    # Raw values are shown with three digits of the margin.
+    digits = max(2, 2 - math.floor(math.log10(criteria.margin))) if is_raw else 2
+    metric = ForeignMetric(
+        name=columns.value,
+        title=columns.value,
+        unit=columns.value if is_raw else "points",
+        level=columns.value if is_raw else f"{columns.value} in %",
+        factor=1.0,
+        digits=digits,
+        lower_is_better=lower_is_better,
+    )
+    return replace(criteria, metric=metric)
+
+
+def sections_of(arguments: argparse.Namespace, criteria: Criteria) -> list[Section]:
+    """The sections of the report of a foreign table."""
+    columns = columns_of(arguments)
+    results = read_foreign(arguments.table, columns)
+    names = sorted(results["name"].unique())
+    if not arguments.all_pairs:
+        known = {canonical(name): name for name in names}
+        baseline = known.get(canonical(criteria.baseline))
+        if baseline is None:
+            raise InputError(
+                f"--baseline: no row has {columns.compare}={criteria.baseline}; use one of "
+                f"{listed(names)}, or --all-pairs"
+            )
+        criteria = replace(criteria, baseline=baseline)
+    criteria = criteria_of(columns, criteria, arguments.lower_is_better)
+    paired = not arguments.unpaired
+    notes: list[str] = []
+    is_seed = columns.units in ([], [columns.seed])
+    if columns.units:
+        results, notes = over_groups(results, is_seed)
+    units = "seeds" if is_seed else f"values of {', '.join(columns.units)}"
+    resolution = math.nan if arguments.resolution is None else arguments.resolution
+    comparisons, further = compare_foreign(
+        results, criteria, paired, arguments.all_pairs, resolution, units
+    )
+    notes += further
+    if comparisons.empty:
+        why = f" ({notes[0]})" if notes else ""
+        raise InputError(
+            f"{arguments.table}: nothing to compare{why}; give rows with at least two values of "
+            f"{columns.compare}{f' for the same {units}' if paired else ''}"
+        )
+    if len(notes) > MOST_NOTES:
+        notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES:,} more notes of this kind"]
+    if len(comparisons) > MOST_ROWS:
+        notes.append(f"cautions are about the first {MOST_ROWS:,} comparisons")
+    tables = [comparisons_table(comparisons, criteria, paired, columns)]
+    if arguments.all_pairs:
+        tables.insert(0, rankings_table(rankings(results, comparisons, criteria), criteria))
+    return [
+        Section(
+            RESULTS,
+            sentences=headline(comparisons, criteria, paired, columns),
+            drawings=_drawings(comparisons, criteria),
+            tables=tables,
+            shown=list(map(formats.terminal, tables)),
+            notes=notes,
+        ),
+        cautions_section(_cautions(results, comparisons, columns)),
+    ]
+
+
+def _cautions(
+    results: pd.DataFrame, comparisons: pd.DataFrame, columns: Columns
+) -> dict[str, Cautions]:
+    """What each comparison leans on, as far as the numbers alone show it: of values that are means
+    of a task or of several, only that they are few."""
+    perfect = 0.0 if columns.unit == "raw" else 100.0
+    is_seed = columns.units in ([], [columns.seed])
+    arms = {
+        key: Arm(values=runs["value"].tolist() if is_seed else (), perfect=perfect)
+        for key, runs in results.groupby(["group", "name"])
+    }
+    found = {}
+    for row in comparisons.head(MOST_ROWS).to_dict("records"):
+        names = [(row["group"], row["name"]), (row["group"], row["than"])]
+        own = {" ".join(filter(None, key)): arms[key] for key in names}
+        fewest = min(map(int, row["n"].split(", ")))
+        found[" - ".join(own)] = cautions(own, fewest, few=FEW if is_seed else FEW_VALUES)
+    return found
+
+
+def headline(
+    comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns
+) -> list[str]:
+    """How many comparisons are decided, and how."""
+    counts = comparisons["verdict"].value_counts()
+    differ, same = counts.get(AHEAD, 0) + counts.get(BEHIND, 0), counts.get(EQUIVALENT, 0)
+    alone = int((comparisons["p_t"] <= criteria.alpha).sum())
+    how = "paired by seed" if paired else "of independent runs"
+    over, about = "", []
+    if columns.units:
+        over, units = f" of the {comparisons['group'].iloc[0]}", ", ".join(columns.units)
+        if columns.units == [columns.seed]:
+            about = [
+                "n counts seeds, each with its mean over all groups. The conclusions are about "
+                "new seeds of these groups. They say nothing about other groups."
+            ]
+        else:
+            how = f"paired by {units}"
+            about = [
+                f"n counts the values of {units}, each with its mean over all its groups and "
+                "seeds. The conclusions are about further values, if these are a random sample of "
+                "them."
+            ]
+    lower = [f"Lower values of {columns.value} are better."] if criteria.metric.sign < 0 else []
+    return [
+        f"{decided(differ + same, len(comparisons), f'comparisons{over}, {how},')}: {differ} "
+        f"different and {same} equivalent within ±{criteria.margin:g}, at p ≤ "
+        f"{criteria.alpha:g} after Holm's adjustment over all of them.",
+        f"Without the adjustment {alone} would count as different.",
+        *about,
+        *lower,
+    ]
+
+
+def comparisons_table(
+    comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns
+) -> Table:
+    metric = criteria.metric
+    unit = f"Differences are in the units of {columns.value}."
+    if metric.is_share:
+        unit = "Accuracies are in percent."
+    tests = "Student's paired t" if paired else "Welch's t"
+    digits = metric.digits
+    return _readable(
+        comparisons,
+        [
+            ("n", str, "n"),
+            ("difference", metric.signed, "mean"),
+            ("95 % t", partial(interval, digits=digits), "low", "high"),
+            ("p", p_value, "p_t"),
+            ("p Holm", p_value, "p_holm"),
+            ("p equiv.", p_value, "p_equivalence_holm"),
+            ("verdict", str, "verdict"),
+        ],
+        keys=["group", "name", "than"],
+        name="comparisons",
+        title="Comparisons",
+        caption=f"Mean difference, name minus than{metric.better}, with {tests}: interval, "
+        "two-sided p, p adjusted by Holm over all comparisons of this table, and the adjusted p of "
+        f"equivalence within ±{criteria.margin:g}. {unit}",
+    )
+
+
+def rankings_table(ranked: pd.DataFrame, criteria: Criteria) -> Table:
+    return _readable(
+        ranked,
+        [("ranking", str, "ranking"), ("shown", "{} of {}".format, "shown", "of")],
+        keys=["group"],
+        name="rankings",
+        title="Rankings",
+        caption=f"From the best ({criteria.metric.best}) mean to the worst, with the mean. > the "
+        "neighbours are shown to differ, = they are shown to be equivalent, ? their order is not "
+        "shown. Shown: the number of > among neighbours.",
+    )
+
+
+def _readable(frame: pd.DataFrame, columns: Sequence[Column], **texts: Any) -> Table:
+    """The table of the first MOST_ROWS rows; its CSV file has all rows."""
+    if len(frame) > MOST_ROWS:
+        texts["caption"] += f" These are the first {MOST_ROWS:,} of {len(frame):,} rows; the CSV "
+        texts["caption"] += "file has all."
+    return replace(table_of(frame.head(MOST_ROWS), columns, **texts), numbers=frame)
+
+
+def _drawings(comparisons: pd.DataFrame, criteria: Criteria) -> list[Drawing]:
+    """The forest of the comparisons, if it is not too long."""
+    rows = comparisons.dropna(subset=["low"])
+    if len(rows) > MOST_IN_FIGURE or rows.empty:
+        return []
+    than = rows["than"].unique()
+    names = rows["name"] if len(than) == 1 else rows["name"] + " against " + rows["than"]
+    cells = rows.assign(data=rows["group"], encoding="", fusion=names, variant="")
+    cells["deltas"] = pd.Series([[mean] for mean in rows["mean"]], rows.index)
+    baseline = than[0] if len(than) == 1 else "the second name"
+    draw = partial(forest, cells, replace(criteria, baseline=baseline))
+    return [Drawing("forest", draw, f"Every comparison; the band is ±{criteria.margin:g}.")]

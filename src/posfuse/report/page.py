@@ -1,0 +1,88 @@
+"""A report as one HTML page that opens from disk without a network."""
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+import posfuse
+from posfuse.report import formats
+from posfuse.report.figures.svg import save
+from posfuse.report.sections.section import CHAPTERS, Section
+
+LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
+
+
+def write(
+    sections: Sequence[Section], title: str, command: str, made: pd.DataFrame, out: Path,
+    lead: str = "", summary: str = "",
+) -> Path:  # fmt: skip
+    """Write the page, the tables and the figures into `out`; returns the path of the page.
+
+    `made` are the rows of the runs. `lead` is HTML above the answer, `summary` HTML below it.
+    """
+    formats.write_tables([table for s in sections for table in s.tables], out / "tables")
+    drawn = draw_all(sections, out / "figures")
+    chapters = {name: [s for s in sections if s.chapter == name] for name in CHAPTERS}
+    html = template("page.html.j2").render(
+        title=title,
+        lead=Markup(lead),
+        answer=[line for s in sections for line in s.sentences],
+        summary=Markup(summary),
+        chapters={name: own for name, own in chapters.items() if any(map(_has_content, own))},
+        drawn=drawn,
+        problems=problems_of(sections),
+        notes=notes_of(sections),
+        command=command,
+        made=_made_with(made),
+    )
+    path = out / "index.html"
+    path.write_text(html, encoding="utf-8")
+    return path
+
+
+def draw_all(sections: Sequence[Section], folder: Path) -> Mapping[str, str]:
+    """Write NAME.png and NAME.svg of each figure; returns the SVG of each. Matplotlib has escaped
+    the texts of an SVG, so it is safe inside a page."""
+    drawings = [drawing for s in sections for drawing in s.drawings]
+    return {d.name: Markup(save(d.draw(), folder, d.name)) for d in drawings}
+
+
+def problems_of(sections: Sequence[Section]) -> list[str]:
+    return list(dict.fromkeys(line for s in sections for line in s.problems))
+
+
+def notes_of(sections: Sequence[Section]) -> list[str]:
+    return list(dict.fromkeys(line for s in sections for line in s.notes))
+
+
+def _has_content(section: Section) -> bool:
+    return bool(section.drawings or section.tables or section.html)
+
+
+def template(name: str, package: str = "posfuse.report") -> Template:
+    """A template of a package; it escapes every text."""
+    environment = Environment(
+        loader=PackageLoader(package, "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
+
+
+def _made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Versions, commit and device of the runs, and the versions that made the report."""
+    rows = []
+    for column in map(str, runs):
+        if column.startswith("versions.") or column in ("commit", "host.device"):
+            values = ", ".join(sorted({str(value) for value in runs[column]}))
+            rows.append((f"runs: {column.removeprefix('versions.')}", values))
+    made = {"posfuse": posfuse.__version__, "python": platform.python_version()}
+    made |= {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return rows + [(f"report: {name}", version) for name, version in made.items()]

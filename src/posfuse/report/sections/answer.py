@@ -1,0 +1,232 @@
+"""The results of a sweep in sentences: the first lines of the terminal and of the page."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from posfuse.evidence.collect import standing
+from posfuse.evidence.metric import Metric
+from posfuse.report.sections.section import Section
+from posfuse.report.sweep import Sweep
+from posfuse.report.table import Row, p_value
+from posfuse.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
+from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
+from posfuse.statistics.own_best import chosen_by, keys_of
+from posfuse.verdicts.sentences import Size, decided, to_settle
+
+MOST_LINES = 8  # lines of a corpus and an encoding
+MOST_UNDECIDED = 3  # with more in a line, only the first has its numbers
+DECIDED = (AHEAD, BEHIND, EQUIVALENT)
+# By the column of the second gain: the two gains, and what their difference is.
+SECOND = {
+    "placebo": ("with position", "without", "position adds", "Position adds to the others"),
+    "scratch": (
+        "after pretraining", "from scratch", "pretraining adds", "Pretraining adds to the others"
+    ),
+}  # fmt: skip
+
+
+def section(sweep: Sweep) -> Section:
+    lines = headline(
+        sweep.cells,
+        sweep.comparisons,
+        sweep.best.best,
+        sweep.criteria,
+        [sweep.placebos, sweep.survival],
+        [sweep.best_placebos],
+    )
+    plan = standing(sweep.folder, str(sweep.runs["sweep_id"].iloc[0]))
+    return Section(sentences=[*lines, plan])
+
+
+def headline(
+    cells: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    best: pd.DataFrame,
+    criteria: Criteria,
+    second: Sequence[pd.DataFrame] = (),
+    second_best: Sequence[pd.DataFrame] = (),
+) -> list[str]:
+    """How many differences to the baseline are decided, then a line for each corpus and encoding.
+
+    `cells` and `comparisons` are frames of comparisons.py, `best` is that of `OwnBest`; `second`
+    are frames of second_differences.py for `comparisons`, and `second_best` those for `best`. If
+    operators ran with several values of a tuned key, the line compares each at its best values.
+    Exploratory differences have a short sentence without a verdict.
+    """
+    tuned = set(zip(best["data"], best["encoding"], strict=True))
+
+    def by_place(at_best: pd.DataFrame, frame: pd.DataFrame) -> dict[tuple[str, ...], list[Row]]:
+        found: dict[tuple[str, ...], list[Row]] = {}
+        untuned = (r for r in _rows(frame) if (r["data"], r["encoding"]) not in tuned)
+        for row in [*_rows(at_best), *untuned]:
+            found.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+        return found
+
+    groups = by_place(best, comparisons)
+    further = [by_place(best.iloc[:0], frame) for frame in second]
+    further += [by_place(frame, comparisons.iloc[:0]) for frame in second_best]
+    compared = {*tuned, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
+    corpora = {key[:2] for key in groups}
+    lines = []
+    for key, group in groups.items():
+        data, encoding, setting = key
+        named = setting if len(groups) > len(corpora) else ""
+        where = f"On {data} ({', '.join(filter(None, (encoding, named)))})"
+        if "baseline_at" in group[0]:
+            keys = f"{keys_of(best)} ({chosen_by(best, criteria)})"
+            at = f"{criteria.baseline} at {group[0]['baseline_at']}"
+            where += f", each operator at its own best {keys}, {at}"
+        texts = [_sentences(group, criteria), *(_second(f.get(key, []), criteria) for f in further)]
+        is_decided = any(row["verdict"] in DECIDED for row in group)
+        lines.append((is_decided, f"{where}: {' '.join(filter(None, texts))}"))
+    lines += [
+        (False, _not_compared(str(data), str(encoding), group, criteria))
+        for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
+        if (data, encoding) not in compared
+    ]
+    rows = [row for group in groups.values() for row in group]
+    return [_count(rows, criteria), *_folded(lines)]
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[Row]:
+    """The rows with the names of their operator and setting."""
+    for row in frame[frame["role"] != PLACEBO].to_dict("records"):
+        operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
+        if "baseline_at" in row:
+            operator, setting = f"{operator} (at {row['at']})", row["variant"]
+        elif row["variant"] != setting:
+            operator = f"{operator} {row['variant']}".strip()
+        yield {**row, "setting": setting, "operator": operator}
+
+
+def _count(rows: list[Row], criteria: Criteria) -> str:
+    tested = [row for row in rows if not np.isnan(row["p_t"]) and row["role"] == PRIMARY]
+    others = sum(row["role"] == EXPLORATORY for row in rows)
+    more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
+    base = criteria.baseline
+    if not tested:
+        return f"No difference to {base} could be tested.{more}"
+    number = sum(row["verdict"] in DECIDED for row in tested)
+    return (
+        f"{decided(number, len(tested), f'differences to {base}')}: p ≤ {criteria.alpha:g} after "
+        f"Holm's adjustment, for a difference or for equivalence within ±{criteria.within} on "
+        f"these test documents.{more}"
+    )
+
+
+def _folded(lines: list[tuple[bool, str]]) -> list[str]:
+    """All lines; if they are too many, the decided ones first and the number of the others."""
+    if len(lines) <= MOST_LINES:
+        return [text for _, text in lines]
+    ranked = sorted(lines, key=lambda line: not line[0])
+    shown, left = ranked[:MOST_LINES], ranked[MOST_LINES:]
+    more = (
+        f"{len(left)} more combinations of corpus, encoding and settings are in the tables; "
+        f"{sum(line[0] for line in left) or 'none'} of them with a decided difference."
+    )
+    return [*(text for _, text in shown), more]
+
+
+def _sentences(every: list[Row], criteria: Criteria) -> str:
+    metric = criteria.metric
+    rows = [row for row in every if row["role"] == PRIMARY]
+    ranked = sorted(rows, key=lambda r: (r["verdict"] == UNDECIDED, -metric.gain(r["mean"])))
+    undecided = [row for row in ranked if row["verdict"] == UNDECIDED]
+    # The undecided rows are the last ones.
+    folded = undecided[1:] if len(undecided) > MOST_UNDECIDED else []
+    texts = [_sentence(row, criteria) for row in ranked[: len(ranked) - len(folded)]]
+    texts += _listed("Also undecided", folded, metric)
+    if others := [row for row in every if row["role"] == EXPLORATORY]:
+        listed = ", ".join(_exploratory(row, metric) for row in others)
+        texts.append(f"Exploratory, not adjusted: {listed} {metric.points}.")
+    text = " ".join(texts)
+    # In full the first time, then shorter.
+    end = text.index(metric.points) + len(metric.points)
+    return text[:end] + text[end:].replace(metric.points, metric.unit)
+
+
+def _listed(what: str, rows: list[Row], metric: Metric) -> list[str]:
+    listed = ", ".join(f"{row['operator']} {metric.signed(row['mean'])}" for row in rows)
+    return [f"{what}: {listed}."] if rows else []
+
+
+def _sentence(row: Row, criteria: Criteria) -> str:
+    metric, n = criteria.metric, row["n"]
+    size = Size(
+        row["operator"], criteria.baseline, row["mean"], row["low"], row["high"], metric,
+        metric.digits, unit=metric.points,
+    )  # fmt: skip
+    if n == 1:
+        more = "One seed gives no interval and no test; run more, for example seed=0,1,2,3,4."
+        return f"{size.difference} with seed {row['seeds'][0]}. {more}"
+    if np.isnan(row["p_t"]):
+        more = "Equal differences give no interval and no test; run more seeds."
+        return f"{size.difference} with each of {n} seeds. {more}"
+    within, verdict = f"within ±{criteria.within}", row["verdict"]
+    if verdict == UNDECIDED:
+        return f"{size.difference}, {n} seeds, undecided. {_to_settle(row)}".rstrip()
+    if verdict == EQUIVALENT:
+        return f"{size.difference}, {n} seeds, equivalent {within} on these test documents."
+    return f"{size.relation}, {n} seeds{f', also {within}' if row['small'] else ''}."
+
+
+def _second(rows: list[Row], criteria: Criteria) -> str:
+    """Differences of differences: sentences of at most MOST_UNDECIDED operators, the decided ones
+    first, and the numbers of the others."""
+    primary = [row for row in rows if row["role"] == PRIMARY]
+    ranked = sorted(primary, key=lambda row: (row["verdict"] not in DECIDED, -abs(row["mean"])))
+    if not ranked:
+        return ""
+    metric, digits = criteria.metric, criteria.metric.digits
+    name = next(name for name in SECOND if name in ranked[0])
+    first, then, adds, others = SECOND[name]
+    texts = []
+    for row in ranked[:MOST_UNDECIDED]:
+        gain, less, mean = map(metric.signed, (row["gain"], row[f"{name}_gain"], row["mean"]))
+        operator = row["operator"]
+        if name == "scratch":
+            operator = operator.removesuffix(row["variant"]).strip()
+        text = f"{operator}'s difference is {gain} {metric.unit} {first} and {less} {then}: "
+        text += f"{adds} {mean}"
+        if np.isnan(row["p_t"]):
+            texts.append(f"{text}, not tested.")
+            continue
+        verdict = row["verdict"] if row["verdict"] in (EQUIVALENT, UNDECIDED) else "decided"
+        small = ", but too little to matter" if row["small"] else ""
+        settle = f" {_to_settle(row)}" if verdict == UNDECIDED else ""
+        ends = f"{row['low']:+.{digits}f} to {row['high']:+.{digits}f}"
+        texts.append(f"{text} ({ends}), {row['n']} seeds, {verdict}{small}.{settle}".rstrip())
+    return " ".join([*texts, *_listed(others, ranked[MOST_UNDECIDED:], metric)])
+
+
+def _exploratory(row: Row, metric: Metric) -> str:
+    p = "" if np.isnan(row["p_t"]) else f" (p {_equals(row['p_t'])})"
+    return f"{row['operator']} {metric.signed(row['mean'])}{p}"
+
+
+def _equals(p: float) -> str:
+    text = p_value(p)
+    return text.replace("<", "< ") if text.startswith("<") else f"= {text}"
+
+
+def _to_settle(row: Row) -> str:
+    return to_settle(row["seeds_observed"], row["seeds_equivalence"])
+
+
+def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:
+    """Why a corpus and encoding has no comparison, and what to run."""
+    base, metric = criteria.baseline, criteria.metric
+    ranked = group.sort_values("mean", ascending=metric.lower_is_better).to_dict("records")
+    listed = ", ".join(
+        f"{c['fusion']} {metric.number(c['mean'])}{metric.percent} (n = {c['n']})"
+        for c in ranked[:3]
+    )
+    results = f"On {data} ({encoding}): {listed}."
+    if base not in set(group["fusion"]):
+        fix = f"run fusion={base}, or choose another operator with --baseline"
+        return f"{results} {base} was not run, so nothing can be compared: {fix}."
+    if set(group["fusion"]) == {base}:
+        return f"{results} Only {base} was run; run another operator with the same seeds."
+    return f"{results} No operator can be compared with {base}; see the notes."

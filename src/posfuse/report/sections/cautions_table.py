@@ -1,0 +1,88 @@
+"""What the verdicts of a report lean on, as a table: each caution once."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import pandas as pd
+from rich.text import Text
+
+from posfuse.report.sections.section import VERDICTS, Section
+from posfuse.report.sweep import Sweep
+from posfuse.report.table import Column, Table, table_of
+from posfuse.statistics.cautions import (
+    CHANCE,
+    EDGE,
+    FEW,
+    FEW_VALUES,
+    GROUPS,
+    LAST,
+    LEVEL,
+    NEAR,
+    ONE_SPLIT,
+    ONE_TEST,
+    TUNED,
+    Cautions,
+    of_comparisons,
+)
+from posfuse.statistics.solved import APART
+
+MOST = 8  # names in a cell
+ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)
+
+
+def section(sweep: Sweep) -> Section:
+    comparisons, best = sweep.comparisons, sweep.best.best
+    return cautions_section(of_comparisons(comparisons, best, sweep.runs, sweep.criteria))
+
+
+def cautions_section(found: Mapping[str, Cautions], verdicts: str = "comparisons") -> Section:
+    tables = cautions_tables(found, verdicts)
+    return Section(VERDICTS, tables=tables, shown=list(map(Text, caution_lines(tables))))
+
+
+def cautions_tables(found: Mapping[str, Cautions], verdicts: str) -> list[Table]:
+    """One row per caution, if there is one. `found` has the cautions of each verdict; `verdicts`
+    are hypotheses or comparisons."""
+    rows = []
+    for text in ORDER:
+        concerned = [name for name, own in found.items() if text in own]
+        own = {name: found[name][text] for name in concerned}
+        if any(own.values()):  # no arm: all of them
+            own = {name: each or [f"all arms of {name}"] for name, each in own.items()}
+        arms = dict.fromkeys(arm for each in own.values() for arm in each)
+        if concerned:
+            rows.append({"caution": text, "arms": list(arms), verdicts: concerned})
+    if not rows:
+        return []
+    caption = (
+        "A caution changes no verdict. Close to guessing: the mean is at most "
+        f"{100 * NEAR:g} % of the way from guessing to the best possible value. Two groups: the "
+        f"runs are further apart than {100 * (1 - LEVEL):g} of 100 samples of normal values, and "
+        f"the groups' means are at least {100 * APART:g} % of that way apart; one run can be a "
+        "group. Still improving: the best evaluation of these runs was their last one. Edge: a "
+        "better value may lie beyond those tried."
+    )
+    columns: list[Column] = [
+        ("arms", _some, "arms"),
+        (verdicts, partial(_some, every=len(found)), verdicts),
+    ]
+    title = "What the verdicts lean on"
+    return [table_of(pd.DataFrame(rows), columns, ["caution"], name="cautions", title=title,
+                     caption=caption)]  # fmt: skip
+
+
+def _some(names: Sequence[str], every: int = 0) -> str:
+    """Up to MOST names; the word "all" for as many as `every`."""
+    if len(names) == every:
+        return "all"
+    more = [f"{len(names) - MOST} more"] if len(names) > MOST else []
+    return ", ".join([*names[:MOST], *more])
+
+
+def caution_lines(tables: Sequence[Table]) -> list[str]:
+    """The rows of the table as lines for the terminal."""
+    lines = []
+    for caution, arms, verdicts in (row for table in tables for row in table.rows):
+        concerns = next((text for text in (arms, verdicts) if text != "all"), "")
+        lines.append(f"caution: {caution}{f' ({concerns})' if concerns else ''}")
+    return lines

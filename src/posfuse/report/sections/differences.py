@@ -1,0 +1,314 @@
+"""The differences to the baseline: tables, tests and figures.
+
+NaN is not drawn.
+"""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import RenderableType
+from rich.text import Text
+
+from posfuse.evidence.metric import Metric
+from posfuse.report import formats, table
+from posfuse.report.figures import parts, style, svg
+from posfuse.report.sections.section import PAIRED, Drawing, Section
+from posfuse.report.sweep import Sweep
+from posfuse.report.table import Column, Table, interval, p_value, signed, table_of
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import (
+    EXPLORATORY,
+    PLACEBO,
+    PRIMARY,
+    Criteria,
+    family_size,
+    strictest_level,
+)
+from posfuse.statistics.shares import GAMMA, outperforms
+
+# Columns that several tables share.
+
+
+N: Column = ("n", str, "n")
+
+
+def difference(metric: Metric, heading: str = "difference") -> Column:
+    return heading, partial(table.signed_with_spread, digits=metric.digits), "mean", "std"
+
+
+def t_interval(metric: Metric) -> Column:
+    return "95 % t", partial(interval, digits=metric.digits), "low", "high"
+
+
+def _adjusted(role: str, adjusted: float, alone: float) -> str:
+    """The adjusted p-value; outside the family the unadjusted one, marked as such."""
+    if role == PRIMARY or np.isnan(alone):
+        return p_value(adjusted)
+    return f"{p_value(alone)} (unadj.)"
+
+
+P_HOLM: Column = ("p Holm", _adjusted, "role", "p_holm", "p_t")
+P_EQUIVALENCE: Column = (
+    "p equiv.", _adjusted, "role", "p_equivalence_holm", "p_equivalence"
+)  # fmt: skip
+
+
+def _verdict(verdict: str, small: bool) -> str:
+    return f"{verdict}, within margin" if small else verdict
+
+
+VERDICT: Column = ("verdict", _verdict, "verdict", "small")
+
+
+def verdict_columns(metric: Metric, heading: str = "difference") -> list[Column]:
+    """A difference with its interval, its adjusted p-values and its verdict."""
+    ends = partial(interval, digits=metric.digits)
+    return [
+        difference(metric, heading), ("95 % t", ends, "low", "high"), P_HOLM, P_EQUIVALENCE, VERDICT
+    ]  # fmt: skip
+
+
+def section(sweep: Sweep) -> Section:
+    comparisons, criteria = sweep.comparisons, sweep.criteria
+    fusions, problems = sorted(set(sweep.runs["fusion"])), []
+    if not sweep.has_baseline:
+        known = ", ".join(fusions)
+        problems.append(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
+    notes = [
+        f"{name}: in the primary family, but without runs here"
+        for name in criteria.primary
+        if name not in fusions
+    ]
+    shown: list[RenderableType] = []
+    drawings = []
+    if len(comparisons):
+        drawings = [
+            Drawing("deltas", partial(deltas, comparisons, criteria),
+                    f"Paired differences to {criteria.baseline}; each mark is one seed."),
+            Drawing("forest", partial(forest, comparisons, criteria),
+                    "Every comparison with its 95 % t interval; the band is "
+                    f"±{criteria.within}, within which a difference does not matter."),
+        ]  # fmt: skip
+    if drawings and not sweep.is_tuned:
+        short = short_table(comparisons, criteria)
+        shown = [formats.terminal(short), Text(f"{short.caption}\n")]
+    return Section(
+        PAIRED,
+        drawings=drawings,
+        tables=[differences_table(comparisons, criteria), tests_table(comparisons, criteria)],
+        shown=shown,
+        notes=[*sweep.compared[1], *notes],
+        problems=problems,
+    )
+
+
+def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
+    """How large each difference is, and how many seeds it needs."""
+    metric = criteria.metric
+    effect = metric.amount(criteria.effect)
+    level = strictest_level(comparisons, criteria)
+    return table_of(
+        comparisons,
+        [
+            N,
+            difference(metric),
+            t_interval(metric),
+            ("95 % BCa", partial(interval, digits=metric.digits), "bca_low", "bca_high"),
+            ("d_z", signed, "d_z"),
+            ("P(A > B)", table.unsigned, "wins"),
+            ("95 % exact", table.unsigned_interval, "wins_low", "wins_high"),
+            ("outperforms", outperforms, "wins_low", "wins_high"),
+            ("seeds: observed", table.seeds, "seeds_observed"),
+            (f"seeds: {effect}", table.seeds, "seeds_effect"),
+            ("seeds: equivalence", table.seeds, "seeds_equivalence"),
+        ],
+        name="paired_differences",
+        title=f"Paired differences to {criteria.baseline}",
+        caption=f"{gains(criteria)}, paired by seed: mean "
+        "± standard deviation over n pairs. 95 % intervals: Student's t, and the bias-corrected "
+        "accelerated bootstrap (BCa), which is too narrow with few seeds (it covers 83 % with 5). "
+        "d_z: mean divided by standard deviation. P(A > B): the probability that the operator "
+        f"beats {criteria.baseline} with the same seed (a tie counts half), with its exact "
+        "interval. outperforms (Bouthillier et al. 2021): yes if that interval is above 0.5 and "
+        f"reaches above {GAMMA:g}, loses if the reverse holds, little if it excludes 0.5 but does "
+        "not reach that far. Seeds needed for 80 % power, two-sided, at alpha "
+        f"= {level:.2g} ({criteria.alpha:g} divided by the size of the family, the strictest of "
+        "Holm's levels) and for the upper 80 % confidence limit of the standard deviation: to "
+        f"detect the observed difference, to detect {effect}, and to show equivalence within "
+        f"±{criteria.within} if the true difference is 0.",
+    )
+
+
+def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
+    """The p-values of each difference, and what they decide."""
+    return table_of(
+        comparisons,
+        [
+            N,
+            ("p t", p_value, "p_t"),
+            ("p Holm", p_value, "p_holm"),
+            ("p Wilcoxon", p_value, "p_wilcoxon"),
+            ("p sign flip", p_value, "p_sign_flip"),
+            ("smallest", p_value, "smallest_p"),
+            ("p equivalence", p_value, "p_equivalence"),
+            ("equiv. Holm", p_value, "p_equivalence_holm"),
+            VERDICT,
+        ],
+        name="paired_tests",
+        title=f"Tests of the differences to {criteria.baseline}",
+        caption="Two-sided p-values: paired t-test; its Holm adjustment over the "
+        f"{family_size(comparisons)} comparisons of the family; Wilcoxon's signed-rank "
+        "test; sign-flip permutation test; smallest: the lowest p that n seeds can reach in the "
+        f"last two. {least_p(comparisons)} p equivalence: two one-sided t-tests of \"the "
+        f"difference is within ±{criteria.within}\"; equiv. Holm: its Holm adjustment "
+        "over the same comparisons. The verdict uses the adjusted p-values at alpha = "
+        f"{criteria.alpha:g}: ahead, behind (either may be too small to matter), equivalent or "
+        f"undecided. {outside_family(comparisons, criteria)}".rstrip(),
+    )  # fmt: skip
+
+
+def short_table(
+    comparisons: pd.DataFrame,
+    criteria: Criteria,
+    name: str = "comparison",
+    title: str = "",
+    caption: str = "",
+) -> Table:
+    """The columns of the two tables that fit a terminal; `caption` comes before its own."""
+    metric = criteria.metric
+    return table_of(
+        comparisons,
+        [N, *verdict_columns(metric)],
+        name=name,
+        title=title or f"Paired differences to {criteria.baseline}, {metric.points}{metric.better}",
+        caption=" ".join(
+            filter(None, [caption, least_p(comparisons), outside_family(comparisons, criteria)])
+        ),
+    )
+
+
+def outside_family(comparisons: pd.DataFrame, criteria: Criteria) -> str:
+    """What the verdicts exploratory and placebo mean, if any row has them."""
+    texts = {
+        EXPLORATORY: f"exploratory: not in the sweep's primary family "
+        f"({', '.join(criteria.primary)}), so its p-values are not adjusted (unadj.) and decide "
+        "nothing.",
+        PLACEBO: "placebo: without position; the table of placebos compares it with the same "
+        "operator with position.",
+    }
+    roles = set(comparisons["role"])
+    return " ".join(text for role, text in texts.items() if role in roles)
+
+
+def least_p(comparisons: pd.DataFrame) -> str:
+    """A sentence with the lowest p that the comparison with the fewest seeds can reach."""
+    n = int(comparisons["n"].min()) if len(comparisons) else 0
+    if n < 2:
+        return "One seed gives no test."
+    least = st.smallest_p(n)
+    return f"With {n} seeds no sign-flip or signed-rank test can give p < {least:.2g}."
+
+
+def gains(criteria: Criteria) -> str:
+    """What a difference is, as the start of a caption."""
+    return gains_of(criteria, f"test {criteria.metric.title}")
+
+
+def gains_of(criteria: Criteria, what: str) -> str:
+    """The same for another number in the unit of the metric."""
+    metric = criteria.metric
+    points = "points of " if metric.is_share else ""
+    return f"Fused minus {criteria.baseline} in {points}{what}{metric.better}"
+
+
+def to_baseline(criteria: Criteria) -> str:
+    """What a difference is, as the start of a shorter caption."""
+    metric = criteria.metric
+    return f"Difference to {criteria.baseline} in {metric.points}{metric.better}"
+
+
+def difference_axis(criteria: Criteria) -> str:
+    """What the axis of a figure of differences is."""
+    metric = criteria.metric
+    return f"difference to {criteria.baseline}, {metric.points}{metric.better}"
+
+
+@style.styled("nothing to compare")
+def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
+    """Every seed's difference to the baseline, a panel for each data x encoding x variant."""
+    panels = parts.panels_of(comparisons)
+    views = parts.shared_views(
+        [parts.view_of(r, True) for r in panels.values()], [key[0] for key in panels]
+    )
+    metric = criteria.metric
+    caption = (
+        f"{difference_axis(criteria)}; mark: one seed; bar: mean over "
+        "seeds; thin line: its 95 % t interval"
+    )
+    caption += parts.cut_note(panels.values(), views)
+    widest = max(len(rows) for rows in panels.values())
+    figure, axes = style.grid(
+        parts.group_sizes(panels), panels, caption, (min(3.4, 1.6 + 0.4 * widest), 2.6)
+    )
+    for rows, (axis,), view in zip(panels.values(), axes, views, strict=True):
+        axis.axhline(0, color=style.QUIET, linewidth=0.8, zorder=0)
+        for x, row in enumerate(rows):
+            n = len(row["deltas"])
+            shifts = np.linspace(-0.36, 0.06, n) if n > 1 else [-0.15]
+            for shift, seed, delta in zip(shifts, row["seeds"], row["deltas"], strict=True):
+                point = parts.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4)
+                svg.mark(
+                    point, f"{parts.joined(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
+                )
+            parts.whisker(axis, x + 0.27, row, view)
+            if n == 1:
+                continue  # the mean of one seed is the mark
+            (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
+            svg.mark(bar, f"{parts.joined(row)}: mean {parts.numbers(row, metric.digits)}")
+        axis.set_ylim(view)
+        parts.name_operators(axis, [row["fusion"] for row in rows])
+    return figure
+
+
+@style.styled("nothing to compare")
+def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
+    """One row for each comparison with mean, interval and numbers; one block for each corpus."""
+    by_data = comparisons.groupby("data", sort=False)
+    blocks = {data: part.to_dict("records") for data, part in by_data}
+    views = parts.shared_views([parts.view_of(rows) for rows in blocks.values()], [0] * len(blocks))
+    digits = criteria.metric.digits
+    caption = (
+        f"{difference_axis(criteria)}; mean with its 95 % t "
+        f"interval; shaded: within ± {criteria.margin:g}"
+    )
+    caption += "; each block has its own scale" if len(set(views)) > 1 else ""
+    caption = style.wrapped([caption + parts.cut_note(blocks.values(), views)], 7.8, style.CAPTION)
+    sizes = [len(rows) for rows in blocks.values()]
+    height = 0.19 * sum(sizes) + 0.7 * len(sizes) + 0.2 * (caption.count("\n") + 1)
+    figure = Figure((8, height), layout="constrained")
+    figure.suptitle(caption, x=0.01, ha="left", fontsize=style.CAPTION)
+    places = figure.add_gridspec(len(blocks), 1, height_ratios=[n + 0.6 for n in sizes])
+    for i, ((data, rows), view) in enumerate(zip(blocks.items(), views, strict=True)):
+        axis = figure.add_subplot(places[i])
+        axis.axvspan(-criteria.margin, criteria.margin, color="0.88", linewidth=0)
+        axis.axvline(0, color=style.QUIET, linewidth=0.8)
+        for y, row in enumerate(rows):
+            parts.whisker(axis, y, row, view, upright=False)
+            point = parts.dot(axis, row["mean"], y, row["fusion"], 6)
+            svg.mark(point, f"{parts.joined(row)}: {parts.numbers(row, digits)}")
+            axis.text(
+                1.02, y, parts.numbers(row, digits), transform=axis.get_yaxis_transform(),
+                va="center", family="monospace", fontsize=style.SMALL,
+            )  # fmt: skip
+        labels = [
+            style.short(parts.joined(row, ("encoding", "fusion", "variant")), 52) for row in rows
+        ]
+        axis.set_yticks(range(len(rows)), labels)
+        axis.set_ylim(len(rows) - 0.4, -0.6)
+        axis.set_xlim(view)
+        axis.spines["left"].set_visible(False)
+        axis.tick_params(axis="y", length=0)
+        axis.set_title(style.short(str(data), 60), loc="left", fontweight="bold")
+    return figure

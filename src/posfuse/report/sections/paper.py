@@ -1,0 +1,240 @@
+"""The paper's Tables 1 to 3, our numbers beside the published ones, and the figure of latency."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from posfuse.evidence.bag_of_words import Bags, bags_of_words
+from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.published import numbers, published, published_latency
+from posfuse.report import formats
+from posfuse.report.figures import parts, style, svg
+from posfuse.report.sections.section import TABLES, Drawing, Section
+from posfuse.report.sweep import Sweep
+from posfuse.report.table import Row, Table, by_fusion, count, if_many, over_seeds
+from posfuse.runs.coverage import coverage_warning
+
+MARK = "†"  # ours and the paper's disagree
+BAG = "bag of words"
+BAGS = {"bag_of_words": BAG, "bag_with_ends": f"{BAG}, first and last symbol"}  # by column
+BY_CELL = "mean ± standard deviation over seeds, number of seeds in brackets."
+OF_ACCURACY = (
+    f"{MARK} differs from the published mean (Welch's test, p < 0.05). The spreads in the paper's "
+    "Table 1 are too small to be standard deviations over seeds; its Table 3 prints larger ones "
+    f"for the same cells. {BAG}: TF-IDF and logistic regression on the same words and documents, "
+    "without position or fusion."
+)
+WITH_ENDS = f" {BAGS['bag_with_ends']}: the pair of the two is one more word."
+
+
+def section(sweep: Sweep) -> Section:
+    """A sweep over token scales or learning rates has a row for every value, so the terminal shows
+    other tables."""
+    cells, metric = sweep.cells, sweep.metric
+    bags, without_bag = bags_of_words(sweep.classifiers)
+    tables = paper_tables(cells, bags, metric)
+    caption = f"{metric.heading} and latency by fusion."
+    return Section(
+        TABLES,
+        drawings=[Drawing("accuracy_latency", partial(accuracy_latency, cells, metric), caption)],
+        tables=tables,
+        shown=[] if sweep.is_tuned else list(map(formats.terminal, tables)),
+        notes=[*_coverage_warnings(sweep.runs), *_without_order(cells, bags), *without_bag],
+    )
+
+
+def _coverage_warnings(runs: pd.DataFrame) -> list[str]:
+    """A line for each corpus, and variant of it, whose tokens do not represent its texts."""
+    lines = []
+    for _, group in runs.groupby(["data", "variant"], sort=False):
+        lines += [*filter(None, map(coverage_warning, group.to_dict("records")))][:1]
+    return lines
+
+
+def _without_order(cells: pd.DataFrame, bags: Bags) -> list[str]:
+    """A note for each corpus on which a bag of words is as good as every fusion."""
+    notes = []
+    for (data, variant), bag in bags.items():
+        same = (cells["data"] == data) & (cells["variant"] == variant)
+        if bag.accuracy >= cells.loc[same, "mean"].max():
+            notes.append(
+                f"{data}: a bag of words reaches {bag.accuracy:.2f} %, at least as much as every "
+                "fusion; this corpus shows little about position"
+            )
+    return notes
+
+
+def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> list[Table]:
+    """Tables 1 to 3 in the paper's form, from the rows of `comparisons.cells`."""
+    encodings = cells["encoding"].unique()
+    paper = numbers()["table1"]["encoding"]
+    encoding = paper if paper in encodings else encodings[0]
+    at_one = cells[cells["encoding"] == encoding]
+    return [
+        _by_fusion(
+            _with_published(1, at_one, bags, metric),
+            ["data"],
+            "table1",
+            f"Table 1. {metric.heading} by corpus and fusion, encoding {encoding}",
+            metric,
+        ),
+        _latency(_with_published(2, at_one, bags, metric), encoding, metric),
+        _by_fusion(
+            _with_published(3, cells, bags, metric),
+            ["data", "encoding"],
+            "table3",
+            f"Table 3. {metric.heading} by encoding and fusion",
+            metric,
+        ),
+    ]
+
+
+def _with_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) -> pd.DataFrame:
+    """The cells with the columns published_mean, published_std, published_n, disagrees and
+    bag_of_words; NaN if the paper or the bag of words has no number for a cell. For tasks there is
+    the column bag_with_ends too."""
+    rows = []
+    has_ends = any(bag.with_ends is not None for bag in bags.values())
+    for cell in cells.to_dict("records"):
+        theirs = None  # a variant has other settings than the paper's
+        if not cell["variant"] and metric == ACCURACY:
+            theirs = published(table, cell["data"], cell["encoding"], cell["fusion"])
+        bag = bags.get((cell["data"], cell["variant"]))
+        row = dict(cell)
+        for name in ("mean", "std", "n"):
+            row[f"published_{name}"] = getattr(theirs, name) if theirs else np.nan
+        row["disagrees"] = bool(theirs and theirs.disagrees(*_result(cell)))
+        row["bag_of_words"] = bag.accuracy if bag else np.nan
+        if has_ends:
+            ends = bag.with_ends if bag else None
+            row["bag_with_ends"] = np.nan if ends is None else ends
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _by_fusion(
+    cells: pd.DataFrame, keys: list[str], name: str, title: str, metric: Metric
+) -> Table:
+    """A row for each value of the keys, a column for each fusion; the paper's row below."""
+    keys = [*keys, *if_many(cells, "variant")]
+    fusions = cells["fusion"].unique().tolist()
+    ours = partial(_ours, digits=metric.digits)
+    rows = []
+    for _, group in cells.groupby(keys, sort=False):
+        first = group.iloc[0]
+        labels = [first[key] for key in keys]
+        rows.append([*labels, "posfuse", *by_fusion(group, fusions, ours)])
+        if group["published_mean"].notna().any():
+            rows.append([*labels, "published", *by_fusion(group, fusions, _theirs)])
+        rows += [[*labels, bag, *[accuracy] * len(fusions)] for bag, accuracy in _bags(first)]
+    return Table(name, title, _caption(cells, metric), [*keys, "from", *fusions], rows, cells)
+
+
+def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
+    """The paper's Table 2: a row for each fusion of a corpus."""
+    keys = ["data", *if_many(cells, "variant")]
+    rows = []
+    for _, group in cells.groupby(keys, sort=False):
+        for cell in group.to_dict("records"):
+            labels = [cell[key] for key in keys]
+            latency = published_latency(cell["data"], cell["encoding"], cell["fusion"])
+            rows.append(
+                [
+                    *labels,
+                    cell["fusion"],
+                    _ours(cell, metric.digits),
+                    _theirs(cell),
+                    over_seeds(cell["latency_mean"], cell["latency_std"], cell["n"], digits=3),
+                    "" if cell["variant"] else latency,
+                    count(cell["parameters"]),
+                    count(cell["fusion_parameters"]),
+                ]
+            )
+        rows += [[*labels, bag, accuracy, *[""] * 5] for bag, accuracy in _bags(cell)]
+    columns = [
+        *keys, "fusion", metric.title, "published", "ms per document", "published latency",
+        "parameters", "in fusion",
+    ]  # fmt: skip
+    return Table(
+        "table2",
+        f"Table 2. {metric.heading} and latency by fusion, encoding {encoding}",
+        f"{_caption(cells, metric)} "
+        "Latency: the forward pass over the test split in its batches, in milliseconds "
+        "per document, mean ± standard deviation over the same runs. Other work of the machine "
+        "changes it; docs/performance.md compares the operators under equal conditions. The "
+        "published latency is that of the paper's Table 2 and Figure 4, which do not name the unit "
+        "of work.",
+        columns,
+        rows,
+        cells,
+    )
+
+
+def _bags(cell: Row | pd.Series) -> list[tuple[str, str]]:
+    """The bags of words of a cell's corpus and their accuracies."""
+    found = [(bag, cell.get(column, np.nan)) for column, bag in BAGS.items()]
+    return [(bag, f"{accuracy:.2f}") for bag, accuracy in found if not np.isnan(accuracy)]
+
+
+def _caption(cells: pd.DataFrame, metric: Metric) -> str:
+    text = f"Test {metric.level}: {BY_CELL}"
+    if metric == ACCURACY:
+        text += f" {OF_ACCURACY}"
+    return text + (WITH_ENDS if "bag_with_ends" in cells else "")
+
+
+def _result(cell: Row) -> tuple[float, float, int]:
+    return cell["mean"], cell["std"], cell["n"]
+
+
+def _ours(cell: Row, digits: int) -> str:
+    return over_seeds(*_result(cell), digits) + (MARK if cell["disagrees"] else "")
+
+
+def _theirs(cell: Row) -> str:
+    return over_seeds(cell["published_mean"], cell["published_std"], cell["published_n"])
+
+
+@style.styled("no runs")
+def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
+    """The metric above latency by fusion, a panel for each data x encoding x variant."""
+    panels = parts.panels_of(cells)
+    caption = (
+        f"test {metric.level} and latency in ms per document by fusion; mark: mean over seeds; "
+        "line: ± one standard deviation"
+    )
+    widest = max(len(rows) for rows in panels.values())
+    size = (min(3.4, 1.7 + 0.35 * widest), 3.4)
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, size, ratios=(1.3, 1))
+    for rows, (upper, lower) in zip(panels.values(), axes, strict=True):
+        for axis, value, unit in (
+            (upper, "", metric.percent.strip()),
+            (lower, "latency_", "ms per document"),
+        ):
+            for x, row in enumerate(rows):
+                mean, std = row[f"{value}mean"], row[f"{value}std"]
+                if np.isnan(mean):
+                    continue
+                spread = ""
+                if not np.isnan(std):
+                    axis.plot(
+                        [x, x], [mean - std, mean + std], color=style.look(row["fusion"]).color
+                    )
+                    spread = f" ± {std:.3g}"
+                point = parts.dot(axis, x, mean, row["fusion"], 6)
+                svg.mark(point, f"{parts.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
+            axis.margins(y=0.12)
+        upper.set_ylabel(metric.axis)
+        lower.set_ylabel("ms per document")
+        if lower.lines:
+            lower.set_ylim(0, 1.08 * lower.get_ylim()[1])
+        else:
+            lower.text((len(rows) - 1) / 2, 0.5, "not recorded", ha="center", color=style.QUIET)
+            lower.set_yticks([])
+            lower.set_ylim(0, 1)
+        parts.name_operators(lower, [row["fusion"] for row in rows])
+        upper.set_xticks(range(len(rows)), [""] * len(rows))
+        upper.set_xlim(lower.get_xlim())
+    return figure

@@ -1,0 +1,34 @@
+"""What a section of a report contains. A page and a terminal walk through a list of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from rich.console import RenderableType
+
+from posfuse.report.table import Table
+
+VERDICTS, TABLES, PAIRED = "Verdicts", "Tables", "Paired statistics"
+TRAINING, MISSING, RESULTS, PLAN = "Training and mechanism", "Missing runs", "Results", "The plan"
+CHAPTERS = (VERDICTS, RESULTS, TABLES, PAIRED, TRAINING, MISSING, PLAN)  # in the order of a page
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that is drawn when the page is written."""
+
+    name: str  # of its files, without suffix
+    draw: Callable[[], Figure]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    chapter: str = TABLES  # one of CHAPTERS
+    sentences: Sequence[str] = ()  # of the answer, above all chapters
+    drawings: Sequence[Drawing] = ()
+    tables: Sequence[Table] = ()
+    html: str = ""  # what is neither a figure nor a table; safe inside a page
+    shown: Sequence[RenderableType] = ()  # on the terminal; a str is a line that is not broken
+    notes: Sequence[str] = ()  # what could not be compared, and other remarks
+    problems: Sequence[str] = ()  # damaged or contradictory inputs, which are left out

@@ -1,0 +1,160 @@
+"""Tables that describe the runs of each cell beyond their mean: solved, converged, variance."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from posfuse.evidence.metric import ACCURACY
+from posfuse.report import table
+from posfuse.report.sections.section import PAIRED, Section
+from posfuse.report.sweep import Sweep
+from posfuse.report.table import (
+    Column,
+    Table,
+    if_many,
+    interval,
+    p_value,
+    signed,
+    table_of,
+)
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.convergence import convergence
+from posfuse.statistics.solved import solved_best, solved_cells, thresholds
+from posfuse.statistics.variance import variance
+
+OF_PAIRS = ["pairs", "with", "base", "gained", "lost", "difference", "difference_low"]
+OF_PAIRS += ["difference_high", "p_mcnemar"]
+
+
+def section(sweep: Sweep) -> Section:
+    runs, criteria = sweep.runs, sweep.criteria
+    above = thresholds(runs, criteria) if criteria.metric == ACCURACY else {}
+    of_cells = solved_cells(runs, sweep.comparisons, above)
+    notes = []
+    if held := int(sweep.held.sum()):
+        notes.append(
+            f"{held} runs have a source of randomness fixed (seeds.*); they show the spread of the "
+            "other sources, and are not compared with the baseline"
+        )
+    return Section(
+        PAIRED,
+        tables=[
+            *solved_tables(of_cells, solved_best(sweep.best.best, above), criteria.baseline),
+            *convergence_tables(convergence(runs)),
+            *variance_tables(variance(runs, criteria), criteria),
+        ],
+        notes=notes,
+    )
+
+
+def convergence_tables(found: pd.DataFrame) -> list[Table]:
+    """The frame of `convergence`, if it has rows."""
+    if found.empty:
+        return []
+    table_ = table_of(
+        found,
+        [
+            ("best at the last", _of, "last", "n"),
+            ("best evaluation", "{:.1f}".format, "best"),
+            ("evaluations", "{:.1f}".format, "evaluations"),
+        ],
+        name="convergence",
+        title="Runs that were best at their last evaluation",
+        caption="How many runs had their best validation result at the last evaluation, and "
+        "the mean number of that evaluation and of all of them (epochs, if a run was evaluated "
+        "once after each). A run that was best at the end may get better with more training, so "
+        "an operator with many such runs may be undertrained.",
+    )
+    return [table_]
+
+
+def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> list[Table]:
+    """The frames of `solved_cells` and `solved_best`, those that have rows."""
+    titles = {"solved_best": " at each operator's own best values", "solved": ""}
+    frames = {"solved_best": best, "solved": cells}
+    return [
+        _solved(frames[name], baseline, name, f"Runs that solve the task{title}")
+        for name, title in titles.items()
+        if len(frames[name])
+    ]
+
+
+def _solved(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
+    frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *OF_PAIRS])))
+    at: list[Column] = [("at", str, "at"), (f"{baseline}'s", str, "baseline_at")]
+    columns: list[Column] = [
+        *(at if "at" in frame else []),
+        ("accuracy", table.with_spread, "mean", "std"),
+        ("above", "{:g}".format, "threshold"),
+        ("solved", _of, "solved", "n"),
+        ("95 % exact", _percent, "low", "high"),
+        (f"{baseline} solved", _of, "base", "pairs"),
+        ("difference", signed, "difference"),
+        ("95 % Newcombe", interval, "difference_low", "difference_high"),
+        ("gained", table.count, "gained"),
+        ("lost", table.count, "lost"),
+        ("p McNemar", p_value, "p_mcnemar"),
+    ]
+    return table_of(
+        frame,
+        columns,
+        ["data", *if_many(frame, "encoding"), *if_many(frame, "variant"), "fusion"],
+        name=name,
+        title=title,
+        caption="A run solves its task if its test accuracy is above this number of percent. "
+        "accuracy: mean ± standard deviation over all runs, which describes no run where they are "
+        "in two groups. solved: how many runs, and the exact (Clopper-Pearson) 95 % interval of "
+        f"their share in %. {baseline} solved, difference (of the shares, in points), gained and "
+        f"lost (seeds that only the operator, or only {baseline}, solves) belong to the paired "
+        "seeds. The interval is Newcombe's for paired shares; McNemar's exact test compares gained "
+        "with lost and is the stricter of the two with few seeds. p is not adjusted.",
+    )
+
+
+def variance_tables(found: pd.DataFrame, criteria: Criteria) -> list[Table]:
+    """The frame of `variance`, if it has rows."""
+    if found.empty:
+        return []
+    metric = criteria.metric
+    number = partial(table.unsigned, digits=metric.digits)
+    ends = partial(table.unsigned_interval, digits=metric.digits)
+    delta = [f"delta_{name}" for name in ("std", "low", "high", "share")]
+    found = found.reindex(columns=list(dict.fromkeys([*found.columns, "share", *delta])))
+    keys = ["data", *if_many(found, "encoding"), *if_many(found, "variant"), "fusion"]
+    several_held = found.groupby([*keys, "varied"])["held"].nunique().max() > 1
+    columns: list[Column] = [
+        ("varied", str, "varied"),
+        *([("fixed", str, "held")] if several_held else []),
+        ("n", str, "n"),
+        ("std", number, "std"),
+        ("95 %", ends, "low", "high"),
+        ("% of variance", table.count, "share"),
+        ("std of difference", number, "delta_std"),
+        ("95 %", ends, "delta_low", "delta_high"),
+        ("% of variance", table.count, "delta_share"),
+    ]
+    table_ = table_of(
+        found,
+        columns,
+        keys,
+        name="variance",
+        title="Spread by source of randomness",
+        caption=f"Standard deviation of the test {metric.title}, in {metric.unit}, over n runs "
+        "in which only these sources of randomness follow the seed and the others are fixed "
+        "(Bouthillier et al. 2021), with its 95 % interval (chi-square, for normal results); "
+        "% of variance: its square in percent of that of the runs in which all of them follow the "
+        f"seed. The same for the difference to {criteria.baseline}, paired by seed. Each share "
+        "belongs to the values "
+        "at which the other sources are fixed. Sources that act together count in each of their "
+        "shares, so the shares may add up to more than 100.",
+    )
+    return [table_]
+
+
+def _of(part: float, whole: float) -> str:
+    return "" if np.isnan(part) else f"{part:.0f} of {whole:.0f}"
+
+
+def _percent(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f"{low:.0f} to {high:.0f}"

@@ -1,0 +1,152 @@
+"""Results by test length, and the comparison of the areas beyond the trained length."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from posfuse.evidence.collect import CELL
+from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.report import table
+from posfuse.report.figures import parts, style
+from posfuse.report.sections.differences import gains_of, short_table
+from posfuse.report.sections.section import PAIRED, Drawing, Section
+from posfuse.report.sweep import Sweep
+from posfuse.report.table import Column, Table, table_of
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.lengths import SLIDING, by_test_length, length_cells
+
+
+def section(sweep: Sweep) -> Section | None:
+    rows = by_test_length(sweep.runs, sweep.metric)
+    if rows.empty:
+        return None
+    labels = dict(zip(sweep.runs["data"], sweep.runs["label_names"], strict=True))
+    chance = {data: 100 / len(names) for data, names in labels.items() if names}
+    chance = chance if sweep.metric == ACCURACY else {}
+    sliding = by_test_length(sweep.runs, sweep.metric, SLIDING)
+    caption = f"{sweep.metric.heading} by test length, inside and beyond the lengths of training."
+    draw = partial(results_by_length, rows, chance, sweep.metric)
+    return Section(
+        PAIRED,
+        drawings=[Drawing("results_by_length", draw, caption)],
+        tables=length_tables(rows, sliding, sweep.beyond, sweep.criteria),
+    )
+
+
+def length_tables(
+    by_test_length: pd.DataFrame,
+    sliding: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    criteria: Criteria,
+) -> list[Table]:
+    """The tables; none without test lengths.
+
+    `by_test_length` is the frame of that name in statistics/lengths.py, and `sliding` that of
+    windows that overlap; `comparisons` is that of `compare` for the areas.
+    """
+    if by_test_length.empty:
+        return []
+    metric, digits = criteria.metric, criteria.metric.digits
+    area = (
+        f"mean {metric.title} over the logarithm of the length, over the test lengths above "
+        "data.max_len"
+    )
+    cells = length_cells(by_test_length)
+    windows = "" if sliding.empty else " The windows of a text do not overlap."
+    shown = table_of(
+        cells,
+        [
+            *_means(cells, digits),
+            ("beyond", partial(table.over_seeds, digits=digits), "mean", "std", "n"),
+        ],
+        name="lengths",
+        title=f"{metric.heading} by test length",
+        caption=f"Test {metric.level}, mean over seeds, by the length of the test documents in "
+        "tokens. At data.max_len it is that of the ordinary test split, if there is no test of "
+        f"this length. beyond: the {area}: mean ± standard deviation over seeds, number of "
+        f"seeds in brackets.{windows}",
+    )
+    tables = [shown]
+    if not sliding.empty:
+        cells = length_cells(sliding)
+        overlapping = table_of(
+            cells,
+            _means(cells, digits),
+            name="sliding",
+            title=f"{metric.heading} by the length of overlapping windows",
+            caption=f"Test {metric.level}, mean over seeds, by the length of the windows in "
+            "tokens. Each window begins half a window after the one before. After the first one "
+            "only the targets of its second half count, so these see half a window or more.",
+        )
+        tables.append(overlapping)
+    if comparisons.empty:
+        return tables
+    compared = short_table(
+        comparisons,
+        criteria,
+        name="beyond",
+        title=f"Paired differences to {criteria.baseline} beyond the trained length",
+        caption=f"{gains_of(criteria, area)}.",
+    )
+    return [*tables, compared]
+
+
+def _means(cells: pd.DataFrame, digits: int) -> list[Column]:
+    """A column for each test length."""
+    lengths = [str(name) for name in cells if name not in (*CELL, "n", "mean", "std")]
+    return [(name, partial(table.unsigned, digits=digits), name) for name in lengths]
+
+
+@style.styled("no run has data.test_lengths")
+def results_by_length(
+    rows: pd.DataFrame, chance: dict[str, float], metric: Metric = ACCURACY
+) -> Figure:
+    """The metric against test length in tokens, a panel for each data x encoding x variant.
+
+    `rows` are those of `by_test_length` in statistics/lengths.py; `chance` has the result of
+    guessing by data; it may lack some.
+    """
+    panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
+    caption = (
+        f"test {metric.level} against the length of the test documents in tokens; shaded: the "
+        "lengths of training; line: mean over seeds; band: its 95 % t interval"
+        f"{'; dotted: chance' if chance else ''}"
+    )
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
+    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
+        for fusion, runs in part.groupby("fusion", sort=False):
+            table = runs.pivot(index="seed", columns="test_length", values="value")
+            x, mean = table.columns.to_numpy(), table.mean().to_numpy()
+            # Equal accuracies and one seed have no interval, so no band.
+            ends = [st.t_interval(table[n].dropna()) for n in x]
+            low, high = np.clip(ends, 0, 100 if metric.is_share else None).T
+            name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
+            texts = ", ".join(
+                f"{n}: {value:.{metric.digits - 1}f}{metric.percent}"
+                for n, value in zip(x, mean, strict=True)
+            )
+            text = f"{name}: {texts}, n={runs['seed'].nunique()}"
+            parts.band_line(axis, str(fusion), x, mean, (low, high), text)
+        if (guess := chance.get(str(part["data"].iloc[0]))) is not None:
+            axis.axhline(guess, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
+        axis.set_ylabel(metric.axis)
+        if metric.is_share:
+            axis.set_ylim(0, 103)
+        _length_axis(axis, sorted(part["test_length"].unique()), part["trained"].iloc[0])
+    return figure
+
+
+def _length_axis(axis: Axes, lengths: list[int], trained: float) -> None:
+    """A logarithmic axis with a tick at each length, and the trained range shaded."""
+    axis.set_xscale("log", base=2)
+    axis.set_xlim(lengths[0] / 1.25, lengths[-1] * 1.1)
+    axis.axvspan(lengths[0] / 1.25, trained, color="0.92", linewidth=0, zorder=-1)
+    axis.xaxis.set_major_locator(FixedLocator(lengths))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(lambda length, _: f"{length:g}")
+    axis.set_xlabel("test length, tokens")

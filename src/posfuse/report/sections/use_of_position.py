@@ -1,0 +1,250 @@
+"""How models use position: attention by distance, the probe of position, patching, loss by place.
+
+`rows` are those of `mechanism` in evidence/mechanism.py. A line or a bar is the mean over seeds, a
+band reaches from the lowest seed to the highest.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from posfuse.evidence.measured import mechanism
+from posfuse.report.figures import parts, style, svg
+from posfuse.report.sections.section import TRAINING, Drawing, Section
+from posfuse.report.sweep import Sweep
+from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE
+
+LEAST_RATIO = 1 / 32  # smaller ratios are drawn here
+MOST_TICKS = 13  # of distances
+EMPTY = "no run has measured its use of position"
+
+
+def section(sweep: Sweep) -> Section:
+    measured, problems = mechanism(sweep.runs)
+    is_loss = measured["name"] == LOSS_BY_POSITION
+    losses, others = measured[is_loss], measured[~is_loss]
+    # A pretrained model has other measurements than those of attention.
+    attention = others[others["name"].astype(str).str.startswith("attention_")]
+    figures = (
+        (loss_by_position, losses,
+         "The loss of a language model by the target's place: what a longer context is worth."),
+        (patching, others,
+         "Which order predictions follow: that of the fused input, or that inside attention."),
+        (probe_by_layer, others, "How well a linear probe reads a token's place off each layer."),
+        (attention_by_distance, attention,
+         "Where attention looks: its weight by distance, against uniform attention."),
+    )  # fmt: skip
+    drawings = [
+        Drawing(draw.__name__, partial(draw, rows), caption)
+        for draw, rows, caption in figures
+        if len(rows)
+    ]
+    return Section(TRAINING, drawings=drawings, problems=problems)
+
+
+@style.styled("no run has measured its loss by position")
+def loss_by_position(rows: pd.DataFrame) -> Figure:
+    """A language model's loss in bits per target against the target's place in the window, a panel
+    for each data x encoding x variant.
+
+    `rows` are those of `mechanism` in evidence/mechanism.py with the name LOSS_BY_POSITION. A mark
+    stands for its place and all places after the mark before.
+    """
+    panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
+    caption = (
+        "test loss in bits per target by the target's place in the window; a mark stands for its "
+        "place and all places after the mark before; line: mean over seeds; band: from the lowest "
+        "seed to the highest"
+    )
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
+    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
+        for fusion, runs in part.groupby("fusion", sort=False):
+            bits = (runs["value"] / np.log(2)).groupby(runs["high"] + 1)
+            by_place = bits.agg(["mean", "min", "max"])
+            x, mean = by_place.index.to_numpy(), by_place["mean"].to_numpy()
+            name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
+            texts = ", ".join(f"{n}: {value:.3f}" for n, value in zip(x, mean, strict=True))
+            text = f"{name}: {texts} bits, n={runs['seed'].nunique()}"
+            band = by_place["min"], by_place["max"]
+            parts.band_line(axis, str(fusion), x, mean, band, text)
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.xaxis.set_major_formatter(lambda place, _: f"{place:g}")
+        axis.set_xlabel("place in the window, tokens")
+        axis.set_ylabel("loss, bits per target")
+    return figure
+
+
+@style.styled(EMPTY)
+def attention_by_distance(rows: pd.DataFrame) -> Figure:
+    """Attention relative to uniform attention against distance, a panel for each data x encoding x
+    variant and layer. The first mark is the document's first token."""
+    ratios = rows[rows["name"] == "attention_ratio"]
+    nearest = ratios[["low", "high"]].abs().min(axis=1).to_numpy()
+    ratios = ratios.assign(x=np.sign(ratios["low"] + ratios["high"]) * _step(nearest))
+    both = pd.concat([ratios, _first(rows, at=ratios["x"].min() - 2)])
+    panels = dict(list(both.groupby([*parts.PANEL, "layer"], sort=False)))
+    caption = (
+        "attention to keys at a distance from the query, divided by that of uniform attention "
+        "(dotted: 1); mean over heads, queries, test documents and seeds; band: from the lowest "
+        "seed to the highest; each step is twice as far as the one before; first: the document's "
+        "first token"
+    )
+    titles = [[*key[:-1], f"layer {key[-1]}"] for key in panels]
+    sizes = both.groupby(parts.PANEL, sort=False)["layer"].nunique()
+    figure, axes = style.grid(list(sizes), titles, caption, (3.3, 2.4))
+    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
+        axis.axhline(1, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
+        for fusion, runs in part.groupby("fusion", sort=False):
+            _line(axis, runs, str(fusion), f"{' '.join(filter(None, map(str, key)))} {fusion}")
+        _distance_axis(axis, sorted(part["x"].unique()))
+    return figure
+
+
+def _step(distance: NDArray[np.int64]) -> NDArray[np.float64]:
+    """0, 1, 2 and so on for the distances 0, 1, 2, 4, ..."""
+    steps: NDArray[np.float64] = np.log2(distance.clip(min=1)) + (distance > 0)
+    return steps
+
+
+def _first(rows: pd.DataFrame, at: float) -> pd.DataFrame:
+    """The attention to the first token, relative to uniform attention, at this place."""
+    first = rows[rows["name"] == "attention_first"]
+    run = [*parts.PANEL, "fusion", "seed"]
+    uniform = rows[rows["name"] == "attention_uniform"][[*run, "value"]]
+    found = first.merge(uniform, on=run, suffixes=("", "_uniform"))
+    return found.assign(value=found["value"] / found["value_uniform"], x=at)
+
+
+def _line(axis: Axes, runs: pd.DataFrame, fusion: str, name: str) -> None:
+    one = style.look(fusion)
+    by_place = runs.groupby("x")["value"].agg(["mean", "min", "max"]).clip(lower=LEAST_RATIO)
+    first, distances = by_place.iloc[:1], by_place.iloc[1:]
+    for part in (first, distances):
+        x = part.index.to_numpy(float)
+        low, high = part["min"].to_numpy(), part["max"].to_numpy()
+        if len(part) == 1:
+            axis.plot([x[0], x[0]], [low[0], high[0]], color=one.color, alpha=0.3)
+        axis.fill_between(x, low, high, color=one.color, alpha=0.13, linewidth=0)
+        (line,) = axis.plot(
+            x, part["mean"], color=one.color, linestyle=one.dash, marker=one.marker, markersize=3
+        )
+        n = runs["seed"].nunique()
+        what = "the first token" if part is first else "highest"
+        svg.mark(line, f"{name}: {what} {part['mean'].max():.2f} times uniform, n={n}")
+    style.LineName(axis, (x[-1], float(part["mean"].iloc[-1])), fusion)
+
+
+def _distance_axis(axis: Axes, places: Sequence[float]) -> None:
+    first, *steps = places
+    labels = {first: "first"}
+    every = 1 if len(steps) < MOST_TICKS else 2
+    labels |= {x: f"{np.sign(x) * 2 ** (abs(x) - 1):.0f}" if x else "0" for x in steps
+               if round(x) % every == 0}  # fmt: skip
+    axis.set_xticks(list(labels), list(labels.values()), fontsize=style.SMALL - 1.5)
+    axis.set_xlim(first - 0.6, places[-1] + 0.4)
+    axis.set_yscale("log", base=2)
+    low, high = axis.get_ylim()
+    axis.set_ylim(max(min(low, 0.45), LEAST_RATIO / 1.1), max(high, 2.2))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter(
+        lambda ratio, _: f"{ratio:g}" if ratio >= 1 else f"1/{1 / ratio:g}"
+    )
+    axis.set_xlabel("index of the key minus that of the query")
+    axis.set_ylabel("times uniform attention")
+
+
+@style.styled(EMPTY)
+def probe_by_layer(rows: pd.DataFrame) -> Figure:
+    """The probe's R^2 above its share within 2 tokens, by layer, a panel for each data x encoding x
+    variant."""
+    probed = rows[rows["name"].str.startswith("probe_")]
+    panels = dict(list(probed.groupby(parts.PANEL, sort=False)))
+    caption = (
+        "a linear probe of a token's place in its document, on test documents that it was not "
+        "fitted to; layer 0: the fused input; line: mean over seeds; band: from the lowest seed to "
+        "the highest; dotted: always predicting the mean place"
+    )
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 3.6), ratios=(1, 1))
+    for (key, part), pair in zip(panels.items(), axes, strict=True):
+        for axis, value, label in zip(
+            pair, ("probe_r2", "probe_within_2"), ("R²", "within 2 tokens, %"), strict=True
+        ):
+            unit = 1 if value == "probe_r2" else 100
+            of = part[part["name"] == value]
+            baseline = unit * of.loc[of["layer"] == WHOLE, "value"].mean()
+            axis.axhline(baseline, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
+            for fusion, runs in of[of["layer"] != WHOLE].groupby("fusion", sort=False):
+                by_layer = runs.groupby("layer")["value"]
+                x, mean = by_layer.mean().index.to_numpy(), unit * by_layer.mean().to_numpy()
+                low, high = (unit * end.to_numpy() for end in (by_layer.min(), by_layer.max()))
+                name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
+                texts = ", ".join(f"layer {at} {y:.3g}" for at, y in zip(x, mean, strict=True))
+                text = f"{name}: {label} {texts}, n={runs['seed'].nunique()}"
+                parts.band_line(axis, str(fusion), x, mean, (low, high), text)
+            axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            axis.set_ylim(-0.1 if unit == 1 else -3, 1.05 * unit)
+            axis.set_ylabel(label)
+        pair[1].set_xlabel("layer")
+    return figure
+
+
+@style.styled(EMPTY)
+def patching(rows: pd.DataFrame) -> Figure:
+    """Which order predictions follow when only the input has another one (above), and when only
+    attention has it (below), a panel for each data x encoding x variant."""
+    patched = rows[rows["name"].str.startswith("patch_")]
+    run = [*parts.PANEL, "fusion", "seed"]
+    table = patched.pivot(index=run, columns="name", values="value").reset_index()
+    table = patched[run].drop_duplicates().merge(table, on=run)  # in the order of the rows
+    panels = dict(list(table.groupby(parts.PANEL, sort=False)))
+    caption = (
+        "test documents whose prediction changes if their tokens are in random order, in %; above: "
+        "tokens with the fused input of the new order and the old places inside attention; below: "
+        "the other way round; full: the prediction follows the new order; light: a third class; "
+        "empty: it stays; mean over seeds"
+    )
+    widest = max(part["fusion"].nunique() for part in panels.values())
+    size = (min(3.4, 1.7 + 0.35 * widest), 3.6)
+    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, size, ratios=(1, 1))
+    for (key, part), pair in zip(panels.items(), axes, strict=True):
+        fusions = list(part["fusion"].unique())
+        for axis, patch in zip(pair, ("input", "attention"), strict=True):
+            for x, fusion in enumerate(fusions):
+                runs = part[part["fusion"] == fusion]
+                name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
+                _bar(axis, x, runs, patch, name)
+            axis.set_ylim(0, 103)
+            axis.set_ylabel(f"{patch} moved, %")
+        parts.name_operators(pair[1], fusions)
+        pair[0].set_xticks(range(len(fusions)), [""] * len(fusions))
+        for axis in pair:
+            axis.set_xlim(-0.6, len(fusions) - 0.4)
+    return figure
+
+
+def _bar(axis: Axes, x: float, runs: pd.DataFrame, patch: str, name: str) -> None:
+    """The shares of one operator's documents on top of each other; a run whose predictions do not
+    depend on order counts as 0."""
+    moved = 100 * runs["patch_reordered_changed"]
+    of_moved = {kind: runs.get(f"patch_{patch}_{kind}", moved * np.nan).fillna(0.0)
+                for kind in ("followed", "stayed")}  # fmt: skip
+    followed, stayed = (float((moved * share).mean()) for share in of_moved.values())
+    other = max(0.0, float(moved.mean()) - followed - stayed)
+    color = style.look(str(runs["fusion"].iloc[0])).color
+    bottom = 0.0
+    for kind, height, fill in (("follows", followed, 1.0), ("third class", other, 0.3),
+                               ("stays", stayed, 0.0)):  # fmt: skip
+        if height <= 0:
+            continue
+        (bar,) = axis.bar(x, height, 0.6, bottom, facecolor=(color, fill), edgecolor=color, lw=0.8)
+        svg.mark(bar, f"{name}, {patch} moved: {kind} {height:.1f} % of documents, n={len(runs)}")
+        bottom += height
+    if not bottom:
+        axis.plot([x - 0.3, x + 0.3], [0, 0], color=color, linewidth=2, clip_on=False)

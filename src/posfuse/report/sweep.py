@@ -1,0 +1,108 @@
+"""The runs of one sweep, and what several sections of its report share; each is computed once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from posfuse.evidence.collect import CELL, of_classifiers
+from posfuse.evidence.metric import ACCURACY, METRICS, Metric
+from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for
+from posfuse.statistics.documents import DocumentEvidence, document_evidence
+from posfuse.statistics.lengths import beyond
+from posfuse.statistics.own_best import OwnBest, own_best
+from posfuse.statistics.placebo import placebos
+from posfuse.statistics.survival import survival
+from posfuse.statistics.variance import is_held
+from posfuse.statistics.windows import window_evidence
+from posfuse.verdicts.claims import Claims, Verdict, judge_claims
+
+Compared = tuple[pd.DataFrame, list[str]]  # the rows of `compare`, and its notes
+
+
+@dataclass(frozen=True)
+class Sweep:
+    folder: str
+    runs: pd.DataFrame  # rows of `collect`
+    criteria: Criteria
+    claims: Claims
+    own_claims: bool = False  # the claims are the user's, not the paper's
+
+    @property
+    def metric(self) -> Metric:
+        return self.criteria.metric
+
+    @cached_property
+    def has_baseline(self) -> bool:
+        return self.criteria.baseline in set(self.runs["fusion"])
+
+    @cached_property
+    def held(self) -> "pd.Series[bool]":
+        """The runs that have a source of randomness fixed; they are not compared."""
+        return is_held(self.runs)
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        return cells(self.runs, self.metric)
+
+    @cached_property
+    def compared(self) -> Compared:
+        """With the baseline, on the test split."""
+        return self._compared(self.criteria, is_beyond=False)
+
+    @property
+    def comparisons(self) -> pd.DataFrame:
+        return self.compared[0]
+
+    @cached_property
+    def beyond(self) -> pd.DataFrame:
+        """The comparisons of the areas beyond the trained length."""
+        return self._compared(self.criteria, is_beyond=True)[0]
+
+    def _compared(self, criteria: Criteria, is_beyond: bool) -> Compared:
+        runs = self.runs[~self.held] if self.has_baseline else self.runs.iloc[:0]
+        return compare(beyond(runs, criteria.metric) if is_beyond else runs, criteria)
+
+    @cached_property
+    def best(self) -> OwnBest:
+        return own_best(self.runs[~self.held], self.criteria)
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether runs differ in a tuned key."""
+        return len(self.best.cells) > 0
+
+    @cached_property
+    def placebos(self) -> pd.DataFrame:
+        return placebos(self.comparisons, self.criteria)
+
+    @cached_property
+    def best_placebos(self) -> pd.DataFrame:
+        return placebos(self.best.best, self.criteria)
+
+    @cached_property
+    def survival(self) -> pd.DataFrame:
+        """What pretraining changes about the gains."""
+        return survival(self.comparisons, self.criteria)
+
+    @cached_property
+    def classifiers(self) -> pd.DataFrame:
+        return of_classifiers(self.runs)
+
+    @cached_property
+    def documents(self) -> tuple[DocumentEvidence, list[str]]:
+        """What the saved predictions add, and a line for each run that is left out."""
+        if self.metric == ACCURACY and len(self.classifiers):
+            classified = of_classifiers(self.comparisons, self.runs)
+            return document_evidence(classified, self.classifiers, self.criteria.baseline)
+        by_window, problems = window_evidence(self.comparisons, self.runs, self.criteria)
+        return DocumentEvidence(by_window, pd.DataFrame(columns=CELL), {}), problems
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """On every claim."""
+        others = {}
+        for name in {claim.metric for claim in self.claims.claims} - {self.metric.name}:
+            own = criteria_for(self.criteria, METRICS[name])
+            others[name] = (self._compared(own, False)[0], self._compared(own, True)[0])
+        return judge_claims(self.claims, self.comparisons, self.criteria, self.beyond, others)

@@ -1,0 +1,62 @@
+"""Expected validation performance by tuning budget (Dodge et al. 2019, "Show Your Work").
+
+An operator that was tuned over more values has more chances of a good one. The best of k trials, on
+average over which k of them were made, compares operators at equal budgets.
+"""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.statistics.own_best import GROUP
+from posfuse.statistics.paired import Floats
+
+FEWEST = 3  # trials of an operator; with fewer there is no curve
+
+
+def expected_best(scores: ArrayLike, replacement: bool = False) -> Floats:
+    """The expected highest score of k trials for each budget k = 1..n, from the scores (n,) of all
+    trials; shape (n,), in the unit of the scores.
+
+    By default k different trials of the n are drawn, each set with equal probability. For a grid
+    this is exact: nobody tries one combination twice, and the budget n finds the best one. For
+    trials drawn at random from a space it is the unbiased estimate of the expected highest of k new
+    trials (Dodge et al. 2021, Tang et al. 2020). With replacement it is Dodge et al. 2019, section
+    3.1, whose k trials may repeat one: too low, most where k is near n.
+
+    With the scores sorted, the highest of k is at most the i-th with probability C(i, k) / C(n, k),
+    or (i / n)^k with replacement.
+    """
+    ordered = np.sort(np.asarray(scores, dtype=float))
+    n = len(ordered)
+    rank = np.arange(n + 1)
+    found = np.empty(n)
+    below = np.ones(n + 1)  # the probability that the highest is at most the i-th, by i from 0
+    for k in range(1, n + 1):
+        below = below * (rank / n if replacement else (rank - k + 1).clip(0) / (n - k + 1))
+        found[k - 1] = np.diff(below) @ ordered
+    return found
+
+
+def best_by_budget(scores: ArrayLike, metric: Metric) -> Floats:
+    """`expected_best` of results of this metric, whichever direction is better."""
+    return metric.sign * expected_best(metric.sign * np.asarray(scores, dtype=float))
+
+
+def budgets(cells: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+    """One row per GROUP x fusion of `OwnBest.cells` with at least FEWEST trials; a trial is a
+    combination of values, its score the mean validation result over the seeds that choose.
+
+    Columns: GROUP, fusion, trials (how many), expected (a list: for each budget from 1 on, the
+    expected best validation result).
+    """
+    names = [*GROUP, "fusion"]
+    rows = []
+    known = cells.dropna(subset=["validation"]) if len(cells) else cells
+    for key, group in known.groupby(names, sort=False):
+        if len(group) >= FEWEST:
+            row = dict(zip(names, key, strict=True))
+            expected = best_by_budget(group["validation"], metric).tolist()
+            rows.append({**row, "trials": len(group), "expected": expected})
+    return pd.DataFrame(rows, columns=[*names, "trials", "expected"])

@@ -1,0 +1,215 @@
+"""What a verdict leans on although no interval contains it, or although it breaks the t-test.
+
+A caution changes no verdict. docs/report.md explains each of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from posfuse.evidence.collect import CELL
+from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.statistics.comparisons import PLACEBO, Criteria
+from posfuse.statistics.convergence import convergence
+from posfuse.statistics.own_best import KEYS
+from posfuse.statistics.solved import APART
+
+# A caution in words -> the arms of the verdict that it concerns; no arm: all of them.
+Cautions = dict[str, list[str]]
+
+FEWEST = 8  # seeds
+FEW = f"fewer than {FEWEST} seeds"
+FEW_VALUES = f"n is below {FEWEST}"  # where n counts something else than seeds
+ONE_SPLIT = "all seeds share one data split, and no interval contains its noise"
+ONE_TEST = "all seeds share the test documents, and no interval contains their noise"
+TUNED = "tuned once, and no interval contains the noise of tuning"
+CHANCE = "close to guessing"
+GROUPS = "runs in two groups, which makes a t-interval unreliable"
+LAST = "still improving in most runs"
+EDGE = "best value at the edge of those tried"
+
+NEAR = 1 / 20  # of the way from guessing to the best possible value: a mean that is close
+LEVEL = 0.01  # the share of arms with normal values that are taken for two groups
+DRAWS, MOST = 4000, 100  # samples of normal values; the values of an arm that are judged
+MOST_LAST = 0.5  # the share of runs that may be best at their last evaluation
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is known of one arm of a verdict; what is left out gives no caution."""
+
+    values: Sequence[float] = ()  # the outcome by seed
+    guess: float = np.nan  # the outcome of guessing
+    perfect: float = 100.0  # the best possible outcome
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of its runs, by key
+    documents: float = np.nan  # of the test split
+    last: float = 0.0  # the share of runs whose best evaluation was their last one
+    is_tuned: bool = False
+    is_at_edge: bool = False  # a tuned value is the smallest or the largest of those tried
+
+
+def cautions(
+    arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW
+) -> Cautions:
+    """What a verdict of n seeds leans on, from its arms by name."""
+    found: Cautions = {few: []} if n < FEWEST else {}
+    sharing = [shared(arm) for arm in arms.values()]
+    concerned = {
+        ONE_SPLIT: [text == ONE_SPLIT for text in sharing],
+        ONE_TEST: [text == ONE_TEST for text in sharing],
+        TUNED: [arm.is_tuned for arm in arms.values()],
+        CHANCE: [is_close_to_guessing(arm) for arm in arms.values()],
+        GROUPS: [in_two_groups(arm.values, APART * _way(arm)) for arm in arms.values()],
+        LAST: [arm.last > most_last for arm in arms.values()],
+        EDGE: [arm.is_at_edge for arm in arms.values()],
+    }
+    for text, each in concerned.items():
+        if any(each):
+            is_of_all = all(each) and text not in (CHANCE, GROUPS)
+            found[text] = [] if is_of_all else list(compress(arms, each))
+    return found
+
+
+def _way(arm: Arm) -> float:
+    """The distance from guessing to the best possible outcome; from 0 if guessing is unknown."""
+    return abs(arm.perfect - (0.0 if np.isnan(arm.guess) else arm.guess))
+
+
+def shared(arm: Arm) -> str:
+    """ONE_SPLIT or ONE_TEST if the runs of an arm share them; empty if each seed draws its own
+    documents, or if the settings do not say."""
+    settings = arm.settings
+    if "data.split_seed" not in settings:
+        return ""
+    if settings["data.split_seed"] != "seed":
+        by_seed = settings.get("fidelity.validation_split") == "by_seed"
+        return ONE_TEST if by_seed else ONE_SPLIT
+    # A corpus with this argument draws its test documents, and data.limit is a sample of them.
+    is_drawn = settings.get("data.corpus.split_seed") == "seed"
+    limit = settings.get("data.limit")
+    is_sample = pd.notna(limit) and not arm.documents < float(limit)
+    return "" if is_drawn or is_sample else ONE_TEST
+
+
+def is_close_to_guessing(arm: Arm) -> bool:
+    """Whether the mean is at most NEAR of the way from guessing to the best possible outcome."""
+    if not len(arm.values):
+        return False
+    return bool((np.mean(arm.values) - arm.guess) / (arm.perfect - arm.guess) <= NEAR)
+
+
+def in_two_groups(values: ArrayLike, least: float = 0.0) -> bool:
+    """Whether the values lie in two groups, whose means are at least `least` apart.
+
+    True if the variance between two groups, divided by that within them, is larger than normal
+    values have: for some size of the lower group it exceeds a limit, and any limit is exceeded in
+    LEVEL of samples. So one run that fails counts as a group.
+    """
+    outcomes = np.sort(np.asarray(values, dtype=float)[:MOST])
+    if len(outcomes) < 3 or not np.ptp(outcomes):
+        return False
+    excess = separations(outcomes[None])[0] / _limits(len(outcomes))
+    low, high = np.split(outcomes, [int(excess.argmax()) + 1])
+    return bool(excess.max() > 1 and high.mean() - low.mean() >= least)
+
+
+def separations(ordered: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each row (N, n) of ascending values and each size from 1 to n - 1 of the lower group:
+    the variance between the groups divided by that within them, (N, n - 1)."""
+    n = ordered.shape[1]
+    centred = ordered - ordered.mean(axis=1, keepdims=True)
+    size = np.arange(1, n)
+    between = centred.cumsum(axis=1)[:, :-1] ** 2 * n / (size * (n - size))
+    within = (centred**2).sum(axis=1, keepdims=True) - between
+    with np.errstate(divide="ignore"):  # infinite if each group has one value
+        return np.asarray(between / np.maximum(within, 0.0))
+
+
+@cache
+def _limits(n: int) -> NDArray[np.float64]:
+    """The limit of each size, (n - 1,), from simulated normal values."""
+    draws = np.random.default_rng(0).normal(size=(DRAWS, n))
+    found = separations(np.sort(draws, axis=1))
+    usual = np.quantile(found, 1 - LEVEL, axis=0)
+    return np.asarray(usual * np.quantile((found / usual).max(axis=1), 1 - LEVEL))
+
+
+def shared_by_all(found: Mapping[str, Cautions]) -> Cautions:
+    """The cautions that all verdicts have, for the same arms; empty with one verdict."""
+    first, *others = found.values() or [{}]
+    return {
+        text: a for text, a in first.items() if others and all(o.get(text) == a for o in others)
+    }
+
+
+def sentence(found: Cautions) -> str:
+    """The cautions of a verdict in one line."""
+    return "; ".join(
+        f"{text} ({', '.join(arms)})" if arms else text for text, arms in found.items()
+    )
+
+
+def of_comparisons(
+    comparisons: pd.DataFrame, best: pd.DataFrame, runs: pd.DataFrame, criteria: Criteria
+) -> dict[str, Cautions]:
+    """The cautions of each comparison of a sweep, by its name. `comparisons` are those of
+    `compare`; where `best`, that of `OwnBest`, compares operators of the same corpus and encoding,
+    its rows replace them. `runs` are rows of `collect`."""
+    tuned = set(zip(best["data"], best["encoding"], strict=True))
+    rows = [
+        *best.to_dict("records"),
+        *(r for r in comparisons.to_dict("records") if (r["data"], r["encoding"]) not in tuned),
+    ]
+    arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
+    found: dict[str, Cautions] = {}
+    named: set[str] = set()  # the cautions that name an arm
+    every = {}  # the arms of each comparison
+    for row in rows:
+        if row["role"] == PLACEBO:
+            continue
+        own, where = {}, (row["data"], row["encoding"])
+        for of, fusion in (("", row["fusion"]), ("baseline_", criteria.baseline)):
+            cell = (*where, fusion, row[f"{of}variant"])
+            # The runs of a row of `best` are not those of one cell.
+            arm = replace(arms[where], last=0.0) if f"{of}at" in row else arms[cell]
+            own[" ".join(filter(None, cell))] = replace(
+                arm,
+                values=row[f"{of}scores"],
+                is_tuned=row.get(f"{of}choices", 1) > 1,
+                is_at_edge=any(row.get(f"{of}{key}_edge", False) for key in KEYS),
+            )
+        each = found[name := next(iter(own))] = cautions(own, row["n"])
+        named |= {text for text, concerned in each.items() if concerned}
+        every[name] = list(own)
+    # Where a caution names arms, it names them all: comparisons share arms.
+    return {
+        name: {text: some or every[name] * (text in named) for text, some in each.items()}
+        for name, each in found.items()
+    }
+
+
+def _arms(runs: pd.DataFrame, by: list[str], metric: Metric) -> dict[tuple[str, ...], Arm]:
+    """What the runs with equal `by` have in common, from the first of them."""
+    classes = runs.groupby("data")["label_names"].agg(lambda names: max(map(len, names)))
+    trained = convergence(runs).groupby(by)[["last", "n"]].sum()
+    last = (trained["last"] / trained["n"]).to_dict()
+    found = {}
+    for key, group in runs.groupby(by, sort=False):
+        run = group.iloc[0].dropna()
+        guess = metric.guess
+        if metric == ACCURACY:
+            guess = 100 / classes[run["data"]] if classes[run["data"]] > 1 else np.nan
+        found[tuple(map(str, key))] = Arm(
+            guess=guess,
+            perfect=metric.perfect,
+            settings={k.removeprefix("settings."): run[k] for k in map(str, run.index)},
+            documents=run.get("documents.test", np.nan),
+            last=last.get(key, 0.0),
+        )
+    return found

@@ -1,0 +1,272 @@
+"""Runs to cells (a mean over seeds) and comparisons (paired with a baseline, seed by seed)."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from posfuse.evidence.collect import CELL, differing, settings_columns
+from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.settings import (
+    NO_TABLE,
+    besides_pretraining,
+    fused_table,
+    in_attention,
+    other_settings,
+    pretraining,
+    task,
+)
+from posfuse.statistics import paired as st
+from posfuse.statistics.decisions import decide
+from posfuse.statistics.shares import outperforming
+
+POWER = 0.8
+# The role of a comparison: in Holm's family; outside the sweep's declared family; without position
+# and compared with one that has it (placebo.py).
+PRIMARY, EXPLORATORY, PLACEBO = "primary", "exploratory", "placebo"
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """How a comparison is judged; numbers are in the unit of the metric."""
+
+    baseline: str = "add"  # the fusion that is subtracted
+    margin: float = 0.5  # a difference within +-margin does not matter
+    effect: float = 1.0  # the difference for which the seeds needed are also computed
+    alpha: float = 0.05
+    select: tuple[int, ...] = ()  # seeds that choose values of tuned keys and are not tested
+    metric: Metric = ACCURACY
+    solved: float | None = None  # percent above which a run solves its task; None: by corpus
+    primary: tuple[str, ...] = ()  # fusions in Holm's family; empty: all
+
+    @property
+    def within(self) -> str:
+        """The margin with its unit."""
+        return f"{self.margin:g} {self.metric.unit}"
+
+
+def criteria_for(criteria: Criteria, metric: Metric) -> Criteria:
+    """The criteria with another metric, and its margin and effect."""
+    if metric == criteria.metric:
+        return criteria
+    return replace(criteria, metric=metric, margin=metric.margin, effect=metric.effect)
+
+
+def cells(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+    """One row per cell.
+
+    Columns: CELL, length, n, mean and std (n - 1) of the metric, latency_mean and
+    latency_std in ms per document, parameters, fusion_parameters.
+    """
+    optional = ["latency_ms", "parameters", "fusion_parameters"]
+    table = runs.reindex(columns=[*CELL, "length", *optional]).assign(score=metric.of(runs))
+    table["latency_ms"] = table["latency_ms"].astype(float)  # a record may hold null
+    return table.groupby(CELL, sort=False, as_index=False).agg(
+        length=("length", "first"),
+        n=("score", "size"),
+        mean=("score", "mean"),
+        std=("score", st.spread),
+        latency_mean=("latency_ms", "mean"),
+        latency_std=("latency_ms", st.spread),
+        parameters=("parameters", "first"),
+        fusion_parameters=("fusion_parameters", "first"),
+    )
+
+
+def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
+    """One row for each cell but the baseline's, and a line for each cell or seed left out.
+
+    Columns: CELL, baseline_variant; table, attention, other_settings, task, pretrain and
+    besides_pretraining (settings.py);
+    length, seeds, scores, baseline_scores and deltas (lists, paired: operator minus baseline),
+    resolution (points of one test document, NaN for a metric that is no
+    share), the statistics of `judge`, and the columns of `in_families`. A cell
+    pairs with the baseline of the same data and encoding whose settings are
+    the same except for the fusion's, on the seeds that both have.
+    """
+    rows, notes = [], []
+    base_name, metric = criteria.baseline, criteria.metric
+    settings = settings_columns(runs, "fusion.")
+    no_number = pd.Series([np.nan])
+    groups = dict(iter(runs.groupby(CELL, sort=False)))
+    for cell, group in groups.items():
+        data, encoding, fusion, variant = cell
+        if fusion == base_name:
+            continue
+        name = " ".join(str(part) for part in cell if part)
+        candidates = [
+            (differing(group[settings].iloc[0], other[settings].iloc[0]), key[3])
+            for key, other in groups.items()
+            if key[:3] == (data, encoding, base_name)
+        ]
+        if not candidates:
+            notes.append(
+                f"{name}: not compared, because {base_name} has no run with this data and encoding"
+            )
+            continue
+        # An option of the fusion makes a variant too, so settings decide and not the variant.
+        gap, base_variant = min(candidates, key=lambda pair: (pair[0] != "", pair[1] != variant))
+        if gap:
+            notes.append(
+                f"{name}: not compared, because its settings differ from {base_name}'s: {gap}"
+            )
+            continue
+        base = groups[data, encoding, base_name, base_variant]
+        scores, base_scores = (
+            pd.Series(metric.of(g).to_numpy(), pd.Index(g["seed"])) for g in (group, base)
+        )
+        delta = (scores - base_scores).dropna().sort_index()
+        if alone := sorted(set(scores.index) ^ set(base_scores.index)):
+            listed = ", ".join(map(str, alone))
+            notes.append(
+                f"{name}: only one of {fusion} and {base_name} has these seeds, so they are left "
+                f"out: {listed}"
+            )
+        if delta.empty:
+            notes.append(f"{name}: not compared, because it has no seed in common with {base_name}")
+            continue
+        documents = group.get("documents.test", no_number).iloc[0]
+        resolution = step_of(metric, float(documents))
+        if len(delta) == 1:
+            notes.append(f"{name}: no test, because there is only one seed")
+        elif np.isnan(st.p_paired_t(delta)):
+            how = "there is no test"
+            if not np.isnan(resolution):
+                std = f"one test document, {resolution:.2f} points"
+                how = f"the test uses {std}, as standard deviation"
+            notes.append(f"{name}: the difference is the same in all {len(delta)} seeds; {how}")
+        deltas, run = delta.tolist(), group.iloc[0].to_dict()
+        rows.append(
+            {
+                **dict(zip(CELL, cell, strict=True)),
+                "baseline_variant": base_variant,
+                "table": fused_table(run),
+                "attention": in_attention(run),
+                "other_settings": other_settings(run),
+                "task": task(run),
+                "pretrain": pretraining(run),
+                "besides_pretraining": besides_pretraining(run),
+                "length": group["length"].iloc[0],
+                "seeds": delta.index.tolist(),
+                "scores": scores[delta.index].tolist(),
+                "baseline_scores": base_scores[delta.index].tolist(),
+                "deltas": deltas,
+                "resolution": resolution,
+                **judge(deltas, criteria, resolution),
+            }
+        )
+    columns = [*CELL, "baseline_variant", "table", "attention", "other_settings", "task"]
+    columns += ["pretrain", "besides_pretraining"]
+    columns += ["length", "seeds", "scores", "baseline_scores", "deltas", "resolution"]
+    columns += judge([0.0], criteria)
+    return in_families(pd.DataFrame(rows, columns=columns), criteria), notes
+
+
+def step_of(metric: Metric, documents: float) -> float:
+    """The points of one of so many test documents; NaN for a metric that is no share of them."""
+    return metric.factor / documents if metric.is_share else np.nan
+
+
+def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """The comparisons with their role, their p-values adjusted over the primary ones, and verdicts.
+
+    New columns: role; p_holm, p_equivalence_holm (and paper_p_holm in a frame of own_best.py),
+    which are NaN for rows of another role; verdict (the result of `decide`, or another role) and
+    small (ahead or behind, and equivalent as well); and the seeds that each comparison needs for
+    80 % power, two-sided, at the strictest level of the frame and for the upper limit of its
+    standard deviation: seeds_observed (to find the observed difference), seeds_effect (to find
+    `criteria.effect`), seeds_equivalence (to show equivalence if there is no difference).
+    """
+    is_declared = operators(frame).isin(criteria.primary) | (not criteria.primary)
+    role = np.where(is_declared, PRIMARY, EXPLORATORY)
+    frame = frame.assign(role=np.where(_is_placebo(frame), PLACEBO, role))
+    for p in ("p_t", "p_equivalence", "paper_p_t"):
+        if p in frame:
+            tested = frame[p].astype(float).where(frame["role"] == PRIMARY)
+            frame[f"{p.removesuffix('_t')}_holm"] = st.holm(tested)
+    differs, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
+    results = decide(criteria.metric.gain(frame["mean"]), differs, same)
+    verdict = frame["role"].where(frame["role"] != PRIMARY, results)
+    level, limits, margin = strictest_level(frame, criteria), frame["std_limit"], criteria.margin
+    observed = zip(frame["mean"], limits, strict=True)
+    return frame.assign(
+        verdict=verdict,
+        small=differs & same,
+        seeds_observed=[seeds_for_difference(mean, std, level) for mean, std in observed],
+        seeds_effect=[seeds_for_difference(criteria.effect, std, level) for std in limits],
+        seeds_equivalence=[seeds_for_equivalence(std, margin, 0.0, level) for std in limits],
+    )
+
+
+def operators(frame: pd.DataFrame) -> "pd.Series[str]":
+    """The operator of each row. A frame of own_best.py may name options behind it."""
+    return frame["fusion"].str.split().str[0]
+
+
+def _is_placebo(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which rows fuse a table of zeros and differ from another row in the encoding alone."""
+    if "table" not in frame:
+        return np.zeros(len(frame), bool)
+    key = pd.MultiIndex.from_arrays([frame["data"], operators(frame), frame["other_settings"]])
+    is_zero = (frame["table"] == NO_TABLE).to_numpy()
+    return np.asarray(is_zero & key.isin(key[~is_zero]))
+
+
+def family_size(frame: pd.DataFrame) -> int:
+    """The number of primary comparisons that have a test."""
+    return int((frame["p_t"].notna() & (frame["role"] == PRIMARY)).sum())
+
+
+def strictest_level(frame: pd.DataFrame, criteria: Criteria) -> float:
+    """alpha / the size of the family: the strictest of Holm's levels."""
+    return criteria.alpha / max(family_size(frame), 1)
+
+
+def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -> dict[str, Any]:
+    """All statistics of one comparison, from its paired differences. `resolution` is that of
+    paired.py."""
+    n = len(deltas)
+    low, high = st.t_interval(deltas, resolution=resolution)
+    bca_low, bca_high = st.bootstrap_interval(deltas)
+    wins, wins_low, wins_high = outperforming([criteria.metric.gain(delta) for delta in deltas])
+    return {
+        "n": n,
+        "mean": float(np.mean(deltas)),
+        "std": st.spread(deltas),
+        "std_limit": st.spread_limit(deltas, resolution),
+        "low": low,
+        "high": high,
+        "bca_low": bca_low,
+        "bca_high": bca_high,
+        "d_z": st.effect_size(deltas),
+        "wins": wins,  # P(A > B), with its interval
+        "wins_low": wins_low,
+        "wins_high": wins_high,
+        "p_t": st.p_paired_t(deltas, resolution),
+        "p_wilcoxon": st.p_wilcoxon(deltas),
+        "p_sign_flip": st.p_sign_flip(deltas),
+        "smallest_p": st.smallest_p(n),
+        "p_equivalence": st.p_equivalence(deltas, criteria.margin, resolution),
+    }
+
+
+def seeds_for_difference(effect: float, std: float, alpha: float, sides: int = 2) -> float:
+    """Seeds needed to find a true mean difference of `effect` at 80 % power.
+
+    NaN if the standard deviation is 0; inf if the effect is 0.
+    """
+    if not std > 0:
+        return np.nan
+    return st.seeds_needed(lambda n: st.power(effect, std, n, alpha, sides), POWER)
+
+
+def seeds_for_equivalence(std: float, margin: float, effect: float, alpha: float) -> float:
+    """Seeds needed to show equivalence at 80 % power for a true mean difference of `effect`.
+
+    NaN without a spread, inf where the effect is no smaller than the margin.
+    """
+    if not std > 0:
+        return np.nan
+    return st.seeds_needed(lambda n: st.equivalence_power(std, margin, n, effect, alpha), POWER)

@@ -1,0 +1,256 @@
+"""Statistics of the saved predictions: over documents as well as seeds.
+
+Shapes: S seeds, D test documents, C classes. Documents with a part in common are a group: they are
+resampled together, since they are often classified alike.
+"""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
+
+from posfuse.errors import InputError
+from posfuse.evidence.collect import CELL, SHARED
+from posfuse.evidence.metric import ACCURACY
+from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
+from posfuse.runs.split_seeds import BY_RUN
+from posfuse.statistics import over_documents as over
+from posfuse.statistics import paired as st
+from posfuse.untrusted import read_parquet
+
+SPLIT_SEED = "settings.data.split_seed"
+COLUMNS = ["index", "length", "label", "predicted"]
+BINS = 4  # quantiles of document length
+
+
+def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
+    """COLUMNS and group of the D test documents of a row of `collect`, lengths cut at the run's
+    max_len. In a file without groups each document is its own.
+
+    Raises InputError where the file is missing, damaged, or contradicts the run's record.
+    """
+    path = Path(run["folder"]) / PREDICTIONS
+    names, accuracy = run.get("label_names"), run.get(ACCURACY.column)
+    try:
+        if path.exists() and not is_whole(path):
+            raise ValueError(f"differs from its digest in {SUMS}")
+        whole = "a whole number"
+        table = read_parquet(path, dict.fromkeys(COLUMNS, whole), {"group": whole})
+        for name, column in table.items():
+            if column.dtype.kind not in "iu" or column.empty or column.min() < 0:
+                raise ValueError(f"{name} is not a whole number from 0 for each document")
+        if isinstance(names, list) and table[["label", "predicted"]].to_numpy().max() >= len(names):
+            raise ValueError("more classes than result.json names")
+        correct = (table["label"] == table["predicted"]).mean()
+        if accuracy is not None and abs(correct - accuracy) > 1e-4:
+            right = f"{100 * correct:.2f} % are right"
+            raise ValueError(f"{right}, result.json says {100 * accuracy:.2f} %")
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error
+    table["length"] = table["length"].clip(1, run.get("settings.data.max_len"))
+    return table.assign(group=table.get("group", table["index"])).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One comparison's predictions: both operators of each seed, on the same documents."""
+
+    seeds: list[Any]  # S
+    length: NDArray[Any]  # (D,); (S, D) if each seed has documents of its own
+    label: NDArray[Any]  # as length
+    predicted: NDArray[Any]  # (S, D)
+    baseline: NDArray[Any]  # (S, D)
+    group: NDArray[Any] | None = None  # (D,); None: each document is its own
+
+    @property
+    def difference(self) -> NDArray[np.float64]:
+        """Correct fused minus correct baseline, in points, (S, D).
+
+        Its mean is the difference in accuracy.
+        """
+        correct, base = self.predicted == self.label, self.baseline == self.label
+        return np.asarray(100 * np.subtract(correct, base, dtype=float))
+
+
+def read_all(runs: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """The predictions of all runs by folder, and a line for each that is left out.
+
+    Left out are files that cannot be used, and runs whose documents differ from those of most runs
+    with the same data, encoding and variant, and the same seed if data.split_seed is the seed.
+    """
+    read, problems = {}, []
+    same = [runs[name] for name in SHARED]
+    if SPLIT_SEED in runs:
+        same.append(runs["seed"].where(runs[SPLIT_SEED] == BY_RUN))
+    for _, group in runs.groupby(same, sort=False, dropna=False):
+        found, documents = {}, {}
+        for run in group.to_dict("records"):
+            try:
+                table = read_predictions(run)
+            except InputError as error:
+                problems.append(str(error))
+                continue
+            found[run["folder"]] = table
+            content = table[["index", "label", "length"]].to_numpy().tobytes()
+            documents[run["folder"]] = hashlib.sha256(content).digest()
+        most = Counter(documents.values()).most_common(1)
+        for folder, table in found.items():
+            if documents[folder] == most[0][0]:
+                read[folder] = table
+            else:
+                problems.append(
+                    f"{folder}/{PREDICTIONS}: its documents are not those of the runs it is "
+                    "compared with, so it is left out of the statistics over documents; remove it "
+                    "to run again"
+                )
+    return read, problems
+
+
+def pair(
+    comparison: dict[Any, Any], runs: pd.DataFrame, baseline: str, read: dict[str, pd.DataFrame]
+) -> Paired | None:
+    """The predictions of a row of `compare`, for the seeds whose two runs are both in `read`.
+
+    None if no seed is left, if the two operators have different documents, or if seeds have
+    different numbers of documents.
+    """
+    folder_of = runs.set_index([*CELL, "seed"])["folder"]
+    place = (comparison["data"], comparison["encoding"])
+    both = (
+        (*place, comparison["fusion"], comparison["variant"]),
+        (*place, baseline, comparison["baseline_variant"]),
+    )
+    seeds = [s for s in comparison["seeds"] if all(folder_of[*cell, s] in read for cell in both)]
+    if not seeds:
+        return None
+    fused, base = ([read[folder_of[*cell, s]] for s in seeds] for cell in both)
+    same = ["index", "length", "label"]
+    of_base, of_fused = ([t[same] for t in ts] for ts in (base, fused))
+    is_paired = all(one.equals(other) for one, other in zip(of_base, of_fused, strict=True))
+    if not is_paired or len({len(one) for one in of_base}) > 1:
+        return None
+    predicted, by_baseline = (np.stack([t["predicted"] for t in ts]) for ts in (fused, base))
+    length, label = (np.stack([one[name] for one in of_base]) for name in ("length", "label"))
+    group = None
+    if all(one.equals(of_base[0]) for one in of_base):
+        length, label = length[0], label[0]  # all seeds have the same documents
+        # Some of the files may be of a version without groups.
+        group = min((t["group"] for t in (*fused, *base)), key=lambda g: g.nunique()).to_numpy()
+    return Paired(seeds, length, label, predicted, by_baseline, group)
+
+
+def judge_documents(paired: Paired) -> dict[str, Any]:
+    """The keys of `judge_differences`, and p_mcnemar, one per seed."""
+    correct, base_correct = (p == paired.label for p in (paired.predicted, paired.baseline))
+    pairs = zip(correct, base_correct, strict=True)
+    return {
+        **judge_differences(paired.seeds, paired.difference, paired.group),
+        "p_mcnemar": [over.p_mcnemar(a, b, paired.group) for a, b in pairs],
+    }
+
+
+def judge_differences(
+    seeds: list[Any], difference: NDArray[np.float64], group: NDArray[Any] | None
+) -> dict[str, Any]:
+    """Statistics of one comparison over documents, from the difference of each seed and document,
+    (S, D), and the documents' groups (D,).
+
+    Keys: document_seeds, n_documents, n_groups; documents_mean, documents_low and documents_high
+    (the mean difference and its 95 % interval by the hierarchical bootstrap), documents_low_90 and
+    documents_high_90.
+    """
+    low, high = over.hierarchical_bootstrap(difference, groups=group)
+    low_90, high_90 = over.hierarchical_bootstrap(difference, 0.9, groups=group)
+    documents = difference.shape[1]
+    return {
+        "document_seeds": seeds,
+        "n_documents": documents,
+        "n_groups": documents if group is None else len(np.unique(group)),
+        "documents_mean": float(difference.mean()),
+        "documents_low": low,
+        "documents_high": high,
+        "documents_low_90": low_90,
+        "documents_high_90": high_90,
+    }
+
+
+def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
+    """The difference in accuracy by quantile of document length, one row per bin.
+
+    Columns: shortest, longest and mean_length (tokens), n_documents, n (seeds), gains (a list, one
+    per seed), mean, low and high (t interval), in points. There are fewer bins where lengths
+    repeat.
+    """
+    edges = np.unique(np.quantile(paired.length, np.linspace(0, 1, bins + 1)[1:-1]))
+    lengths = np.broadcast_to(paired.length, paired.predicted.shape)
+    which = np.searchsorted(edges, lengths, side="left")
+    rows = []
+    for b in np.unique(which):
+        inside = which == b  # (S, D)
+        length, per_seed = lengths[inside], inside.sum(1)
+        if not per_seed.all():
+            continue  # a seed with documents of its own has none of this length
+        gains = (paired.difference * inside).sum(1) / per_seed
+        low, high = st.t_interval(gains, resolution=100 / float(per_seed.mean()))
+        row: dict[str, Any] = {"shortest": int(length.min()), "longest": int(length.max())}
+        row |= {"mean_length": float(length.mean()), "n_documents": round(per_seed.mean())}
+        row["n"] = len(gains)
+        row |= {"gains": gains.tolist(), "mean": float(gains.mean()), "low": low, "high": high}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def confusion_difference(paired: Paired, n_classes: int) -> NDArray[np.float64]:
+    """Confusion matrix of the fused operator minus the baseline's, (C, C), mean over seeds.
+
+    Rows are the true class, in points of its documents; NaN where a class has no document.
+    """
+    label = np.broadcast_to(paired.label, paired.predicted.shape).ravel()
+    classes = range(n_classes)
+    fused, base = (
+        confusion_matrix(label, predicted.ravel(), labels=classes)
+        for predicted in (paired.predicted, paired.baseline)
+    )
+    with np.errstate(invalid="ignore"):
+        return np.asarray(100 * (fused - base) / fused.sum(1, keepdims=True))
+
+
+Confusions = dict[tuple[str, ...], NDArray[np.float64]]  # by the values of CELL
+
+
+@dataclass(frozen=True)
+class DocumentEvidence:
+    """What the predictions add to the comparisons; keys are (data, encoding, fusion, variant)."""
+
+    statistics: pd.DataFrame  # CELL and judge_documents, one row per comparison
+    bins: pd.DataFrame  # CELL and by_length, one row per bin
+    confusions: Confusions
+
+
+def document_evidence(
+    comparisons: pd.DataFrame, runs: pd.DataFrame, baseline: str
+) -> tuple[DocumentEvidence, list[str]]:
+    """All of the above for every comparison, and a line for each run that is left out."""
+    read, notes = read_all(runs)
+    rows, bins, confusions = [], [], {}
+    for comparison in comparisons.to_dict("records"):
+        labels = {name: comparison[name] for name in CELL}
+        paired = pair(comparison, runs, baseline, read)
+        if paired is None:
+            continue
+        rows.append({**labels, **judge_documents(paired)})
+        bins.append(by_length(paired).assign(**labels))
+        n_classes = int(max(paired.label.max(), paired.predicted.max(), paired.baseline.max())) + 1
+        confusions[tuple(labels.values())] = confusion_difference(paired, n_classes)
+    if not rows:
+        empty = pd.DataFrame(columns=[*CELL, "document_seeds", "p_mcnemar"])
+        return DocumentEvidence(empty, pd.DataFrame(columns=CELL), {}), notes
+    all_bins = pd.concat(bins, ignore_index=True)
+    return DocumentEvidence(pd.DataFrame(rows), all_bins, confusions), notes

@@ -1,0 +1,216 @@
+"""Comparisons of foreign per-seed results: paired by seed, or of independent samples.
+
+All comparisons are computed at once, as arrays: a table may have 100,000 groups or 300 methods.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from posfuse.errors import InputError
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, decide
+
+MOST_COMPARISONS = 1_000_000
+AT_A_TIME = 100_000  # comparisons; bounds the memory
+FEW = "there are fewer than two {}, or the values or differences are all equal"
+
+
+def over_groups(table: pd.DataFrame, is_seed: bool) -> tuple[pd.DataFrame, list[str]]:
+    """The means over all groups, with the column unit of `read_foreign` in place of the seed.
+
+    A value is the mean over the groups of a unit, of the means over the seeds of each group. If the
+    unit is the seed, that is the mean over all groups with this seed. A unit that lacks a group is
+    left out for this name; each name with such units gives a line.
+    """
+    cells = table.groupby(["name", "unit", "group"], sort=False)["value"].mean().reset_index()
+    means = cells.groupby(["name", "unit"], sort=False)["value"].agg(["mean", "size"]).reset_index()
+    if is_seed:
+        needed = pd.Series(table["group"].nunique(), means.index)
+    else:
+        needed = means["unit"].map(table.groupby("unit")["group"].nunique())
+    whole, units = means["size"] == needed, means["name"].value_counts()
+    notes = []
+    for name, part in means.assign(needed=needed)[~whole].groupby("name", sort=False):
+        first = part.iloc[0]
+        notes.append(
+            f"{name}: {len(part)} of {units[name]} are left out, because they lack a group: "
+            f"{first['unit']} has {first['size']} of {first['needed']}"
+        )
+    label = f"mean over {table['group'].nunique()} groups"
+    means = means[whole].rename(columns={"unit": "seed", "mean": "value"})
+    return means[["name", "seed", "value"]].assign(group=label), notes
+
+
+def compare_foreign(
+    table: pd.DataFrame,
+    criteria: Criteria,
+    paired: bool = True,
+    all_pairs: bool = False,
+    resolution: float = np.nan,
+    units: str = "seeds",
+) -> tuple[pd.DataFrame, list[str]]:
+    """One row for each comparison within a group of `read_foreign`, and a line for each that is
+    left out.
+
+    Names are compared with `criteria.baseline`, or all with each other. `resolution` is that of
+    paired.py; independent runs have none. Columns: group, name, than, n (pairs, or runs of each
+    side as text), mean (name minus than), low, high, p_t, p_equivalence, both
+    adjusted by Holm over all rows as p_holm and p_equivalence_holm, and verdict: ahead, behind,
+    equivalent or undecided. `units` names what `seed` is. Raises InputError for more than
+    MOST_COMPARISONS.
+    """
+    rows, arms = _arms(table, criteria.metric.sign)
+    labels = arms["group"].to_numpy(), arms["name"].to_numpy()
+    if all_pairs:
+        one, other = _all_pairs(arms["g"].to_numpy())
+    else:
+        base = arms[arms["name"] == criteria.baseline].reset_index().set_index("g")["index"]
+        others = arms[(arms["name"] != criteria.baseline) & arms["g"].isin(base.index)]
+        one, other = others.index.to_numpy(), base[others["g"]].to_numpy()
+    notes = []
+    if not all_pairs:
+        lacking = dict.fromkeys(arms.loc[~arms["g"].isin(base.index), "group"])
+        why = f"not compared, because it has no row of {criteria.baseline}"
+        notes += [f"{group}: {why}" for group in lacking]
+    frame = pd.DataFrame(
+        {"group": labels[0][one], "name": labels[1][one], "than": labels[1][other]}
+    )
+    found = _paired(rows, one, other, resolution) if paired else _independent(arms, one, other)
+    frame = pd.concat([frame, found], axis=1)
+    for alone in frame[frame["n"] == ""].itertuples():
+        why = f"not compared, because they have no {units} in common"
+        notes.append(f"{alone.group}: {alone.name} and {alone.than}: {why}")
+    frame = frame[frame["n"] != ""].reset_index(drop=True)
+    frame = _tests(frame, criteria.margin)
+    for equal in frame[frame["p_t"].isna()].itertuples():
+        why = f"no test, because {FEW.format(units)}"
+        notes.append(f"{equal.group}: {equal.name} and {equal.than}: {why}")
+    frame["p_holm"] = st.holm(frame["p_t"])
+    frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
+    differ, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
+    frame["verdict"] = decide(frame["mean"], differ, same)
+    if criteria.metric.lower_is_better:  # so far the arms' values had the other sign
+        frame[["mean", "low", "high"]] = -frame[["mean", "high", "low"]].to_numpy()
+    return frame, notes
+
+
+def _arms(table: pd.DataFrame, sign: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """arm, seed and value of each row, where higher is better; and a row for each arm (a name in a
+    group): g (the group's number), group, name, n, mean and error (squared, of the mean).
+
+    Arms are in the order of the groups, and in a group from the best to the worst.
+    """
+    rows = table.assign(g=pd.factorize(table["group"])[0], value=sign * table["value"])
+    keys = ["g", "group", "name"]
+    arms = rows.groupby(keys)["value"].agg(["size", "mean", "var", "min", "max"]).reset_index()
+    arms = arms.sort_values(
+        ["g", "mean"], ascending=[True, False], kind="stable", ignore_index=True
+    )
+    arms["error"] = (arms["var"] / arms["size"]).where(arms["max"] > arms["min"], 0.0)
+    numbers = arms[["g", "name"]].assign(arm=arms.index)
+    rows = rows[["g", "name", "seed", "value"]].merge(numbers, on=["g", "name"])
+    rows["seed"] = pd.factorize(rows["seed"])[0]
+    return rows[["arm", "seed", "value"]], arms
+
+
+def _all_pairs(g: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Each arm with each later one of its group; `g` is the group of each arm, in order."""
+    following = np.searchsorted(g, g, side="right") - np.arange(len(g)) - 1
+    if (n := int(following.sum())) > MOST_COMPARISONS:
+        raise InputError(
+            f"--all-pairs: makes {n:,} comparisons, and {MOST_COMPARISONS:,} are possible; compare "
+            "fewer with --where, or with one --baseline"
+        )
+    one = np.repeat(np.arange(len(g)), following)
+    first = np.repeat(np.cumsum(following) - following, following)
+    return one, one + 1 + np.arange(n) - first
+
+
+def _paired(
+    rows: pd.DataFrame, one: NDArray[Any], other: NDArray[Any], resolution: float
+) -> pd.DataFrame:
+    """n, mean, error (of the mean) and df of the differences of each pair of arms.
+
+    As in paired.py, differences that are equal but for rounding have the spread `resolution`.
+    """
+    parts = []
+    for start in range(0, len(one), AT_A_TIME):
+        pairs = pd.DataFrame({"one": one, "other": other}).iloc[start : start + AT_A_TIME]
+        both = pairs.reset_index(names="pair").merge(rows, left_on="one", right_on="arm")
+        both = both.merge(rows, left_on=["other", "seed"], right_on=["arm", "seed"])
+        both["delta"] = both["value_x"] - both["value_y"]
+        of = both.groupby("pair")["delta"].agg(["size", "mean", "std", "min", "max"])
+        parts.append(of.reindex(pairs.index))
+    d = pd.concat(parts) if parts else pd.DataFrame(columns=["size", "mean", "std", "min", "max"])
+    largest = d[["min", "max"]].abs().max(axis=1)
+    spread = d["std"].where(d["max"] - d["min"] > 1e-9 * largest, resolution)
+    return pd.DataFrame(
+        {
+            "n": [f"{n:.0f}" if n > 0 else "" for n in d["size"]],
+            "mean": d["mean"].astype(float),
+            "error": (spread / np.sqrt(d["size"].astype(float))).where(d["size"] > 1),
+            "df": d["size"].astype(float) - 1,
+        }
+    )
+
+
+def _independent(arms: pd.DataFrame, one: NDArray[Any], other: NDArray[Any]) -> pd.DataFrame:
+    """The same of Welch's test (no equal variances assumed); n is the runs of each side."""
+    x, y = (arms.iloc[arm].reset_index(drop=True) for arm in (one, other))
+    squared = x["error"] + y["error"]
+    possible = (np.minimum(x["size"], y["size"]) > 1) & (squared > 0)
+    df = squared**2 / (x["error"] ** 2 / (x["size"] - 1) + y["error"] ** 2 / (y["size"] - 1))
+    return pd.DataFrame(
+        {
+            "n": [f"{a}, {b}" for a, b in zip(x["size"], y["size"], strict=True)],
+            "mean": x["mean"] - y["mean"],
+            "error": (squared**0.5).where(possible),
+            "df": df.where(possible),
+        }
+    )
+
+
+def _tests(frame: pd.DataFrame, margin: float) -> pd.DataFrame:
+    """Student's interval, two-sided p and two one-sided tests, in place of error and df."""
+    mean, error, df = frame[["mean", "error", "df"]].to_numpy(dtype=float).T
+    error = np.where(error > 0, error, np.nan)
+    reach = error * stats.t.ppf(0.975, df)
+    outside = np.maximum(
+        stats.t.sf((mean + margin) / error, df), stats.t.cdf((mean - margin) / error, df)
+    )
+    return frame.drop(columns=["error", "df"]).assign(
+        low=mean - reach, high=mean + reach, p_t=2 * stats.t.sf(np.abs(mean) / error, df),
+        p_equivalence=outside,
+    )  # fmt: skip
+
+
+def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """For each group its names from best to worst, with a sign between neighbours: > shown to be
+    ahead, = shown to be equivalent, ? undecided; < is rare: on the seeds that both have, the other
+    one is ahead. Columns: group, ranking, shown (the number of >) and of (neighbours)."""
+    arms = _arms(table, criteria.metric.sign)[1]
+    signs, turned = {AHEAD: ">", BEHIND: "<", EQUIVALENT: "="}, {AHEAD: "<", BEHIND: ">"}
+    columns = (comparisons[name] for name in ("group", "name", "than", "verdict"))
+    found = {}
+    for group, name, than, verdict in zip(*columns, strict=True):
+        found[group, name, than] = signs.get(verdict, "?")
+        found[group, than, name] = (signs | turned).get(verdict, "?")
+    rows = []
+    for group, part in arms.groupby("group", sort=False):
+        names = part["name"].tolist()
+        texts = [
+            f"{name} {criteria.metric.sign * mean:.{criteria.metric.digits - 1}f}"
+            for name, mean in zip(names, part["mean"], strict=True)
+        ]
+        between = [found.get((group, *two), "?") for two in pairwise(names)]
+        text = texts[0] + "".join(
+            f" {sign} {name}" for sign, name in zip(between, texts[1:], strict=True)
+        )
+        rows.append((group, text, between.count(">"), len(between)))
+    return pd.DataFrame(rows, columns=["group", "ranking", "shown", "of"])

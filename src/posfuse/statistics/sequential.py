@@ -1,0 +1,188 @@
+"""Group-sequential tests: look at the seeds several times, and keep the error rate of one look.
+
+At look k the first n_k seeds are tested, and a hypothesis that is decided stops. Each look has a
+nominal level, below which a p-value decides. The levels follow from an alpha-spending function
+(Lan & DeMets 1983) and the joint distribution of the test statistics of all looks, so that the
+chance of any false decision is alpha for independent, normal differences. They are used for t-tests
+as well (the significance level approach, Jennison & Turnbull 2000, section 3.8); docs/statistics.md
+has the error rates by simulation.
+
+The differences of one family share alpha by Holm's rule at each look, and so do its equivalences:
+an undecided hypothesis is tested for a difference at alpha divided by the number of hypotheses
+without a difference so far, and for equivalence in the same way (Maurer & Bretz 2013). A hypothesis
+that is shown to be equivalent gives nothing to the tests for a difference: its own difference was
+not rejected, and the hypotheses that remain are those with the largest means.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize, stats
+
+from posfuse.statistics import decisions
+from posfuse.statistics import paired as st
+from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
+
+NODES = 201  # of the Gauss-Legendre rule; 801 give the same levels to 1e-9
+FAR = 9.0  # standard deviations that the integrals cover
+
+
+def obrien_fleming(alpha: float, fraction: float) -> float:
+    """Alpha spent by a one-sided test when this fraction of the seeds has been seen: 2 - 2 Phi(
+    z_(alpha / 2) / sqrt(fraction)), the O'Brien-Fleming type function of Lan & DeMets."""
+    return float(2 * stats.norm.sf(stats.norm.isf(alpha / 2) / np.sqrt(fraction)))
+
+
+@lru_cache(maxsize=1024)
+def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ()) -> list[float]:
+    """The nominal levels of a one-sided test at looks after so many seeds each.
+
+    `shares` are the shares of alpha that are spent up to each look, the last one 1; without them
+    the O'Brien-Fleming type function spends.
+    """
+    fractions = [n / looks[-1] for n in looks]
+    spent = [alpha * s for s in shares] or [obrien_fleming(alpha, t) for t in fractions]
+    found: list[float] = []
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    points, masses = np.zeros(1), np.ones(1)  # where the sum is, and how likely, if not stopped
+    before = 0.0
+    for fraction, now, earlier in zip(fractions, spent, [0.0, *spent], strict=False):
+        step = np.sqrt(fraction - before)
+
+        def excess(bound: float, step: float = step, now: float = now - earlier) -> float:
+            return float(masses @ stats.norm.sf((bound - points) / step)) - now  # noqa: B023
+
+        far = FAR * np.sqrt(fraction)
+        # A look that may spend almost nothing has its bound beyond what the integrals cover.
+        bound = optimize.brentq(excess, -far, far, xtol=1e-12) if excess(far) < 0 else far
+        found.append(float(stats.norm.sf(bound / np.sqrt(fraction))))
+        grid = (bound - far) / 2 + (bound + far) / 2 * nodes  # from -far to the bound
+        density = stats.norm.pdf((grid[:, None] - points) / step) / step
+        points, masses = grid, (bound + far) / 2 * weights * (density @ masses)
+        before = fraction
+    return found
+
+
+@dataclass(frozen=True)
+class Looks:
+    """When the seeds are looked at, and the error rate of a family of hypotheses."""
+
+    seeds: tuple[int, ...]  # at each look; ascending
+    alpha: float = 0.05
+    shares: tuple[float, ...] = ()  # of alpha, spent up to each look; empty: O'Brien-Fleming type
+
+    def level(self, look: int, alpha: float) -> float:
+        """The nominal level of a one-sided test with error rate `alpha` at a look (from 0)."""
+        return levels(self.seeds, alpha, self.shares)[look]
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What one hypothesis counts as a difference and as none, in points."""
+
+    equivalence: float  # a mean within +-equivalence does not matter
+    beyond: float = 0.0  # a mean counts as ahead above this, and as behind below its negative
+    resolution: float = np.nan  # of equal differences, as in paired.py
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the seeds up to one look say about one mean difference, in points."""
+
+    result: str  # ahead, behind, equivalent or undecided
+    n: int  # seeds
+    mean: float
+    low: float  # the interval of the test that decided, at the level of its look
+    high: float
+    p_difference: float  # two-sided: that the mean lies beyond the threshold of a difference
+    p_equivalence: float
+    level: float  # the nominal two-sided level of this look, after Holm
+    also_small: bool = False  # ahead or behind, and within the margin as well
+
+
+def decide(
+    differences: ArrayLike, margins: Margins, looks: Looks, look: int,
+    sharing: tuple[int, int] = (1, 1),
+) -> Decision:  # fmt: skip
+    """Judge paired differences at one look (from 0). `sharing` are the numbers of hypotheses that
+    share alpha for a difference and for equivalence.
+
+    The mean is ahead or behind if a one-sided t-test shows it, at half of the hypothesis's alpha
+    on each side, and equivalent if one-sided tests of both ends of the margin show that it lies
+    inside, each at all of the alpha. Only one of these results can be false for a true mean, so
+    the chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
+    that is the margin too: there it is 1.5 alpha.
+    """
+    d = np.asarray(differences, dtype=float)[: looks.seeds[look]]
+    mean = float(d.mean())
+    level = looks.level(look, looks.alpha / sharing[0] / 2)
+    level_equivalence = looks.level(look, looks.alpha / sharing[1])
+    step = margins.resolution
+    p = 2 * min(st.p_above(d, margins.beyond, step), st.p_below(d, -margins.beyond, step))
+    p_equivalence = st.p_equivalence(d, margins.equivalence, step)
+    equivalent, differs = p_equivalence <= level_equivalence, p <= 2 * level
+    result = str(decisions.decide(mean, differs, equivalent))
+    small = bool(differs and equivalent)
+    of_one_side = level_equivalence if result == EQUIVALENT else level
+    low, high = st.t_interval(d, 1 - 2 * of_one_side, step)
+    return Decision(result, len(d), mean, low, high, min(p, 1), p_equivalence, 2 * level, small)
+
+
+def judge_family(
+    samples: Mapping[str, ArrayLike], margins: Mapping[str, Margins], looks: Looks
+) -> tuple[dict[str, Decision], int]:
+    """Judge the hypotheses of one family look by look, as far as their seeds go.
+
+    `samples` has the paired differences of each hypothesis, in the order of the seeds. Returns the
+    decision of each hypothesis at the look that decided it, or at the last look that all undecided
+    ones have reached, and the number of looks that were made.
+    """
+    latest: dict[str, Decision] = {}
+    remaining = list(samples)
+    for look, n in enumerate(looks.seeds):
+        if not remaining or any(len(np.asarray(samples[name])) < n for name in remaining):
+            return latest, look
+        new = remaining
+        while remaining and new:
+            decided = [decision.result for decision in latest.values()]
+            differ = sum(result in (AHEAD, BEHIND) for result in decided)
+            sharing = len(samples) - differ, len(samples) - decided.count(EQUIVALENT)
+            found = {h: decide(samples[h], margins[h], looks, look, sharing) for h in remaining}
+            latest |= found
+            new = [h for h, decision in found.items() if decision.result != UNDECIDED]
+            remaining = [h for h in remaining if h not in new]
+    return latest, len(looks.seeds)
+
+
+def chances(
+    effect: float, spread: float, margins: Margins, looks: Looks, hypotheses: int = 1,
+    simulated: int = 10_000, seed: int = 0,
+) -> list[dict[str, float]]:  # fmt: skip
+    """The chance of each result up to each look, for a true difference and normal noise, by
+    simulation: the power of a plan, and how often it ends early."""
+    draws = np.random.default_rng(seed).normal(effect, spread, (simulated, looks.seeds[-1]))
+    return shares_of_results(draws, margins, looks, hypotheses)
+
+
+def shares_of_results(
+    samples: ArrayLike, margins: Margins, looks: Looks, hypotheses: int = 1
+) -> list[dict[str, float]]:
+    """The share of samples (N, seeds) with each result up to each look, decided as by `decide`."""
+    draws, alpha = np.asarray(samples, dtype=float), looks.alpha / hypotheses
+    undecided = np.ones(len(draws), dtype=bool)
+    counts, rows = dict.fromkeys((AHEAD, BEHIND, EQUIVALENT), 0), []
+    for look, n in enumerate(looks.seeds):
+        mean, error = draws[:, :n].mean(1), draws[:, :n].std(1, ddof=1) / np.sqrt(n)
+        error[np.ptp(draws[:, :n], axis=1) == 0] = np.nan  # equal differences decide nothing
+        gap = margins.beyond + stats.t.isf(looks.level(look, alpha / 2), n - 1) * error
+        room = margins.equivalence - stats.t.isf(looks.level(look, alpha), n - 1) * error
+        found = {AHEAD: mean >= gap, BEHIND: mean <= -gap}
+        found[EQUIVALENT] = (abs(mean) <= room) & (abs(mean) < gap)
+        for name, these in found.items():
+            counts[name] += int(np.sum(these & undecided))
+        undecided &= ~np.any(list(found.values()), axis=0)
+        rows.append({name: count / len(draws) for name, count in counts.items()})
+    return rows

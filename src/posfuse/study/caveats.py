@@ -1,0 +1,123 @@
+"""What the verdicts of a study lean on, and what its plan already says about that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import yaml
+
+from posfuse.config import CONF_DIR
+from posfuse.runs.records import Record
+from posfuse.statistics.cautions import (
+    FEW,
+    FEWEST,
+    Arm,
+    Cautions,
+    cautions,
+    sentence,
+    shared_by_all,
+)
+from posfuse.statistics.decisions import EQUIVALENT
+from posfuse.statistics.sequential import chances
+from posfuse.study.forecast import expected_spread
+from posfuse.study.plan import Choice, Plan
+from posfuse.study.progress import Progress
+from posfuse.study.scores import Results, best_was_last, guesses, outcomes
+from posfuse.study.spec import Hypothesis, Study
+
+MARGIN = "margin so small that less than half of such studies show the expected equivalence"
+
+
+def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Cautions]:
+    """The cautions of each hypothesis that was looked at, by its name."""
+    study, metric = plan.study, plan.study.measured
+    by_chance = guesses(results, metric)
+    by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
+    found = {}
+    for v in state.verdicts:
+        if v.decision is None:
+            continue
+        h, seeds = v.hypothesis, study.test_seeds[: v.decision.n]
+        arms = {}
+        for name in h.weights:
+            choice = plan.choices.get(name, Choice({}))
+            records = [r for seed in seeds if (r := results.get((name, seed)))]
+            own = records[0].get("settings", {}) if records else {}
+            arms[name] = Arm(
+                values=[by_outcome[h.outcome][name, seed] for seed in seeds],
+                guess=by_chance[name],
+                perfect=metric.perfect,
+                settings={**settings_of(study, name), **own},
+                documents=_documents(records),
+                last=float(np.mean([best_was_last(r) for r in records])) if records else 0.0,
+                is_tuned=study.tuning is not None,
+                is_at_edge=bool(choice.edges),
+            )
+        found[h.name] = cautions(arms, v.decision.n, study.convergence.most_last)
+    return found
+
+
+def sentences(found: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
+    """A sentence by hypothesis, and one about all of them; a text is empty without cautions."""
+    of_all = shared_by_all(found)
+    own = {}
+    for name, each in found.items():
+        rest = {text: arms for text, arms in each.items() if text not in of_all}
+        own[name] = f"Caution: {sentence(rest)}." if rest else ""
+    return own, f"Caution, all verdicts: {sentence(of_all)}." if of_all else ""
+
+
+def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The cautions that no run is needed for, a line each; `settings` are those of each arm."""
+    is_tuned = study.tuning is not None
+    arms = {arm: Arm(settings=settings[arm], is_tuned=is_tuned) for arm in study.arms}
+    early = [n for n in study.looks.seeds if n < FEWEST]
+    found = cautions(arms, min(early, default=FEWEST))
+    if early:
+        found[FEW] = [f"looks at {', '.join(map(str, early))}"]
+    expected = [h for h in study.hypotheses if h.expects == "equivalent"]
+    if hard := [h.name for h in expected if _chance_of_equivalence(study, h) < 1 / 2]:
+        found[MARGIN] = hard
+    return [f"caution: {sentence({text: names})}" for text, names in found.items()]
+
+
+def _documents(records: list[Record]) -> float:
+    """The size of the smallest test split; NaN if no record has it."""
+    return min((float(r["documents"]["test"]) for r in records if "documents" in r), default=np.nan)
+
+
+def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:
+    """That the last look shows equivalence, if the true difference is 0."""
+    family = len(study.families[h.family])
+    spread = expected_spread(h, study.assumed.spread)
+    return chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT]
+
+
+def settings_of(study: Study, arm: str) -> dict[str, Any]:
+    """The settings that say what an arm's seeds share, for rows of runs.csv, which lack them: from
+    the study's overrides and the files of conf/ that they name."""
+    given = {**study.settings, **study.arms[arm]}
+    found: dict[str, Any] = {"data.split_seed": 0}
+    for name in (study.base, f"seeds/{given.get('seeds', 'all')}"):
+        data = _content(name).get("data") or {}
+        found |= {f"data.{key}": value for key, value in data.items() if key == "split_seed"}
+    corpus = study.corpus(arm)
+    if not corpus or "split_seed" in _corpus(corpus):
+        found["data.corpus.split_seed"] = "seed"
+    return found | given
+
+
+def _corpus(name: str) -> dict[str, Any]:
+    """The arguments of a corpus of conf/data, those of the files that it extends included."""
+    content = _content(f"data/{name}")
+    found: dict[str, Any] = {}
+    for other in content.get("defaults", []):
+        if isinstance(other, str) and other != "_self_":
+            found |= _corpus(other)
+    return found | (content.get("corpus") or {})
+
+
+def _content(name: str) -> dict[str, Any]:
+    """The content of a file of conf/; empty if there is none."""
+    path = CONF_DIR / f"{name}.yaml"
+    return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}

@@ -1,0 +1,275 @@
+"""Claims about the comparisons, and a verdict for each: supported, refuted or undecided.
+
+Each claim has one p-value for it and one against it. A claim about several comparisons must hold
+for each (the largest p, an intersection-union test); one counter-example refutes it (the smallest
+p times their number, Bonferroni). Holm's method adjusts both kinds of p-values over the claims of
+a file. So the chance of any false "supported" is at most alpha, if differences over seeds are
+independent and about normal.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posfuse.errors import InputError
+from posfuse.evidence.collect import CELL
+from posfuse.evidence.metric import ACCURACY, METRICS
+from posfuse.evidence.settings import NO_TABLE
+from posfuse.runs.typed_yaml import read_typed
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import Criteria, criteria_for
+from posfuse.statistics.decisions import UNDECIDED, answer
+from posfuse.statistics.placebo import of_position, placebos
+from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Evidence, evidence, untested
+
+# The axes of `where`, and the column of the comparisons that each selects by.
+AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
+
+OF = ("difference", "position")  # the gain, or what position adds to it (placebo.py)
+BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
+
+
+# The rows of `compare` for the test split, and for the areas beyond the trained length.
+Compared = tuple[pd.DataFrame, pd.DataFrame]
+
+
+@dataclass
+class Claim:
+    name: str = "???"
+    text: str = "???"
+    kind: str = "???"  # a key of KINDS
+    source: str = ""  # the publication and its section
+    where: dict[str, Any] = field(default_factory=dict)  # which comparisons, by axis
+    each: str | None = None  # an axis of which at least two values are needed
+    of: str = "difference"  # what is judged: a key of OF
+    than: str | None = None  # for less_stable: the fusion to compare with
+    margin: float | None = None  # in its unit; null: the report's for negligible, else 0
+    metric: str = ACCURACY.name  # a key of METRICS
+
+
+@dataclass
+class Claims:
+    regimes: dict[str, list[str]] = field(default_factory=dict)  # corpora by regime
+    claims: list[Claim] = field(default_factory=list)
+    baseline: str | None = None  # the fusion that is subtracted; null: the report's own
+
+
+@dataclass(frozen=True)
+class Verdict:
+    claim: Claim
+    verdict: str  # supported, refuted or undecided
+    p_support: float  # adjusted by Holm over the claims
+    p_refute: float
+    evidence: Evidence
+    level: float  # alpha / number of claims, the strictest of Holm's levels
+
+    @property
+    def judged(self) -> bool:
+        """Whether any comparison matches the claim."""
+        return bool(self.evidence.numbers)
+
+    @property
+    def settle(self) -> str:
+        """What would decide an undecided claim, else empty."""
+        return self.evidence.settle(self.level) if self.verdict == UNDECIDED else ""
+
+
+def read_claims(path: Path | None = None) -> Claims:
+    """The claims of a YAML file, or the paper's; raises InputError that names file and key."""
+    name = str(path) if path else "claims.yaml"
+    found: Claims = read_typed(path or files(__package__).joinpath("claims.yaml"), Claims, Claim)
+    for claim in found.claims:
+        _check(claim, found, f"{name}: claim {claim.name}")
+    names = [claim.name for claim in found.claims]
+    if twice := [n for n in names if names.count(n) > 1]:
+        raise InputError(f"{name}: two claims are named {twice[0]}; rename one")
+    return found
+
+
+def _check(claim: Claim, found: Claims, place: str) -> None:
+    if claim.kind not in KINDS:
+        raise InputError(f"{place}: unknown kind {claim.kind!r}; use one of {', '.join(KINDS)}")
+    if claim.kind == "less_stable" and claim.than is None:
+        raise InputError(f"{place}: kind less_stable needs `than`; add `than: FUSION`")
+    if claim.kind != "less_stable" and claim.than is not None:
+        raise InputError(f"{place}: `than` is for kind less_stable only; remove it")
+    if claim.metric not in METRICS:
+        listed = ", ".join(METRICS)
+        raise InputError(f"{place}: unknown metric {claim.metric!r}; use one of {listed}")
+    if claim.of not in OF:
+        raise InputError(f"{place}: unknown `of: {claim.of}`; use one of {', '.join(OF)}")
+    if claim.of == "position" and claim.kind == "less_stable":
+        raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
+    if claim.margin is not None and not (
+        np.isfinite(claim.margin) and (claim.kind != "negligible" or claim.margin > 0)
+    ):
+        raise InputError(
+            f"{place}: margin must be a number, above 0 for kind negligible (got {claim.margin})"
+        )
+    for axis, value in claim.where.items():
+        values = _listed(value)
+        if not values or not all(isinstance(v, str | int | float) for v in values):
+            raise InputError(
+                f"{place}: where.{axis} must be a name or a list of names (got {value!r})"
+            )
+    for axis in filter(None, [*claim.where, claim.each]):
+        if axis not in AXIS_OF:
+            raise InputError(f"{place}: unknown axis {axis!r}; use one of {', '.join(AXIS_OF)}")
+    for regime in _listed(claim.where.get("regime", [])):
+        if regime not in found.regimes:
+            known = f"use one of {', '.join(found.regimes)}" if found.regimes else "add `regimes`"
+            raise InputError(f"{place}: unknown regime {regime!r}; {known}")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def judge_claims(
+    claims: Claims,
+    comparisons: pd.DataFrame,
+    criteria: Criteria,
+    beyond: pd.DataFrame | None = None,
+    other_metrics: Mapping[str, Compared] | None = None,
+) -> list[Verdict]:
+    """A verdict for every claim from the rows of `compare`.
+
+    `beyond` are those for the areas beyond the trained length, which claims of kind extrapolates
+    are about; `other_metrics` has both for metrics other than that of the criteria, by name.
+    """
+    nothing = comparisons.iloc[:0]
+    compared = {
+        criteria.metric.name: (comparisons, nothing if beyond is None else beyond),
+        **(other_metrics or {}),
+    }
+    frames = {}
+    for name in {claim.metric for claim in claims.claims}:
+        own = criteria_for(criteria, METRICS[name])
+        both = compared.get(name, (nothing, nothing))
+        frames[name] = [(rows, placebos(rows, own), own) for rows in both]
+    every = []
+    for claim in claims.claims:
+        own_frames = frames[claim.metric]
+        if own_frames[False][0].empty and not comparisons.empty:
+            every.append(untested(f"needs runs with the metric {claim.metric}"))
+        else:
+            every.append(_evidence(claim, claims, *own_frames[claim.kind == EXTRAPOLATES]))
+    support = st.holm([e.p_support for e in every])
+    refute = st.holm([e.p_refute for e in every])
+    level = criteria.alpha / max(len(claims.claims), 1)
+    verdicts = []
+    for claim, e, p, q in zip(claims.claims, every, support, refute, strict=True):
+        verdict = answer(p <= criteria.alpha, q <= criteria.alpha)
+        verdicts.append(Verdict(claim, verdict, float(p), float(q), e, level))
+    return verdicts
+
+
+def not_judged(verdicts: list[Verdict]) -> list[str]:
+    """The paper's claims without any comparison as one line, or none."""
+    found = [v for v in verdicts if not v.judged]
+    if not found:
+        return []
+    names = ", ".join(v.claim.name for v in found)
+    claims, match = ("claim", "matches") if len(found) == 1 else ("claims", "match")
+    other_baseline = found[0].settle.startswith(BASELINE)  # then all of them
+    why = f"no comparison ({found[0].settle})" if other_baseline else "no runs here"
+    return [f"{len(found)} {claims} of the paper {match} {why}: {names}."]
+
+
+def _evidence(
+    claim: Claim,
+    claims: Claims,
+    comparisons: pd.DataFrame,
+    added: pd.DataFrame,
+    criteria: Criteria,
+) -> Evidence:
+    if claims.baseline not in (None, criteria.baseline):
+        return untested(f"{BASELINE} {claims.baseline}")
+    wanted = _wanted(claim, claims)
+    with_position = comparisons
+    if "encoding" not in wanted:  # runs without position belong to claims that name them
+        with_position = comparisons[comparisons["table"] != NO_TABLE]
+    every = {axis: [v for _, own in choices for v in own] for axis, choices in wanted.items()}
+    rows = _selected(with_position, every)
+    absent = _absent(claim, wanted, rows, with_position)
+    if rows.empty:
+        tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
+        return untested(f"needs runs{tested} {'; '.join(absent)}")
+    default = criteria.margin if claim.kind == "negligible" else 0.0
+    margin = default if claim.margin is None else claim.margin
+    others = comparisons[comparisons["fusion"] == claim.than]
+    judged = ""
+    if claim.of == "position":
+        rows, judged = of_position(rows, added, criteria.metric)
+    found = evidence(claim.kind, rows, margin, others, criteria.metric)
+    if judged and found.numbers:
+        found = replace(found, numbers=[judged, *found.numbers])
+    if not absent:
+        return found
+    # Some of the runs that the claim names are missing: it can be refuted but not supported.
+    needs = "; ".join(absent)
+    return replace(
+        found, p_support=np.nan, settle=lambda a: f"needs runs {needs}; {found.settle(a)}"
+    )
+
+
+# The values that a claim names on an axis: for each its label and the column values it selects.
+Choices = list[tuple[str, list[Any]]]
+
+
+def _wanted(claim: Claim, claims: Claims) -> dict[str, Choices]:
+    wanted: dict[str, Choices] = {}
+    for axis, value in {"variant": "", **claim.where}.items():
+        wanted[axis] = [(f"{axis}={v}", [v]) for v in _listed(value)]
+        if axis == "regime":
+            corpora = [(v, claims.regimes[v]) for v in _listed(value)]
+            wanted[axis] = [(f"data={' or '.join(names)} ({v})", names) for v, names in corpora]
+    return wanted
+
+
+def _selected(rows: pd.DataFrame, values: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """The rows with one of these values on each axis."""
+    for axis, allowed in values.items():
+        rows = rows[rows[AXIS_OF[axis]].isin(allowed)]
+    return rows
+
+
+def _absent(
+    claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame, comparisons: pd.DataFrame
+) -> list[str]:
+    """The combinations that the claim names and the rows lack, as "with fusion=concat"; one corpus
+    of a regime is enough."""
+    absent = []
+    for combination in product(*wanted.values()):
+        values = {axis: own for axis, (_, own) in zip(wanted, combination, strict=True)}
+        if not _selected(rows, values).empty:
+            continue
+        names = " ".join(name for name, _ in combination if name != "variant=")
+        words = [f"with {names}"] if names else []
+        if "variant" not in claim.where:
+            del values["variant"]
+            words += _other_variants(_selected(comparisons, values))
+        absent.append(" ".join(words))
+    # Encodings that fuse the same table, such as rope and sinusoidal, count as one.
+    if claim.each:
+        column = "table" if claim.each == "encoding" else AXIS_OF[claim.each]
+        if rows[column].loc[lambda v: v != NO_TABLE].nunique() < 2:
+            tables = " with different tables" if column == "table" else ""
+            absent.append(f"with at least two values of {claim.each}{tables}")
+    return [line for line in absent if line] or (["with other settings"] if rows.empty else [])
+
+
+def _other_variants(rows: pd.DataFrame) -> list[str]:
+    """How a claim can name the variant of these runs, which it would match then."""
+    found = sorted(set(rows["variant"]))
+    if not found:
+        return []
+    more = " or another one" if len(found) > 1 else ""
+    named = f"`variant: {found[0]}`{more}"
+    return [f"without overrides (to judge those here, add {named} to `where`)"]

@@ -1,0 +1,219 @@
+"""The kinds of claims: each tests the rows of `compare` that a claim selects.
+
+Each takes (rows, margin, rows of the fusion to compare with, metric) and returns the hypothesis in
+words with one test per comparison, or what is missing. A gain is an improvement: where lower values
+of the metric are better, it is a negative difference.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from posfuse.evidence.collect import CELL, SHARED
+from posfuse.evidence.metric import Metric
+from posfuse.statistics import paired as st
+from posfuse.statistics.comparisons import (
+    seeds_for_difference,
+    seeds_for_equivalence,
+)
+from posfuse.statistics.slopes import interactions
+
+EXTRAPOLATES = "extrapolates"  # a gain in the area beyond the trained length
+FIT = 0.05  # p of the lack of fit from which a slope over lengths is not interpreted
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The tests of one claim's comparisons; p-values are NaN where there is no test."""
+
+    p_support: float
+    p_refute: float
+    tested: str  # the hypothesis in words
+    numbers: list[str]  # one line per comparison
+    settle: Callable[[float], str]  # alpha -> what would decide the claim
+
+
+class Test(NamedTuple):
+    """The test of one comparison."""
+
+    line: str
+    p_support: float
+    p_refute: float
+    # Seeds needed, from alpha for the claim and from alpha for this comparison alone.
+    seeds: Callable[[float, float], float]
+
+
+Tests = tuple[str, list[Test], str]  # the hypothesis, its tests, and why these cannot settle it
+Kind = Callable[[pd.DataFrame, float, pd.DataFrame, Metric], Tests]
+
+
+def evidence(
+    kind: str, rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric
+) -> Evidence:
+    """A claim needs each of its tests to hold, so it has the largest p; one counter-example refutes
+    it, by Bonferroni."""
+    tested, tests, why = KINDS[kind](rows, margin, others, metric)
+    if not tests:
+        return untested(why, tested)
+    refute = [test.p_refute for test in tests if not np.isnan(test.p_refute)]
+
+    def settle(alpha: float) -> str:
+        needed = [test.seeds(alpha, alpha / len(tests)) for test in tests]
+        if why or any(map(np.isnan, needed)):
+            return why or "needs at least 2 seeds with different results in each comparison"
+        seeds = f"{max(needed):,.0f} seeds" if np.isfinite(max(needed)) else "no number of seeds"
+        return (
+            f"about {seeds} per cell decide it at 80 % power, if the means stay as they are, for "
+            "the upper 80 % limits of the standard deviations"
+        )
+
+    return Evidence(
+        p_support=float(np.max([test.p_support for test in tests])),
+        p_refute=min(1.0, min(refute) * len(refute)) if refute else np.nan,
+        tested=tested,
+        numbers=[test.line for test in tests],
+        settle=settle,
+    )
+
+
+def untested(needs: str, tested: str = "") -> Evidence:
+    """No comparison and no p-value; `needs` names what is missing."""
+    return Evidence(np.nan, np.nan, tested, [], lambda _: needs)
+
+
+def _name(row: dict[Any, Any]) -> str:
+    return " ".join(str(row[axis]) for axis in CELL if row.get(axis))
+
+
+def _line(
+    name: str, values: Sequence[float], resolution: float, metric: Metric, unit: str = ""
+) -> str:
+    """The mean of the values with its interval, as a line."""
+    low, high = st.t_interval(values, resolution=resolution)
+    signed = metric.signed
+    interval = "no interval" if np.isnan(low) else f"95 % interval {signed(low)} to {signed(high)}"
+    return f"{name}: {signed(float(np.mean(values)))}{unit}, {interval}, n = {len(values)}"
+
+
+def _sides(metric: Metric) -> str:
+    """On which side of a limit an improvement lies."""
+    return "below" if metric.lower_is_better else "above"
+
+
+def _above(
+    line: str, values: Sequence[float], resolution: float, margin: float, metric: Metric
+) -> Test:
+    """Whether the mean gain is above the margin."""
+    gains = [metric.gain(value) for value in values]
+    gap, std = float(np.mean(gains)) - margin, st.spread_limit(gains, resolution)
+    return Test(
+        line,
+        st.p_above(gains, margin, resolution),
+        st.p_below(gains, margin, resolution),
+        lambda every, one: seeds_for_difference(gap, std, every if gap > 0 else one, sides=1),
+    )
+
+
+def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
+    def test(row: dict[Any, Any]) -> Test:
+        d, r = row["deltas"], row["resolution"]
+        mean, std = abs(float(np.mean(d))), st.spread_limit(d, r)
+        outside = min(st.p_above(d, margin, r), st.p_below(d, -margin, r))
+
+        def seeds(every: float, one: float) -> float:
+            if mean < margin:
+                return seeds_for_equivalence(std, margin, mean, every)
+            return seeds_for_difference(mean - margin, std, one / 2, sides=1)  # of two sides
+
+        line = _line(_name(row), d, r, metric)
+        return Test(line, st.p_equivalence(d, margin, r), min(1.0, 2 * outside), seeds)
+
+    tested = f"each mean difference within ±{margin:g} {metric.unit}"
+    return tested, list(map(test, rows.to_dict("records"))), ""
+
+
+def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
+    limit = f"difference {_sides(metric)} {metric.gain(margin):+g} {metric.unit}"
+    tests = []
+    for row in rows.to_dict("records"):
+        sample = row["deltas"], row["resolution"]
+        tests.append(_above(_line(_name(row), *sample, metric), *sample, margin, metric))
+    return f"each mean {limit if margin else f'{_sides(metric)} 0'}", tests, ""
+
+
+def _every_seed_positive(
+    rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric
+) -> Tests:
+    """One counter-example refutes it; the sign test supports it if every seed has a gain."""
+    tests, sides = [], _sides(metric)
+    for row in rows.to_dict("records"):
+        n, positive = row["n"], sum(metric.gain(d) > 0 for d in row["deltas"])
+        is_every = positive == n
+        tests.append(
+            Test(
+                f"{_name(row)}: {positive} of {n} seeds {sides} 0",
+                0.5**n if is_every else 1.0,
+                float(is_every),
+                lambda alpha, _: float(np.ceil(-np.log2(alpha))),
+            )
+        )
+    return f"every difference {sides} 0, by the sign test", tests, ""
+
+
+def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
+    tested, tests = "a larger variance of the differences", []
+    for row in rows.to_dict("records"):
+        other = others[(others[SHARED] == [row[axis] for axis in SHARED]).all(axis=1)]
+        if other.empty:
+            return "", [], f"needs the fusion to compare {_name(row)} with"
+        by_seed = (pd.Series(r["deltas"], r["seeds"]) for r in (row, other.iloc[0]))
+        one, two = pd.concat(by_seed, axis=1, join="inner").to_numpy().T
+        line = (
+            f"{_name(row)}: standard deviation {metric.number(st.spread(one))} against "
+            f"{metric.number(st.spread(two))} of {other['fusion'].iloc[0]}, n = {len(one)}"
+        )
+
+        def seeds(alpha: float, _: float, one: st.Floats = one, two: st.Floats = two) -> float:
+            return st.seeds_for_spreads(one, two, alpha)
+
+        tests.append(Test(line, st.p_more_variable(one, two), st.p_more_variable(two, one), seeds))
+    return tested, tests, ""
+
+
+def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
+    """A slope over one task at several lengths. Corpora of several tasks differ in more than
+    length, and a slope through gains that do not follow a line means nothing."""
+    slope = f"a slope {_sides(metric)} {metric.gain(margin):g} {metric.unit}"
+    tests, whys = [], []
+    for row in interactions(rows, metric).to_dict("records"):
+        if not row["task"]:
+            continue
+        sample = row["slopes"], row["resolution"]
+        name, unit = f"{_name(row)} over {row['corpora']}", f" {metric.unit} per doubling"
+        test = _above(_line(name, *sample, metric, unit), *sample, margin, metric)
+        if row["p_fit"] <= FIT:  # its slope neither supports nor refutes
+            how = "does not follow a straight line" if row["monotone"] else "is not monotone"
+            line = f"{test.line}; the gain {how} (lack of fit: p = {row['p_fit']:.2g})"
+            whys.append(f"the gain {how} over {row['corpora']}")
+            test = test._replace(line=line, p_support=1.0, p_refute=1.0)
+        tests.append(test)
+    why = f"{'; '.join(whys)}: compare the lengths one by one" if whys else ""
+    if not tests:
+        why = (
+            "needs one task at several lengths (corpora whose settings differ in length alone, "
+            "such as lead_story), with seeds in common"
+        )
+    return f"{slope} per doubling of length, over one task", tests, why
+
+
+KINDS: dict[str, Kind] = {
+    "negligible": _negligible,
+    "gain": _gain,
+    "every_seed_positive": _every_seed_positive,
+    "less_stable": _less_stable,
+    "grows_with_length": _grows,
+    EXTRAPOLATES: _gain,
+}

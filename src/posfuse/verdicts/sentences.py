@@ -1,0 +1,70 @@
+"""Verdicts in words, for sweeps, studies and tables of other studies."""
+
+import math
+from dataclasses import dataclass
+
+from posfuse.evidence.metric import Metric
+
+NO_NUMBER = "No feasible number of seeds would settle this."
+
+
+@dataclass(frozen=True)
+class Size:
+    """A mean difference, one minus other, with its interval."""
+
+    one: str
+    other: str
+    mean: float
+    low: float
+    high: float
+    metric: Metric
+    digits: int
+    where: str = ""  # what the difference is restricted to, after a space
+    unit: str = ""  # that of the metric, unless it is given
+    are_differences: bool = False  # the two sides are differences, not results
+
+    def _ends(self, sign: int, plus: str) -> str:
+        mean = f"{sign * self.mean:{plus}.{self.digits}f} {self.unit or self.metric.unit}"
+        if math.isnan(self.low):
+            return mean
+        low, high = sorted((sign * self.low, sign * self.high))
+        return f"{mean} ({low:{plus}.{self.digits}f} to {high:{plus}.{self.digits}f})"
+
+    @property
+    def difference(self) -> str:
+        """one - other: +4.1 points (+2.0 to +6.2)"""
+        return f"{self.one} - {self.other}{self.where}: {self._ends(1, '+')}"
+
+    @property
+    def relation(self) -> str:
+        """one is behind other by 4.1 points (2.0 to 6.2)"""
+        is_above = self.mean > 0
+        words = "ahead of" if is_above != self.metric.lower_is_better else "behind"
+        if self.are_differences:
+            words = "above" if is_above else "below"
+        size = self._ends(1 if is_above else -1, "")
+        return f"{self.one} is {words} {self.other}{self.where} by {size}"
+
+
+def to_settle(as_measured: float, at_zero: float) -> str:
+    """How many seeds would settle what is undecided, if the true difference is the measured one,
+    and if it is 0; empty if the differences have no spread."""
+    if math.isnan(as_measured):
+        return ""
+    both = ((as_measured, "as measured"), (at_zero, "0"))
+    finite = [(_about(n), case) for n, case in both if math.isfinite(n)]
+    if not finite:
+        return NO_NUMBER
+    (n, case), *other = finite
+    more = "".join(f", and about {n} if it is {case}" for n, case in other)
+    return f"About {n} seeds would settle this if the true difference is {case}{more}."
+
+
+def _about(number: float) -> str:
+    """A number with two significant digits."""
+    return f"{float(f'{number:.2g}'):,.0f}"
+
+
+def decided(number: int, of: int, what: str) -> str:
+    """3 of 4 hypotheses are decided, without a full stop; `what` is in the plural."""
+    return f"{number} of {of} {what} {'is' if number == 1 else 'are'} decided"
