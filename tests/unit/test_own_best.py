@@ -16,7 +16,7 @@ from posfuse.report.entry import seeds_in
 from posfuse.report.sections.own_values import own_best_tables
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.own_best import own_best
-from posfuse.statistics.placebo import placebos
+from posfuse.statistics.second_differences import placebos
 from small_records import write_record, write_sweep
 
 # (fusion, scale): test and validation accuracies of seeds 0 to 2, in percent. d is 16: sqrt_d = 4.

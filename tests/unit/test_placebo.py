@@ -12,7 +12,7 @@ from posfuse.report.sections.answer import headline
 from posfuse.report.sections.second_gains import second_tables
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, compare
-from posfuse.statistics.placebo import placebos
+from posfuse.statistics.second_differences import placebos
 from small_records import write_record
 
 MODULE = "posfuse.model"

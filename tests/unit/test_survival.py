@@ -5,7 +5,7 @@ from scipy import stats
 
 from posfuse.evidence.collect import collect
 from posfuse.statistics.comparisons import Criteria, compare
-from posfuse.statistics.survival import survival
+from posfuse.statistics.second_differences import survival
 from small_records import posfuse_report, write_record
 
 # Gains of 12.5, 10, 12.5, 12.5 and of 2.5, 2.5, 0, 5.

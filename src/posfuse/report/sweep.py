@@ -11,8 +11,7 @@ from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_fo
 from posfuse.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.statistics.lengths import beyond
 from posfuse.statistics.own_best import OwnBest, own_best
-from posfuse.statistics.placebo import placebos
-from posfuse.statistics.survival import survival
+from posfuse.statistics.second_differences import placebos, survival
 from posfuse.statistics.variance import is_held
 from posfuse.statistics.windows import window_evidence
 from posfuse.verdicts.claims import Claims, Verdict, judge_claims

@@ -19,6 +19,7 @@ from posfuse.evidence.settings import (
     task,
 )
 from posfuse.statistics import paired as st
+from posfuse.statistics.contrasts import Contrast
 from posfuse.statistics.decisions import decide
 from posfuse.statistics.shares import outperforming
 
@@ -91,6 +92,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     settings = settings_columns(runs, "fusion.")
     no_number = pd.Series([np.nan])
     groups = dict(iter(runs.groupby(CELL, sort=False)))
+    outcomes = outcomes_of(runs, metric)
     for cell, group in groups.items():
         data, encoding, fusion, variant = cell
         if fusion == base_name:
@@ -113,12 +115,9 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 f"{name}: not compared, because its settings differ from {base_name}'s: {gap}"
             )
             continue
-        base = groups[data, encoding, base_name, base_variant]
-        scores, base_scores = (
-            pd.Series(metric.of(g).to_numpy(), pd.Index(g["seed"])) for g in (group, base)
-        )
-        delta = (scores - base_scores).dropna().sort_index()
-        if alone := sorted(set(scores.index) ^ set(base_scores.index)):
+        base_cell = (data, encoding, base_name, base_variant)
+        delta = Contrast({cell: 1, base_cell: -1}).differences(outcomes)
+        if alone := sorted(set(group["seed"]) ^ set(groups[base_cell]["seed"])):
             listed = ", ".join(map(str, alone))
             notes.append(
                 f"{name}: only one of {fusion} and {base_name} has these seeds, so they are left "
@@ -150,8 +149,8 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 "besides_pretraining": besides_pretraining(run),
                 "length": group["length"].iloc[0],
                 "seeds": delta.index.tolist(),
-                "scores": scores[delta.index].tolist(),
-                "baseline_scores": base_scores[delta.index].tolist(),
+                "scores": outcomes.loc[delta.index, cell].tolist(),
+                "baseline_scores": outcomes.loc[delta.index, base_cell].tolist(),
                 "deltas": deltas,
                 "resolution": resolution,
                 **judge(deltas, criteria, resolution),
@@ -162,6 +161,11 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     columns += ["length", "seeds", "scores", "baseline_scores", "deltas", "resolution"]
     columns += judge([0.0], criteria)
     return in_families(pd.DataFrame(rows, columns=columns), criteria), notes
+
+
+def outcomes_of(runs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """The metric on the test split: a row for each seed, a column for each cell."""
+    return runs.assign(value=metric.of(runs)).pivot(index="seed", columns=CELL, values="value")
 
 
 def step_of(metric: Metric, documents: float) -> float:

@@ -1,21 +1,74 @@
-"""Differences of differences: how much of an operator's gain one condition adds to another."""
+"""Differences of differences: how much of an operator's gain one condition adds to another.
 
-from collections.abc import Iterable
+A placebo is a run with a table of zeros (`encoding=none`): every operator keeps its parameters, but
+gets no position. The gain over the baseline that remains does not come from position. What position
+adds is the gain with position minus the gain without, seed by seed.
+
+Differences between architectures that are trained from random initial values may come from training
+and not from the architectures (Amos et al. 2023, Never Train from Scratch). What pretraining adds
+is the gain after pretraining minus that from scratch.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from posfuse.evidence.collect import CELL
-from posfuse.statistics.comparisons import Criteria, in_families, judge
+from posfuse.evidence.metric import Metric
+from posfuse.evidence.settings import NO_TABLE
+from posfuse.statistics.comparisons import Criteria, in_families, judge, operators
+from posfuse.statistics.contrasts import Contrast
 
 COPIED = [*CELL, "baseline_variant", "length", "resolution"]  # from the first comparison
+SCRATCH = "none"  # pretrain.name of a run without pretraining
 Row = dict[Any, Any]
 
 
+def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """The rows of `second_differences` with `placebo`, for each comparison that has position and
+    whose placebo was run.
+
+    A placebo has the comparison's data, operator and settings except for the encoding's. Its
+    attention is that of the comparison, or it has no encoding there either.
+    """
+
+    def placebo_of(row: Row) -> pd.DataFrame:
+        same = comparisons[
+            (comparisons["data"] == row["data"])
+            & (operators(comparisons) == row["fusion"].split()[0])
+            & (comparisons["other_settings"] == row["other_settings"])
+            & (comparisons["table"] == NO_TABLE)
+            & (row["table"] != NO_TABLE)
+        ]
+        same_attention = same[same["attention"] == row["attention"]]
+        return pd.concat([same_attention, same[same["attention"] == ""]])
+
+    return second_differences(comparisons, placebo_of, criteria, "placebo")
+
+
+def survival(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+    """The rows of `second_differences` with `scratch`, for each comparison with pretraining whose
+    operator and baseline were trained from scratch too, with the same settings otherwise."""
+
+    def from_scratch(row: Row) -> pd.DataFrame:
+        same = (comparisons["pretrain"] == SCRATCH) & (row["pretrain"] != SCRATCH)
+        for name in ("data", "encoding", "fusion", "besides_pretraining"):
+            same &= comparisons[name] == row[name]
+        return comparisons[same]
+
+    return second_differences(comparisons, from_scratch, criteria, "scratch")
+
+
 def second_differences(
-    pairs: Iterable[tuple[Row, Row]], criteria: Criteria, other: str
+    comparisons: pd.DataFrame,
+    others_of: Callable[[Row], pd.DataFrame],
+    criteria: Criteria,
+    other: str,
 ) -> pd.DataFrame:
-    """One row for each pair of comparisons, rows of `compare` or of `OwnBest.best`.
+    """One row for each comparison, a row of `compare` or of `OwnBest.best`, of which `others_of`
+    finds another one under the second condition; the first of these counts.
 
     Columns: CELL, baseline_variant, length and resolution of the first; `other` (the encoding and
     variant of the second one's runs); seeds (that all four cells have); gains, {other}_gains and
@@ -23,26 +76,52 @@ def second_differences(
     means); the statistics of `judge` for the deltas, and the columns of `in_families`.
     """
     rows = []
-    for row, second in pairs:
+    for row in comparisons.to_dict("records"):
+        second = next(iter(others_of(row).to_dict("records")), None)
+        if second is None:
+            continue
         first, theirs = (pd.Series(r["deltas"], r["seeds"]) for r in (row, second))
         # Rounding errors of equal results must not become a spread.
-        both = pd.concat([first, theirs], axis=1, keys=["own", "other"]).dropna().round(9)
-        if both.empty:
+        gains = pd.concat([first, theirs], axis=1, keys=["a", "b"]).dropna().round(9)
+        if gains.empty:
             continue
-        deltas = (both["own"] - both["other"]).tolist()
+        deltas = Contrast({"a": 1, "b": -1}).differences(gains).tolist()
         rows.append(
             {
                 **{name: row[name] for name in COPIED},
                 other: f"{second['encoding']} {second['variant']}".strip(),
-                "seeds": both.index.tolist(),
-                "gains": both["own"].tolist(),
-                f"{other}_gains": both["other"].tolist(),
+                "seeds": gains.index.tolist(),
+                "gains": gains["a"].tolist(),
+                f"{other}_gains": gains["b"].tolist(),
                 "deltas": deltas,
-                "gain": float(both["own"].mean()),
-                f"{other}_gain": float(both["other"].mean()),
+                "gain": float(gains["a"].mean()),
+                f"{other}_gain": float(gains["b"].mean()),
                 **judge(deltas, criteria, row["resolution"]),
             }
         )
     columns = [*COPIED, other, "seeds", "gains", f"{other}_gains", "deltas", "gain"]
     columns += [f"{other}_gain", *judge([0.0], criteria)]
     return in_families(pd.DataFrame(rows, columns=columns), criteria)
+
+
+def of_position(
+    rows: pd.DataFrame, added: pd.DataFrame, metric: Metric
+) -> tuple[pd.DataFrame, str]:
+    """Comparisons with what position adds in place of their differences, and a line that says so.
+
+    `added` is the frame of `placebos`. If it lacks any of the rows, they stay as they are.
+    """
+    new = ["seeds", "deltas", "n", "gain", "placebo_gain"]
+    found = rows.drop(columns=new[:3]).merge(added[[*CELL, *new]], on=CELL, how="left")
+    names = [" ".join(filter(None, cell)) for cell in rows[CELL].itertuples(index=False)]
+    without = [name for name, n in zip(names, found["n"], strict=True) if np.isnan(n)]
+    if without:
+        of = "" if len(without) == len(names) else f" for {', '.join(without)}"
+        return rows, f"judged: the plain gain, because the placebo (encoding=none) was not run{of}"
+    signed = metric.signed
+    gains = zip(names, found["gain"], found["placebo_gain"], strict=True)
+    texts = [f"{name} {signed(gain)} and {signed(less)}" for name, gain, less in gains]
+    return found, (
+        "judged: what position adds, the gain with position minus the gain without "
+        f"({', '.join(texts)})"
+    )

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from posfuse.statistics.comparisons import POWER, seeds_for_equivalence
+from posfuse.statistics.contrasts import Contrast
 from posfuse.statistics.decisions import ANSWERS, UNDECIDED
 from posfuse.statistics.paired import decision_power, seeds_needed, spread_limit
 from posfuse.statistics.sequential import Decision, judge_family
@@ -106,10 +108,16 @@ def _verdict(h: Hypothesis, found: Mapping[str, Decision]) -> str:
 
 def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[int]) -> list[float]:
     """The hypothesis's paired differences, up to the first seed that an arm lacks."""
-    found = []
-    for seed in seeds:
-        if any((arm, seed) not in values for arm in h.weights):
-            break
-        value = sum(weight * values[arm, seed] for arm, weight in h.weights.items())
-        found.append(round(value, 9))  # differences of rounding are ties
-    return found
+    outcomes = pd.DataFrame({arm: _by_seed(values, arm) for arm in h.weights}, index=seeds)
+    found = contrast_of(h).differences(outcomes).reindex(seeds)
+    whole = int(found.notna().cumprod().sum())
+    return [round(value, 9) for value in found[:whole]]  # differences of rounding are ties
+
+
+def contrast_of(h: Hypothesis) -> Contrast:
+    return Contrast(h.weights, h.expects, h.margin, h.family)
+
+
+def _by_seed(values: Mapping[tuple[str, int], float], arm: str) -> "pd.Series[float]":
+    found = {seed: value for (name, seed), value in values.items() if name == arm}
+    return pd.Series(found, dtype=float)

@@ -25,7 +25,7 @@ from posfuse.runs.typed_yaml import read_typed
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, criteria_for
 from posfuse.statistics.decisions import UNDECIDED, answer
-from posfuse.statistics.placebo import of_position, placebos
+from posfuse.statistics.second_differences import of_position, placebos
 from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Evidence, evidence, untested
 
 # The axes of `where`, and the column of the comparisons that each selects by.
