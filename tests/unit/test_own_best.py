@@ -172,10 +172,7 @@ def test_what_position_adds_at_own_best_values(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "draw_all", lambda *_: {})  # figures take longest
     text = run_report(tmp_path / "sweep")
     assert text.startswith("0 of 1 differences to add are decided")
-    assert (
-        "concat's difference is +5.00 points with position and +22.50 without: position adds "
-        "-17.50 ("
-    ) in text
+    assert "Position adds to the differences: concat -17.50 (" in text
     assert "On tiny (none)" not in text
     title = "How much of the gain over add comes from position, at own best values"
     assert text.index(title) > text.index("By token scale")

@@ -183,16 +183,15 @@ def test_the_headline_says_how_much_needs_no_position(tmp_path):
     assert count.startswith("1 of 1 differences to add is decided")
     assert found["p_holm"][0] < 0.05
     assert line.endswith(
-        "concat's difference is +11.75 points with position and +8.75 without: position adds +3.00 "
-        "(+0.75 to +5.25), 4 seeds, decided."
+        "Position adds to the differences: concat +3.00 (+0.75 to +5.25, 4 seeds, ahead)."
     )
     assert not [text for text in (count, line) if "(none)" in text]
 
 
 def test_the_headline_says_when_position_is_undecided_equivalent_or_not_tested(tmp_path):
     for name, without, end in (
-        ("undecided", [9, 0, 20, 4], "if it is 0."),
-        ("equivalent", [12.1, 10.9, 13, 11], "4 seeds, equivalent."),
+        ("undecided", [9, 0, 20, 4], "4 seeds, undecided)."),
+        ("equivalent", [12.1, 10.9, 13, 11], "4 seeds, equivalent)."),
     ):
         root = tmp_path / name
         write(root, "sinusoidal", WITH)
@@ -202,4 +201,4 @@ def test_the_headline_says_when_position_is_undecided_equivalent_or_not_tested(t
     one = tmp_path / "one"
     for encoding, of in (("sinusoidal", WITH), ("none", WITHOUT)):
         write(one, encoding, {fusion: values[:1] for fusion, values in of.items()})
-    assert first_lines(one)[0][1].endswith("position adds +4.00, not tested.")
+    assert first_lines(one)[0][1].endswith("concat +4.00 (not tested).")

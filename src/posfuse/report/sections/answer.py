@@ -9,7 +9,7 @@ from posfuse.evidence.collect import standing
 from posfuse.evidence.metric import Metric
 from posfuse.report.sections.section import Section
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Row, p_value
+from posfuse.report.table import Row, interval, p_value
 from posfuse.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
 from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.statistics.own_best import chosen_by, keys_of
@@ -18,13 +18,7 @@ from posfuse.verdicts.sentences import Size, decided, to_settle
 MOST_LINES = 8  # lines of a corpus and an encoding
 MOST_UNDECIDED = 3  # with more in a line, only the first has its numbers
 DECIDED = (AHEAD, BEHIND, EQUIVALENT)
-# By the column of the second gain: the two gains, and what their difference is.
-SECOND = {
-    "placebo": ("with position", "without", "position adds", "Position adds to the others"),
-    "scratch": (
-        "after pretraining", "from scratch", "pretraining adds", "Pretraining adds to the others"
-    ),
-}  # fmt: skip
+SECOND = {"placebo": "Position adds", "scratch": "Pretraining adds"}  # by the second gain's name
 
 
 def section(sweep: Sweep) -> Section:
@@ -68,7 +62,7 @@ def headline(
     further = [by_place(best.iloc[:0], frame) for frame in second]
     further += [by_place(frame, comparisons.iloc[:0]) for frame in second_best]
     compared = {*tuned, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
-    corpora = {key[:2] for key in groups}
+    corpora, metric = {key[:2] for key in groups}, criteria.metric
     lines = []
     for key, group in groups.items():
         data, encoding, setting = key
@@ -78,7 +72,7 @@ def headline(
             keys = f"{keys_of(best)} ({chosen_by(best, criteria)})"
             at = f"{criteria.baseline} at {group[0]['baseline_at']}"
             where += f", each operator at its own best {keys}, {at}"
-        texts = [_sentences(group, criteria), *(_second(f.get(key, []), criteria) for f in further)]
+        texts = [_sentences(group, criteria), *(_second(f.get(key, []), metric) for f in further)]
         is_decided = any(row["verdict"] in DECIDED for row in group)
         lines.append((is_decided, f"{where}: {' '.join(filter(None, texts))}"))
     lines += [
@@ -172,33 +166,20 @@ def _sentence(row: Row, criteria: Criteria) -> str:
     return f"{size.relation}, {n} seeds{f', also {within}' if row['small'] else ''}."
 
 
-def _second(rows: list[Row], criteria: Criteria) -> str:
-    """Differences of differences: sentences of at most MOST_UNDECIDED operators, the decided ones
-    first, and the numbers of the others."""
+def _second(rows: list[Row], metric: Metric) -> str:
+    """What position or pretraining adds to the differences, the decided ones first."""
     primary = [row for row in rows if row["role"] == PRIMARY]
     ranked = sorted(primary, key=lambda row: (row["verdict"] not in DECIDED, -abs(row["mean"])))
-    if not ranked:
-        return ""
-    metric, digits = criteria.metric, criteria.metric.digits
-    name = next(name for name in SECOND if name in ranked[0])
-    first, then, adds, others = SECOND[name]
     texts = []
-    for row in ranked[:MOST_UNDECIDED]:
-        gain, less, mean = map(metric.signed, (row["gain"], row[f"{name}_gain"], row["mean"]))
-        operator = row["operator"]
-        if name == "scratch":
-            operator = operator.removesuffix(row["variant"]).strip()
-        text = f"{operator}'s difference is {gain} {metric.unit} {first} and {less} {then}: "
-        text += f"{adds} {mean}"
-        if np.isnan(row["p_t"]):
-            texts.append(f"{text}, not tested.")
-            continue
-        verdict = row["verdict"] if row["verdict"] in (EQUIVALENT, UNDECIDED) else "decided"
-        small = ", but too little to matter" if row["small"] else ""
-        settle = f" {_to_settle(row)}" if verdict == UNDECIDED else ""
-        ends = f"{row['low']:+.{digits}f} to {row['high']:+.{digits}f}"
-        texts.append(f"{text} ({ends}), {row['n']} seeds, {verdict}{small}.{settle}".rstrip())
-    return " ".join([*texts, *_listed(others, ranked[MOST_UNDECIDED:], metric)])
+    for row in ranked:
+        suffix = row["variant"] if "scratch" in row else ""  # names the pretraining
+        operator = row["operator"].removesuffix(suffix).strip()
+        verdict = "not tested" if np.isnan(row["p_t"]) else f"{row['n']} seeds, {row['verdict']}"
+        ends = interval(row["low"], row["high"], metric.digits)
+        shown = ", ".join(filter(None, (ends, verdict)))
+        texts.append(f"{operator} {metric.signed(row['mean'])} ({shown})")
+    what = next((text for name, text in SECOND.items() if ranked and name in ranked[0]), "")
+    return f"{what} to the differences: {'; '.join(texts)}." if texts else ""
 
 
 def _exploratory(row: Row, metric: Metric) -> str:
