@@ -42,7 +42,7 @@ from posfuse.verdicts.claims import read_claims
 # In the order of the terminal, and of the page within a chapter.
 SECTIONS = (
     answer, paper, own_values, differences, second_gains, test_lengths, by_document, spread,
-    cautions_table, claims_judged, curves, use_of_position, missing_runs,
+    claims_judged, cautions_table, curves, use_of_position, missing_runs,
 )  # fmt: skip
 
 
@@ -56,7 +56,10 @@ def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Pat
     """Write the page, the tables, the figures and the table of runs into `out`."""
     criteria, metric = sweep.criteria, sweep.metric
     summary = page.template("summary.html.j2").render(
-        runs=len(sweep.runs), criteria=criteria, unit=f"{metric.points}{metric.better}"
+        runs=len(sweep.runs),
+        missing=len(sweep.missing[0]),
+        criteria=criteria,
+        unit=f"{metric.points}{metric.better}",
     )
     title = str(sweep.runs["sweep_id"].iloc[0])
     path = page.write(sections, title, command, sweep.runs, out, summary=summary)

@@ -5,7 +5,8 @@ from functools import cached_property
 
 import pandas as pd
 
-from posfuse.evidence.collect import CELL, of_classifiers
+from posfuse.errors import InputError
+from posfuse.evidence.collect import CELL, missing, of_classifiers
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for
 from posfuse.statistics.documents import DocumentEvidence, document_evidence
@@ -96,6 +97,14 @@ class Sweep:
             return document_evidence(classified, self.classifiers, self.criteria.baseline)
         by_window, problems = window_evidence(self.comparisons, self.runs, self.criteria)
         return DocumentEvidence(by_window, pd.DataFrame(columns=CELL), {}), problems
+
+    @cached_property
+    def missing(self) -> tuple[list[str], list[str]]:
+        """The folders of runs without a record, and a line if the sweep's file is damaged."""
+        try:
+            return missing(self.folder, self.runs), []
+        except InputError as error:
+            return [], [str(error)]
 
     @cached_property
     def verdicts(self) -> list[Verdict]:

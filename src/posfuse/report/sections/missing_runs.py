@@ -2,19 +2,13 @@
 
 from markupsafe import escape
 
-from posfuse.errors import InputError
-from posfuse.evidence.collect import failures, missing
+from posfuse.evidence.collect import failures
 from posfuse.report.sections.section import MISSING, Section
 from posfuse.report.sweep import Sweep
 
 
 def section(sweep: Sweep) -> Section:
-    problems = []
-    try:
-        absent = missing(sweep.folder, sweep.runs)
-    except InputError as error:
-        absent = []
-        problems.append(str(error))
+    absent, problems = sweep.missing
     failed, every = failures(sweep.folder, sweep.runs), len(sweep.runs) + len(absent)
     html = "<p>None. Every run of the sweep's last command has a record.</p>"
     if absent or failed:
