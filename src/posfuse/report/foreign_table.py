@@ -173,7 +173,7 @@ def sections_of(arguments: argparse.Namespace, criteria: Criteria) -> list[Secti
             shown=list(map(formats.terminal, tables)),
             notes=notes,
         ),
-        cautions_section(_cautions(results, comparisons, columns)),
+        cautions_section(_cautions(results, comparisons, columns), chapter=RESULTS),
     ]
 
 

@@ -1,6 +1,5 @@
 """The report of a study: a page, its tables and its figures, in the study's folder."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFram
             drawings=_drawings(plan, state, results, runs),
             tables=[tables.verdict_table(study, state)],
         ),
-        replace(cautions_section(leans, "hypotheses"), chapter=RESULTS),
+        cautions_section(leans, "hypotheses", RESULTS),
         Section(RESULTS, tables=[tables.arms_table(plan, results), *filter(None, further)]),
     ]  # fmt: skip
 

@@ -22,6 +22,10 @@ from posfuse.statistics.comparisons import (
 from posfuse.statistics.slopes import interactions
 
 EXTRAPOLATES = "extrapolates"  # a gain in the area beyond the trained length
+POWER = (
+    "about {} per cell decide it at 80 % power, if the means stay as they are, for the upper 80 % "
+    "limits of the standard deviations"
+)
 FIT = 0.05  # p of the lack of fit from which a slope over lengths is not interpreted
 
 
@@ -46,7 +50,8 @@ class Test(NamedTuple):
     seeds: Callable[[float, float], float]
 
 
-Tests = tuple[str, list[Test], str]  # the hypothesis, its tests, and why these cannot settle it
+# The hypothesis, its tests, and what would settle it, with {} for a number of seeds.
+Tests = tuple[str, list[Test], str]
 Kind = Callable[[pd.DataFrame, float, pd.DataFrame, Metric], Tests]
 
 
@@ -55,20 +60,20 @@ def evidence(
 ) -> Evidence:
     """A claim needs each of its tests to hold, so it has the largest p; one counter-example refutes
     it, by Bonferroni."""
-    tested, tests, why = KINDS[kind](rows, margin, others, metric)
+    tested, tests, settles = KINDS[kind](rows, margin, others, metric)
     if not tests:
-        return untested(why, tested)
+        return untested(settles, tested)
     refute = [test.p_refute for test in tests if not np.isnan(test.p_refute)]
 
     def settle(alpha: float) -> str:
         needed = [test.seeds(alpha, alpha / len(tests)) for test in tests]
-        if why or any(map(np.isnan, needed)):
-            return why or "needs at least 2 seeds with different results in each comparison"
-        seeds = f"{max(needed):,.0f} seeds" if np.isfinite(max(needed)) else "no number of seeds"
-        return (
-            f"about {seeds} per cell decide it at 80 % power, if the means stay as they are, for "
-            "the upper 80 % limits of the standard deviations"
-        )
+        if "{}" not in settles:
+            return settles
+        if any(map(np.isnan, needed)):
+            fewest = 3 if kind == "less_stable" else 2
+            return f"needs at least {fewest} seeds in common, with different results"
+        most = max(needed)
+        return settles.format(f"{most:,.0f} seeds" if np.isfinite(most) else "no number of seeds")
 
     return Evidence(
         p_support=float(np.max([test.p_support for test in tests])),
@@ -132,7 +137,7 @@ def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric:
         return Test(line, st.p_equivalence(d, margin, r), min(1.0, 2 * outside), seeds)
 
     tested = f"each mean difference within ±{margin:g} {metric.unit}"
-    return tested, list(map(test, rows.to_dict("records"))), ""
+    return tested, list(map(test, rows.to_dict("records"))), POWER
 
 
 def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
@@ -141,7 +146,7 @@ def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metri
     for row in rows.to_dict("records"):
         sample = row["deltas"], row["resolution"]
         tests.append(_above(_line(_name(row), *sample, metric), *sample, margin, metric))
-    return f"each mean {limit if margin else f'{_sides(metric)} 0'}", tests, ""
+    return f"each mean {limit if margin else f'{_sides(metric)} 0'}", tests, POWER
 
 
 def _every_seed_positive(
@@ -160,7 +165,8 @@ def _every_seed_positive(
                 lambda alpha, _: float(np.ceil(-np.log2(alpha))),
             )
         )
-    return f"every difference {sides} 0, by the sign test", tests, ""
+    settles = f"{{}} per cell, all {sides} 0, or one that is not"
+    return f"every difference {sides} 0, by the sign test", tests, settles
 
 
 def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
@@ -180,7 +186,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric
             return st.seeds_for_spreads(one, two, alpha)
 
         tests.append(Test(line, st.p_more_variable(one, two), st.p_more_variable(two, one), seeds))
-    return tested, tests, ""
+    return tested, tests, "about {} decide it at 80 % power, if the spreads stay as they are"
 
 
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
@@ -200,7 +206,7 @@ def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metr
             whys.append(f"the gain {how} over {row['corpora']}")
             test = test._replace(line=line, p_support=1.0, p_refute=1.0)
         tests.append(test)
-    why = f"{'; '.join(whys)}: compare the lengths one by one" if whys else ""
+    why = f"{'; '.join(whys)}: compare the lengths one by one" if whys else POWER
     if not tests:
         why = (
             "needs one task at several lengths (corpora whose settings differ in length alone, "

@@ -35,9 +35,11 @@ def section(sweep: Sweep) -> Section:
     return cautions_section(of_comparisons(comparisons, best, sweep.runs, sweep.criteria))
 
 
-def cautions_section(found: Mapping[str, Cautions], verdicts: str = "comparisons") -> Section:
+def cautions_section(
+    found: Mapping[str, Cautions], verdicts: str = "comparisons", chapter: str = VERDICTS
+) -> Section:
     tables = cautions_tables(found, verdicts)
-    return Section(VERDICTS, tables=tables, shown=list(map(Text, caution_lines(tables))))
+    return Section(chapter, tables=tables, shown=list(map(Text, caution_lines(tables))))
 
 
 def cautions_tables(found: Mapping[str, Cautions], verdicts: str) -> list[Table]:
