@@ -82,7 +82,7 @@ def section(sweep: Sweep) -> Section:
         if name not in fusions
     ]
     shown: list[RenderableType] = []
-    drawings = []
+    drawings: list[Drawing] = []
     if len(comparisons):
         drawings = [
             Drawing("deltas", partial(deltas, comparisons, criteria),
