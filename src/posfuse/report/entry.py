@@ -75,8 +75,8 @@ def show(sections: list[Section], console: Console, path: Path) -> None:
     console.print()
     shown = [part for s in sections for part in s.shown]
     for part in [*shown, *page.notes_of(sections), str(path)]:
-        line = Text(part) if isinstance(part, str) else part
-        console.print(line, soft_wrap=isinstance(part, str))
+        printed = Text(part) if isinstance(part, str) else part
+        console.print(printed, soft_wrap=isinstance(part, str))
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
