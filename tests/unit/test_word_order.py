@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from posfuse.training.pretraining import first_phase
 
 from posfuse.config import LATER_KEYS
 from posfuse.data.batching import ResidentDocuments
