@@ -117,6 +117,23 @@ def four_layers() -> str:
     )  # fmt: skip
 
 
+def pilot() -> str:
+    """What addition learns on long documents, by its settings and the documents it has read."""
+    runs = pd.read_csv(FOLDER / "long_pilot" / RUNS)
+    settings = ["token_scale", "lr", "batch_size", "training_documents", "precision"]
+    measured = [name for name in runs if name.startswith("val_accuracy.")] + ["test_accuracy"]
+    heads = [name.replace("_", " ").replace("val accuracy.", "read ") for name in measured]
+    rows = [
+        [*map(str, row[:5]), *(f"{value:.2f}" if value > 0 else "" for value in row[5:])]
+        for row in runs[settings + measured].itertuples(index=False)
+    ]
+    return rows_of(
+        [*(name.replace("_", " ") for name in settings), *heads], rows,
+        "Validation accuracy in % by the number of documents that training has read, and test "
+        "accuracy of the runs that ended. One run each.",
+    )  # fmt: skip
+
+
 def position(folder: Path) -> str:
     """What position is worth to each arm that ran with a table of zeros too; empty without."""
     if judged(folder)[0].study.metric != "accuracy":
@@ -139,5 +156,6 @@ TABLES: dict[str, Sequence[Callable[[], str]]] = {
     "encodings": [BY_ENCODING],
     "extrapolation": [BY_LENGTH, strings],
     "agnews_four_layers": [four_layers],
+    "long_pilot": [pilot],
     **{name: [partial(grids.table_of, name)] for name in grids.GRIDS},
 }

@@ -23,7 +23,7 @@ from posfuse.study.spec import Evaluation, Hypothesis, Study
 DOCS = CONF_DIR.parent / "docs"
 PLANS = [path.parent for path in sorted(DOCS.glob("findings/*/plan.yaml"))]
 KEPT = [folder for folder in PLANS if (folder / "runs.csv").exists()]  # the others are not finished
-SWEEPS = [studies.FOLDER / name for name in (*grids.GRIDS, "agnews_four_layers")]
+SWEEPS = [studies.FOLDER / name for name in (*grids.GRIDS, "agnews_four_layers", "long_pilot")]
 FOLDERS = [studies.DEMO, *KEPT]
 DOCUMENT = studies.DOCUMENT.read_text()
 README = studies.README.read_text()
