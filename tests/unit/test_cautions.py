@@ -11,7 +11,7 @@ from rich.console import Console
 import finding_tables
 from posfuse.config import CONF_DIR
 from posfuse.evidence.collect import collect
-from posfuse.report import foreign_table as foreign_report
+from posfuse.report import page as report_page
 from posfuse.report.sections.cautions_table import caution_lines, cautions_tables
 from posfuse.statistics import cautions as st
 from posfuse.statistics.cautions import Arm
@@ -19,8 +19,7 @@ from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.own_best import own_best
 from posfuse.statistics.paired import equivalence_power
 from posfuse.study import caveats as cautions
-from posfuse.study import command
-from posfuse.study import report as study_report
+from posfuse.study import command, results_page
 from posfuse.study.configurations import composed
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.progress import progress
@@ -281,21 +280,21 @@ def test_the_terminal_has_the_cautions_below_the_verdict():
 
 
 def test_the_page_has_the_cautions_beside_the_answers_and_as_a_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(study_report, "save", lambda *_: "")
+    monkeypatch.setattr(report_page, "draw_all", lambda *_: {})
     records = results(add=STEADY, concat=[21, 70, 20, 69, 20, 21, 70, 22])
     plan = Plan(STUDY, {arm: Choice({}) for arm in STUDY.arms}, {}, "d")
     (tmp_path / "report").mkdir()
     (tmp_path / "plan.yaml").write_text("")
     runs = pd.DataFrame({"stage": ["testing"], "norm_ratio": [np.nan], "diverged": [False]})
     state = progress(STUDY, records)
-    study_report.write("mine", plan, state, records, runs, tmp_path, "command")
+    results_page.write("mine", plan, state, records, runs, tmp_path, "command")
     page = (tmp_path / "report" / "index.html").read_text()
     assert f"Caution, all verdicts: {st.GROUPS} (concat).</p>" in page
     assert page.index("Hypotheses<") < page.index("What the verdicts lean on") < page.index("Arms<")
     assert (tmp_path / "report" / "tables" / "cautions.md").exists()
     only = replace(STUDY, hypotheses=[H])
     state, plan = progress(only, records), replace(plan, study=only)
-    study_report.write("mine", plan, state, records, runs, tmp_path, "command")
+    results_page.write("mine", plan, state, records, runs, tmp_path, "command")
     page = (tmp_path / "report" / "index.html").read_text()
     assert f"&#34; Caution: {st.GROUPS} (concat).</p>" in page  # refuted, so its text is in quotes
 
@@ -361,8 +360,7 @@ def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
     assert of_sweep(tmp_path / "sweep") == lines  # LAST is not known of the chosen values alone
 
 
-def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path, monkeypatch):
-    monkeypatch.setattr(foreign_report, "_figures", lambda *_: [])
+def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
     rows = [f"{seed},{name},{value}" for seed in range(8) for name, value in (
         ("a", 60 + seed % 3), ("b", 20 + seed % 3 + 50 * (seed > 5)))]  # fmt: skip
     table = tmp_path / "table.csv"

@@ -17,8 +17,9 @@ from posfuse.report import page
 from posfuse.report.entry import sections_of
 from posfuse.report.sections.differences import short_table
 from posfuse.report.sweep import Sweep
+from posfuse.runs import measurements
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
-from posfuse.runs.measurements import write as write_measurements
+from posfuse.runs.records import MECHANISM, write_table
 from posfuse.statistics.budget import budgets
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.statistics.over_documents import hierarchical_bootstrap
@@ -50,7 +51,7 @@ def write(root, fusion, seed, bits, at_32, **more):
     frame = pd.DataFrame({**windows, "loss": (bits + part) * 10 * np.log(2)})
     frame.to_parquet(folder / "predictions.parquet", index=False)
     rows = [Measurement(LOSS_BY_POSITION, WHOLE, 10, 2 - n / 10, n, 2 * n) for n in (1, 2)]
-    write_measurements(folder, rows)
+    write_table(folder / MECHANISM, measurements.frame(rows))
 
 
 @pytest.fixture(scope="module")
