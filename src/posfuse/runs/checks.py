@@ -187,7 +187,7 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     target = node.get("_target_")
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
-    parameters = inspect.signature(_imported(key, str(target))).parameters
+    parameters = inspect.signature(_imported(key, target)).parameters
     if lacking := [name for name in given if name not in parameters]:
         raise InputError(
             f"{key}._target_: {target} takes no {', '.join(lacking)}; give a class that {key} "
@@ -209,11 +209,11 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         raise InputError(f"{key}.{one_line(error)}") from error
 
 
-def _imported(key: str, target: str) -> Any:
+def _imported(key: str, target: Any) -> Any:
     """The class or function with this import path; raises InputError if there is none."""
     try:
-        found = _resolved(target)
-        inspect.signature(found)
+        part = _resolved(str(target))
+        inspect.signature(part)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         if lacks_memory(error):
             raise
@@ -221,7 +221,7 @@ def _imported(key: str, target: str) -> Any:
             f"{key}._target_: cannot import {target!r} ({_raised(error)}); give the path of a "
             "class or function that Python can import"
         ) from error
-    return found
+    return part
 
 
 def _resolved(target: str) -> Any:
