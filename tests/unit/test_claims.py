@@ -481,7 +481,7 @@ def test_a_file_of_ones_own_is_read(tmp_path):
 BASE = "{name: a, text: t, kind: gain"
 BAD = [
     (BASE.replace("gain", "win") + "}", "kind 'win'; use one of negligible"),
-    (BASE + ", wher: {}}", "wher: unknown key; use one of name, text, kind, source"),
+    (BASE + ", wher: {}}", "wher: unknown key; use where"),
     (BASE + ", where: {fuson: add}}", "unknown axis 'fuson'; use one of regime"),
     (BASE + ", where: {regime: huge}}", "unknown regime 'huge'; use one of"),
     ("{name: a, kind: gain}", "text"),

@@ -29,7 +29,7 @@ FULL = [
 
 @pytest.mark.parametrize("error", FULL, ids=[type(error).__name__ for error in FULL])
 def test_the_message_says_what_to_do(error, tmp_path):
-    assert message_of(error, tmp_path) == hydra_errors.of_hydra(error) == NO_MEMORY
+    assert message_of(error, tmp_path) == hydra_errors.line_of(error) == NO_MEMORY
     assert "ulimit -v" in NO_MEMORY
 
 

@@ -174,7 +174,7 @@ MISTAKES = [
     ({"arms__add": 3}, "arms.add: must be keys with values (got 3 (int))"),
     ({"testing__looks": 4}, "testing.looks: must be a list"),
     ({"hypotheses__0": "x"}, "hypotheses[0]: must be keys with values (got str)"),
-    ({"hypothesis": 1}, "hypothesis: unknown key; use one of question, metric, base"),
+    ({"hypothesis": 1}, "hypothesis: unknown key; use hypotheses"),
 ]  # fmt: skip
 
 

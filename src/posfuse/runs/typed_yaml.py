@@ -57,7 +57,7 @@ def read_typed(path: Any, schema: type, *nested: type) -> Any:
 
 
 def _shown(error: Exception, *schemas: type) -> str:
-    line = one_line(error, *schemas)
+    line = one_line(error)
     for pattern, shown in TYPES.items():
         line = re.sub(pattern, shown, line)
     return line
