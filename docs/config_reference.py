@@ -1,16 +1,22 @@
-"""Writes docs/config.md, the reference of every config key, from src/posfuse/config.py.
+"""Writes docs/config.md, the reference of every config key, from src/posfuse/config.py, and
+docs/study.schema.json and docs/claims.schema.json, the schemas of files that users write.
 
 python docs/config_reference.py
 """
 
 import dataclasses
+import json
 import types
 import typing
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from posfuse.config import Config
 from posfuse.limits import limits_of
+from posfuse.study.spec import Study
+from posfuse.verdicts.claims import Claims
 
 START = """\
 # Config keys
@@ -62,5 +68,14 @@ def _type(kind: Any) -> str:
     return names.get(kind, {dict: "mapping", list: "list"}.get(kind, str(kind)))
 
 
+def pages() -> dict[str, str]:
+    """The text of each file that this script writes, by its name."""
+    parts = {"study.schema.json": Study, "claims.schema.json": Claims}
+    schemas = {name: TypeAdapter(part).json_schema() for name, part in parts.items()}
+    texts = {name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas.items()}
+    return {"config.md": page(), **texts}
+
+
 if __name__ == "__main__":
-    Path(__file__).with_name("config.md").write_text(page(), encoding="utf-8")
+    for name, text in pages().items():
+        Path(__file__).with_name(name).write_text(text, encoding="utf-8")

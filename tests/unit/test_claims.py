@@ -480,29 +480,29 @@ def test_a_file_of_ones_own_is_read(tmp_path):
 
 BASE = "{name: a, text: t, kind: gain"
 BAD = [
-    (BASE.replace("gain", "win") + "}", "kind 'win'; use one of negligible"),
-    (BASE + ", wher: {}}", "wher: unknown key; use where"),
+    (BASE.replace("gain", "win") + "}", "claims[0].kind: no 'win'; use one of negligible"),
+    (BASE + ", wher: {}}", "claims[0].wher: unknown key; use claims[0].where"),
     (BASE + ", where: {fuson: add}}", "unknown axis 'fuson'; use one of regime"),
     (BASE + ", where: {regime: huge}}", "unknown regime 'huge'; use one of"),
-    ("{name: a, kind: gain}", "text"),
+    ("{name: a, kind: gain}", "claims[0].text: Field required; add it"),
     (BASE + ", than: add}", "`than` is for kind less_stable only; remove it"),
     (BASE.replace("gain", "less_stable") + "}", "kind less_stable needs `than`; add"),
     (BASE + ", each: seeds}", "unknown axis 'seeds'"),
-    (BASE + ", of: place}", "unknown `of: place`; use one of difference, position"),
+    (BASE + ", of: place}", "claims[0].of: no 'place'; use one of difference, position"),
     (
         BASE.replace("gain", "less_stable") + ", than: add, of: position}",
         "`of: position` is not for kind less_stable; remove it",
     ),
-    (BASE + ", margin: wide}", "margin"),
+    (BASE + ", margin: wide}", "claims[0].margin: Input should be a valid number"),
     (
         BASE.replace("gain", "negligible") + ", margin: -1}",
-        "margin must be a number, above 0 for kind negligible (got -1.0)",
+        "claims[0].margin: must be above 0 for kind negligible",
     ),
-    (BASE + ", margin: .nan}", "above 0 for kind negligible (got nan)"),
-    (BASE + ", where: {fusion: {a: b}}}", "where.fusion must be a name or a list of names (got {"),
+    (BASE + ", margin: .nan}", "claims[0].margin: Input should be a finite number (got nan)"),
+    (BASE + ", where: {fusion: {a: b}}}", "where.fusion: must be a name or a list of names (got {"),
     (BASE + ", where: {fusion: [[a]]}}", "must be a name or a list of names (got [['a']])"),
     (BASE + ", where: {fusion: []}}", "must be a name or a list of names (got [])"),
-    (BASE + "}\n- " + BASE + "}", "two claims are named a"),
+    (BASE + "}\n- " + BASE + "}", "claims: two are named a; rename one"),
 ]
 
 
@@ -540,7 +540,7 @@ def test_the_claims_of_the_docs_are_valid(tmp_path):
 def test_a_file_in_another_encoding_is_one_line(tmp_path):
     path = tmp_path / "claims.yaml"
     path.write_bytes(b"# \xff\nclaims: []\n")
-    with pytest.raises(InputError, match=r"claims.yaml: not UTF-8 \(byte 0xff\); save it as UTF-8"):
+    with pytest.raises(InputError, match=r"claims.yaml: not YAML in UTF-8 \('utf-8' .* byte 0xff"):
         read_claims(path)
 
 

@@ -221,10 +221,11 @@ def test_an_operator_whose_module_fails_is_named_by_its_key(tmp_path, monkeypatc
     assert "No module named 'no_such_module'" in complaint("fusion._target_=own_parts.mine.Mine")
 
 
-def test_the_config_reference_is_current() -> None:
+def test_the_config_reference_and_the_schemas_are_current() -> None:
     docs = Path(__file__).parents[2] / "docs"
-    written = (docs / "config.md").read_text()
-    assert written == runpy.run_path(str(docs / "config_reference.py"))["page"]()
+    pages = runpy.run_path(str(docs / "config_reference.py"))["pages"]()
+    assert {name: (docs / name).read_text() for name in pages} == pages
+    written = pages["config.md"]
     assert "| `model.token_scale` | any | `sqrt_d` | sqrt_d, learned, or between" in written
 
 

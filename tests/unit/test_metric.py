@@ -238,7 +238,7 @@ def test_a_claim_about_a_metric_without_runs_is_open(folder, runs):
 def test_an_unknown_metric_of_a_claim_is_one_line(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("claims: [{name: a, text: t, kind: gain, metric: speed}]\n")
-    message = "claim a: unknown metric 'speed'; use one of accuracy, exact_match, greedy_accuracy, "
+    message = r"claims\[0\].metric: no 'speed'; use one of accuracy, exact_match, greedy_accuracy, "
     with pytest.raises(InputError, match=message):
         read_claims(path)
 

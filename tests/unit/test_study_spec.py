@@ -85,18 +85,18 @@ def test_random_trials_lie_in_their_range_and_are_the_same_each_time(written):
 
 
 MISTAKES = [
-    ({"testing": {"looks": [4, 8]}}, "testing.seeds: missing; give fresh seeds, such as 0-23"),
+    ({"testing": {"looks": [4, 8]}}, "testing.seeds: must be seeds such as 0-7 or [0, 1"),
     ({"testing__seeds": "96-110"}, "testing.seeds: 100 are tuning seeds too; use fresh ones"),
     ({"testing__seeds": "0-6"}, "testing.seeds: 7 seeds, but the last look needs 8"),
     ({"testing__seeds": [1, 2, 2, 3, 4, 5, 6, 7]}, "testing.seeds: seed 2 is given twice"),
     ({"testing__seeds": "few"}, "testing.seeds: must be seeds such as 0-7 or [0, 1, 2] (got 'few"),
     ({"testing__looks": [8, 4]}, "testing.looks: must be ascending numbers of seeds from 2 on"),
     ({"testing__looks": [1, 4]}, "testing.looks: must be ascending numbers of seeds from 2 on"),
-    ({"testing__alpha": 0}, "testing.alpha: must be above 0 and below 0.5 (got 0)"),
+    ({"testing__alpha": 0}, "testing.alpha: Input should be greater than 0 (got 0)"),
     ({"testing__spent": [0.05]}, "testing.spent: must be the alpha spent up to each of the 2 look"),
     ({"testing__spent": [0.04, 0.03]}, "testing.spent: must be the alpha spent up to each"),
-    ({"tuning__grid": {"optim.lr": [0.1]}}, "tuning.grid.optim.lr: needs two values or more"),
-    ({"tuning__grid": {"optim.lr": [0.1], "model.token_scale": [1, 4]}}, "tuning.grid.optim.lr: n"),
+    ({"tuning__grid": {"optim.lr": [0.1]}}, "tuning.grid.optim.lr: List should have at least 2"),
+    ({"tuning__grid": {"optim.lr": [0.1], "model.token_scale": [1, 4]}}, "tuning.grid.optim.lr: L"),
     ({"tuning__grid": {"optim.lr": [1, 1]}}, "tuning.grid.optim.lr: has a value twice (got [1, 1"),
     ({"tuning": {"random": {"optim.lr": {"least": 1, "most": 2}}, "trials": 10**9, "seeds": 99}},
      "tuning: 1000000000 trials per arm; give at least 2 and at most 10000"),
@@ -112,26 +112,24 @@ MISTAKES = [
     ({"tuning__finalists": 2, "tuning__final_seeds": [7]},
      "testing.seeds: 7 are tuning seeds too; use fresh ones"),
     ({"tuning__final_seeds": [7]}, "tuning.final_seeds: are for finalists; set tuning.finalists"),
-    ({"hypotheses__0__than": "mul"}, "hypotheses: gain: no arm 'mul'; use one of add, concat, a"),
-    ({"hypotheses__0__than": "concat"}, "hypotheses: gain: compares concat with itself; name"),
-    ({"hypotheses__0__margin": 0}, "hypotheses: gain: margin: must be points above 0, at"),
-    ({"hypotheses__0__outcome": "loss"}, "hypotheses: gain: outcome 'loss'; use accuracy or"),
-    ({"metric": "loss"}, "metric: 'loss'; use one of accuracy, exact_match, greedy_"),
+    ({"hypotheses__0__than": "mul"}, "hypotheses[0]: no arm 'mul'; use one of add, concat, a"),
+    ({"hypotheses__0__than": "concat"}, "hypotheses[0]: compares concat with itself; name"),
+    ({"hypotheses__0__margin": 0}, "hypotheses[0].margin: Input should be greater than 0"),
+    ({"hypotheses__0__outcome": "loss"}, "hypotheses[0].outcome: 'loss'; use accuracy or"),
+    ({"metric": "loss"}, "metric: no 'loss'; use one of accuracy, exact_match, greedy_"),
     ({"metric": "bits_per_byte", "hypotheses__0__outcome": "accuracy"},
-     "hypotheses: gain: outcome 'accuracy'; use bits_per_byte or beyond"),
-    ({"metric": "bits_per_byte", "hypotheses__0__margin": 0},
-     "hypotheses: gain: margin: must be bits per byte above 0, at most 100 (got 0)"),
-    ({"hypotheses__0__expects": "more"}, "hypotheses: gain: expects 'more'; use one of greater,"),
-    ({"hypotheses__0__minus": ["add"]}, "hypotheses: gain: minus: give two arms, whose"),
-    ({"hypotheses__0__arm": 3}, "hypotheses: gain: 3 is no arm; give a name or a list of names"),
-    ({"hypotheses__0__arm": []}, "hypotheses: gain: [] is no arm; give a name or a list of names"),
+     "hypotheses[0].outcome: 'accuracy'; use bits_per_byte or beyond"),
+    ({"hypotheses__0__expects": "more"}, "hypotheses[0].expects: no 'more'; use one of greater,"),
+    ({"hypotheses__0__minus": ["add"]}, "hypotheses[0].minus: give two arms, whose"),
+    ({"hypotheses__0__arm": 3}, "hypotheses[0]: 3 is no arm; give a name or a list of names"),
+    ({"hypotheses__0__arm": []}, "hypotheses[0]: [] is no arm; give a name or a list of names"),
     ({"hypotheses__0__arm": ["concat", "add_none"], "hypotheses__0__than": ["add", "add_none"]},
-     "hypotheses: gain: add_none is in `arm` and in `than`; remove it from one"),
+     "hypotheses[0]: add_none is in `arm` and in `than`; remove it from one"),
     ({"hypotheses__0__minus": ["concat", "add_none"]},
-     "hypotheses: gain: concat cancels out of the difference; name another arm"),
+     "hypotheses[0]: concat cancels out of the difference; name another arm"),
     ({"hypotheses__1__name": "gain"}, "hypotheses: two are named gain; rename one"),
-    ({"hypotheses": []}, "hypotheses: none; a study tests at least one"),
-    ({"arms": {"add": {}}}, "arms: needs at least two, such as add: {fusion: add}"),
+    ({"hypotheses": []}, "hypotheses: List should have at least 1 item"),
+    ({"arms": {"add": {}}}, "arms: Dictionary should have at least 2 items"),
     *(({f"arms__{name}": {"fusion": "mul"}},
        f"arms: {name!r} would be read as {read}; use another name, such as arm_{name}")
       for name, read in (("1_0", "10"), ("1.50", "1.5"), ("true", "True"))),
@@ -148,32 +146,32 @@ MISTAKES = [
     ({"base": "train"}, "base: every run starts from train.yaml; remove base"),
     ({"testing__looks": list(range(2, 53)), "testing__seeds": "0-52"},
      "testing.looks: 51 looks; give at most 50"),
-    ({"hypotheses__0__arm": [["concat"]]}, "hypotheses: gain: [['concat']] is no arm; give a name"),
-    ({"hypotheses__0__than": {"add": 1}}, "hypotheses: gain: {'add': 1} is no arm; give a name"),
-    ({"hypotheses__1__minus": [[["add"]], "add"]}, "hypotheses: position: [['add']] is no arm"),
-    ({"hypotheses__0__name": "ga\x1bin"}, "hypotheses: name: must be a folder name of letters"),
-    ({"hypotheses__0__name": "$"}, "hypotheses: name: must be a folder name of letters"),
-    ({"hypotheses__0__family": "a\nb"}, "hypotheses: gain: family: must be a folder name of let"),
+    ({"hypotheses__0__arm": [["concat"]]}, "hypotheses[0]: [['concat']] is no arm; give a name"),
+    ({"hypotheses__0__than": {"add": 1}}, "hypotheses[0]: {'add': 1} is no arm; give a name"),
+    ({"hypotheses__1__minus": [[["add"]], "add"]}, "hypotheses[1]: [['add']] is no arm"),
+    ({"hypotheses__0__name": "ga\x1bin"}, "hypotheses[0].name: must be a folder name of letters"),
+    ({"hypotheses__0__name": "$"}, "hypotheses[0].name: must be a folder name of letters"),
+    ({"hypotheses__0__family": "a\nb"}, "hypotheses[0].family: must be a folder name of let"),
     ({"hypotheses__0__text": "a\x08"},
-     "hypotheses: gain: text: has the control character '\\x08'; remove it"),
+     "hypotheses[0].text: has the control character '\\x08'; remove it"),
     ({"question": "a\x07?"}, "question: has the control character '\\x07'; remove it"),
-    ({"hypotheses__0__minus": ["concat", "add"]}, "hypotheses: gain: minus: give two other"),
-    ({"hypotheses__0__minus": ["add", "add"]}, "hypotheses: gain: minus: give two other"),
-    ({"testing__spent": [float("nan"), 0.05]}, "testing.spent: must be the alpha spent up to"),
-    ({"assumed": {}}, "assumed: needs a difference and a spread above 0 to plan for"),
-    ({"assumed__spread": float("inf")}, "assumed: needs a difference and a spread above 0"),
-    ({"convergence": {"most_last": 2}}, "convergence.most_last: must be a share between 0 and 1"),
+    ({"hypotheses__0__minus": ["concat", "add"]}, "hypotheses[0].minus: give two other"),
+    ({"hypotheses__0__minus": ["add", "add"]}, "hypotheses[0].minus: give two other"),
+    ({"testing__spent": [float("nan"), 0.05]}, "testing.spent[0]: Input should be a finite number"),
+    ({"assumed": {"difference": 1}}, "assumed.spread: Field required; add it"),
+    ({"assumed__spread": float("inf")}, "assumed.spread: Input should be a finite number"),
+    ({"convergence": {"most_last": 2}}, "convergence.most_last: Input should be less than or"),
     ({"tuning__grid": {"optim.lr": [1, 1.0]}}, "tuning.grid.optim.lr: has a value twice (got"),
     ({"arms__add": {"fusion": ["add", "mlp"]}}, "arms.add.fusion: takes one name (got ['add'"),
-    ({"hypotheses__0__margin": 150}, "hypotheses: gain: margin: must be points above 0, at most"),
-    ({"hypotheses__0__minus": ["add", "concat"]}, "hypotheses: gain: minus: give two other arms"),
-    ({"hypotheses__0__arm": ["concat", "add"]}, "hypotheses: gain: add is in `arm` and in `than`;"),
+    ({"hypotheses__0__margin": 150}, "hypotheses[0].margin: Input should be less than or"),
+    ({"hypotheses__0__minus": ["add", "concat"]}, "hypotheses[0].minus: give two other arms"),
+    ({"hypotheses__0__arm": ["concat", "add"]}, "hypotheses[0]: add is in `arm` and in `than`;"),
     ({"testing__seeds": "9-4"}, "testing.seeds: must be seeds such as 0-7 or [0, 1, 2] (got '9-4'"),
     ({"base": "nope"}, "base: no file "),
-    ({"arms": [1, 2]}, "arms: has a list in the place of keys with values, or the reverse"),
-    ({"arms__add": 3}, "arms.add: must be keys with values (got 3 (int))"),
-    ({"testing__looks": 4}, "testing.looks: must be a list"),
-    ({"hypotheses__0": "x"}, "hypotheses[0]: must be keys with values (got str)"),
+    ({"arms": [1, 2]}, "arms: Input should be a valid dictionary (got [1, 2])"),
+    ({"arms__add": 3}, "arms.add: Input should be a valid dictionary (got 3)"),
+    ({"testing__looks": 4}, "testing.looks: Input should be a valid list (got 4)"),
+    ({"hypotheses__0": "x"}, "hypotheses[0]: Input should be a dictionary"),
     ({"hypothesis": 1}, "hypothesis: unknown key; use hypotheses"),
 ]  # fmt: skip
 
@@ -185,6 +183,40 @@ def test_each_mistake_is_one_line_that_names_the_key(written):
             read_study(path)
         assert str(refused.value).startswith(f"{path}: {message}"), refused.value
         assert "\n" not in str(refused.value)
+
+
+def test_all_mistakes_of_a_file_are_named_at_once(written):
+    wrong = {"testing__alpha": "high", "testing__seed": 3, "hypotheses__1__magrin": 2,
+             "arms__add": 3, "tuning__grid": {"optim.lr": 1}, "metric": "acuracy"}  # fmt: skip
+    path = written(**wrong)
+    with pytest.raises(InputError) as refused:
+        read_study(path)
+    assert [line.removeprefix(f"{path}: ") for line in str(refused.value).splitlines()] == [
+        "metric: no 'acuracy'; use accuracy",
+        "arms.add: Input should be a valid dictionary (got 3)",
+        "tuning.grid.optim.lr: Input should be a valid list (got 1)",
+        "testing.alpha: Input should be a valid number, unable to parse string as a number "
+        "(got 'high')",
+        "testing.seed: unknown key; use testing.seeds",
+        "hypotheses[1].magrin: unknown key; use hypotheses[1].margin",
+    ]
+    path = written(base="nope", hypotheses__0__than="mul", arms__add={"seed": 1})
+    with pytest.raises(InputError) as refused:
+        read_study(path)
+    lines = str(refused.value).removeprefix(path).split(f"\n{path}")
+    assert [line.split()[1] for line in lines] == ["base:", "arms.add.seed:", "hypotheses[0]:"]
+
+
+def test_what_is_missing_in_a_file_is_named(tmp_path):
+    (tmp_path / "mine.yaml").write_text("question: What is ahead?\n")
+    with pytest.raises(InputError) as refused:
+        read_study(str(tmp_path / "mine.yaml"))
+    for key in ("arms", "hypotheses"):
+        assert f"mine.yaml: {key}: " in str(refused.value)
+    content = {key: value for key, value in GOOD.items() if key != "assumed"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match=r"mine.yaml: assumed: missing; add .difference: 2, "):
+        read_study(str(tmp_path / "mine.yaml"))
 
 
 def test_the_name_of_a_studys_own_sweep_is_refused(tmp_path):

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter
 
 from posfuse.errors import InputError
 from posfuse.evidence.metric import Metric
@@ -212,15 +211,14 @@ def stored(path: Path) -> tuple[Plan, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         is_whole = content["digest"] == _digest(content)
         choices = {arm: Choice(**choice) for arm, choice in content["choices"].items()}
-        typed = OmegaConf.merge(OmegaConf.structured(Study), content["study"])
-        study: Any = OmegaConf.to_object(typed)
+        study = TypeAdapter(Study).validate_python(content["study"])
         configs, frozen = content["configs"], content.get("frozen", "")
         plan = Plan(study, choices, configs, content["digest"], frozen)
         numerics = content["numerics"]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read ({reason}); restore it from a copy") from error
-    except (LookupError, TypeError, AttributeError, ValueError, OmegaConfBaseException) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path}: holds no plan; restore it from a copy") from error
     if not is_whole:
         raise InputError(f"{path}: was edited: its digest does not fit; restore it from a copy")

@@ -5,67 +5,94 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, WithJsonSchema
 
 from posfuse.config import LARGEST_SEED
 from posfuse.errors import InputError
 from posfuse.evidence.metric import METRICS, Metric
+from posfuse.runs.schemas import Strict, one_of
 from posfuse.statistics.sequential import Looks, Margins
 
 MOST, MOST_LOOKS = 10_000, 50  # seeds or trials, and looks
+EXPECTED = ("greater", "less", "equivalent")
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
 Values = dict[str, Any]  # overrides by key
+Grid = dict[str, Annotated[list[Any], Field(min_length=2)]]
+Arms = Annotated[dict[str, Values], Field(min_length=2)]
+
+
+# Seeds such as "0-23", 3 or a list; an arm, or a list of arms whose outcomes are averaged.
+Seeds = Annotated[
+    Any, WithJsonSchema({"type": ["string", "integer", "array"], "items": {"type": "integer"}})
+]
+Side = Annotated[Any, WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}})]
+Positive = Annotated[float, Field(gt=0)]
+
+
+def about(meaning: str, **limits: Any) -> Any:
+    """What an editor shows of a key, and its limits."""
+    return Field(description=meaning, **limits)
 
 
 @dataclass
-class Range:
+class Range(Strict):
     """Values that are drawn at random, uniformly on a logarithmic scale."""
 
-    least: float = math.nan
-    most: float = math.nan
+    least: Positive
+    most: Positive
+
+
+Draws = dict[str, Range]
 
 
 @dataclass
-class Tuning:
+class Tuning(Strict):
     """How each arm's settings are chosen: every arm gets the same trials."""
 
-    grid: dict[str, list[Any]] = field(default_factory=dict)  # every combination is a trial
-    random: dict[str, Range] = field(default_factory=dict)  # or: so many random draws
-    trials: int = 0  # the number of random draws
-    seeds: Any = None  # "100-102" or a list; validation results on them choose
-    finalists: int = 0  # or: so many of each arm's best trials run again with final_seeds,
-    final_seeds: Any = None  # and validation results on these alone choose among them
+    grid: Annotated[Grid, about("every combination is a trial")] = field(default_factory=dict)
+    random: Annotated[dict[str, Range], about("or: ranges to draw from")] = field(
+        default_factory=dict
+    )
+    trials: Annotated[int, about("the number of random draws", ge=0)] = 0
+    seeds: Annotated[Seeds, about("validation results on them choose")] = None
+    finalists: Annotated[int, about("so many trials run again with final_seeds", ge=0)] = 0
+    final_seeds: Annotated[Seeds, about("results on them choose among the finalists")] = None
 
 
 @dataclass
-class Evaluation:
+class Evaluation(Strict):
     """The fresh seeds, and when they are looked at."""
 
-    seeds: Any = None  # "0-23" or a list
-    looks: list[int] = field(default_factory=list)  # seeds per arm at each look
-    alpha: float = 0.05  # of each family of hypotheses
-    spent: list[float] = field(default_factory=list)  # alpha up to each look; O'Brien-Fleming
+    seeds: Annotated[Seeds, about("none of them is a tuning seed")] = None
+    looks: Annotated[list[int], about("seeds per arm at each look")] = field(default_factory=list)
+    alpha: Annotated[float, about("of each family of hypotheses", gt=0, lt=0.5)] = 0.05
+    spent: Annotated[list[float], about("alpha up to each look; empty: O'Brien-Fleming")] = field(
+        default_factory=list
+    )
 
 
 @dataclass
-class Hypothesis:
-    """A statement about the paired difference arm - than, in the unit of the study's metric.
+class Hypothesis(Strict):
+    """A statement about the paired difference arm - than, in the unit of the study's metric."""
 
-    Each of them is an arm, or a list of arms whose outcomes are averaged seed by seed; an arm that
-    is named twice counts twice.
-    """
-
-    name: str = "???"
-    text: str = "???"
-    arm: Any = "???"
-    than: Any = "???"
-    minus: list[Any] = field(default_factory=list)  # two more: their difference is subtracted
-    expects: str = "???"  # greater, less or equivalent
-    margin: float = 1.0  # a difference within +-margin does not matter
-    family: str = "primary"
-    outcome: str = ""  # the study's metric, or beyond: its mean beyond the trained length
+    name: str
+    text: str
+    arm: Annotated[
+        Side, about("an arm, or a list of arms to average; one named twice counts twice")
+    ]
+    than: Annotated[Side, about("what is subtracted")]
+    minus: Annotated[list[Side], about("two more; their difference is subtracted")] = field(
+        default_factory=list
+    )
+    expects: Annotated[str, one_of(EXPECTED)] = ""
+    margin: Annotated[float, about("a difference within +-margin is negligible", gt=0, le=100)] = (
+        1.0
+    )
+    family: Annotated[str, about("hypotheses that share alpha")] = "primary"
+    outcome: Annotated[str, about("the metric; or beyond: beyond the trained length")] = ""
 
     @property
     def sides(self) -> list[list[str]]:
@@ -105,34 +132,35 @@ class Hypothesis:
 
 
 @dataclass
-class Convergence:
+class Convergence(Strict):
     """When an arm counts as trained to its end."""
 
-    most_last: float = 0.5  # share of runs whose best evaluation may be their last one
+    most_last: Annotated[float, about("share of runs best at their end", ge=0, le=1)] = 0.5
 
 
 @dataclass
-class Assumed:
+class Assumed(Strict):
     """A true difference and its spread over seeds, for the power of the plan."""
 
-    difference: float = math.nan
-    spread: float = math.nan
+    difference: Positive
+    spread: Positive
 
 
 @dataclass
-class Study:
-    question: str = "???"
-    metric: str = "accuracy"  # a key of METRICS
-    base: str = ""  # a file of conf/ that all runs start from, such as quickstart
-    # Folders with config files of your own; absolute as soon as the study is read.
-    searchpath: list[str] = field(default_factory=list)
-    settings: Values = field(default_factory=dict)  # overrides of all runs
-    arms: dict[str, Values] = field(default_factory=dict)  # overrides of each arm
+class Study(Strict):
+    question: str
+    metric: Annotated[str, one_of(METRICS)] = "accuracy"
+    base: Annotated[str, about("a file of conf/ that all runs start from")] = ""
+    searchpath: Annotated[list[str], about("folders with config files of your own")] = field(
+        default_factory=list
+    )
+    settings: Annotated[Values, about("overrides of all runs")] = field(default_factory=dict)
+    arms: Annotated[Arms, about("overrides of each arm")] = field(default_factory=dict)
     tuning: Tuning | None = None
     testing: Evaluation = field(default_factory=Evaluation)
-    hypotheses: list[Hypothesis] = field(default_factory=list)
+    hypotheses: Annotated[list[Hypothesis], Field(min_length=1)] = field(default_factory=list)
     convergence: Convergence = field(default_factory=Convergence)
-    assumed: Assumed = field(default_factory=Assumed)
+    assumed: Assumed = field(default_factory=lambda: Assumed(math.nan, math.nan))
 
     def __post_init__(self) -> None:
         for h in self.hypotheses:

@@ -7,21 +7,23 @@ a file. So the chance of any false "supported" is at most alpha, if differences 
 independent and about normal.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from posfuse.errors import InputError
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY, METRICS
 from posfuse.evidence.settings import NO_TABLE
-from posfuse.runs.typed_yaml import read_typed
+from posfuse.runs.schemas import Problems, Strict, one_of, read_as, refuse
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, criteria_for
 from posfuse.statistics.decisions import UNDECIDED, answer
@@ -40,24 +42,28 @@ Compared = tuple[pd.DataFrame, pd.DataFrame]
 
 
 @dataclass
-class Claim:
-    name: str = "???"
-    text: str = "???"
-    kind: str = "???"  # a key of KINDS
-    source: str = ""  # the publication and its section
-    where: dict[str, Any] = field(default_factory=dict)  # which comparisons, by axis
-    each: str | None = None  # an axis of which at least two values are needed
-    of: str = "difference"  # what is judged: a key of OF
-    than: str | None = None  # for less_stable: the fusion to compare with
-    margin: float | None = None  # in its unit; null: the report's for negligible, else 0
-    metric: str = ACCURACY.name  # a key of METRICS
+class Claim(Strict):
+    name: str
+    text: str
+    kind: Annotated[str, one_of(KINDS)]
+    source: Annotated[str, Field(description="the publication and its section")] = ""
+    where: Annotated[dict[str, Any], Field(description="which comparisons, by axis")] = field(
+        default_factory=dict
+    )
+    each: Annotated[str | None, Field(description="an axis that needs two values or more")] = None
+    of: Annotated[str, one_of(OF)] = "difference"
+    than: Annotated[str | None, Field(description="for less_stable: the other fusion")] = None
+    margin: Annotated[float | None, Field(description="null: the report's, or 0")] = None
+    metric: Annotated[str, one_of(METRICS)] = ACCURACY.name
 
 
 @dataclass
-class Claims:
-    regimes: dict[str, list[str]] = field(default_factory=dict)  # corpora by regime
+class Claims(Strict):
+    regimes: Annotated[dict[str, list[str]], Field(description="corpora by regime")] = field(
+        default_factory=dict
+    )
     claims: list[Claim] = field(default_factory=list)
-    baseline: str | None = None  # the fusion that is subtracted; null: the report's own
+    baseline: Annotated[str | None, Field(description="null: that of the report")] = None
 
 
 @dataclass(frozen=True)
@@ -81,42 +87,32 @@ class Verdict:
 
 
 def read_claims(path: Path | None = None) -> Claims:
-    """The claims of a YAML file, or the paper's; raises InputError that names file and key."""
-    name = str(path) if path else "claims.yaml"
-    found: Claims = read_typed(path or files(__package__).joinpath("claims.yaml"), Claims, Claim)
-    for claim in found.claims:
-        _check(claim, found, f"{name}: claim {claim.name}")
-    names = [claim.name for claim in found.claims]
-    if twice := [n for n in names if names.count(n) > 1]:
-        raise InputError(f"{name}: two claims are named {twice[0]}; rename one")
+    """The claims of a YAML file, or the paper's; raises InputError with a line for each error."""
+    found = read_as(Claims, path or files(__package__).joinpath("claims.yaml"))
+    problems = Problems()
+    for i, claim in enumerate(found.claims):
+        problems.check(_check, claim, found, f"claims[{i}]")
+    names = Counter(claim.name for claim in found.claims)
+    problems += [f"claims: two are named {n}; rename one" for n in names if names[n] > 1]
+    if problems:
+        refuse(str(path or "claims.yaml"), problems)
     return found
 
 
 def _check(claim: Claim, found: Claims, place: str) -> None:
-    if claim.kind not in KINDS:
-        raise InputError(f"{place}: unknown kind {claim.kind!r}; use one of {', '.join(KINDS)}")
     if claim.kind == "less_stable" and claim.than is None:
         raise InputError(f"{place}: kind less_stable needs `than`; add `than: FUSION`")
     if claim.kind != "less_stable" and claim.than is not None:
         raise InputError(f"{place}: `than` is for kind less_stable only; remove it")
-    if claim.metric not in METRICS:
-        listed = ", ".join(METRICS)
-        raise InputError(f"{place}: unknown metric {claim.metric!r}; use one of {listed}")
-    if claim.of not in OF:
-        raise InputError(f"{place}: unknown `of: {claim.of}`; use one of {', '.join(OF)}")
     if claim.of == "position" and claim.kind == "less_stable":
         raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
-    if claim.margin is not None and not (
-        np.isfinite(claim.margin) and (claim.kind != "negligible" or claim.margin > 0)
-    ):
-        raise InputError(
-            f"{place}: margin must be a number, above 0 for kind negligible (got {claim.margin})"
-        )
+    if claim.kind == "negligible" and claim.margin is not None and claim.margin <= 0:
+        raise InputError(f"{place}.margin: must be above 0 for kind negligible")
     for axis, value in claim.where.items():
         values = _listed(value)
         if not values or not all(isinstance(v, str | int | float) for v in values):
             raise InputError(
-                f"{place}: where.{axis} must be a name or a list of names (got {value!r})"
+                f"{place}.where.{axis}: must be a name or a list of names (got {value!r})"
             )
     for axis in filter(None, [*claim.where, claim.each]):
         if axis not in AXIS_OF:

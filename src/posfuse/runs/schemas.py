@@ -1,0 +1,88 @@
+"""YAML files that users write. Dataclasses on `Strict` are their schemas, which pydantic checks."""
+
+import reprlib
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from yaml import YAMLError
+
+from posfuse.errors import InputError
+from posfuse.runs.hydra_errors import nearest
+from posfuse.untrusted import read_yaml
+
+Schema = TypeVar("Schema")
+
+
+class Strict:
+    """A part of a schema: unknown keys, NaN and infinity are errors."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
+
+
+def one_of(names: Iterable[str]) -> Any:
+    """The field of a text that must be one of these names."""
+    return Field(pattern=f"^({'|'.join(names)})$", json_schema_extra={"enum": list(names)})
+
+
+def read_as(schema: type[Schema], path: Any) -> Schema:
+    """The content of a YAML file (a path or a resource of a package).
+
+    Raises InputError with a line for each error of the file; each names the file and the key.
+    """
+    name = str(path) if isinstance(path, Path) else path.name
+    try:
+        content = OmegaConf.to_container(OmegaConf.create(read_yaml(path)))
+        return TypeAdapter(schema).validate_python(content)
+    except ValidationError as error:
+        refuse(name, [_line(schema, **problem) for problem in error.errors()])
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror}); give a YAML file") from error
+    except (YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{name}: not YAML in UTF-8 ({reason}); correct the file") from error
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+def refuse(file: str, problems: Iterable[str]) -> NoReturn:
+    """Raise InputError with a line for each problem of a file."""
+    raise InputError("\n".join(f"{file}: {problem}" for problem in problems)) from None
+
+
+class Problems(list[str]):
+    """The problems of a file that no schema can express."""
+
+    def check(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function returns; None and one more problem if it raises InputError."""
+        try:
+            return function(*arguments)
+        except InputError as error:
+            self.append(str(error))
+
+
+def _line(schema: Any, loc: tuple[Any, ...], msg: str, type: str, input: Any, **more: Any) -> str:
+    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
+    problem = f"{msg} (got {reprlib.repr(input)})"
+    if type == "missing":
+        problem = f"{msg}; add it"
+    elif type == "string_pattern_mismatch":
+        names = more["ctx"]["pattern"].strip("^()$").split("|")
+        problem = f"no {input!r}; {nearest(input, names)}"
+    elif type == "unexpected_keyword_argument":
+        for part in loc[:-1]:
+            hint = get_type_hints(schema).get(part) if isinstance(part, str) else None
+            schema = _dataclass_in(hint) or schema
+        problem = f"unknown key; {nearest(key, [f.name for f in fields(schema)])}"
+    return " ".join(f"{key}: {problem}".removeprefix(": ").split())
+
+
+def _dataclass_in(hint: Any) -> Any:
+    """The dataclass in a type such as list[Hypothesis]."""
+    if is_dataclass(hint):
+        return hint
+    return next(filter(None, map(_dataclass_in, get_args(hint))), None)
