@@ -7,13 +7,11 @@ in a temporary folder and renamed, so two processes that start together both get
 store whose checksums do not match is built again.
 """
 
-import hashlib
 import json
 import logging
 import os
 import shutil
 import uuid
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -40,6 +38,7 @@ from posfuse.data.vocabulary import (
     portions,
 )
 from posfuse.errors import InputError, lacks_memory
+from posfuse.seals import checksum, digest_of
 
 VOCABULARY = "vocabulary.json"
 FORMAT = 4  # part of every key; raise it when the bytes written change
@@ -162,7 +161,7 @@ def store_key(
         "vocabulary": asdict(cfg.vocabulary),
         **({"tokenizer": tokenizer_digest(pretrained)} if pretrained is not None else {}),
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of(parts)[:16]
 
 
 def _build(
@@ -205,7 +204,7 @@ def _build(
             **own,
         }
         tokenizer.save(str(work / VOCABULARY))
-        meta["checksums"] = {file.name: _checksum(file) for file in sorted(work.iterdir())}
+        meta["checksums"] = {file.name: checksum(file) for file in sorted(work.iterdir())}
         (work / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # a damaged store, if there is one
         os.rename(work, folder)
@@ -275,8 +274,8 @@ def _read(folder: Path) -> TokenStore | None:
         return None
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        for name, checksum in meta["checksums"].items():
-            if _checksum(folder / name) != checksum:
+        for name, sealed in meta["checksums"].items():
+            if checksum(folder / name) != sealed:
                 raise ValueError(f"{name} does not match its checksum")
         tokenized = {
             split: TokenizedSplit(
@@ -294,11 +293,3 @@ def _read(folder: Path) -> TokenStore | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log.warning("%s: damaged (%s); building it again", folder, error)
         return None
-
-
-def _checksum(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            checksum = zlib.crc32(block, checksum)
-    return checksum

@@ -4,7 +4,6 @@ A corpus that it solves shows little about position. For tasks there is a second
 the pair of the first and the last symbol as a word: it solves what needs the ends alone.
 """
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from posfuse.errors import InputError
 from posfuse.runs.configs import located, read_config
 from posfuse.runs.records import PART_NUMERICS, Record, write_json
 from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
+from posfuse.seals import digest_of
 from posfuse.untrusted import read_json
 
 FORMAT = 3  # raise this when the same corpus gives different numbers
@@ -84,8 +84,7 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
     corpus = (cfg.data.corpus or {}).get("_target_")
     changed = [PART_NUMERICS[corpus]] if corpus in PART_NUMERICS else []
     parts = [FORMAT, data, validation_seed(cfg), *changed]
-    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-    path = Path(cfg.cache_dir) / f"{cfg.data.name}-{key}.bag_of_words.json"
+    path = Path(cfg.cache_dir) / f"{cfg.data.name}-{digest_of(parts)[:16]}.bag_of_words.json"
     try:
         cached = read_json(path)
         ends = cached.get("with_ends")

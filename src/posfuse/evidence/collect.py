@@ -18,7 +18,8 @@ from posfuse.config import NAME, VARIANT_LETTERS, SeedsConfig
 from posfuse.errors import InputError
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.runs.multirun import asked, check_asked, has_result, lies_in, primary_family
-from posfuse.runs.records import HISTORY, RESULT, SUMS, failures_in, flatten, is_whole, read_result
+from posfuse.runs.records import HISTORY, RESULT, failures_in, flatten, read_result
+from posfuse.seals import check_whole
 from posfuse.untrusted import LARGEST_CSV, check_file
 
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -280,8 +281,7 @@ def learning_curves(
     for at, run in enumerate(runs.to_dict("records")):
         path = Path(run["folder"]) / HISTORY
         try:
-            if path.exists() and not is_whole(path):
-                raise ValueError(f"differs from its digest in {SUMS}")
+            check_whole(path)
             check_file(path, LARGEST_CSV)
             history = read_csv(path)
             epoch, value = (

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from posfuse.errors import InputError
-from posfuse.runs.records import MECHANISM, RESULT, is_whole, kinds_of, table_of
+from posfuse.runs.records import MECHANISM, RESULT, kinds_of, table_of
+from posfuse.seals import check_whole
 from posfuse.untrusted import read_parquet
 
 WHOLE = -1  # the layer of a measurement that belongs to no layer
@@ -48,8 +49,7 @@ def read(folder: Path) -> pd.DataFrame:
     if not path.exists():
         return frame([])
     try:
-        if not is_whole(path):
-            raise ValueError("differs from its digest")
+        check_whole(path)
         found = read_parquet(path, kinds_of(Measurement))
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]

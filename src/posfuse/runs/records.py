@@ -4,7 +4,6 @@ Every file is written under another name and then renamed, result.json last, so 
 result.json holds a finished run. SHA256SUMS has the digest of each file; `sha256sum -c` checks it.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,11 +16,12 @@ from typing import Any, get_type_hints
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from posfuse import untrusted
+from posfuse import seals, untrusted
 from posfuse.config import LATER_KEYS, Config, is_neutral
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.data.pretrained_folder import pretrained_digest
 from posfuse.errors import AlreadyRunning, Conflict, InputError, visible
+from posfuse.seals import SUMS, check_whole, digest, digest_of
 
 SCHEMA = 3  # of result.json's keys
 NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
@@ -38,7 +38,6 @@ PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagn
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
 INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
-SUMS = "SHA256SUMS"
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
 WAIT = 1.0  # seconds to wait for a run's lock, which posfuse-status holds for a moment
 
@@ -101,8 +100,7 @@ def fingerprint(cfg: Config) -> str:
 def fingerprint_of(own: Mapping[str, Any]) -> str:
     """The fingerprint of a run with these `settings`, of its config or of its record."""
     parts = [number for part, number in PART_NUMERICS.items() if part in own.values()]
-    text = json.dumps([NUMERICS, dict(own), *parts], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest_of([NUMERICS, dict(own), *parts])[:16]
 
 
 def judged_by(scores: Collection[str]) -> str:
@@ -174,8 +172,7 @@ def read_result(path: Path) -> Record:
     """A record of this schema; raises InputError otherwise."""
     cure = "remove it to run again"
     try:
-        if path.exists() and not is_whole(path):
-            raise InputError(f"{path}: differs from its digest in {SUMS}; {cure}")
+        check_whole(path)
         record: Record = untrusted.read_json(path)
         schema = record["schema"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -255,28 +252,13 @@ def write_result(folder: Path, record: Record) -> None:
         others += [MECHANISM] if (folder / MECHANISM).exists() else []
         found = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
-            sums.write_text(
-                "".join(f"{digest}  {name}\n" for name, digest in found.items()), encoding="utf-8"
-            )
+            sums.write_text(seals.sums_of(found), encoding="utf-8")
 
 
 def is_whole(path: Path) -> bool:
     """Whether a file of a finished run exists and, if SHA256SUMS exists, has its digest."""
-    folder = path.parent.parent if path.parent.name == Path(BEST).parent.name else path.parent
-    name = path.relative_to(folder).as_posix()
-    try:
-        lines = _sums(folder).splitlines()
-        return path.is_file() and any(line == f"{digest(path)}  {name}" for line in lines)
-    except FileNotFoundError:
-        return path.exists()
-
-
-def _sums(folder: Path) -> str:
-    """SHA256SUMS; empty if posfuse cannot have written it. Raises FileNotFoundError."""
-    try:
-        return untrusted.read_bytes(folder / SUMS, untrusted.MEBIBYTE).decode(errors="replace")
-    except ValueError:
-        return ""
+    in_folder = path.parent.name == Path(BEST).parent.name
+    return seals.is_whole(path, path.parent.parent if in_folder else path.parent)
 
 
 def is_complete(folder: Path) -> bool:
@@ -284,15 +266,9 @@ def is_complete(folder: Path) -> bool:
     if not (folder / SUMS).exists():
         return is_whole(folder / PREDICTIONS)
     names = [PREDICTIONS, HISTORY, DIAGNOSTICS]
-    sums = _sums(folder)
+    sums = seals.read_sums(folder)
     names += [name for name in (BY_LENGTH, MECHANISM) if name in sums]
     return all(is_whole(folder / name) for name in names)
-
-
-def digest(path: Path) -> str:
-    """The SHA-256 of a file in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def now() -> str:

@@ -18,8 +18,9 @@ from sklearn.metrics import confusion_matrix
 from posfuse.errors import InputError
 from posfuse.evidence.collect import CELL, SHARED
 from posfuse.evidence.metric import ACCURACY
-from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
+from posfuse.runs.records import PREDICTIONS
 from posfuse.runs.split_seeds import BY_RUN
+from posfuse.seals import check_whole
 from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
 from posfuse.untrusted import read_parquet
@@ -38,8 +39,7 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
     path = Path(run["folder"]) / PREDICTIONS
     names, accuracy = run.get("label_names"), run.get(ACCURACY.column)
     try:
-        if path.exists() and not is_whole(path):
-            raise ValueError(f"differs from its digest in {SUMS}")
+        check_whole(path)
         whole = "a whole number"
         table = read_parquet(path, dict.fromkeys(COLUMNS, whole), {"group": whole})
         for name, column in table.items():

@@ -19,7 +19,8 @@ from posfuse.evidence.metric import (
     GREEDY_ACCURACY,
     Metric,
 )
-from posfuse.runs.records import PREDICTIONS, SUMS, is_whole
+from posfuse.runs.records import PREDICTIONS
+from posfuse.seals import check_whole
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.documents import judge_differences
 from posfuse.untrusted import read_parquet
@@ -81,8 +82,7 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     """
     path = Path(run["folder"]) / PREDICTIONS
     try:
-        if path.exists() and not is_whole(path):
-            raise ValueError(f"differs from its digest in {SUMS}")
+        check_whole(path)
         kinds = dict.fromkeys(COLUMNS, "a whole number") | {COUNTED[metric.name]: "a number"}
         frame = read_parquet(path, kinds)
         counted = frame[COUNTED[metric.name]]

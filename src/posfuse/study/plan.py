@@ -4,9 +4,7 @@ plan.yaml is written once, before any test seed runs. The digest identifies it, 
 after a test seed has run, a study or a file of conf/ that was changed is refused.
 """
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
@@ -21,6 +19,7 @@ from posfuse.errors import InputError
 from posfuse.evidence.metric import Metric
 from posfuse.runs import records
 from posfuse.runs.records import Record
+from posfuse.seals import digest_of
 from posfuse.study.scores import Results, best_was_last, guess, value_of
 from posfuse.study.spec import Study, Values
 
@@ -173,8 +172,7 @@ def _content(study: Study) -> dict[str, Any]:
 
 def _digest(content: Mapping[str, Any]) -> str:
     """64 hex digits of the content of plan.yaml."""
-    own = {key: value for key, value in content.items() if key != "digest"}
-    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
+    return digest_of({key: value for key, value in content.items() if key != "digest"})
 
 
 def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:

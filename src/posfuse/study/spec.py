@@ -80,17 +80,13 @@ class Hypothesis(Strict):
 
     name: str
     text: str
-    arm: Annotated[
-        Side, about("an arm, or a list of arms to average; one named twice counts twice")
-    ]
+    arm: Annotated[Side, about("an arm, or a list of arms to average")]
     than: Annotated[Side, about("what is subtracted")]
     minus: Annotated[list[Side], about("two more; their difference is subtracted")] = field(
         default_factory=list
     )
     expects: Annotated[str, one_of(EXPECTED)] = ""
-    margin: Annotated[float, about("a difference within +-margin is negligible", gt=0, le=100)] = (
-        1.0
-    )
+    margin: Annotated[float, about("a difference within +-margin is nothing", gt=0, le=100)] = 1.0
     family: Annotated[str, about("hypotheses that share alpha")] = "primary"
     outcome: Annotated[str, about("the metric; or beyond: beyond the trained length")] = ""
 

@@ -17,6 +17,7 @@ from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import replacing
+from posfuse.seals import check_archive
 
 AGREE_EVERY = 10  # steps; at these the processes of a run agree on whether to save
 
@@ -43,12 +44,9 @@ class WholeFiles(TorchCheckpointIO):
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint, on the CPU; raises InputError if any byte of the file has changed."""
     try:
-        with zipfile.ZipFile(path) as whole:  # torch does not check its checksums
-            damaged = whole.testzip()
-        if damaged is None:
-            found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-            return found
-        reason = f"{damaged} is damaged"
+        check_archive(path)  # torch does not
+        found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return found
     except OSError as error:
         reason = error.strerror or str(error)
     except (zipfile.BadZipFile, zlib.error, RuntimeError, UnpicklingError, EOFError, LookupError,

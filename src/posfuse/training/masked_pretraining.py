@@ -14,6 +14,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
+from posfuse import seals
 from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.data.locks import locked
@@ -158,7 +159,7 @@ def is_finished(folder: Path) -> bool:
     result, weights = folder / records.RESULT, folder / records.BEST
     if not (result.exists() and weights.exists()):
         return False
-    return bool(records.read_json(result).get("sha256") == records.digest(weights))
+    return bool(records.read_json(result).get("sha256") == seals.digest(weights))
 
 
 def write(
@@ -174,7 +175,7 @@ def write(
             **validation,
             "epochs": epochs,
             "seconds": seconds,
-            "sha256": records.digest(folder / records.BEST),
+            "sha256": seals.digest(folder / records.BEST),
         },
     )
     (folder / records.LAST).unlink(missing_ok=True)

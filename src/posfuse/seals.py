@@ -1,0 +1,73 @@
+"""Digests and checksums: they seal what is written and show whether it is still whole.
+
+SHA256SUMS of a folder has the digest of each file; `sha256sum -c` checks it.
+"""
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from posfuse import untrusted
+
+SUMS = "SHA256SUMS"
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file in 64 hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of(content: Any) -> str:
+    """The SHA-256 of plain values, in any order of their keys, in 64 hex digits."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def checksum(path: Path) -> int:
+    """The CRC-32 of a file: quicker than a digest, and enough against damage."""
+    found = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found = zlib.crc32(block, found)
+    return found
+
+
+def sums_of(digests: Mapping[str, str]) -> str:
+    """The content of SHA256SUMS."""
+    return "".join(f"{sealed}  {name}\n" for name, sealed in digests.items())
+
+
+def read_sums(folder: Path) -> str:
+    """SHA256SUMS; empty if posfuse cannot have written it. Raises FileNotFoundError."""
+    try:
+        return untrusted.read_bytes(folder / SUMS, untrusted.MEBIBYTE).decode(errors="replace")
+    except ValueError:
+        return ""
+
+
+def is_whole(path: Path, folder: Path | None = None) -> bool:
+    """Whether a file exists and, if `folder` (its own one) has SHA256SUMS, has its digest."""
+    folder = folder or path.parent
+    try:
+        lines = read_sums(folder).splitlines()
+        name = path.relative_to(folder).as_posix()
+        return path.is_file() and f"{digest(path)}  {name}" in lines
+    except FileNotFoundError:
+        return path.exists()
+
+
+def check_whole(path: Path) -> None:
+    """Raise ValueError if a file differs from its digest; a missing file is left to its reader."""
+    if path.exists() and not is_whole(path):
+        raise ValueError(f"differs from its digest in {SUMS}")
+
+
+def check_archive(path: Path) -> None:
+    """Raise ValueError or BadZipFile if a file of a zip archive differs from its checksum."""
+    with zipfile.ZipFile(path) as whole:
+        if damaged := whole.testzip():
+            raise ValueError(f"{damaged} differs from its checksum")
