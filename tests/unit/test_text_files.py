@@ -47,31 +47,31 @@ COMMAS = "the header has no comma; separate the columns by commas, as in text,la
 CSV = {
     "label first": (
         "label,text\nneg,plain\npos,hello, world\n",
-        "row 1 (line 3) has 3 fields, but the header has 2; " + MORE,
+        "line 3 has 3 fields, but the header has 2; " + MORE,
     ),
     "text first": (
         "text,label\nplain words,neg\nhello, world,pos\n",
-        "row 1 (line 3) has 3 fields, but the header has 2; " + MORE,
+        "line 3 has 3 fields, but the header has 2; " + MORE,
     ),
     "a comma in every text": (
         "text,label\nhello, world,pos\nplain, words,neg\n",
-        "row 0 (line 2) has 3 fields, but the header has 2; " + MORE,
+        "line 2 has 3 fields, but the header has 2; " + MORE,
     ),
     "another column": (
         "id,text,label\n1,hello,pos\n2,a, b,neg\n",
-        "row 1 (line 3) has 4 fields, but the header has 3; " + MORE,
+        "line 3 has 4 fields, but the header has 3; " + MORE,
     ),
     "a field too few": (
         'text,label\n"two\nlines",pos\n\nplain\nother,neg\n',
-        "row 1 (line 5) has 1 field, but the header has 2; " + FEWER,
+        "line 5 has 1 field, but the header has 2; " + FEWER,
     ),
     "a quote that is not closed": (
         'text,label\nplain,pos\n"hello,neg\nother,neg\n',
-        "row 1 (line 3) has a misplaced quotation mark",
+        "line 3 has a misplaced quotation mark",
     ),
     "a text that is quoted in part": (
         'text,label\n"Great" movie,pos\nother,neg\n',
-        "row 0 (line 2) has a misplaced quotation mark",
+        "line 2 has a misplaced quotation mark",
     ),
     "two texts": ("text,text,label\na,b,pos\nc,d,neg\n", "2 columns are named 'text'; "),
     "two labels": ("label,text,label\na,b,pos\nc,d,neg\n", "2 columns are named 'label'; "),
@@ -95,7 +95,7 @@ def test_a_csv_file_is_refused_with_its_row_and_the_fix(tmp_path, case: str) -> 
 
 def test_a_bad_row_behind_many_good_ones_is_found(tmp_path) -> None:
     content = "text,label\n" + "some words,pos\nother,neg\n" * 1_000 + "hello, world,pos\n"
-    assert "row 2000 (line 2002) has 3 fields" in refusal(write(tmp_path, content))
+    assert "line 2002 has 3 fields" in refusal(write(tmp_path, content))
 
 
 def test_words_quotes_commas_and_lines_are_read_as_they_stand(tmp_path) -> None:

@@ -1,10 +1,5 @@
-"""Reading the columns of a corpus in parts, so that a corpus may be larger than memory.
+"""Reading the columns of a corpus in parts, so that a corpus may be larger than memory."""
 
-Text files have readers of their own. `datasets` and pandas guess types (a label 01 becomes 1) and
-name no row in their errors.
-"""
-
-import csv
 import json
 import reprlib
 from collections.abc import Callable, Iterator
@@ -12,17 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
 
+from posfuse.data.csv_files import rows, utf8
 from posfuse.errors import InputError, lacks_memory
 
 ROWS = 500  # documents in a part
 # Read Parquet in pieces of this many bytes; by default the whole column is read ahead.
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
-FIELD = 2**31 - 1  # most characters of a CSV field; the default of csv is 131,072
 ENDS = (".parquet", ".csv", ".jsonl")
 
 
@@ -101,63 +96,14 @@ def _parquet(path: Path, column: str) -> Iterator[pd.Series]:
             yield values.to_pandas()
 
 
-@contextmanager
-def _utf8(path: Path) -> Iterator[TextIO]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield file
-    except UnicodeDecodeError as error:
-        with path.open("rb") as raw:
-            lines = enumerate(raw, 1)
-            bad = next(n for n, line in lines if line.decode(errors="ignore").encode() != line)
-        raise InputError(f"{path}: line {bad} is not UTF-8; save the file as UTF-8") from error
-
-
-def _csv_rows(path: Path) -> Iterator[list[str]]:
-    """The header, then the rows; raises InputError for a row with more or fewer fields."""
-    csv.field_size_limit(FIELD)
-    with _utf8(path) as file:
-        reader = csv.reader(file, strict=True)
-        row, header, line = -1, 0, 1
-        try:
-            for fields in reader:
-                found = len(fields)
-                if found > 1 or "".join(fields).strip():  # not a blank line
-                    header = header or found
-                    if found != header:
-                        cure = (
-                            "put a text that contains commas in quotes"
-                            if found > header
-                            else "add the missing field, or put a text of several lines in quotes"
-                        )
-                        raise InputError(
-                            f"{path}: row {row} (line {line}) has {found} field"
-                            f"{'s' * (found > 1)}, but the header has {header}; {cure}"
-                        )
-                    yield fields
-                    row += 1
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise InputError(
-                f"{path}: row {row} (line {line}) has a misplaced quotation mark "
-                f"({error}); put the text in quotes and double the quotation marks inside it"
-            ) from error
-
-
 def _csv_columns(path: Path) -> list[str]:
-    with _utf8(path) as file:
-        header = next((line for line in file if line.strip()), "")
-    if "," not in header and any(separator in header for separator in ";\t|"):
-        raise InputError(
-            f"{path}: the header has no comma; separate the columns by commas, as in text,label"
-        )
-    return next(_csv_rows(path), [])
+    return next((fields for _, fields in rows(path)), [])
 
 
 def _csv(path: Path, column: str) -> Iterator[pd.Series]:
-    rows = _csv_rows(path)
-    place = next(rows).index(column)
-    return _in_parts(fields[place] or None for fields in rows)
+    found = rows(path)
+    place = next(found)[1].index(column)
+    return _in_parts(fields[place] or None for _, fields in found)
 
 
 def _in_parts(values: Iterator[Any]) -> Iterator[pd.Series]:
@@ -166,7 +112,7 @@ def _in_parts(values: Iterator[Any]) -> Iterator[pd.Series]:
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with _utf8(path) as file:
+    with utf8(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue

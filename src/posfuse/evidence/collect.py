@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pyarrow.csv import read_csv
 
 from posfuse.config import NAME, VARIANT_LETTERS, SeedsConfig
 from posfuse.errors import InputError
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.runs.multirun import asked, check_asked, has_result, lies_in, primary_family
-from posfuse.runs.records import HISTORY, RESULT, failures_in, flatten, read_result
-from posfuse.seals import check_whole
-from posfuse.untrusted import LARGEST_CSV, check_file
+from posfuse.runs.records import HISTORY, RESULT, failures_in, flatten, read_history, read_result
 
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
@@ -281,15 +278,10 @@ def learning_curves(
     for at, run in enumerate(runs.to_dict("records")):
         path = Path(run["folder"]) / HISTORY
         try:
-            check_whole(path)
-            check_file(path, LARGEST_CSV)
-            history = read_csv(path)
-            epoch, value = (
-                np.array(history[name].to_pylist(), dtype=float)
-                for name in ("epoch", f"val_{metric.name}")
-            )
-            if not len(epoch) or not np.isfinite([epoch, value]).all():
-                raise ValueError("empty, or with values that are not numbers")
+            history = read_history(path.parent)
+            epoch, value = history[["epoch", f"val_{metric.name}"]].to_numpy(float).T
+            if not np.isfinite([epoch, value]).all():
+                raise ValueError("has values that are not numbers")
         except (OSError, ValueError, TypeError, KeyError) as error:
             reason = str(error).splitlines()[0]
             problems.append(f"{path}: no learning curve ({reason}); remove {RESULT} to run again")

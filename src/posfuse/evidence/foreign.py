@@ -1,6 +1,5 @@
 """Per-seed results of any study, from a CSV file whose columns the user names."""
 
-import csv
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from posfuse.data.csv_files import rows
 from posfuse.data.names import canonical, check_distinct, check_printable
 from posfuse.errors import InputError
 from posfuse.evidence.metric import Metric
@@ -138,30 +138,15 @@ def _check_numbers(path: Path, column: str, texts: Iterable[str]) -> None:
 def _read(path: Path) -> pd.DataFrame:
     """The fields as texts; the index is the line of the file where a row begins. Rows without any
     text are left out."""
-    lines, rows, end = [], [], 0
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            for fields in reader:
-                if any(field.strip() for field in fields):
-                    lines.append(end + 1)
-                    rows.append(fields)
-                end = reader.line_num
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise InputError(f"{path}: cannot be read as CSV ({reason}); give a CSV file") from error
-    if not rows:
-        raise InputError(f"{path}: cannot be read as CSV (it is empty); give a CSV file")
-    header = rows[0] = [" ".join(field.split()) for field in rows[0]]
-    for line, fields in zip(lines, rows, strict=True):
-        if len(fields) != len(header):
-            raise InputError(
-                f"{path}: row {line} has {len(fields)} fields, but the header has {len(header)} "
-                f"({listed(header)}); make them equal"
-            )
-    if len(rows) == 1:
-        raise InputError(f"{path}: it has a header and no rows; give one row per run")
-    return pd.DataFrame(rows[1:], lines[1:], header)
+        found = [(line, row) for line, row in rows(path) if any(field.strip() for field in row)]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give a CSV file") from error
+    if len(found) < 2:
+        what = "has a header and no rows" if found else "is empty"
+        raise InputError(f"{path}: {what}; give a header and one row per run")
+    lines, texts = zip(*found, strict=True)
+    return pd.DataFrame(texts[1:], lines[1:], [" ".join(field.split()) for field in texts[0]])
 
 
 def _line(marked: "pd.Series[bool]") -> int:

@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 
 import pandas as pd
 from filelock import FileLock, Timeout
+from pyarrow.csv import read_csv
 
 from posfuse import seals, untrusted
 from posfuse.config import LATER_KEYS, Config, is_neutral
@@ -229,6 +230,17 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
     with replacing(path) as part:
         write = table.to_csv if path.suffix == ".csv" else table.to_parquet
         write(part, index=False)
+
+
+def read_history(folder: Path) -> pd.DataFrame:
+    """A row per evaluation; raises OSError, or ValueError with the reason."""
+    path = folder / HISTORY
+    check_whole(path)
+    untrusted.check_file(path, untrusted.LARGEST_CSV)
+    history: pd.DataFrame = read_csv(path).to_pandas()
+    if history.empty:
+        raise ValueError("no rows")
+    return history
 
 
 def read_diagnostics(folder: Path) -> pd.DataFrame:

@@ -191,10 +191,9 @@ class Finished:
 
 def _history(path: Path) -> pd.DataFrame:
     try:
-        untrusted.check_file(path, untrusted.LARGEST_CSV)
-        history = pd.read_csv(path, float_precision="round_trip")
-        if history.empty or not np.isfinite(history[["epoch", "step"]].to_numpy(float)).all():
-            raise ValueError("empty, or with values that are not numbers")
+        history = records.read_history(path.parent)
+        if not np.isfinite(history[["epoch", "step"]].to_numpy(float)).all():
+            raise ValueError("has values that are not numbers")
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(

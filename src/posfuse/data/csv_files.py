@@ -1,0 +1,68 @@
+"""The reader of CSV files that users give: texts, and results of other studies.
+
+Every field stays a text. `datasets` and pandas guess types (a label 01 becomes 1) and name no line
+in their errors.
+"""
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from posfuse.errors import InputError
+
+LONGEST = 2**31 - 1  # characters of a field; the default of csv is 131,072
+
+
+@contextmanager
+def utf8(path: Path) -> Iterator[TextIO]:
+    """The open file; raises InputError, also while reading, for a line that is not UTF-8."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        with path.open("rb") as raw:
+            lines = enumerate(raw, 1)
+            bad = next(n for n, line in lines if line.decode(errors="ignore").encode() != line)
+        raise InputError(f"{path}: line {bad} is not UTF-8; save the file as UTF-8") from error
+
+
+def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The header and the rows, each with the line of the file where it begins; no blank lines.
+
+    Raises InputError, which names the line, for a file without commas, for a misplaced quotation
+    mark, and for a row with more or fewer fields than the header.
+    """
+    csv.field_size_limit(LONGEST)
+    line, header = 1, 0
+    with utf8(path) as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            for fields in reader:
+                if len(fields) > 1 or "".join(fields).strip():
+                    header = header or _width(path, fields)
+                    if len(fields) != header:
+                        raise InputError(f"{path}: line {line} {_mismatch(len(fields), header)}")
+                    yield line, fields
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise InputError(
+                f"{path}: line {line} has a misplaced quotation mark ({error}); put the text in "
+                "quotes and double the quotation marks inside it"
+            ) from error
+
+
+def _width(path: Path, header: list[str]) -> int:
+    if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
+        raise InputError(
+            f"{path}: the header has no comma; separate the columns by commas, as in text,label"
+        )
+    return len(header)
+
+
+def _mismatch(found: int, header: int) -> str:
+    fix = "add the missing field, or put a text of several lines in quotes"
+    if found > header:
+        fix = "put a text that contains commas in quotes"
+    return f"has {found} field{'s' * (found > 1)}, but the header has {header}; {fix}"
