@@ -51,7 +51,8 @@ def read_as(schema: type[Schema], path: Any) -> Schema:
 
 def refuse(file: str, problems: Iterable[str]) -> NoReturn:
     """Raise InputError with a line for each problem of a file."""
-    raise InputError("\n".join(f"{file}: {problem}" for problem in problems)) from None
+    lines = (" ".join(problem.split()) for problem in problems)
+    raise InputError("\n".join(f"{file}: {line}" for line in lines)) from None
 
 
 class Problems(list[str]):
@@ -78,7 +79,7 @@ def _line(schema: Any, loc: tuple[Any, ...], msg: str, type: str, input: Any, **
             hint = get_type_hints(schema).get(part) if isinstance(part, str) else None
             schema = _dataclass_in(hint) or schema
         problem = f"unknown key; {nearest(key, [f.name for f in fields(schema)])}"
-    return " ".join(f"{key}: {problem}".removeprefix(": ").split())
+    return f"{key}: {problem}".removeprefix(": ")
 
 
 def _dataclass_in(hint: Any) -> Any:
