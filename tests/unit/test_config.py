@@ -95,6 +95,7 @@ HYDRAS = {
     "~data.corpus.split_seed": "data.corpus.split_seed: missing",
     "+encoding.attention._target_=posfuse.model.encoding.Learned": "Learned takes no n_heads",
     "seed=0,": "seed=0,: not an override that Hydra can read; write key=value, or",
+    "seed=nope(3)": "seed=nope(3): Unknown function 'nope' Available: bool,",
     "seed={a": "seed={a: not an override that Hydra can read; write key=value, or",
     "sweep_id=ü": "sweep_id=ü: not an override that Hydra can read; write key=value, or",
     "sweep_id='ü'": f"sweep_id: {NAME_LETTERS} (got 'ü')",

@@ -44,7 +44,7 @@ def one_line(error: BaseException) -> str:
     if refused := [str(cause) for cause in causes if isinstance(cause, InputError)]:
         return refused[0]  # by a resolver of the config
     if isinstance(error, OverrideParseException):
-        why = error.__cause__ or "not an override that Hydra can read"
+        why = " ".join(str(error.__cause__ or "not an override that Hydra can read").split())
         return f"{error.override}: {why}; write key=value, or 'key=\"value\"' with quotes"
     place = "".join(f"{f}.yaml: " for f in re.findall(r"^In '((?!hydra/)[^']+/[^']+)'", text))
     if isinstance(error, MissingConfigException) and error.options:

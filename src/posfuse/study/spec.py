@@ -22,8 +22,6 @@ BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metri
 Values = dict[str, Any]  # overrides by key
 Grid = dict[str, Annotated[list[Any], Field(min_length=2)]]
 Arms = Annotated[dict[str, Values], Field(min_length=2)]
-
-
 # Seeds such as "0-23", 3 or a list; an arm, or a list of arms whose outcomes are averaged.
 Seeds = Annotated[
     Any, WithJsonSchema({"type": ["string", "integer", "array"], "items": {"type": "integer"}})
@@ -43,9 +41,6 @@ class Range(Strict):
 
     least: Positive
     most: Positive
-
-
-Draws = dict[str, Range]
 
 
 @dataclass
