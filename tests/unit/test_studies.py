@@ -18,7 +18,7 @@ from posfuse.config import CONF_DIR, DataConfig
 from posfuse.evidence import bag_of_words, published
 from posfuse.report import formats
 from posfuse.study.plan import Choice, freeze
-from posfuse.study.spec import Evaluation, Hypothesis, Study
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
 
 DOCS = CONF_DIR.parent / "docs"
 PLANS = [path.parent for path in sorted(DOCS.glob("findings/*/plan.yaml"))]
@@ -273,6 +273,7 @@ def long_study(tmp_path, monkeypatch):
         arms["concat"] = {"fusion": "concat"}
         study = Study(
             question="Q?", arms=arms, testing=Evaluation("0-7", [8], spent=[0.05]),
+            assumed=Assumed(2.0, 2.0),
             hypotheses=[Hypothesis(name=n, text="T.", expects="greater", margin=1, **own)
                         for n, own in hypotheses.items()],
         )  # fmt: skip
