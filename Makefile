@@ -1,4 +1,4 @@
-# make demo | test | test-all | chaos | lint | report | sync | dashboard | leet | calibrate | bench | bench-scale | bench-gpu | slurm-test | clean
+# make demo | test | test-all | chaos | lint | report | sync | dashboard | leet | calibrate | bench | bench-gpu | slurm-test | clean
 PYTHON ?= python3
 BIN := .venv/bin
 SWEEP ?= multirun/quickstart
@@ -6,7 +6,7 @@ AGNEWS ?=
 IMDB ?=
 FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
 
-.PHONY: demo test test-all chaos lint report sync dashboard leet calibrate bench bench-scale bench-gpu slurm-test clean
+.PHONY: demo test test-all chaos lint report sync dashboard leet calibrate bench bench-gpu slurm-test clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posfuse needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -47,14 +47,11 @@ calibrate: .venv/installed ## simulate sweeps with known effects: writes the tab
 	$(BIN)/python benchmarks/calibrate.py --write docs/statistics.md
 
 bench: .venv/installed ## run the benchmarks without a current result and write docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
-	$(BIN)/python benchmarks/run.py --without scale cluster $(FOLDERS)
-
-bench-scale: .venv/installed ## how cost grows, up to 10,000 runs, and with SLURM many jobs
-	$(BIN)/python benchmarks/run.py --only scale cluster
+	$(BIN)/python benchmarks/run.py $(FOLDERS)
 
 bench-gpu: .venv/installed ## the benchmarks for which a GPU matters, as make bench
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("error: make bench-gpu needs a GPU that torch can use; see nvidia-smi, and install the torch build for its CUDA")'
-	$(BIN)/python benchmarks/run.py --only training gpu_steps sweep_times precision $(FOLDERS)
+	$(BIN)/python benchmarks/run.py --only training steps grid $(FOLDERS)
 
 slurm-test: .venv/installed ## sweeps on a real SLURM of one node, which the test starts and stops
 	@PATH="$$PATH:/usr/sbin:/sbin"; for program in munged slurmctld slurmd sbatch; do \

@@ -38,36 +38,13 @@ DOCUMENTS = 425  # of the quickstart's test split, for the discrete noise
 Noise = Callable[[np.random.Generator, Any], NDArray[Any]]
 
 
-def _skewed(rng: np.random.Generator, size: Any) -> NDArray[Any]:
-    return rng.exponential(size=size) - 1
-
-
-def _discrete(rng: np.random.Generator, size: Any) -> NDArray[Any]:
-    return (rng.binomial(DOCUMENTS, 0.8, size) / DOCUMENTS - 0.8) / np.sqrt(0.16 / DOCUMENTS)
-
-
-def _normal(rng: np.random.Generator, size: Any) -> NDArray[Any]:
-    return rng.normal(size=size)
-
-
-def _heavy(rng: np.random.Generator, size: Any) -> NDArray[Any]:
-    return rng.standard_t(3, size) / np.sqrt(3)
-
-
 def _lognormal(rng: np.random.Generator, size: Any) -> NDArray[Any]:
     spread = np.exp(0.5) * np.sqrt(np.exp(1) - 1)  # of exp(a standard normal number)
     return (np.exp(rng.normal(size=size)) - np.exp(0.5)) / spread
 
 
-def _bimodal(rng: np.random.Generator, size: Any) -> NDArray[Any]:
-    """Half of the runs solve the task; the others do not. A little noise is added to both."""
-    solved = 2.0 * rng.integers(2, size=size) - 1
-    return np.sqrt(0.95) * solved + np.sqrt(0.05) * rng.normal(size=size)
-
-
-def _rarely_solved(rng: np.random.Generator, size: Any) -> NDArray[Any]:
-    """One run in five solves the task."""
-    solved = (rng.random(size) < 0.2) / 0.4 - 0.5
+def _solved(solved: NDArray[Any], rng: np.random.Generator, size: Any) -> NDArray[Any]:
+    """Some runs solve the task; the others do not. A little noise is added to both."""
     return np.sqrt(0.95) * solved + np.sqrt(0.05) * rng.normal(size=size)
 
 
@@ -78,29 +55,35 @@ def _shared_split(rng: np.random.Generator, size: Any) -> NDArray[Any]:
     return np.sqrt(0.7) * rng.normal(size=size) + np.sqrt(0.3) * rng.normal(size=(*size[:-1], 1))
 
 
+EACH: dict[str, Noise] = {  # of variance 1
+    "normal": lambda rng, size: rng.normal(size=size),
+    "heavy-tailed": lambda rng, size: rng.standard_t(3, size) / np.sqrt(3),
+    "discrete": lambda rng, size: (
+        (rng.binomial(DOCUMENTS, 0.8, size) / DOCUMENTS - 0.8) / np.sqrt(0.16 / DOCUMENTS)
+    ),
+    "both skewed": lambda rng, size: rng.exponential(size=size) - 1,
+    "lognormal": _lognormal,
+    "bimodal": lambda rng, size: _solved(2.0 * rng.integers(2, size=size) - 1, rng, size),
+    "one in five": lambda rng, size: _solved((rng.random(size) < 0.2) / 0.4 - 0.5, rng, size),
+    "shared split": _shared_split,
+}
+
+
+def _beside_steady(name: str, sign: float = 1.0) -> tuple[Noise, Noise]:
+    """An operator with most of the noise beside a steady baseline."""
+    return (
+        lambda rng, size: sign * np.sqrt(1.8) * EACH[name](rng, size),
+        lambda rng, size: np.sqrt(0.2) * EACH["normal"](rng, size),
+    )
+
+
 # Noise of an operator's accuracy and of the baseline's: together of variance 2.
 NOISES: dict[str, tuple[Noise, Noise]] = {
-    "normal": (_normal, _normal),
-    "heavy-tailed": (_heavy, _heavy),
-    "discrete": (_discrete, _discrete),
-    "both skewed": (_skewed, _skewed),
-    "lognormal": (_lognormal, _lognormal),
-    "bimodal": (_bimodal, _bimodal),
-    # An operator that solves the task with one seed in five beside a steady baseline.
-    "rarely solved": (
-        lambda rng, size: np.sqrt(1.8) * _rarely_solved(rng, size),
-        lambda rng, size: np.sqrt(0.2) * _normal(rng, size),
-    ),
+    **{name: (EACH[name], EACH[name]) for name in [*EACH][:6]},
+    "rarely solved": _beside_steady("one in five"),
     "shared split": (_shared_split, _shared_split),
-    # An operator that collapses, or soars, with some seeds beside a steady baseline.
-    "collapsing": (
-        lambda rng, size: -np.sqrt(1.8) * _skewed(rng, size),
-        lambda rng, size: np.sqrt(0.2) * _normal(rng, size),
-    ),
-    "soaring": (
-        lambda rng, size: np.sqrt(1.8) * _skewed(rng, size),
-        lambda rng, size: np.sqrt(0.2) * _normal(rng, size),
-    ),
+    "collapsing": _beside_steady("both skewed", -1.0),
+    "soaring": _beside_steady("both skewed"),
 }
 GRID = [
     *(("agnews", "sinusoidal", f) for f in ("concat", "gate_scalar")),

@@ -1,85 +1,91 @@
-"""Runs per hour of a small grid with 1, 2, 4 and as many runs at once as cores.
+"""Runs per hour of a sweep, by the number of runs at once.
 
-    python benchmarks/grid.py
+    python benchmarks/grid.py --imdb FOLDER
 
-The grid has the quickstart's model and settings on BBC's lead paragraphs, two operators, and
---runs / 2 seeds. The time is measured from the start of the first run to the end of the last
-one, without the imports of each process.
+On a CPU: a grid with the quickstart's model and settings on BBC's lead paragraphs, two operators.
+On a GPU, which a small run leaves idle: seeds of the longest task of the demo by several processes,
+and the IMDB row of Table 1 (add, concat and gate_scalar, five seeds each, the authors' settings);
+start nvidia-cuda-mps-control -d first to measure both with MPS. The time is that of the whole
+command, with its imports.
 """
 
+import argparse
+import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from joblib import cpu_count
 
-import results
-from posfuse.runs import records
+import harness
+import store
 
 MEASURES = (
-    "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "model.attention_encoding model.encoding data.batching data.datamodule training.build "
-    "training.module training.classifier training.run training.diagnostics train sweeps.launching "
-    "hydra_plugins.posfuse_parallel conf/protocol/quickstart conf/model/small.yaml "
-    "conf/quickstart.yaml conf/experiment/quickstart.yaml"
+    "model training data.batching data.datamodule process sweeps.launching train "
+    "hydra_plugins.posfuse_parallel conf/protocol conf/model/small.yaml conf/quickstart.yaml "
+    "conf/experiment/quickstart.yaml conf/experiment/table1.yaml conf/data/lead_story_long.yaml"
 )
-AT_ONCE = (1, 2, 4)
-OPERATORS = ("add", "gate_scalar")
-EXECUTABLE = str(Path(sys.executable).parent / "posfuse-train")
+FOLDERS = ("imdb",)
+IS_GPU = harness.DEVICE.type == "cuda"
+SMALL = [
+    "experiment=quickstart", "data=bbc_lead_paragraph", "fusion=add,gate_scalar",
+    "trainer.max_epochs=3",
+]  # fmt: skip
+ON_GPU = [
+    "data=lead_story_long", "fusion=add", "model.n_layers=1", "model.attention_dropout=0",
+    "data.batch_size=32", "trainer.max_epochs=5", "trainer=gpu",
+]  # fmt: skip
+IMDB = ["experiment=table1", "data=imdb", "fusion=add,concat,gate_scalar", "trainer=gpu"]
 
 
-def grid(root: Path, at_once: int, threads: int, runs: int, epochs: int) -> float:
-    """Runs per hour."""
-    output = root / "runs"
-    shutil.rmtree(output, ignore_errors=True)
-    command = [EXECUTABLE, "-m", "experiment=quickstart", "data=bbc_lead_paragraph", "logger=none"]
-    command += [f"fusion={','.join(OPERATORS)}", f"seed=range({runs // len(OPERATORS)})"]
-    command += [f"trainer.max_epochs={epochs}", f"trainer.threads={threads}"]
-    command += [f"hydra.launcher.{key}={at_once}" for key in ("n_jobs", "runs_per_core")]
-    command += [f"output_dir={output}"]
-    command += [f"cache_dir={root / 'cache'}"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    ends, starts = [], []
-    for path in output.rglob(records.RESULT):
-        ends.append(path.stat().st_mtime)
-        starts.append(ends[-1] - sum(records.read_result(path)["seconds"].values()))
-    return 3600 * len(ends) / (max(ends) - min(starts))
+def rate(root: Path, cell: list[str], seeds: int, at_once: int, threads: int = 1) -> float:
+    """Runs per hour of a sweep with so many runs at once."""
+    shutil.rmtree(root / "runs", ignore_errors=True)
+    launcher = ["hydra/launcher=parallel", f"hydra.launcher.n_jobs={at_once}"]
+    place = "runs_per_gpu" if IS_GPU else "runs_per_core"
+    own = [*launcher, f"hydra.launcher.{place}={at_once}", f"seed=range({seeds})"]
+    own += [] if IS_GPU else [f"trainer.threads={threads}"]
+    found: list[Any] = []
+    seconds = harness.seconds(lambda: found.extend(harness.trained(root, "-m", *cell, *own)))
+    return 3600 * len(found) / seconds
 
 
-def main() -> None:
-    parser = results.parser(__file__, __doc__)
-    parser.add_argument("--runs", type=int, default=16, help="a multiple of 4, to fill all places")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=2)
-    arguments = parser.parse_args()
+def rates(
+    root: Path, cell: list[str], seeds: int, cases: list[tuple[int, int]], repeats: int
+) -> list[store.Row]:
+    """Rows: runs at once, threads of each, runs per hour, and their ratio to the first case."""
+    harness.trained(root, "-m", *cell, "seed=0", "trainer.limit_batches=1")  # writes the ids
+    turns = {case: partial(rate, root, cell, seeds, *case) for case in cases}
+    found = {case: statistics.median(of) for case, of in harness.in_turn(turns, repeats).items()}
+    return [[*case, round(found[case]), found[case] / found[cases[0]]] for case in cases]
+
+
+def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
+    # One device, also where there are several.
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     cores = cpu_count()
-    at_once = {*AT_ONCE, min(cores, arguments.runs)}
-    cases = {(n, max(cores // n, 1)) for n in at_once}
-    raw: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        grid(Path(folder), 1, 1, len(OPERATORS), 1)  # writes the ids
-        for _ in range(arguments.repeats):
-            for at_once, threads in sorted(cases):
-                rate = grid(Path(folder), at_once, threads, arguments.runs, arguments.epochs)
-                raw.setdefault(f"{at_once} {threads}", []).append(rate)
-    alone = statistics.median(raw[f"1 {cores}"])
-    rows: list[list[Any]] = []
-    for case, rates in raw.items():
-        median = statistics.median(rates)
-        rows.append([*map(int, case.split()), round(median), median / alone])
-    note = (
-        f"Medians of {arguments.repeats} grids of {arguments.runs} runs with "
-        f"{arguments.epochs} epochs each; the cases alternate. The ratio is to one run "
-        f"at a time with all {cores} cores."
-    )
+    at_once = sorted({1, *given.at_once, *([] if IS_GPU else [cores])})
+    cases = [(n, 1 if IS_GPU else max(cores // n, 1)) for n in at_once]
+    cell, seeds = [*(ON_GPU if IS_GPU else SMALL), *given.overrides], given.seeds
     columns = ["runs at once", "threads per run", "runs per hour", "ratio"]
-    table = results.table("Several runs at once", columns, rows, note)
-    results.write(arguments, [table], raw)
+    note = f"{seeds} seeds, medians of {given.repeats} sweeps; ratios are to the first row."
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        rows = rates(root, cell, seeds, cases, given.repeats)
+        tables = [store.table("Several runs at once", columns, rows, note)]
+        if IS_GPU and given.imdb:
+            row = [*IMDB, f"data.path={given.imdb}", *given.overrides]
+            rows = rates(root, row, 5, [(1, 1), (3, 1)], 1)
+            about = "15 runs with the authors' settings and number of epochs, bfloat16."
+            tables.append(store.table("The IMDB row of Table 1", columns, rows, about))
+    return tables, {}
 
 
 if __name__ == "__main__":
-    main()
+    store.main(
+        __file__, measure, seeds=24 if IS_GPU else 8, repeats=1 if IS_GPU else 2,
+        at_once=[4, 8, 12, 24] if IS_GPU else [2, 4], overrides=[],
+    )  # fmt: skip

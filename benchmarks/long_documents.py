@@ -2,27 +2,25 @@
 
     python benchmarks/long_documents.py
 
-The documents are those of arxiv_path.py. Each measurement trains one epoch in a process with one
-thread; the settings take turns, and the median of the repeats counts. A second table gives the rate
-of the test by the size of its batches.
+The documents are generated. Each measurement trains one epoch in a process with
+one thread; the settings take turns, and the median of the repeats counts. A second table gives the
+rate of the test by the size of its batches.
 """
 
-import shutil
+import argparse
 import statistics
-import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-import results
-from arxiv_path import EXECUTABLE, write_corpus
-from posfuse.runs import records
+import generated_texts
+import harness
+import store
 
-MEASURES = (
-    "model.network model.fusion model.encoder model.attention model.kernels model.dropout "
-    "data.batching data.datamodule training.build training.module training.classifier "
-    "training.run conf/protocol/arxiv.yaml conf/speed"
-)
+MEASURES = "model training data.batching data.datamodule conf/protocol/arxiv.yaml conf/speed"
 SPEEDS = {
     "exact": ["speed=exact"],
     "exact, no dropout inside attention": ["speed=exact", "model.attention_dropout=0"],
@@ -31,62 +29,60 @@ SPEEDS = {
 AT_ONCE = (1, 2)  # runs
 TOKENS = (512, 1024, 2048)
 EVALUATED = ((1024, 8), (1024, 32), (1024, 128), (4096, 8), (4096, 32))  # tokens, documents
+SHARED = [
+    "data=arxiv", "protocol=arxiv", "model=paper_long", "data.batch_size=16",
+    "trainer.max_epochs=1", "trainer.threads=1", "trainer.mechanism=false", "trainer.progress=none",
+]  # fmt: skip
 
 
-def runs(corpus: Path, folder: Path, overrides: list[str], at_once: int) -> list[records.Record]:
-    """The records of equal runs that start together; later runs use the same token ids."""
-    command = [EXECUTABLE, "data=arxiv", "protocol=arxiv", "model=paper_long", "logger=none"]
-    command += [f"data.corpus.id={corpus}", f"cache_dir={folder / 'cache'}", "data.batch_size=16"]
-    command += ["trainer.max_epochs=1", "trainer.threads=1", "trainer.mechanism=false"]
-    command += ["trainer.progress=none", *overrides]
-    places = [folder / f"out{i}" for i in range(at_once)]
-    started = [subprocess.Popen([*command, f"output_dir={place}"]) for place in places]
-    if sum(process.wait() for process in started):
-        raise SystemExit("error: a run failed; see its message above")
-    found = []
-    for place in places:
-        (path,) = place.rglob(records.RESULT)
-        found.append(records.read_result(path))
-        shutil.rmtree(place)
-    return found
+def records(folder: Path, at_once: int, *overrides: str) -> list[Any]:
+    """The records of equal runs that start together; all runs use the same token ids."""
+    given = [*SHARED, f"data.corpus.id={folder / 'hub'}", *overrides]
+
+    def run(i: int) -> list[Any]:
+        with tempfile.TemporaryDirectory(dir=folder) as output:
+            return harness.trained(Path(output), *given, f"cache_dir={folder / 'cache'}")
+
+    with ThreadPoolExecutor(at_once) as pool:
+        return [record for found in pool.map(run, range(at_once)) for record in found]
 
 
-def main() -> None:
-    parser = results.parser(__file__, __doc__)
-    parser.add_argument("--documents", type=int, default=96, help="for training; a quarter: test")
-    parser.add_argument("--repeats", type=int, default=3)
-    arguments = parser.parse_args()
-    cells = [*product(TOKENS, SPEEDS, AT_ONCE)]
-    rates: dict[tuple[int, str, int], list[float]] = {cell: [] for cell in cells}
-    tests: dict[tuple[int, int], list[float]] = {cell: [] for cell in EVALUATED}
+def trained(folder: Path, tokens: int, speed: str, at_once: int, *overrides: str) -> float:
+    """Documents per second, the sum over the runs."""
+    own = [*SPEEDS[speed], f"data.max_len={tokens}", *overrides]
+    return float(sum(r["documents_per_second"] for r in records(folder, at_once, *own)))
+
+
+def tested(folder: Path, tokens: int, batch: int, *overrides: str) -> float:
+    """Documents per second of the test."""
+    own = [f"data.max_len={tokens}", f"data.eval_batch_size={batch}", *overrides]
+    (record,) = records(folder, 1, *own, "trainer.limit_batches=1")  # of training
+    return float(1000 / record["latency_ms"])
+
+
+def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
+    cells = [*product(given.tokens, SPEEDS, AT_ONCE)]
+    evaluated = [cell for cell in EVALUATED if cell[0] in (*given.tokens, 4096)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        corpus = write_corpus(folder / "hub", arguments.documents)
-        for _ in range(arguments.repeats):
-            for tokens, speed, at_once in cells:
-                given = [*SPEEDS[speed], f"data.max_len={tokens}"]
-                found = runs(corpus, folder, given, at_once)
-                total = sum(record["documents_per_second"] for record in found)
-                rates[tokens, speed, at_once].append(total)
-            for tokens, batch in EVALUATED:
-                given = [f"data.max_len={tokens}", f"data.eval_batch_size={batch}"]
-                given += ["trainer.limit_batches=1"]  # of training
-                (record,) = runs(corpus, folder, given, 1)
-                tests[tokens, batch].append(1000 / record["latency_ms"])
-    rate = {cell: statistics.median(values) for cell, values in rates.items()}
+        generated_texts.write_arxiv(folder / "hub", given.documents, is_hub=True)
+        turns = {c: partial(trained, folder, *c, *given.overrides) for c in cells}
+        tests = {c: partial(tested, folder, *c, *given.overrides) for c in evaluated}
+        found = harness.in_turn({**turns, **tests}, given.repeats)
+    rate = {cell: statistics.median(values) for cell, values in found.items()}
     rows = [[*cell, rate[cell], rate[cell] / rate[cell[0], "exact", cell[2]]] for cell in cells]
     note = (
-        f"{arguments.documents} documents for training, {arguments.documents // 4} for validation, "
+        f"{given.documents} documents for training, {given.documents // 4} for validation, "
         "which the rates include; d=128, 8 heads, 2 layers, batches of 16, one thread in each run. "
         "Documents per second are the sum over the runs."
     )
     columns = ["tokens", "settings", "runs at once", "docs/s", "times exact"]
-    trained = results.table("Training on long documents", columns, rows, note)
-    rows = [[*cell, statistics.median(values)] for cell, values in tests.items()]
+    training = store.table("Training on long documents", columns, rows, note)
+    rows = [[*cell, rate[cell]] for cell in evaluated]
     columns = ["tokens", "documents per batch", "docs/s"]
-    tested = results.table("Test of long documents", columns, rows, "Forward passes, speed=exact.")
-    results.write(arguments, [trained, tested], {"rates": [*map(list, rates.values())]})
+    test = store.table("Test of long documents", columns, rows, "Forward passes, speed=exact.")
+    return [training, test], [*map(list, found.values())]
 
 
 if __name__ == "__main__":
-    main()
+    store.main(__file__, measure, documents=96, repeats=3, tokens=list(TOKENS), overrides=[])

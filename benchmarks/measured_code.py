@@ -2,14 +2,14 @@
 
 A benchmark names what it measures:
 
-    MEASURES = "model.fusion training.build hydra_plugins.posfuse_parallel conf/protocol"
+    MEASURES = "model training.build hydra_plugins.posfuse_parallel conf/protocol"
 
 These are modules and packages of src/posfuse or src, and YAML files or folders of the repository.
 A result stores their digest. It is current while the digest is the same. The digest covers
 
 - the syntax trees of the modules, without comments and docstrings;
 - the contents of the YAML files, without comments;
-- the benchmark's script, and the scripts beside it that it imports, except results.py, which writes
+- the benchmark's script, and the scripts beside it that it imports, except store.py, which writes
   a result and measures nothing;
 - torch's minor version.
 """
@@ -23,7 +23,8 @@ from typing import Any
 
 import yaml
 
-WRITER = "results"  # the script that is not part of a digest
+WRITER = "store"  # the script that is not part of a digest
+HAVE_DOCSTRINGS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def minor(torch: str) -> str:
@@ -40,9 +41,10 @@ def is_current(result: dict[str, Any], script: Path, torch: str) -> bool:
     return bool(result.get("code") == digest(script, torch))
 
 
-def benchmarks(folder: Path) -> list[Path]:
+def benchmarks(folder: Path) -> dict[str, Path]:
     """The scripts of a folder that say what they measure, by name."""
-    return [path for path in sorted(folder.glob("*.py")) if constant(path, "MEASURES")]
+    paths = sorted(folder.glob("*.py"))
+    return {path.stem: path for path in paths if constant(path, "MEASURES")}
 
 
 def digest(script: Path, torch: str) -> str:
@@ -59,12 +61,10 @@ def digest(script: Path, torch: str) -> str:
 
 def measured(name: str, script: Path, root: Path) -> list[Path]:
     """The files that a word of MEASURES names."""
-    if "/" in name:
-        places = [root / name]
-    else:
-        path = name.replace(".", "/")
-        places = [root / "src" / room / f"{path}{end}" for room in ("posfuse", "")
-                  for end in (".py", "")]  # fmt: skip
+    places = [root / name]
+    if "/" not in name:
+        inside = [root / "src" / room / name.replace(".", "/") for room in ("posfuse", "")]
+        places = [place for path in inside for place in (path.with_suffix(".py"), path)]
     for place in places:
         if place.is_file():
             return [place]
@@ -79,7 +79,7 @@ def imported(script: Path) -> list[Path]:
     while todo:
         path = todo.pop()
         found.append(path)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             beside = (script.parent / f"{name}.py" for name in names if name != WRITER)
@@ -89,16 +89,24 @@ def imported(script: Path) -> list[Path]:
 
 def constant(script: Path, name: str) -> Any:
     """The literal that a script assigns to a name at its top level; None if it assigns none."""
-    for node in ast.parse(script.read_text(encoding="utf-8")).body:
+    for node in tree(script).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return ast.literal_eval(node.value)
     return None
 
 
+def docstring(script: Path) -> str:
+    return ast.get_docstring(tree(script)) or ""
+
+
+def tree(script: Path) -> ast.Module:
+    return ast.parse(script.read_text(encoding="utf-8"))
+
+
 def content(path: Path) -> Any:
     if path.suffix == ".yaml":
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-    return shape(ast.parse(path.read_text(encoding="utf-8")))
+    return shape(tree(path))
 
 
 def shape(node: Any) -> Any:
@@ -109,15 +117,6 @@ def shape(node: Any) -> Any:
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = dict(ast.iter_fields(node))
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        fields["body"] = node.body[is_docstring(node.body[:1]) :]
+    if isinstance(node, HAVE_DOCSTRINGS) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = node.body[1:]
     return [type(node).__name__, {k: shape(v) for k, v in fields.items() if v not in (None, [])}]
-
-
-def is_docstring(first: list[ast.stmt]) -> bool:
-    return any(
-        isinstance(s, ast.Expr)
-        and isinstance(s.value, ast.Constant)
-        and isinstance(s.value.value, str)
-        for s in first
-    )

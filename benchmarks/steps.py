@@ -1,88 +1,94 @@
-"""A bare training step of a run's network, and what could replace parts of it.
+"""Time a training step, and what could replace parts of it.
 
-A bare step is forward and backward pass, clipping and optimiser. The alternatives that train the
-same network have the same results up to rounding; those named "bound" compute less, and limit what
-a change could gain.
+    python benchmarks/steps.py --imdb FOLDER
+
+On a CPU: two small runs, of which studies consist, with one thread: the longest task of the demo
+(one layer, 180 words) and a task of experiment=positions (two layers, up to 40 symbols); and IMDB
+with the authors' settings and all cores. On a GPU: the first of these, IMDB and ArXiv (generated
+documents), all with bfloat16 mixed precision. A step is forward and backward pass, clipping and
+optimiser. CPU times, in which other processes on the machine count less; on a GPU those of the
+clock.
 """
 
+import argparse
 import math
 import os
 import shutil
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
-import timing
+import generated_texts
+import harness
+import store
+from harness import DEVICE
 from posfuse.config import Config
 from posfuse.data.batching import Batch, ResidentDocuments
 from posfuse.data.datamodule import TextDataModule
-from posfuse.model import attention_encoding
-from posfuse.model import dropout as own_dropout
-from posfuse.process.environment import denormals_flushed, keep_memory
-from posfuse.training.build import build_module
-from timing import DEVICE
+from posfuse.process.environment import denormals_flushed, do_without_broken_amx, keep_memory
+from posfuse.training.build import build_data, build_module
 
+MEASURES = (
+    "model training data.token_store data.batching data.datamodule process conf/protocol "
+    "conf/model/small.yaml conf/data/lead_story_long.yaml conf/data/missing_duplicate.yaml"
+)
+FOLDERS = ("imdb",)
+IS_GPU = DEVICE.type == "cuda"
+SHARED = ["fusion=add", "encoding=sinusoidal", "logger=none"]
+OF_SMALL = ["model.token_scale=1", "model.attention_dropout=0", *SHARED]
+CELLS = {
+    "lead_story_long": [
+        "data=lead_story_long", "data.batch_size=32", "model.n_layers=1", *OF_SMALL,
+    ],
+    "missing_duplicate": [
+        "data=missing_duplicate", "data.batch_size=128", "model.dropout=0",
+        "data.test_lengths=[40]", *OF_SMALL,
+    ],
+    "imdb": ["data=imdb", "protocol=imdb", *SHARED],
+    "arxiv": ["data=arxiv", "protocol=arxiv", *SHARED],
+}  # fmt: skip
+SMALL = ["lead_story_long", "missing_duplicate"]  # cells of one thread
+DEFAULT = ["lead_story_long", "imdb", "arxiv"] if IS_GPU else [*SMALL, "imdb"]
+USUAL = "as a run does"
 Step = Callable[[Batch], None]
-USUAL = "as posfuse-train"
-
-# torch's names of operators, by the kind of work that the table shows. The rest is "other".
-KINDS = {
-    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm"),
-    "attention kernel": ("aten::_scaled_dot_product",),
-    "softmax": ("aten::_softmax",),
-    "dropout": ("_Dropout", "aten::index_fill_", "aten::cumsum"),
-    "sums and products of numbers": ("aten::add", "aten::mul", "aten::sub"),
-    "copies": ("aten::copy_", "aten::cat"),
-    "GELU": ("aten::gelu",),
-    "LayerNorm": ("aten::native_layer_norm",),
-    "optimiser": ("aten::_fused_adamw", "Optimizer.", "aten::_foreach", "aten::linalg"),
-    "embedding": ("aten::embedding", "aten::index_select"),
-}
-
-
-def device_of(cfg: Config) -> torch.device:
-    return torch.device("cpu") if cfg.trainer.accelerator == "cpu" else DEVICE
-
-
-def batches(cfg: Config, data: TextDataModule, n: int | None = None) -> list[Batch]:
-    """The first n training batches of a run, or all of them before the first evaluation."""
-    documents, device = data.documents["train"], device_of(cfg)
-    if device.type != "cpu":  # as in a run: other lengths, and padding to a multiple of 8
-        documents = ResidentDocuments(documents, documents.max_len, device)
-    return [documents[members] for members in islice(data.train_dataloader().sampler, n)]
 
 
 def as_in_a_run() -> None:
     """The settings of torch that a run makes."""
+    do_without_broken_amx()
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     keep_memory()
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
 
 
-def stepper(
-    cfg: Config, data: TextDataModule, kind: torch.dtype | None = None, compiled: bool = False
-) -> Step:
-    """A bare step of the run's network, whose products have this number type."""
-    device = device_of(cfg)
-    module = build_module(cfg, data).to(device)
+def batches(data: TextDataModule, n: int) -> list[Batch]:
+    """The first n training batches of a run."""
+    documents = data.documents["train"]
+    if IS_GPU:  # as in a run: other lengths, and padding to a multiple of 8
+        documents = ResidentDocuments(documents, documents.max_len, DEVICE)
+    return [documents[members] for members in islice(data.train_dataloader().sampler, n)]
+
+
+def stepper(cfg: Config, data: TextDataModule, kind: Any = None, compiled: bool = False) -> Step:
+    """A step of the run's network, whose products have this number type."""
+    module = build_module(cfg, data).to(DEVICE)
     optimizer = module.configure_optimizers()
     module.model.train()
     if compiled:
         module.model.compile(dynamic=True)
 
     def step(batch: Batch) -> None:
-        with torch.autocast(device.type, kind) if kind else nullcontext():
+        with torch.autocast(DEVICE.type, kind) if kind else nullcontext():
             logits = module.model(batch.ids, batch.lengths)
         optimizer.zero_grad()
         F.cross_entropy(logits.float(), batch.labels).backward()
@@ -94,87 +100,32 @@ def stepper(
 
 @denormals_flushed()  # as a run is
 def seconds(step: Step, on: Sequence[Batch]) -> float:
-    """Seconds of a step on each batch: CPU time, or on a GPU those of the clock."""
-    start = timing.used(on[0].ids.device)
-    for batch in on:
-        step(batch)
-    return timing.used(on[0].ids.device) - start
+    return harness.seconds(lambda: [step(batch) for batch in on], harness.used)
 
 
-def alternatives(
-    cfg: Config, data: TextDataModule, kind: torch.dtype | None = None
-) -> dict[str, Step]:
-    """The usual step, whose products have this number type, and its alternatives, by name."""
-    make, model = partial(stepper, data=data, kind=kind), cfg.model
-    without = replace(cfg, model=replace(model, dropout=0.0, attention_dropout=0.0))
-    has_dropout = model.dropout > 0 or bool(model.attention_dropout)
-    found = {USUAL: make(cfg)}
-    found["attention by batched products"] = replacing(
-        make(cfg), attention_encoding, "attention", plain_attention
-    )
-    if has_dropout and device_of(cfg).type == "cpu":
-        found["torch's dropout, outside attention"] = replacing(
-            make(cfg), own_dropout, "dropout", F.dropout
-        )
+def alternatives(cfg: Config, data: TextDataModule) -> dict[str, Step]:
+    """The usual step and its alternatives, by name. Those named "bound" compute less: they limit
+    what a change could gain."""
+    kind, other = (torch.bfloat16, None) if IS_GPU else (None, torch.bfloat16)
+    has_dropout = cfg.model.dropout > 0 or bool(cfg.model.attention_dropout)
+    without = replace(cfg, model=replace(cfg.model, dropout=0.0, attention_dropout=0.0))
+    usual = stepper(cfg, data, kind)
+    found = {USUAL: usual}
     if has_dropout:
-        found["no dropout (bound of masks drawn once)"] = make(without)
-    usual = make(cfg)
+        found["no dropout (bound of masks drawn once)"] = stepper(without, data, kind)
     found["no padding (bound of packed documents)"] = lambda batch: usual(even(batch))
-    if kind:
-        found["float32"] = stepper(cfg, data)
-    else:
-        found["bfloat16"] = stepper(cfg, data, torch.bfloat16)
+    found["bfloat16" if other else "float32"] = stepper(cfg, data, other)
     if shutil.which("c++"):
-        found["torch.compile"] = make(cfg, compiled=True)
-    if shutil.which("c++") and has_dropout:
-        name = "torch.compile, no dropout (bound of fused elementwise work)"
-        found[name] = make(without, compiled=True)
+        found["torch.compile"] = stepper(cfg, data, kind, compiled=True)
     return found
-
-
-def replacing(step: Step, module: Any, name: str, other: Callable[..., Any]) -> Step:
-    """The step with another function in place of a module's own."""
-
-    def replaced(batch: Batch) -> None:
-        with mock.patch.object(module, name, other):
-            step(batch)
-
-    return replaced
-
-
-def plain_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, p: float, *_: Any
-) -> Tensor:
-    """posfuse.model.attention by batched products, without a fused kernel or blocks."""
-    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
-    if bias is not None:
-        scores = scores + bias
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    return own_dropout.dropout(scores.softmax(-1), p) @ v
 
 
 def even(batch: Batch) -> Batch:
     """As many tokens, in documents of the batch's mean length."""
-    multiple = 8 if batch.ids.device.type == "cuda" else 1  # as a run pads
+    multiple = 8 if IS_GPU else 1  # as a run pads
     length = multiple * math.ceil(batch.n_tokens / len(batch.lengths) / multiple)
     length = min(length, batch.ids.shape[1])
     return replace(batch, ids=batch.ids[:, :length], lengths=torch.full_like(batch.lengths, length))
-
-
-def compared(
-    name: str, steps: dict[str, Step], warm: Sequence[Batch], on: Sequence[Batch], repeats: int
-) -> Iterator[list[str | float]]:
-    """Rows of a table: ms of each step, and the usual one's time divided by it. The steps take
-    turns; medians over the turns. A step that fails has a row without numbers."""
-    working = {of: step for of, step in steps.items() if works(step, warm)}
-    turns = [{of: seconds(step, on) for of, step in working.items()} for _ in range(repeats)]
-    for of in steps.keys() - working.keys():
-        yield [name, of, "", "fails here"]
-    for of in working:
-        ratio = statistics.median(turn[USUAL] / turn[of] for turn in turns)
-        ms = 1e3 * statistics.median(turn[of] for turn in turns) / len(on)
-        yield [name, of, ms, f"{ratio:.2f}×"]
 
 
 def works(step: Step, warm: Sequence[Batch]) -> bool:
@@ -187,13 +138,52 @@ def works(step: Step, warm: Sequence[Batch]) -> bool:
     return True
 
 
-def budget(name: str, step: Step, on: Sequence[Batch]) -> list[list[str | float]]:
-    """Rows of a table: the share of each kind of operator in the CPU time of the step."""
-    with profile(activities=[ProfilerActivity.CPU]) as profiled:
-        seconds(step, on)
-    shares = dict.fromkeys((*KINDS, "other"), 0.0)
-    for event in profiled.key_averages():
-        kind = next((k for k, names in KINDS.items() if event.key.startswith(names)), "other")
-        shares[kind] += event.self_cpu_time_total
-    total = sum(shares.values())
-    return [[name, kind, f"{time / total:.0%}"] for kind, time in shares.items()]
+def compared(
+    name: str, steps: dict[str, Step], warm: Sequence[Batch], on: Sequence[Batch], repeats: int
+) -> list[store.Row]:
+    """Rows of a table: ms of each step, and the usual one's time divided by it. The steps take
+    turns; medians over the turns. A step that fails has a row without numbers."""
+    working = {of: partial(seconds, step, on) for of, step in steps.items() if works(step, warm)}
+    times = harness.in_turn(working, repeats)
+    rows: list[store.Row] = [[name, of, "", "fails"] for of in steps if of not in working]
+    for of, own in times.items():
+        ratio = harness.median_ratio(times, USUAL, of)
+        rows.append([name, of, 1e3 * statistics.median(own) / len(on), f"{ratio:.2f}×"])
+    return rows
+
+
+def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
+    as_in_a_run()
+    n, cores = given.batches, torch.get_num_threads()
+    rows: list[store.Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for cell in given.cells:
+            own = [*given.overrides]
+            if cell == "imdb":
+                if not given.imdb:
+                    print("imdb: skipped, no folder; give --imdb FOLDER")
+                    continue
+                own.append(f"data.path={given.imdb}")
+            if cell == "arxiv":
+                generated_texts.write_arxiv(folder / "arxiv", 64 * 2 * n)
+                own.append(f"data.path={folder / 'arxiv'}")
+            torch.set_num_threads(1 if cell in SMALL else cores)
+            cfg = harness.config(*CELLS[cell], *own, f"cache_dir={folder / 'cache'}")
+            data = build_data(cfg)
+            on = batches(data, 2 * n if IS_GPU or cell in SMALL else 4)
+            warm, on = on[: len(on) // 2], on[len(on) // 2 :]
+            found = alternatives(cfg, data)
+            rows += compared(cell, found, warm, on, given.repeats)
+            print(f"{cell}: {len(found)} kinds of steps compared", flush=True)
+    note = (
+        "On the same batches; the speed is relative to the first row of the cell in the same turn. "
+        "A bound computes less than the run does: it limits what a change could gain. "
+        "torch.compile's own time, tens of seconds a run, does not count."
+    )
+    columns = ["cell", "step", "ms", "speed"]
+    return [store.table("Alternatives for a training step", columns, rows, note)], {}
+
+
+if __name__ == "__main__":
+    store.main(__file__, measure, cells=DEFAULT, repeats=3, batches=20, overrides=[])

@@ -1,5 +1,5 @@
-"""The systems that benchmarks/training.py compares: posfuse's own run and the plain baseline, one
-epoch on chosen documents at a time.
+"""The systems that training.py compares: posfuse's own run and the plain baseline, one epoch on
+chosen documents at a time.
 
 posfuse runs as in posfuse-train: its batches, its trainer, its diagnostics. An epoch's training and
 evaluation are timed, not the checkpoints between them.
@@ -9,22 +9,20 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import lightning as L
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 
 import plain
-import timing
-from posfuse.config import Config, ModelConfig
+from harness import DEVICE, now
+from posfuse.config import Config
 from posfuse.data.batching import Documents, LengthBatches, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
-from posfuse.process.environment import denormals_flushed, keep_memory
 from posfuse.training.build import build_data, build_module, build_trainer
 from posfuse.training.diagnostics import Diagnostics
 from posfuse.training.history import History
-from timing import DEVICE
 
 Rates = dict[str, float]  # documents a second of "training" and of "evaluation"
 Chooser = Callable[[list[np.ndarray], int], list[np.ndarray]]
@@ -68,18 +66,20 @@ def part(split: TokenizedSplit, chosen: np.ndarray) -> TokenizedSplit:
 class Clock(Callback):
     """Seconds of an epoch's training, including the callbacks at its end, and of its evaluation."""
 
-    def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.start = timing.now(DEVICE)
+    def __init__(self, clock: Callable[[], float] = now) -> None:
+        self.clock = clock
 
-    def on_validation_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.trained = timing.now(DEVICE)
+    def on_train_epoch_start(self, *_: Any) -> None:
+        self.start = self.clock()
 
-    def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.evaluated = timing.now(DEVICE)
+    def on_validation_start(self, *_: Any) -> None:
+        self.trained = self.clock()
 
-    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        end = timing.now(DEVICE)
-        self.training = self.trained - self.start + end - self.evaluated
+    def on_validation_end(self, *_: Any) -> None:
+        self.evaluated = self.clock()
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        self.training = self.trained - self.start + self.clock() - self.evaluated
         self.evaluation = self.evaluated - self.trained
 
 
@@ -88,7 +88,6 @@ class Posfuse:
     run batches them as the real epoch did."""
 
     def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:
-        keep_memory()  # as a run does
         self.cfg, self.data = cfg, build_data(cfg)
         self.corpus = self.data.documents
         self.members = members(cfg, self.corpus, steps, evaluated, choose)
@@ -99,7 +98,6 @@ class Posfuse:
         self.data.documents = {"train": train, "validation": test, "test": test}
         self.classifier = build_module(cfg, self.data)
 
-    @denormals_flushed()  # as a run is
     def epoch(self, batches: int | None = None) -> Rates:
         """Train and evaluate on the chosen documents, or on `batches` batches of them."""
         cfg = replace(self.cfg, trainer=replace(self.cfg.trainer, limit_batches=batches))
@@ -115,16 +113,14 @@ class Plain:
     """The baseline on documents of the same batches."""
 
     def __init__(self, cfg: Config, words: dict[str, int], n_classes: int, texts: Texts) -> None:
-        m = cfg.model
+        m, o = cfg.model, cfg.optim
         self.cfg, self.words, self.texts, self.taken = cfg, words, texts, 0
         self.model = plain.PlainClassifier(
             len(words) + 2, n_classes, cfg.data.max_len, m.d_model, m.n_heads, m.n_layers, m.d_ff,
             m.dropout, m.activation,
         ).to(DEVICE)  # fmt: skip
-        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[cfg.optim.name]
-        self.optimizer = kind(
-            self.model.parameters(), lr=cfg.optim.lr, weight_decay=cfg.optim.weight_decay
-        )
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[o.name]
+        self.optimizer = kind(self.model.parameters(), lr=o.lr, weight_decay=o.weight_decay)
 
     def epoch(self, train: int, test: int | None = None) -> Rates:
         """Train on the next `train` documents, and evaluate the first `test`, or all."""
@@ -133,20 +129,9 @@ class Plain:
         turn = [(self.taken + i) % len(texts) for i in range(train)]
         self.taken += train
         texts, labels = [texts[i] for i in turn], [labels[i] for i in turn]
-        start = timing.now(DEVICE)
+        start = now()
         plain.train(self.model, self.optimizer, texts, labels, self.words, size, clip_norm)
-        trained = timing.now(DEVICE)
+        trained = now()
         texts, labels = (column[:test] for column in self.texts["test"])
         plain.evaluate(self.model, texts, labels, self.words, size)
-        end = timing.now(DEVICE)
-        return {"training": train / (trained - start), "evaluation": len(texts) / (end - trained)}
-
-
-def product_flops(lengths: np.ndarray, model: ModelConfig, n_classes: int) -> float:
-    """FLOPs of the matrix products of a forward pass over documents of these lengths, padding and
-    lookups left out: 2mnk each."""
-    tokens, pairs = float(lengths.sum()), float((lengths.astype(float) ** 2).sum())
-    d = model.d_model
-    weights = 4 * d * d + 2 * d * model.d_ff  # q, k, v, out; feed-forward
-    of_layer = 2 * tokens * weights + 2 * 2 * pairs * d  # scores, and their product with v
-    return model.n_layers * of_layer + 2 * len(lengths) * d * n_classes
+        return {"training": train / (trained - start), "evaluation": len(texts) / (now() - trained)}

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 import measured_code
-import results
-import stored
+import store
 
 MODEL = '"""The model."""\n\n\ndef double(x):\n    """2 x."""\n    return 2 * x  # a comment\n'
-SCRIPT = 'import beside\nimport results\n\nMEASURES = "model.network data conf/speed"\n'
+SCRIPT = 'import beside\nimport store\n\nMEASURES = "model.network data conf/speed"\n'
 FILES = {
     "src/posfuse/model/network.py": MODEL,
     "src/posfuse/model/fusion.py": MODEL,
@@ -19,7 +18,7 @@ FILES = {
     "conf/speed/fast.yaml": "model: {dropout: 0.0}  # a comment\n",
     "benchmarks/speed.py": SCRIPT,
     "benchmarks/beside.py": MODEL,
-    "benchmarks/results.py": MODEL,
+    "benchmarks/store.py": MODEL,
 }
 
 
@@ -56,7 +55,7 @@ def change(tree, name, old, new):
         ("src/posfuse/model/network.py", '    """2 x."""\n', ""),
         ("src/posfuse/model/network.py", "2 * x", "(2\n  * x)"),
         ("src/posfuse/model/fusion.py", "2 * x", "3 * x"),  # not measured
-        ("benchmarks/results.py", "2 * x", "3 * x"),  # writes what the others measure
+        ("benchmarks/store.py", "2 * x", "3 * x"),  # writes what the others measure
         ("conf/speed/fast.yaml", "# a comment", "# another one"),
     ],
 )
@@ -101,7 +100,7 @@ def test_a_wrong_name_is_an_error_of_one_line(tree):
 
 
 def test_a_benchmark_is_a_script_that_says_what_it_measures(tree):
-    assert [path.stem for path in measured_code.benchmarks(tree / "benchmarks")] == ["speed"]
+    assert list(measured_code.benchmarks(tree / "benchmarks")) == ["speed"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def test_a_benchmark_is_a_script_that_says_what_it_measures(tree):
     ],
 )  # fmt: skip
 def test_the_folder_of_a_machine(cpu, bf16, gpu, slug):
-    assert results.slug({"cpu": cpu, "bf16": bf16, "cores": 2, "gpu": gpu}) == slug
+    assert store.slug({"cpu": cpu, "bf16": bf16, "cores": 2, "gpu": gpu}) == slug
 
 
 @pytest.mark.parametrize(
@@ -129,30 +128,40 @@ def test_the_folder_of_a_machine(cpu, bf16, gpu, slug):
 )
 def test_the_bfloat16_units_of_a_machine(tmp_path, monkeypatch, flags, is_broken, units):
     def do_without():
-        monkeypatch.setenv(results.ISA, "AVX10_1_512")
+        monkeypatch.setenv(store.ISA, "AVX10_1_512")
         return is_broken
 
-    monkeypatch.delenv(results.ISA, raising=False)
-    monkeypatch.setattr(results, "CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.delenv(store.ISA, raising=False)
+    monkeypatch.setattr(store, "CPU_INFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text(f"model name : Xeon\nflags : {flags}\n")
-    monkeypatch.setattr(results, "do_without_broken_amx", do_without)
-    found = results.machine()
+    monkeypatch.setattr(store, "do_without_broken_amx", do_without)
+    found = store.machine()
     assert (found["cpu"], found["bf16"]) == ("Xeon", units)
-    assert results.ISA not in os.environ
-    assert units in stored.UNITS
+    assert store.ISA not in os.environ
+    assert units in store.UNITS
 
 
 def test_a_result_says_what_was_measured_where_and_when(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
-    monkeypatch.setattr("sys.argv", ["rounding.py"])
-    script = Path(measured_code.__file__).with_name("rounding.py")
-    arguments = results.parser(str(script), "Title.").parse_args([])
-    table = results.table("Speed", ["x"], [[1.0]], "")
-    results.write(arguments, [table], {}, folders=["imdb"])
+    monkeypatch.setattr(store, "RESULTS", tmp_path)
+    script = Path(measured_code.__file__).with_name("steps.py")
+    given = ["--imdb", str(tmp_path), "--repeats", "3", "--cells", "a", "b", "--", "seed=1"]
+    monkeypatch.setattr("sys.argv", [str(script), *given])
+    seen = []
+
+    def measure(arguments):
+        seen.append(arguments)
+        return [store.table("Speed", ["x"], [[1.0]], "")], {"raw": 1}
+
+    store.main(str(script), measure, repeats=1, cells=["imdb"], batches=20, overrides=[])
+    (found,) = seen
+    assert (found.repeats, found.cells, found.batches, found.overrides) == (
+        3, ["a", "b"], 20, ["seed=1"]
+    )  # fmt: skip
     (path,) = tmp_path.glob("*/*")
-    assert path == results.default_path("rounding")
-    found = json.loads(path.read_text())
-    assert measured_code.is_current(found, script, measured_code.installed_torch())
-    assert found["machine"]["torch"].startswith(measured_code.installed_torch())
-    assert (found["command"], found["folders"]) == ("python benchmarks/rounding.py", ["imdb"])
-    assert {"commit", "date", "seconds"} < found.keys()
+    assert path == store.default_path("steps")
+    content = json.loads(path.read_text())
+    assert measured_code.is_current(content, script, measured_code.installed_torch())
+    assert content["machine"]["torch"].startswith(measured_code.installed_torch())
+    command = "python benchmarks/steps.py --imdb FOLDER --repeats 3 --cells a b -- seed=1"
+    assert (content["command"], content["folders"]) == (command, ["imdb"])
+    assert {"commit", "date", "seconds"} < content.keys()

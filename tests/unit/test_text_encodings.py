@@ -5,10 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # Their files are ASCII, and another syntax tree would make the results of benchmarks outdated.
-ASCII = (
-    "benchmarks/arxiv_path.py", "benchmarks/tasks.py", "src/posfuse/process/devices.py",
-    "src/posfuse/process/environment.py",
-)  # fmt: skip
+ASCII = ("src/posfuse/process/devices.py", "src/posfuse/process/environment.py")
 TEXT = ("read_text", "write_text", "open", "NamedTemporaryFile", "TextIOWrapper")
 
 

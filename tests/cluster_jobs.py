@@ -1,4 +1,4 @@
-"""The jobs of cluster.py: runs with posfuse's records, but a second of sleep instead of training.
+"""Jobs of a large sweep: runs with posfuse's records, but a second of sleep instead of training.
 
 The first attempt of some runs fails, as the seed says: see FAULTS.
 """

@@ -1,0 +1,119 @@
+"""What the benchmarks measure with: the device and its clocks, systems that take turns, their own
+processes, and whole runs of the command."""
+
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from hydra import compose, initialize_config_dir
+
+from posfuse.config import CONF_DIR, Config
+from posfuse.process.environment import denormals_flushed, keep_memory, peak_memory
+from posfuse.runs import records
+from posfuse.runs.checks import checked
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+TRAIN = [sys.executable, "-m", "posfuse.train"]
+REPORT = [sys.executable, "-m", "posfuse.report.entry"]
+T = TypeVar("T")
+
+
+def now() -> float:
+    """Seconds of a clock, read after the device has finished its work."""
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize(DEVICE)
+    return time.perf_counter()
+
+
+def used() -> float:
+    """Seconds of this process's CPU time, in which other processes count less; on a GPU those of
+    the clock."""
+    return time.process_time() if DEVICE.type == "cpu" else now()
+
+
+def seconds(work: Callable[[], Any], clock: Callable[[], float] = now) -> float:
+    start = clock()
+    work()
+    return clock() - start
+
+
+def in_turn(turns: dict[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """What each turn returns in every round. Every second round has the reverse order."""
+    found: dict[str, list[T]] = {name: [] for name in turns}
+    for i in range(rounds):
+        for name in list(turns)[:: 1 if i % 2 == 0 else -1]:
+            found[name].append(turns[name]())
+    return found
+
+
+def median_ratio(values: dict[str, list[float]], name: str, baseline: str) -> float:
+    """Median over the rounds of a value divided by the baseline's in the same round."""
+    return statistics.median(a / b for a, b in zip(values[name], values[baseline], strict=True))
+
+
+@contextmanager
+def apart(make: Callable[..., T] = list, *arguments: Any) -> Iterator[Callable[..., Any]]:
+    """A process of its own with the object that `make(*arguments)` returns, and with this process's
+    number of threads. Yields the function `(work, *arguments) -> work(object, *arguments)` in it.
+    """
+    context, threads = multiprocessing.get_context("spawn"), torch.get_num_threads()
+    with ProcessPoolExecutor(1, context, _begin, (threads, make, arguments)) as process:
+        yield lambda work, *given: process.submit(_do, work, given).result()
+
+
+def peak(work: Callable[..., Any], *arguments: Any) -> int:
+    """Peak memory in bytes of a process that does only this work."""
+    with apart() as process:
+        return int(process(_peak, work, arguments))
+
+
+def _peak(_: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
+    work(*arguments)
+    return peak_memory()
+
+
+_object: Any  # of a process that `apart` started
+
+
+def _begin(threads: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    global _object
+    torch.set_num_threads(threads)
+    keep_memory()  # as a run does
+    _object = make(*arguments)
+
+
+@denormals_flushed()  # as a run is
+def _do(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return work(_object, *arguments)
+
+
+def config(*overrides: str) -> Config:
+    """The checked config of a run; a later override of a key replaces an earlier one."""
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        return checked(compose("train", [*replaced(overrides), "trainer.progress=none"]))
+
+
+def replaced(overrides: Any) -> list[str]:
+    return list({override.partition("=")[0]: override for override in overrides}.values())
+
+
+def trained(root: Path, *overrides: str, environment: Any = None) -> list[records.Record]:
+    """The new records of a run or, after `-m`, of a sweep; the ids of its texts stay in root/cache
+    for the next one. Exits if the command fails."""
+    options = [word for word in overrides if word.startswith("-")]
+    own = [f"output_dir={root / 'runs'}", f"cache_dir={root / 'cache'}", "logger=none"]
+    values = replaced([*own, *(word for word in overrides if not word.startswith("-"))])
+    before = set(root.rglob(records.RESULT))
+    command = [*TRAIN, *options, *values]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, check=False)
+    if done.returncode:
+        sys.exit(f"error: a run failed; see its message above: {' '.join(command)}")
+    return [records.read_result(path) for path in set(root.rglob(records.RESULT)) - before]
