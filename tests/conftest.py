@@ -30,7 +30,8 @@ def one_thread():
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """A fake W&B server, which W&B uses in this process."""
-    from fake_wandb import in_use, serve  # imports wandb, which most tests do not need
+    from fake_wandb import serve
+    from uploads import in_use  # imports wandb, which most tests do not need
 
     with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home")):
         yield fake

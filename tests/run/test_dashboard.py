@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import wandb
 
-from fake_wandb import ENTITY, FakeRun, in_use, serve
+from fake_wandb import ENTITY, fake_run, serve
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.evidence.metric import BITS_PER_BYTE
@@ -19,6 +19,7 @@ from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.tracking import dashboard as code
 from posfuse.tracking import server as wandb_server
 from small_records import write_record, write_sweep
+from uploads import in_use
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def running(tmp_path_factory):
 @pytest.fixture
 def server(running):
     running.clear()
-    running.runs["some"] = FakeRun("posfuse")  # so the project exists
+    running.runs["some"] = fake_run("posfuse")  # so the project exists
     yield running
     assert running.unknown == []
 

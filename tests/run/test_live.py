@@ -5,7 +5,7 @@ import os
 import pytest
 import wandb
 
-from fake_wandb import in_use, serve
+from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.runs import records
@@ -14,6 +14,7 @@ from posfuse.tracking import projection
 from posfuse.tracking.live import Live, started, tracked
 from posfuse.train import train
 from small_runs import REFERENCE, small_config
+from uploads import in_use
 
 END = [("preempting",), ("finish", signals.EXIT_STATUS)]
 

@@ -5,10 +5,10 @@ import shutil
 import pytest
 import wandb
 
-from fake_wandb import synced
 from posfuse.errors import Conflict
 from posfuse.runs import records
 from posfuse.tracking import upload
+from uploads import synced
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import wandb
 
-from fake_wandb import ALL_STEPS, EPOCHS, KEY, check_held, environment, in_use, serve
+from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.tracking import projection, upload
@@ -23,6 +23,7 @@ from posfuse.tracking.places import PLACES, logs
 from posfuse.train import train
 from processes import HANG, children, command, wait_for
 from small_runs import at_step, small_config, write_corpus
+from uploads import ALL_STEPS, EPOCHS, KEY, check_held, environment, in_use
 
 REMOTE = "https://planted0token:x-oauth-basic@127.0.0.1/someone/posfuse.git"
 

@@ -7,11 +7,12 @@ import sys
 import pytest
 import wandb
 
-from fake_wandb import EPOCHS, KEY, check_held, serve, synced
+from fake_wandb import serve
 from posfuse.tracking import projection
 from posfuse.train import train
 from processes import HANG
 from small_runs import small_config, write_corpus
+from uploads import EPOCHS, KEY, check_held, synced
 
 
 @pytest.fixture(scope="module")
