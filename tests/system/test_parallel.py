@@ -102,14 +102,6 @@ def test_fail_fast_interrupts_the_others(corpus, tmp_path):
     assert not results(tmp_path)
 
 
-def test_a_mistake_in_the_config_is_reported_once_for_all_runs(corpus, tmp_path):
-    done = ended(sweep(corpus, "seed=0,1", "model.n_heads=3", *PARALLEL), tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: model.n_heads: must divide model.d_model=8 (got 3)")
-    assert done.stderr.count("\n") == 1
-    assert kinds(tmp_path) == ["config", "config"]
-
-
 def test_runs_per_core_allows_more_runs_than_cores(corpus, tmp_path):
     cores = cpu_count()
     argv = sweep(corpus, "hydra/launcher=parallel", f"hydra.launcher.n_jobs={cores + 1}")

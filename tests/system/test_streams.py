@@ -2,17 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from small_runs import small_overrides, write_corpus
 
 CLOSED = "error: stdout is closed; give a file or /dev/null\n"
-NOTHING = [
-    "-c",
-    "from posfuse.errors import checked_streams; checked_streams()(lambda: print('ran'))()",
-]
 # The reader of the pipe has ended before the command prints.
 NO_READER = (
     'mkfifo pipe; true < pipe & exec 3> pipe; wait; "$@" >&3; status=$?; rm pipe; exit $status'
@@ -31,22 +26,6 @@ def shell(line, folder, *argv):
 def test_a_closed_stdout_is_refused_in_one_line(module, tmp_path):
     refused = shell('"$@" >&-', tmp_path, "-m", module, tmp_path)
     assert (refused.returncode, refused.stderr) == (1, CLOSED)
-
-
-def test_every_closed_stream_is_refused_but_stdin(tmp_path):
-    refused = shell('"$@" 2>&-', tmp_path, *NOTHING)
-    assert (refused.returncode, refused.stdout) == (1, CLOSED.replace("stdout", "stderr"))
-    refused = shell('"$@" >&- 2>&-', tmp_path, *NOTHING)
-    assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", "")
-    used = shell('"$@" <&-', tmp_path, *NOTHING)
-    assert (used.returncode, used.stdout, used.stderr) == (0, "ran\n", "")
-
-
-@pytest.mark.parametrize("argv", [["--cfg", "all"], ["--version"]])
-def test_a_pipe_without_a_reader_gives_no_message(argv, tmp_path):
-    ended = shell(NO_READER, tmp_path, "-m", "posfuse.train", *argv)
-    assert ended.stderr == ""
-    assert ended.returncode in (0, 1)
 
 
 def test_a_run_finishes_if_nobody_reads_its_stdout(tmp_path):
@@ -74,14 +53,3 @@ def test_an_ascii_locale_reads_prints_and_writes_other_letters(tmp_path):
     assert "±" in "".join(table.read_text("utf-8") for table in tables)
     config = next(tmp_path.rglob("config.yaml"))
     assert f"path: {corpus}\n" in config.read_text("utf-8")  # as under a UTF-8 locale
-
-
-FULL = "error: stdout: No space left on device; free it or print elsewhere\n"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize(("unbuffered", "argv"), [("", ["--version"]), ("1", ["--cfg", "all"])])
-def test_a_full_stdout_is_one_line(unbuffered, argv, tmp_path):
-    line = f'PYTHONUNBUFFERED={unbuffered} "$@" > /dev/full'
-    ended = shell(line, tmp_path, "-m", "posfuse.train", *argv)
-    assert (ended.returncode, ended.stderr) == (1, FULL)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from posfuse.model.controls import AddMatched, Linear
+from posfuse.model.controls import AddMatched
 from posfuse.model.fusion import MLP, GateCNN, GateFeature, GateMLP
 from posfuse.model.network import initialize
 from variants import OPERATORS, make_fusion, make_network, make_table, random_tensor
@@ -126,56 +126,6 @@ def test_operator_follows_its_equation(name):
     if name not in BY_HAND:
         pytest.skip(f"{name} has no equation in BY_HAND")
     check_by_hand(name, with_values(make_fusion(name, 3)), n_tokens=4, n_rows=6)
-
-
-def test_the_controls_with_numbers():
-    linear, matched = Linear(2), AddMatched(2)
-    linear.weight_token.data = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    found = linear(torch.tensor([[1.0, -1.0]]), torch.tensor([[10.0, 20.0]]))
-    assert found.tolist() == [[9, 19]]
-    # rms([3, 4]) = sqrt(12.5), rms([0, -2]) = sqrt(2).
-    found = matched(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, -2.0]]))
-    assert found[0].tolist() == pytest.approx([3 / 12.5**0.5, 4 / 12.5**0.5 - 2**0.5])
-
-
-class TableMixed(Linear):
-    def project(self, table):
-        return (F.linear(table, self.weight_token),)
-
-
-class SumMixed(Linear):
-    def merge(self, token, position):
-        return F.linear(token[0] + position[0], self.weight_token)
-
-
-class UnitNorm(AddMatched):
-    def project_tokens(self, tokens):
-        return (F.normalize(tokens, dim=-1),)
-
-
-class Centred(AddMatched):
-    def project_tokens(self, tokens):
-        return (F.layer_norm(tokens, tokens.shape[-1:]),)
-
-
-class OverTokens(AddMatched):
-    def project_tokens(self, tokens):
-        return (tokens / tokens.square().mean((-2, -1), keepdim=True).sqrt(),)
-
-
-class MatchedToTable(AddMatched):
-    def project(self, table):
-        return (table,)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("linear", kind) for kind in (TableMixed, SumMixed)]
-    + [("add_matched", kind) for kind in (UnitNorm, Centred, OverTokens, MatchedToTable)],
-)
-def test_an_operator_that_differs_from_its_equation_fails(name, kind):
-    with pytest.raises(AssertionError, match="not close"):
-        check_by_hand(name, with_values(kind(3)), n_tokens=4, n_rows=6)
 
 
 def test_linear_starts_with_the_token_half_of_concat():

@@ -129,12 +129,6 @@ def test_shared_parameters_start_bitwise_equal_in_every_variant() -> None:
                 assert torch.equal(parameter, reference[name]), (fusion, encoding, name)
 
 
-def test_seeds_differ_and_zero_is_one_of_them() -> None:
-    weights = [make_network("concat", seed=s).fusion.weight_token for s in (0, 1, 0)]
-    assert torch.equal(weights[0], weights[2])
-    assert not torch.equal(weights[0], weights[1])
-
-
 def test_layers_and_modules_do_not_start_as_copies() -> None:
     network = make_network("concat")
     first, second = (block.linear1.weight for block in network.encoder.blocks)
@@ -216,14 +210,6 @@ def test_masks_differ_between_steps_and_seeds_and_repeat(monkeypatch) -> None:
     assert losses == [loss(0, 0), loss(0, 1), loss(1, 0)]
 
 
-def test_logits_have_a_row_per_document() -> None:
-    for scale in ("sqrt_d", "learned", 0.125):
-        network = make_network("gate_cnn", token_scale=scale)
-        for lengths in ([5], [1], [12, 3, 1], [3, 2, 3, 1, 2]):
-            given = batch(lengths)
-            assert network(given.ids, given.lengths).shape == (len(lengths), C)
-
-
 def test_token_scale_reaches_the_fusion() -> None:
     networks = {s: make_network("none", token_scale=s) for s in ("sqrt_d", "learned", 0.25)}
     given, seen = batch([5, 3]), {}
@@ -245,12 +231,6 @@ def normed(row: list[float], gain: list[float], shift: list[float]) -> list[floa
     variance = sum((x - mean) ** 2 for x in row) / len(row)
     scaled = [(x - mean) / math.sqrt(variance + 1e-5) for x in row]
     return [g * x + b for g, x, b in zip(gain, scaled, shift, strict=True)]
-
-
-def test_the_norm_by_hand() -> None:
-    # Mean 2.5, variance 1.25: (1 - 2.5) / sqrt(1.25) = -1.3416.
-    expected = [-1.3416, -0.4472, 0.4472, 1.3416]
-    assert normed([1, 2, 3, 4], [1] * 4, [0] * 4) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_norm_stands_between_fusion_and_encoder() -> None:

@@ -64,17 +64,6 @@ def test_sandwich_is_symmetric_zero_at_the_query_and_shares_alibis_path():
 # KERPLE
 
 
-def test_kerple_by_hand():
-    logarithmic = Kerple(2, 1, 9)
-    set_values(logarithmic, raw_r1=[math.log(2)], raw_r2=[0.0])  # r1 = 2, r2 = 1
-    assert extra(logarithmic, 1, 4) == extra(logarithmic, 4, 1)
-    assert extra(logarithmic, 1, 4) == pytest.approx([-2 * math.log(4)], abs=1e-6)
-    power = Kerple(2, 1, 9, kernel="power")
-    set_values(power, raw_r1=[math.log(2)], raw_r2=[-math.log(3)])  # r2 = 2 / (1 + 3) = 1/2
-    assert extra(power, 0, 4) == pytest.approx([-4], abs=1e-6)
-    assert extra(power, 7, 7) == [0]
-
-
 def test_the_power_kernel_contains_alibi():
     slopes = Alibi(8, 4, 9).slopes
     power = Kerple(8, 4, 9, kernel="power")
@@ -102,23 +91,6 @@ def test_kerple_has_a_gradient_at_distance_0():
 
 
 # FIRE
-
-
-def fire_by_hand(threshold):
-    encoding = Fire(2, 1, 9, hidden=2)
-    # c = 1; f(x) = 2 relu(x) + 3 relu(-x)
-    set_values(encoding, log_c=0.0, log_threshold=math.log(threshold))
-    set_values(encoding, weight_in=[1.0, -1.0], bias_in=[0.0, 0.0], weight_out=[[2.0, 3.0]])
-    return encoding
-
-
-def test_fire_by_hand():
-    # x = log(3) / log(5) = 0.68261: distance 2, and the later of the two has position 3 + 1.
-    assert extra(fire_by_hand(1.0), 3, 1) == pytest.approx([2 * 0.68261], abs=1e-4)
-    assert extra(fire_by_hand(1.0), 1, 3) == pytest.approx([3 * 0.68261], abs=1e-4)
-    # The threshold 9 is above 4: log(3) / log(10) = 0.47712.
-    assert extra(fire_by_hand(9.0), 3, 1) == pytest.approx([2 * 0.47712], abs=1e-4)
-    assert extra(fire_by_hand(9.0), 0, 0) == [0]
 
 
 def test_fires_mlp_is_an_mlp_of_relus_with_its_gradients():
@@ -162,28 +134,6 @@ def test_fire_has_a_set_of_parameters_for_each_layer_unless_they_are_shared():
 
 
 # TUPE and DIET
-
-
-def test_tupe_by_hand():
-    encoding = Tupe(2, 1, 3).double()
-    eye = [[1.0, 0.0], [0.0, 1.0]]
-    set_values(encoding, vectors=[[1.0, 2.0], [4.0, 1.0], [0.0, 0.0]])
-    set_values(encoding, weight_query=eye, weight_key=eye)
-    encoding.double()
-    q = torch.tensor([[1.0, 1], [0, 0]], dtype=torch.float64)[None, None]
-    k = torch.tensor([[0.0, 0], [2, 0]], dtype=torch.float64)[None, None]
-    # Query 0: key 0 has (0 + 5) / 2, key 1 (2 + 6) / 2. Query 1: (0 + 6) / 2 and (0 + 17) / 2.
-    expected = torch.tensor([[2.5, 4.0], [3.0, 8.5]], dtype=torch.float64).softmax(-1)
-    torch.testing.assert_close(weights(encoding, q, k)[0, 0], expected)
-
-
-def test_diet_by_hand():
-    encoding = Diet(4, 1, 2, rank=1).double()
-    set_values(encoding, query_vectors=[[[1.0], [2.0]]], key_vectors=[[[3.0], [-1.0]]])
-    encoding.double()
-    q = torch.full((1, 1, 2, 4), 0.5, dtype=torch.float64)  # q . k / 2 = 1 for every pair
-    expected = torch.tensor([[1.0 + 3, 1 - 1], [1 + 6, 1 - 2]], dtype=torch.float64).softmax(-1)
-    torch.testing.assert_close(weights(encoding, q, 2 * q)[0, 0], expected)
 
 
 def test_without_its_vectors_diet_is_plain_attention_and_tupe_softer_by_the_root_of_2():
