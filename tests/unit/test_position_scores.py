@@ -93,6 +93,23 @@ def test_kerple_has_a_gradient_at_distance_0():
 # FIRE
 
 
+def fire_by_hand(threshold):
+    encoding = Fire(2, 1, 9, hidden=2)
+    # c = 1; f(x) = 2 relu(x) + 3 relu(-x)
+    set_values(encoding, log_c=0.0, log_threshold=math.log(threshold))
+    set_values(encoding, weight_in=[1.0, -1.0], bias_in=[0.0, 0.0], weight_out=[[2.0, 3.0]])
+    return encoding
+
+
+def test_fire_by_hand():
+    # x = log(3) / log(5) = 0.68261: distance 2, and the later of the two has position 3 + 1.
+    assert extra(fire_by_hand(1.0), 3, 1) == pytest.approx([2 * 0.68261], abs=1e-4)
+    assert extra(fire_by_hand(1.0), 1, 3) == pytest.approx([3 * 0.68261], abs=1e-4)
+    # The threshold 9 is above 4: log(3) / log(10) = 0.47712.
+    assert extra(fire_by_hand(9.0), 3, 1) == pytest.approx([2 * 0.47712], abs=1e-4)
+    assert extra(fire_by_hand(9.0), 0, 0) == [0]
+
+
 def test_fires_mlp_is_an_mlp_of_relus_with_its_gradients():
     torch.manual_seed(0)
     encoding = Fire(6, 3, 9, hidden=7).double()
