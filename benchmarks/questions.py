@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from finding_tables import FOLDER, accuracies, judged
+from posfuse.config import CONF_DIR
 from posfuse.report.figures.style import QUIET, RC, look
 from posfuse.report.table import interval
 from posfuse.statistics.cautions import TUNED
-from posfuse.statistics.decisions import EQUIVALENT
+from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
 from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
 from posfuse.study.plan import PLAN
@@ -25,12 +26,44 @@ from posfuse.study.run_table import RUNS
 from posfuse.study.scores import outcomes
 
 ASKED: dict[str, Any] = yaml.safe_load((FOLDER / "questions.yaml").read_text(encoding="utf-8"))
+ASKED_IN = "error: docs/findings/questions.yaml:"
+KEYS = {  # of an entry: those that it needs, and those that it may have
+    "questions": ({"ask", "study", "hypothesis"}, {"words", "arm", "readme"}),
+    "claims": ({"claim", "reports", "holds", "evidence"}, {"synthetic", "finds"}),
+}
 WORDS = {  # the answer by verdict
     "supported": "Yes", "refuted": "No, the opposite", "equivalent": "No, about equal",
     "undecided": "Not decided",
 }  # fmt: skip
+STUDIED = ("study", "hypothesis")
 NOT_RUN = "not yet run"
 OPERATORS = {"gate_scalar": "scalar gate", "concat": "concatenation"}
+
+
+def check(asked: dict[str, Any] = ASKED) -> None:
+    """Exit with one line if questions.yaml lacks a key, has an unknown key or word, or names a
+    study or a hypothesis that conf/study does not have."""
+    for part, (needed, allowed) in KEYS.items():
+        for i, entry in enumerate(asked[part], 1):
+            where = f"{ASKED_IN} {part}, entry {i}:"
+            if lacking := needed - entry.keys():
+                sys.exit(f"{where} {', '.join(sorted(lacking))}: missing; add it")
+            if unknown := entry.keys() - needed - allowed:
+                sys.exit(f"{where} {', '.join(sorted(unknown))}: unknown key; remove it")
+            said = {*entry.get("words", {}), *filter(None, [entry.get("holds")])}
+            if unknown := said - {*WORDS, AHEAD, BEHIND}:
+                one_of = ", ".join([*WORDS, AHEAD, BEHIND])
+                sys.exit(f"{where} {', '.join(sorted(unknown))}: no verdict; use one of {one_of}")
+            for study, hypothesis, *_ in entry.get("evidence", [[*map(entry.get, STUDIED)]]):
+                path = CONF_DIR / "study" / f"{study}.yaml"
+                if not path.exists():
+                    sys.exit(f"{where} no study {study} in conf/study; correct its name")
+                known = [h["name"] for h in yaml.safe_load(path.read_text())["hypotheses"]]
+                if hypothesis not in known:
+                    sys.exit(
+                        f"{where} {study} has no hypothesis {hypothesis}; use one of "
+                        f"{', '.join(known)}"
+                    )
 
 
 def verdict_of(study: str, hypothesis: str, arm: str = "") -> Verdict | None:
@@ -42,14 +75,14 @@ def verdict_of(study: str, hypothesis: str, arm: str = "") -> Verdict | None:
     by_name = {v.hypothesis.name: v for v in judged(folder)[2].verdicts}
     if hypothesis not in by_name:
         sys.exit(
-            f"error: docs/findings/questions.yaml: {study} has no hypothesis {hypothesis}; use "
-            f"one of {', '.join(by_name)}"
+            f"{ASKED_IN} the plan of {study} has no hypothesis {hypothesis}; use one of "
+            f"{', '.join(by_name)}"
         )
     v = by_name[hypothesis]
     if arm not in ("", v.hypothesis.arm):
         sys.exit(
-            f"error: docs/findings/questions.yaml: {hypothesis} of {study} is "
-            f"{v.hypothesis.difference}; its words are for {arm} as the first arm; change both"
+            f"{ASKED_IN} {hypothesis} of {study} is {v.hypothesis.difference}; its words are for "
+            f"{arm} as the first arm; change both"
         )
     return v if v.decision else None
 
@@ -72,8 +105,8 @@ def row_of(question: dict[str, Any]) -> list[str]:
     v = verdict_of(question["study"], question["hypothesis"], question.get("arm", ""))
     if v is None or v.decision is None:
         return [NOT_RUN, "", ""]
-    words = WORDS | question.get("words", {})
-    answer = words.get(v.decision.result, words[v.verdict])
+    own = question.get("words", {})  # a direction first: it says more than a verdict
+    answer = own.get(v.decision.result, own.get(v.verdict, WORDS[v.verdict]))
     plan, results, state = judged(FOLDER / question["study"])
     is_tuned = TUNED in caveats.of_verdicts(plan, state, results)[v.hypothesis.name]
     seeds = f"{v.decision.n}"
@@ -166,7 +199,7 @@ def gains() -> Iterator[dict[str, Any]]:
                 cells[fusion, own.get("encoding") == "none", int(cut[arm])] = values[arm]
         for (fusion, placebo, at), column in cells.items():
             if at not in texts["cut"]:
-                sys.exit(f"error: docs/findings/questions.yaml: lengths.{name}.cut: add {at}")
+                sys.exit(f"{ASKED_IN} lengths.{name}.cut: add {at}")
             if fusion in OPERATORS and ("add", placebo, at) in cells:
                 own = (column - cells["add", placebo, at]).dropna()
                 low, high = t_interval(own)

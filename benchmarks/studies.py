@@ -163,6 +163,7 @@ def with_parts(document: str) -> str:
 
 def write() -> None:
     """Write all pages from the committed files."""
+    questions.check()
     studied = [path.parent for path in sorted(FOLDER.glob(f"*/{RUNS}"))]
     for folder in studied:
         (folder / "README.md").write_text(study_page(folder), encoding="utf-8")

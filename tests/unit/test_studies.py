@@ -274,7 +274,7 @@ def long_study(tmp_path, monkeypatch):
         study = Study(
             question="Q?", arms=arms, testing=Evaluation("0-7", [8], spent=[0.05]),
             assumed=Assumed(2.0, 2.0),
-            hypotheses=[Hypothesis(name=n, text="T.", expects="greater", margin=1, **own)
+            hypotheses=[Hypothesis(**{"expects": "greater", "margin": 1, **own}, name=n, text="T.")
                         for n, own in hypotheses.items()],
         )  # fmt: skip
         freeze(study, {arm: Choice({}) for arm in arms}, {}, tmp_path / name)
@@ -308,7 +308,7 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
     assert [float(row[3].split()[0]) for row in rows] == pytest.approx([4, 5, 1, -2], abs=0.3)
     claim = questions.claims().splitlines()[2]
     assert ", 8 of 8 seeds | holds |" in claim
-    assert "do as well? | No, still behind | -" in questions.first_screen()
+    assert "alone do as well? | No, still behind | -" in questions.first_screen()
     assert "with length? | not yet run |  |  |" in questions.first_screen()
     points = {(g["text"], g["words"], g["placebo"]): g["mean"] for g in questions.gains()}
     assert points == {("arXiv", 1024, False): pytest.approx(4, abs=0.3),
@@ -318,7 +318,7 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"gate_gains": None}, "long_published has no hypothesis gate_gains; use one of concat_g"),
+        ({"gate_gains": None}, "the plan of long_published has no hypothesis gate_gains; use one "),
         (
             {"scale_is_enough": {"arm": "gate", "than": "add_one"}},
             "is gate - add_one; its words are for add_one",
@@ -330,6 +330,44 @@ def test_a_plan_without_the_hypothesis_of_a_row_is_refused(long_study, changed, 
     long_study("long_published", **own)
     with pytest.raises(SystemExit, match=rf"^error: docs/findings/questions.yaml: .*{message}"):
         questions.questions()
+
+
+def test_two_sides_that_are_shown_equal_are_what_such_a_hypothesis_says(long_study):
+    equal = {"arm": "gate", "than": "add", "expects": "equivalent", "margin": 9}
+    long_study("long_published", gate_gains=equal)
+    question = {"study": "long_published", "hypothesis": "gate_gains"}
+    assert questions.row_of(question)[0] == "Yes"
+    assert questions.row_of({**question, "words": {"equivalent": "Yes, as good"}})[0] == (
+        "Yes, as good"
+    )
+
+
+QUESTION = {"ask": "Q?", "study": "length", "hypothesis": "gate_gain_grows"}
+CLAIM = {"claim": "C", "reports": "R", "holds": "supported",
+         "evidence": [["length", "gate_gain_grows", "gate"]]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("part", "changed", "message"),
+    [
+        ("questions", {"study": None}, "study: missing; add it"),
+        ("questions", {"answer": "Yes"}, "answer: unknown key; remove it"),
+        ("questions", {"words": {"refutd": "No"}}, "refutd: no verdict; use one of supported, "),
+        ("questions", {"study": "lenght"}, "no study lenght in conf/study; correct its name"),
+        ("questions", {"hypothesis": "grows"}, "length has no hypothesis grows; use one of "),
+        ("claims", {"holds": "yes"}, "yes: no verdict; use one of supported, "),
+        ("claims", {"evidence": [["length", "grows", "gate"]]}, "length has no hypothesis grows; "),
+    ],
+)
+def test_a_wrong_entry_of_the_questions_is_refused(part, changed, message):
+    entry = {"questions": QUESTION, "claims": CLAIM}[part] | changed
+    asked = {"questions": [QUESTION], "claims": [CLAIM]}
+    questions.check(asked)
+    asked[part].append({key: value for key, value in entry.items() if value})
+    with pytest.raises(SystemExit) as caught:
+        questions.check(asked)
+    line = f"error: docs/findings/questions.yaml: {part}, entry 2: {message}"
+    assert str(caught.value).startswith(line)
 
 
 def test_the_gain_by_length_is_that_of_the_rows():
