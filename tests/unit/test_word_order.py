@@ -117,6 +117,9 @@ ARXIV = ["data=arxiv", "data.word_order=shuffled"]
          "mix the two; set data.name=arxiv_shuffled"),
         ([*ARXIV, "data.name=shuffled_arxiv"], "set data.name=shuffled_arxiv_shuffled"),
         ([*ARXIV, "data.name=arxiv_shuffled_2"], "set data.name=arxiv_shuffled_2_shuffled"),
+        (["data=arxiv", "data.name=arxiv_shuffled"],
+         "data.name: arxiv_shuffled ends in _shuffled, but data.word_order=original; set "
+         "data.word_order=shuffled, or another name"),
         ([*ARXIV, "data.name=arxiv_shuffled", "task=language_model", "data.vocabulary.unit=bytes"],
          "data.word_order: shuffled is for classifiers, because a language model predicts the next "
          "word; remove it, or set task=classification"),

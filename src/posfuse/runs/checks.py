@@ -97,6 +97,11 @@ def _check_word_order(cfg: Config) -> None:
     """Only texts are shuffled, and under another name than the originals."""
     data, key = cfg.data, "data.word_order: shuffled"
     if data.word_order == "original":
+        if data.name.endswith(SHUFFLED):
+            raise InputError(
+                f"data.name: {data.name} ends in {SHUFFLED}, but data.word_order=original; set "
+                "data.word_order=shuffled, or another name"
+            )
         return
     if is_pretrained(cfg):
         raise InputError(
