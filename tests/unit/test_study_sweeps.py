@@ -470,12 +470,18 @@ def test_the_store_that_is_read_is_that_of_the_test_runs(tokens, monkeypatch) ->
     assert store.folder == build_data(checked(composed(*own))).store.folder
 
 
-def test_corpora_of_one_length_each_are_not_a_study_by_length(tokens) -> None:
+def test_corpora_of_one_length_each_are_not_a_study_by_length(tokens, tmp_path) -> None:
     study, extra = by_length(tokens, 30, 128)
-    study.arms["add_128"]["data.name"] = "others"
-    stages.check_arms("mine", study, extra)
-    study.arms["add_16"] = {"data.max_len": 16, "data.name": "others"}
-    with pytest.raises(InputError, match=r"arms.add_128: .* documents of others have fewer tokens"):
+    study.arms["add_30"]["data.path"] = str(tokens)
+    study.arms["add_128"] |= {"data.name": "others", "data.path": str(write_corpus(tmp_path / "B"))}
+    stages.check_arms("mine", study, extra[1:])
+
+
+def test_two_names_of_one_corpus_are_a_study_by_length(tokens) -> None:
+    """As of original and shuffled words."""
+    study, extra = by_length(tokens, 30, 128)
+    study.arms["add_128"] |= {"data.name": "texts_shuffled", "data.word_order": "shuffled"}
+    with pytest.raises(InputError, match=r"arms.add_128: .* of texts_shuffled have fewer tokens"):
         stages.check_arms("mine", study, extra)
 
 

@@ -26,8 +26,8 @@ from posfuse.study.spec import Study, Values
 from posfuse.study.sweeps import Sweep
 
 NEARLY_ALL = 0.9  # of the training documents
-# The settings of a corpus and of its tokens.
-OF_CORPUS = ("data.name", "data.path", "data.corpus", "data.vocabulary.unit", "host.path")
+# The settings of a corpus and of its tokens; a corpus may have several names.
+OF_CORPUS = ("data.path", "data.corpus", "data.vocabulary.unit", "host.path")
 
 
 def _check_lengths(data: DataConfig) -> None:
@@ -110,16 +110,16 @@ def check_documents(
         lengths = {arm: int(found[arm]["data.max_len"]) for arm in own}
         if len(set(lengths.values())) == 1:
             continue
-        name = found[own[0]]["data.name"]
         config = configs_of(study, {own[0]: arms[own[0]]}, extra)[own[0]]
         try:
             tokens = training_lengths(replace(config, seed=study.test_seeds[0]), signals.check)
         except HubUnreachable as error:
-            say(f"{name}: the lengths of its documents are not checked ({error})")
+            say(f"{config.data.name}: the lengths of its documents are not checked ({error})")
             continue
         fit = tokens[math.ceil(NEARLY_ALL * len(tokens)) - 1]
         for arm, length in lengths.items():
             if length > fit:
+                name = found[arm]["data.name"]
                 raise InputError(
                     f"arms.{arm}: data.max_len={length}, but {100 * (tokens < length).mean():.0f} "
                     f"% of the training documents of {name} have fewer tokens (median "
