@@ -94,7 +94,7 @@ def task_of(cfg: Config) -> Any:
 
 
 def _check_word_order(cfg: Config) -> None:
-    """Only texts are shuffled, and under another name than the originals."""
+    """Only texts are shuffled, and their name alone ends in _shuffled."""
     data, key = cfg.data, "data.word_order: shuffled"
     if data.word_order == "original":
         if data.name.endswith(SHUFFLED):
