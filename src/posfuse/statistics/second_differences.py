@@ -43,7 +43,8 @@ def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
             & (row["table"] != NO_TABLE)
         ]
         same_attention = same[same["attention"] == row["attention"]]
-        return pd.concat([same_attention, same[same["attention"] == ""]])
+        found: pd.DataFrame = pd.concat([same_attention, same[same["attention"] == ""]])
+        return found
 
     return second_differences(comparisons, placebo_of, criteria, "placebo")
 
@@ -56,7 +57,8 @@ def survival(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
         same = (comparisons["pretrain"] == SCRATCH) & (row["pretrain"] != SCRATCH)
         for name in ("data", "encoding", "fusion", "besides_pretraining"):
             same &= comparisons[name] == row[name]
-        return comparisons[same]
+        found: pd.DataFrame = comparisons[same]
+        return found
 
     return second_differences(comparisons, from_scratch, criteria, "scratch")
 

@@ -172,7 +172,7 @@ def budget_table(by_budget: pd.DataFrame, metric: Metric, more: str) -> Table:
         several = [*if_many(by_budget, "encoding"), *if_many(by_budget, "variant")]
         keys = ["data", *several, "fusion"]
     most = max(map(len, by_budget["expected"]))
-    budgets = range(1, most + 1)
+    budgets = [*range(1, most + 1)]
     if most > MOST_BUDGETS:
         budgets = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
 
