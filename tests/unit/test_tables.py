@@ -281,6 +281,6 @@ def test_a_csv_file_has_no_formulas_and_its_numbers_are_numbers(tmp_path):
 
 
 def test_every_csv_file_of_a_report_or_study_is_written_by_one_function():
-    source = Path(formats.__file__).parents[2]
-    paths = [path for room in ("analysis", "study") for path in (source / room).rglob("*.py")]
+    source = Path(formats.__file__).parents[1]
+    paths = [path for room in ("report", "study") for path in (source / room).rglob("*.py")]
     assert [path.name for path in paths if "to_csv(" in path.read_text()] == ["formats.py"]
