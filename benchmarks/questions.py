@@ -58,7 +58,8 @@ def check(asked: dict[str, Any] = ASKED) -> None:
                 path = CONF_DIR / "study" / f"{study}.yaml"
                 if not path.exists():
                     sys.exit(f"{where} no study {study} in conf/study; correct its name")
-                known = [h["name"] for h in yaml.safe_load(path.read_text())["hypotheses"]]
+                content = yaml.safe_load(path.read_text(encoding="utf-8"))
+                known = [h["name"] for h in content["hypotheses"]]
                 if hypothesis not in known:
                     sys.exit(
                         f"{where} {study} has no hypothesis {hypothesis}; use one of "

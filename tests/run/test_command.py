@@ -174,9 +174,12 @@ def test_a_config_file_without_keys_is_named(command, tmp_path):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
             mine = ["--config-dir", tmp_path / "conf", f"{group}=mine"]
-            missing = "raised while composing config" if text == "- 1\n" else f"{group}.name"
-            name = f"{group}/mine" if text == "- 1\n" else f"{group}=mine"
-            assert_one_line(command(*mine), missing, name)
+            named = f"{group}.name", f"{group}=mine"
+            if text == "- 1\n":
+                named = "raised while composing config", f"{group}/mine"
+            elif text and group != "fusion":  # an operator's file may have keys of its own
+                named = f"{group}.words: unknown key", f"{group}/mine.yaml"
+            assert_one_line(command(*mine), *named)
             if not text:
                 wrong = command(*mine, "trainer.foo=1")
                 assert_one_line(wrong, "error: trainer.foo: unknown key")

@@ -55,7 +55,7 @@ def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(command, small,
     first = command(*sweep)
     assert first.code == 1
     assert "error: 1 run(s) failed" in first.err
-    assert "result.json: differs from its digest in SHA256SUMS; remove it to run" in first.err
+    assert "result.json: not a readable record (differs from its digest in SHA256SUMS)" in first.err
     assert first.out.count("test accuracy") == 2
     (folder / records.RESULT).unlink()
     second = command(*sweep)
