@@ -70,4 +70,4 @@ def check_archive(path: Path) -> None:
     """Raise ValueError or BadZipFile if a file of a zip archive differs from its checksum."""
     with zipfile.ZipFile(path) as whole:
         if damaged := whole.testzip():
-            raise ValueError(f"{damaged} differs from its checksum")
+            raise ValueError(f"{damaged} is damaged")

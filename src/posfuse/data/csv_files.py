@@ -34,6 +34,7 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     Raises InputError, which names the line, for a file without commas, for a misplaced quotation
     mark, and for a row with more or fewer fields than the header.
     """
+    _check_header(path)
     csv.field_size_limit(LONGEST)
     line, header = 1, 0
     with utf8(path) as file:
@@ -41,7 +42,7 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             for fields in reader:
                 if len(fields) > 1 or "".join(fields).strip():
-                    header = header or _width(path, fields)
+                    header = header or len(fields)
                     if len(fields) != header:
                         raise InputError(f"{path}: line {line} {_mismatch(len(fields), header)}")
                     yield line, fields
@@ -53,12 +54,13 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             ) from error
 
 
-def _width(path: Path, header: list[str]) -> int:
-    if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
+def _check_header(path: Path) -> None:
+    with utf8(path) as file:
+        header = next((line for line in file if line.strip()), "")
+    if "," not in header and any(separator in header for separator in ";\t|"):
         raise InputError(
             f"{path}: the header has no comma; separate the columns by commas, as in text,label"
         )
-    return len(header)
 
 
 def _mismatch(found: int, header: int) -> str:
