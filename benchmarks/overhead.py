@@ -18,7 +18,10 @@ from typing import Any
 import harness
 import store
 
-MEASURES = "train training runs tracking.live data.datamodule report hydra_plugins.posfuse_sweeper"
+MEASURES = (
+    "train training runs tracking.live data.datamodule evidence statistics verdicts report "
+    "hydra_plugins.posfuse_sweeper"
+)
 RUN = [
     "data=bbc_lead_paragraph", "trainer.max_epochs=1", "trainer.limit_batches=1",
     "trainer.threads=1", "trainer.accelerator=cpu", "trainer.progress=none",

@@ -132,7 +132,9 @@ def questions() -> str:
 
 
 def first_screen() -> str:
-    asked = [[q["readme"], *row_of(q)] for q in ASKED["questions"] if "readme" in q]
+    # Without the studies that have not run, which the page of findings lists.
+    shown = (q for q in ASKED["questions"] if "readme" in q and has_rows(FOLDER / q["study"]))
+    asked = [[q["readme"], *row_of(q)] for q in shown]
     rows = [[*row[:2], *(cell.partition(", ")[0] for cell in row[2:])] for row in asked]
     return lines(["question", "answer", "difference", "seeds"], rows)
 
