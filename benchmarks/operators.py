@@ -28,6 +28,7 @@ from posfuse.data.batching import Batch
 from posfuse.evidence.published import numbers
 from posfuse.model.network import PositionClassifier
 from posfuse.process.environment import denormals_flushed, keep_memory
+from posfuse.runs.checks import task_of
 from posfuse.training.build import build_module
 from steps import stepper
 
@@ -62,9 +63,10 @@ def configs(protocol: str, overrides: list[str]) -> dict[str, Config]:
     return {fusion: harness.config(*given, f"fusion={fusion}") for fusion in FUSIONS}
 
 
-def of_random_words() -> Any:
+def of_random_words(cfg: Config) -> Any:
     """The only parts of the data that a network is built from."""
-    return SimpleNamespace(store=SimpleNamespace(label_names=range(CLASSES), vocabulary_size=WORDS))
+    texts = SimpleNamespace(label_names=range(CLASSES), vocabulary_size=WORDS)
+    return SimpleNamespace(store=texts, task=task_of(cfg))
 
 
 def documents(n: int, length: int) -> Batch:
@@ -86,7 +88,7 @@ def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
 
 def fusion_alone(cfg: Config, batch: Batch) -> Callable[[], None]:
     """Forward and backward pass of the fusion, from and to the embeddings."""
-    model = build_module(cfg, of_random_words()).to(DEVICE).train().model
+    model = build_module(cfg, of_random_words(cfg)).to(DEVICE).train().model
     tokens, table = model.tokens(batch.ids).detach().requires_grad_(), model.table().detach()
     gradient = torch.randn_like(tokens)
 
@@ -101,7 +103,7 @@ def training(name: str, configs: dict[str, Config]) -> dict[str, Any]:
     """Times of a step and of the fusion alone, by operator."""
     batch = documents(SETTINGS[name].batch, configs[BASELINE].data.max_len)
     alone = {fusion: fusion_alone(cfg, batch) for fusion, cfg in configs.items()}
-    steps = {f: partial(stepper(cfg, of_random_words()), batch) for f, cfg in configs.items()}
+    steps = {f: partial(stepper(cfg, of_random_words(cfg)), batch) for f, cfg in configs.items()}
     step = in_turn(steps, SETTINGS[name].rounds)
     return {"alone": in_turn(alone, ALONE), "step": step}
 
@@ -110,7 +112,7 @@ def training(name: str, configs: dict[str, Config]) -> dict[str, Any]:
 def inference(name: str, configs: dict[str, Config]) -> dict[int, dict[str, Times]]:
     """By batch size: times of the whole forward pass, and of the part before the encoder, for
     "FUSION" and "FUSION folded". On a CPU, of larger batches only the paper's operators."""
-    models = {f: build_module(cfg, of_random_words()).model for f, cfg in configs.items()}
+    models = {f: build_module(cfg, of_random_words(cfg)).model for f, cfg in configs.items()}
     models = {fusion: model.to(DEVICE).eval() for fusion, model in models.items()}
     found = {}
     for n, rounds in SETTINGS[name].latency_rounds.items():
