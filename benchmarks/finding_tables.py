@@ -13,8 +13,8 @@ import pandas as pd
 import grids
 from posfuse.report.table import interval
 from posfuse.statistics.paired import t_interval
+from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import PLAN, Plan, stored
-from posfuse.study.progress import Progress, progress
 from posfuse.study.run_table import RUNS, read_results
 from posfuse.study.scores import Results
 

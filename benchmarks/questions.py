@@ -20,8 +20,8 @@ from posfuse.statistics.cautions import TUNED
 from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
 from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
+from posfuse.study.looks import Verdict, deltas
 from posfuse.study.plan import PLAN
-from posfuse.study.progress import Verdict, deltas
 from posfuse.study.run_table import RUNS
 from posfuse.study.scores import outcomes
 

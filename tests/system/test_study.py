@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from posfuse.runs import records
-from posfuse.study.progress import progress
+from posfuse.study.looks import progress
 from posfuse.study.reading import read_study
 from posfuse.study.run_table import read_results
 from processes import alive, descendants, ended, started, wait_for

@@ -21,8 +21,8 @@ from posfuse.statistics.paired import equivalence_power
 from posfuse.study import caveats as cautions
 from posfuse.study import command, results_page
 from posfuse.study.configurations import composed
+from posfuse.study.looks import progress
 from posfuse.study.plan import Choice, Plan
-from posfuse.study.progress import progress
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
 from small_records import posfuse_report, write_sweep
 

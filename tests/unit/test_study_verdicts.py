@@ -15,8 +15,8 @@ from posfuse.statistics.paired import spread_limit
 from posfuse.statistics.sequential import Looks, chances
 from posfuse.study import figure, forecast, tables
 from posfuse.study.all_seeds import AllSeeds
+from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
-from posfuse.study.progress import deltas, progress, seeds_to_decide
 from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
 

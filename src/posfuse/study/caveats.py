@@ -20,8 +20,8 @@ from posfuse.statistics.cautions import (
 from posfuse.statistics.decisions import EQUIVALENT
 from posfuse.statistics.sequential import chances
 from posfuse.study.forecast import expected_spread
+from posfuse.study.looks import Progress
 from posfuse.study.plan import Choice, Plan
-from posfuse.study.progress import Progress
 from posfuse.study.scores import Results, best_was_last, guesses, outcomes
 from posfuse.study.spec import Hypothesis, Study
 

@@ -13,8 +13,8 @@ from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
 from posfuse.process.arguments import pasted, refuse_twice
 from posfuse.study import caveats, forecast, plan, results_page, stages, sweeps, tables
+from posfuse.study.looks import Progress
 from posfuse.study.plan import Plan
-from posfuse.study.progress import Progress
 from posfuse.study.reading import config_folder, read_study
 from posfuse.study.run_table import run_table
 from posfuse.study.scores import Results

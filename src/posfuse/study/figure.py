@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report.figures import style, svg
 from posfuse.report.sections.test_lengths import results_by_length
-from posfuse.study.progress import Verdict
+from posfuse.study.looks import Verdict
 from posfuse.study.run_table import at
 from posfuse.study.spec import BEYOND, Study, Values
 

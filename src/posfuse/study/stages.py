@@ -6,8 +6,8 @@ from itertools import product
 from posfuse.errors import InputError
 from posfuse.study import plan as plans
 from posfuse.study.configurations import check_documents, composed, fingerprints
+from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
-from posfuse.study.progress import Progress, progress
 from posfuse.study.scores import Results
 from posfuse.study.spec import Study, Values
 from posfuse.study.sweeps import OUTPUT, Sweep

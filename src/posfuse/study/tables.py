@@ -13,8 +13,8 @@ from posfuse.statistics import paired as st
 from posfuse.statistics.budget import FEWEST, best_by_budget
 from posfuse.statistics.decisions import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.study import all_seeds
+from posfuse.study.looks import Progress, Verdict
 from posfuse.study.plan import Plan
-from posfuse.study.progress import Progress, Verdict
 from posfuse.study.scores import Results, best_was_last, by_length, outcomes
 from posfuse.study.spec import BEYOND, Study
 from posfuse.verdicts.sentences import Size, decided, to_settle
