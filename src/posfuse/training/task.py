@@ -4,6 +4,7 @@ conf/task chooses one. Modules are imported where they are made: Lightning takes
 and the check of a config needs none of it.
 """
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from posfuse.config import Config, is_pretrained, seed_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from posfuse.training.module import TrainingModule
 
 
-class Task:
+class Task(ABC):
     """What a run learns. A kind of task extends it with its network and its module."""
 
     metric = "accuracy"  # the number that a run is judged by
@@ -50,16 +51,16 @@ class Task:
         """The names of the classes that the record states."""
         return store.label_names
 
+    @abstractmethod
     def network(
         self, backbone: Backbone, vocabulary_size: int, n_classes: int
     ) -> FusionTransformer:
         """The network for a corpus of this vocabulary and with these labels, without its initial
         values."""
-        raise NotImplementedError
 
+    @abstractmethod
     def module(self, network: Any) -> "TrainingModule":
         """The module that trains this network."""
-        raise NotImplementedError
 
     @property
     def metrics(self) -> tuple[str, ...]:
