@@ -43,8 +43,8 @@ dashboard: .venv/installed ## compare a sweep in W&B: a workspace and a report
 leet: .venv/installed ## show a sweep's W&B logs in W&B's terminal viewer
 	$(BIN)/posfuse-leet $(SWEEP)
 
-calibrate: .venv/installed ## simulate sweeps with known effects: writes the tables of docs/statistics.md
-	$(BIN)/python benchmarks/calibrate.py --write docs/statistics.md
+calibrate: .venv/installed ## simulate sweeps with known effects: writes the tables of docs/error_rates.md
+	$(BIN)/python benchmarks/calibrate.py --write docs/error_rates.md
 
 bench: .venv/installed ## run the benchmarks without a current result and write docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
 	$(BIN)/python benchmarks/run.py $(FOLDERS)

@@ -1,6 +1,6 @@
 """Error rates of the statistics on simulated sweeps whose truth is known.
 
-`make calibrate` runs it and writes the tables into docs/statistics.md. `--only WORDS` computes the
+`make calibrate` runs it and writes the tables into docs/error_rates.md. `--only WORDS` computes the
 tables whose titles contain the words. Each rate has its 95 % Clopper-Pearson interval. Each
 simulation has its own seed, so a second run gives the same figures.
 """

@@ -27,7 +27,7 @@ SWEEPS = [studies.FOLDER / name for name in (*grids.GRIDS, "agnews_four_layers",
 FOLDERS = [studies.DEMO, *KEPT]
 DOCUMENT = studies.DOCUMENT.read_text()
 README = studies.README.read_text()
-STATISTICS = (DOCS / "statistics.md").read_text()
+ERROR_RATES = (DOCS / "error_rates.md").read_text()
 FIRST_SCREEN = README.partition("Lightning and Hydra.")[2].partition("![")[0]
 NUMBER = r"([+-]?\d+\.\d+)"
 
@@ -255,7 +255,7 @@ def test_the_noise_of_tuning_is_that_of_the_simulation():
         ("own_best", prose(DOCUMENT)),
         ("operator_or_scale", NOTES["operator_or_scale"]),
     ):
-        rows = [line.split(" | ") for line in STATISTICS.splitlines() if f"| {tuning} | " in line]
+        rows = [line.split(" | ") for line in ERROR_RATES.splitlines() if f"| {tuning} | " in line]
         whole, half, _ = (100 * float(row[6].split()[0]) for row in rows)
         assert f"in {half:.0f} to {whole:.0f} of 100 simulated studies" in text
 

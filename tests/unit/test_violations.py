@@ -1,4 +1,4 @@
-"""benchmarks/violations.py against closed forms, and its tables in docs/statistics.md."""
+"""benchmarks/violations.py against closed forms, and its tables in docs/error_rates.md."""
 
 import re
 
@@ -11,7 +11,7 @@ import calibrate
 import violations
 from posfuse.config import CONF_DIR
 
-PAGE = (CONF_DIR.parent / "docs" / "statistics.md").read_text()
+PAGE = (CONF_DIR.parent / "docs" / "error_rates.md").read_text()
 
 
 def number(shown):
