@@ -47,6 +47,11 @@ LATER_KEYS: dict[str, Any] = {
     "pretrain.share": 0.15,
     "host.name": "own",
     "host.path": None,
+    "optim.weight_decay_of": "all",
+    "optim.schedule": "constant",
+    "optim.warmup": 0,
+    "optim.end_factor": 0.0,
+    "trainer.accumulate": 1,
 }
 
 # The kinds of task with a name; another kind has a `_target_`.
@@ -219,6 +224,18 @@ class OptimConfig:
     name: str = option("adamw", "optimizer", choices=("adamw", "adam"))
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
+    weight_decay_of: str = option(
+        "all", "the parameters that decay; matrices: those of two or more dimensions",
+        choices=("all", "matrices"),
+    )  # fmt: skip
+    schedule: str = option(
+        "constant", "the learning rate after the warm-up", choices=("constant", "linear", "cosine")
+    )
+    warmup: int = option(0, "steps in which the learning rate rises linearly to optim.lr", least=0)
+    end_factor: float = option(
+        0.0, "the learning rate at the end of a linear or cosine schedule, relative to optim.lr",
+        least=0, most=1,
+    )  # fmt: skip
     scalar_lr_factor: float = option(
         1.0,
         "learning-rate factor of learned scalars: token scale, alpha and biases of gates",
@@ -229,6 +246,7 @@ class OptimConfig:
 @dataclass
 class TrainerConfig:
     max_epochs: int = option(10, "epochs at most", least=1)
+    accumulate: int = option(1, "batches per step of the optimizer", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
     monitor: str = option(
         "accuracy", "validation metric that selects the best checkpoint; metric: that of the task",

@@ -61,6 +61,7 @@ def test_processes_of_one_run_save_at_the_steps_at_which_they_agree(tmp_path, mo
 
     trainer = SimpleNamespace(
         world_size=2,
+        accumulate_grad_batches=1,
         is_global_zero=False,
         strategy=SimpleNamespace(broadcast=broadcast),
         fit_loop=SimpleNamespace(
@@ -70,9 +71,26 @@ def test_processes_of_one_run_save_at_the_steps_at_which_they_agree(tmp_path, mo
     )
     callback = Checkpoints(tmp_path / "last.ckpt", 1e9, "")
     for trainer.global_step in range(1, 2 * AGREE_EVERY + 2):
-        callback.on_train_batch_end(trainer)
+        callback.on_train_batch_end(trainer, None, None, None, 0)
     assert saves == [AGREE_EVERY, 2 * AGREE_EVERY]
     assert asked == [True, True]
+
+
+def test_a_run_is_saved_between_steps_and_not_between_their_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(signals, "_received", {"SIGTERM": 0.0})
+    saves = []
+    progress = SimpleNamespace(is_last_batch=False)
+    trainer = SimpleNamespace(
+        world_size=1,
+        accumulate_grad_batches=3,
+        is_global_zero=False,
+        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress)),
+        save_checkpoint=lambda path: saves.append(batch),
+    )
+    callback = Checkpoints(tmp_path / "last.ckpt", 1e9, "")
+    for batch in range(7):
+        callback.on_train_batch_end(trainer, None, None, None, batch)
+    assert saves == [2, 5]
 
 
 def test_a_resumed_run_keeps_the_start_of_its_first_process(tmp_path):

@@ -237,7 +237,7 @@ def test_training_keeps_popes_delta_in_its_bounds():
     deltas = [position.delta for position in module.model.encoder.positions]
     for delta in deltas:
         delta.data.fill_(0.3)
-    module.on_train_batch_start(None, 0)
+    module.keep_bounds()
     assert len(deltas) == 2
     assert all(not delta.any() for delta in deltas)
 
@@ -279,7 +279,7 @@ def test_training_keeps_the_bounds_of_any_module():
     module = Classifier(build_network(cfg, 9, 2), cfg.optim, 2, 0)
     (encoding,) = module.model.encoder.positions
     encoding.raw_r1.data.fill_(0.3)
-    module.on_train_batch_start(None, 0)
+    module.keep_bounds()
     assert not encoding.raw_r1.any()
 
 

@@ -1,5 +1,6 @@
 """The LightningDataModule that serves every corpus and length regime."""
 
+from dataclasses import replace
 from typing import Any
 
 import lightning as L
@@ -66,15 +67,22 @@ class TextDataModule(L.LightningDataModule):
         }
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        cfg, lengths = self.cfg, self.documents["train"].lengths
-        rank, world = self._place()
-        sampler = LengthBatches(
-            lengths, cfg.batch_size * world, cfg.pool_batches, self.seed, rank, world,
-            turn=self.trainer.current_epoch if self.trainer else 0, start=self.start,
-            parts=self.evaluations, most=self.limit,
-        )  # fmt: skip
+        turn = self.trainer.current_epoch if self.trainer else 0
+        sampler = replace(self._sampler(), turn=turn, start=self.start)
         self.start = 0
         return self._loader("train", sampler)
+
+    def steps_of_epoch(self, accumulate: int) -> int:
+        """The steps of an epoch if each takes this many batches; a part of an epoch ends a step."""
+        parts = (replace(self._sampler(), turn=turn) for turn in range(self.evaluations))
+        return sum(-(-len(part) // accumulate) for part in parts)
+
+    def _sampler(self) -> LengthBatches:
+        cfg, lengths, (rank, world) = self.cfg, self.documents["train"].lengths, self._place()
+        return LengthBatches(
+            lengths, cfg.batch_size * world, cfg.pool_batches, self.seed, rank, world,
+            parts=self.evaluations, most=self.limit,
+        )  # fmt: skip
 
     def state_dict(self) -> dict[str, int]:
         """The batch that training has reached in its turn; saved in checkpoints."""

@@ -42,6 +42,11 @@ def checked(config: DictConfig) -> Config:
     check_host(cfg)
     _check_corpus(cfg)
     task_of(cfg).check()
+    if cfg.optim.end_factor and cfg.optim.schedule == "constant":
+        raise InputError(
+            f"optim.end_factor: {cfg.optim.end_factor:g} is the end of a schedule; set "
+            "optim.schedule=linear or cosine too"
+        )
     _check_word_order(cfg)
     _check_pretraining(cfg)
     _check_test_lengths(cfg.data)

@@ -250,6 +250,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             precision=t.precision,  # type: ignore[arg-type]
             max_epochs=evaluations.turns(t.max_epochs),
             reload_dataloaders_every_n_epochs=int(evaluations.per_epoch > 1),
+            accumulate_grad_batches=t.accumulate,
             gradient_clip_val=t.clip_norm,
             limit_train_batches=t.limit_batches,
             limit_val_batches=t.limit_batches,

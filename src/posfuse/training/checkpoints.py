@@ -58,8 +58,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 class Checkpoints(Callback):
     """Saves the run to `path` every `seconds` and after a signal, and polls for signals.
 
-    It does not save after an epoch's last step: validation belongs to the epoch, and the trainer
-    saves after it. `started` is the time at which the first process of the run began.
+    It saves between two steps, not between two batches of a step. It does not save after an epoch's
+    last step: validation belongs to the epoch, and the trainer saves after it. `started` is the
+    time at which the first process of the run began.
     """
 
     def __init__(self, path: Path, seconds: float, fingerprint: str, started: str = "") -> None:
@@ -86,8 +87,11 @@ class Checkpoints(Callback):
         self.saved = time.monotonic()
         self.check(trainer)
 
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
+    def on_train_batch_end(
+        self, trainer: L.Trainer, module: Any, outputs: Any, batch: Any, batch_number: int
+    ) -> None:
+        is_last = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+        if is_last or (batch_number + 1) % trainer.accumulate_grad_batches:
             return
         due = signals.received() is not None or time.monotonic() - self.saved >= self.seconds
         if trainer.world_size > 1:  # the processes of a run save together, at the same step

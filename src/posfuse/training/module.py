@@ -13,9 +13,10 @@ from torch import Tensor
 from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.errors import Diverged
-from posfuse.model.network import FusionTransformer, learned_scalars, seed_from
+from posfuse.model.network import FusionTransformer, seed_from
 from posfuse.process.distributed import gathered, summed, world_size
 from posfuse.runs.measurements import Measurement
+from posfuse.training.optimizer import is_constant, optimizer, schedule
 
 CHECK_EVERY = 50  # steps between two checks that the loss is finite
 NEVER = 2**62  # a step that no run reaches
@@ -33,15 +34,20 @@ class TrainingModule(L.LightningModule):
         self.documents = 0  # training documents of this epoch; of a language model targets
         self.diverged: Tensor | int = NEVER  # the first step whose loss was not finite
         self.seen = {"documents": 0, "tokens": 0}  # by this process in training
+        self.part = 0  # the number of the batch in its step, from 0
+        self.weight = 1.0  # of the batch's loss in its step
         self.bounded: list[Any] = [m for m in model.modules() if hasattr(m, "keep_bounds")]
 
     def positions_of_step(self, batch: Batch) -> Tensor | int:
         """Seed dropout for this step, and draw its positions.
 
         Masks and positions depend on (seed, step) alone, so all operators and encodings with one
-        seed, and a resumed run, get the same. Each process of a run draws its own.
+        seed, and a resumed run, get the same. Each process of a run draws its own, and each of
+        several batches in a step.
         """
-        at = [self.global_step, self.global_rank] if self.global_rank else [self.global_step]
+        at: list[Any] = [self.global_step]
+        at += [self.global_rank] if self.global_rank else []
+        at += [f"batch {self.part}"] if self.part else []
         seed = seed_from(self.seed, "dropout", *at)
         if self.device.type == "cpu":
             # torch.manual_seed would also format the stack for each kind of device, 0.8 ms.
@@ -68,7 +74,7 @@ class TrainingModule(L.LightningModule):
         if (processes := world_size()) > 1:
             # DDP averages the processes' gradients; weight them so that documents count equally.
             loss = loss * (n * processes / summed(loss.new_tensor(n)))
-        return loss
+        return loss if self.weight == 1 else loss * self.weight
 
     def epoch_loss(self) -> tuple[float, int]:
         """The sum of the losses of this epoch's documents so far, and their number, over all
@@ -94,6 +100,14 @@ class TrainingModule(L.LightningModule):
         )
 
     def on_train_batch_start(self, batch: Batch, batch_number: int) -> None:
+        """Compute the batch's place in its step and its weight, and keep the bounds."""
+        in_step, batches = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
+        self.part = batch_number % in_step
+        # Lightning divides each loss by in_step. The last step of an epoch may have fewer batches.
+        self.weight = in_step / min(in_step, batches - (batch_number - self.part))
+        self.keep_bounds()
+
+    def keep_bounds(self) -> None:
         """Move bounded parameters back that the last step has moved beyond their bounds."""
         for module in self.bounded:
             module.keep_bounds()
@@ -133,28 +147,20 @@ class TrainingModule(L.LightningModule):
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """All parameters in one group; with optim.scalar_lr_factor the learned scalars in a second
-        one, which has its own learning rate."""
-        factor = self.optim.scalar_lr_factor
-        scalars = [] if factor == 1 else learned_scalars(self.model)
-        of_scalars = {id(parameter) for parameter in scalars}
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in self.parameters() if id(p) not in of_scalars]}
-        ]
-        if scalars:
-            groups.append({"params": scalars, "lr": factor * self.optim.lr})
-        return groups
+    def configure_optimizers(self) -> Any:
+        """The optimiser and, unless the learning rate is constant, its schedule."""
+        updates = optimizer(self.model, self.parameters(), self.optim)
+        if is_constant(self.optim):
+            return updates
+        rates = schedule(updates, self.optim, self.steps)
+        return {"optimizer": updates, "lr_scheduler": {"scheduler": rates, "interval": "step"}}
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        kind: Any = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[self.optim.name]
-        optimizer: torch.optim.Optimizer = kind(
-            self.parameter_groups(),
-            lr=self.optim.lr,
-            weight_decay=self.optim.weight_decay,
-            fused=True,
-        )
-        return optimizer
+    @property
+    def steps(self) -> int:
+        """The steps of the optimiser in the whole training, without early stopping."""
+        trainer: Any = self.trainer
+        in_epoch: int = trainer.datamodule.steps_of_epoch(trainer.accumulate_grad_batches)
+        return in_epoch * int(trainer.max_epochs) // int(trainer.datamodule.evaluations)
 
 
 class TestedModule(TrainingModule):

@@ -51,7 +51,8 @@ class PositionMeasurements(Callback):
             return
         if not isinstance(module.model, PositionClassifier):
             return  # the measurements are those of a classifier
-        read = trainer.global_step * self.data.cfg.batch_size * trainer.world_size
+        in_step = self.data.cfg.batch_size * trainer.world_size * trainer.accumulate_grad_batches
+        read = trainer.global_step * in_step
         n = min(int(np.clip(SHARE * read, *DOCUMENTS)), len(self.data.documents["test"]))
         with evaluating(trainer, module.model):
             self.measurements = measure(module.model, sample(self.data, "test", n, module.device))

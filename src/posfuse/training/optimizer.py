@@ -1,0 +1,73 @@
+"""The optimiser of a run: its parameter groups, and its learning rate at each step."""
+
+import math
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from posfuse.config import OptimConfig
+from posfuse.errors import InputError
+from posfuse.model.network import learned_scalars
+
+KINDS: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+
+
+def optimizer(model: nn.Module, parameters: Iterable[Any], optim: OptimConfig) -> Any:
+    """The optimiser of a module's parameters; `model` names its learned scalars.
+
+    Learned scalars have the learning rate optim.scalar_lr_factor * optim.lr. With
+    optim.weight_decay_of=matrices only parameters of two or more dimensions decay.
+    """
+    factor = optim.scalar_lr_factor
+    scalars = {id(p) for p in learned_scalars(model)} if factor != 1 else set()
+    groups: dict[tuple[bool, bool], dict[str, Any]] = {}
+    for parameter in parameters:
+        is_scalar = id(parameter) in scalars
+        decays = optim.weight_decay_of == "all" or parameter.dim() >= 2
+        options: dict[str, Any] = {"lr": factor * optim.lr} if is_scalar else {}
+        if not decays:
+            options["weight_decay"] = 0.0
+        group = groups.setdefault((is_scalar, decays), {"params": [], **options})
+        group["params"].append(parameter)
+    kind = KINDS[optim.name]
+    ordered = [groups[key] for key in sorted(groups, key=lambda key: (key[0], not key[1]))]
+    return kind(ordered, lr=optim.lr, weight_decay=optim.weight_decay, fused=True)
+
+
+def is_constant(optim: OptimConfig) -> bool:
+    """Whether the learning rate is the same at every step."""
+    return optim.schedule == "constant" and not optim.warmup
+
+
+def schedule(updates: torch.optim.Optimizer, optim: OptimConfig, steps: int) -> LambdaLR:
+    """The learning rates of a training of `steps` steps.
+
+    Raises InputError if the warm-up takes all steps.
+    """
+    if optim.warmup >= steps:
+        raise InputError(
+            f"optim.warmup: must be below the {steps} steps of the training (got {optim.warmup}); "
+            "lower it, or raise trainer.max_epochs"
+        )
+    return LambdaLR(updates, partial(rate_factor, optim=optim, steps=steps))
+
+
+def rate_factor(step: int, optim: OptimConfig, steps: int) -> float:
+    """The learning rate of a step, counted from 0, as a fraction of optim.lr.
+
+    It rises linearly from 1 / (warmup + 1) during optim.warmup steps. Then it is constant, or falls
+    linearly or as half a cosine to optim.end_factor, which the step after the last one would have.
+    """
+    if step < optim.warmup:
+        return (step + 1) / (optim.warmup + 1)
+    done = min((step - optim.warmup) / (steps - optim.warmup), 1.0)
+    left = {
+        "constant": 1.0,
+        "linear": 1 - done,
+        "cosine": (1 + math.cos(math.pi * done)) / 2,
+    }[optim.schedule]
+    return optim.end_factor + (1 - optim.end_factor) * left

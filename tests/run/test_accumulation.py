@@ -1,0 +1,92 @@
+"""Several batches per step and a learning-rate schedule, against a plain loop of torch."""
+
+import copy
+import os
+import signal
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.runs import records
+from posfuse.train import train
+from posfuse.training.build import build_data, build_module
+from posfuse.training.checkpoints import read_checkpoint
+from posfuse.training.optimizer import optimizer, rate_factor
+from processes import assert_same_files
+from small_runs import at_step, small_config
+
+EPOCHS, BATCHES, IN_STEP = 2, 4, 3  # 60 documents in batches of 16: steps of 3 batches and of 1
+OPTIONS = [
+    f"trainer.max_epochs={EPOCHS}", f"trainer.accumulate={IN_STEP}", "optim.schedule=cosine",
+    "optim.warmup=1", "optim.weight_decay=0.1", "optim.weight_decay_of=matrices",
+]  # fmt: skip
+
+
+def test_a_step_is_the_mean_of_its_batches(corpus, tmp_path):
+    cfg = small_config(corpus, *OPTIONS, "model.dropout=0")
+    train(cfg, tmp_path)
+    data = build_data(cfg)
+    module = build_module(cfg, data)
+    updates, step = optimizer(module.model, module.parameters(), cfg.optim), 0
+    sampler, states = data.train_dataloader().sampler, {}
+    for epoch in range(EPOCHS):
+        sampler.set_epoch(epoch)
+        batches = [data.documents["train"][members] for members in sampler]
+        assert len(batches) == BATCHES
+        for first in range(0, BATCHES, IN_STEP):
+            own = batches[first : first + IN_STEP]
+            for group in updates.param_groups:
+                group["lr"] = cfg.optim.lr * rate_factor(step, cfg.optim, steps=4)
+            updates.zero_grad()
+            losses = [F.cross_entropy(module.model(b.ids, b.lengths), b.labels) for b in own]
+            torch.stack(losses).mean().backward()
+            torch.nn.utils.clip_grad_norm_(module.parameters(), cfg.trainer.clip_norm)
+            updates.step()
+            step += 1
+            states[step] = copy.deepcopy(module.state_dict())
+    assert step == 4
+    best = read_checkpoint(tmp_path / records.BEST)
+    for name, value in states[best["global_step"]].items():  # at the end of an epoch
+        if not name.endswith("qkv_bias"):  # the gradients of the keys' biases are rounding errors
+            torch.testing.assert_close(best["state_dict"][name], value, msg=name)
+
+
+def test_an_interrupted_step_is_finished_and_the_resumed_run_is_the_same(
+    corpus, tmp_path, monkeypatch
+):
+    cfg = small_config(corpus, *OPTIONS, "trainer.accumulate=2")  # 2 steps in each epoch
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    for folder in (whole, resumed):
+        folder.mkdir()
+    train(cfg, whole)
+    with monkeypatch.context() as patched:
+        at_step(patched, 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(signals.Interrupted, match="saved at step 3"):
+            train(cfg, resumed)
+    train(cfg, resumed)
+    assert_same_files(whole, resumed)
+
+
+def test_the_batches_of_a_step_have_their_own_dropout(corpus, tmp_path, monkeypatch):
+    seeds, draw = [], torch.default_generator.manual_seed
+    cfg = small_config(corpus, *OPTIONS, "trainer.max_epochs=1")
+
+    class Spy:
+        def manual_seed(self, seed):
+            seeds.append(seed)
+            return draw(seed)
+
+        def __getattr__(self, name):
+            return getattr(torch._C.Generator, name)
+
+    monkeypatch.setattr("posfuse.training.module.torch.default_generator", Spy())
+    train(cfg, tmp_path)
+    assert len(set(seeds)) == BATCHES
+
+
+def test_a_warm_up_longer_than_the_training_is_refused(corpus, tmp_path):
+    with pytest.raises(InputError, match=r"optim.warmup: must be below the 4 steps"):
+        train(small_config(corpus, *OPTIONS, "optim.warmup=4"), tmp_path)
