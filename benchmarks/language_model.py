@@ -36,8 +36,7 @@ import store
 from posfuse.config import Config
 from posfuse.data.datamodule import TextDataModule
 from posfuse.training.build import build_data, build_module, build_trainer
-from posfuse.training.diagnostics import Diagnostics
-from posfuse.training.history import History
+from posfuse.training.observers import Diagnostics, History
 from systems import Clock
 
 MEASURES = "model training data.windows data.datamodule process"

@@ -21,8 +21,7 @@ from posfuse.config import Config
 from posfuse.data.batching import Documents, LengthBatches, SortedBatches
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.training.build import build_data, build_module, build_trainer
-from posfuse.training.diagnostics import Diagnostics
-from posfuse.training.history import History
+from posfuse.training.observers import Diagnostics, History
 
 Rates = dict[str, float]  # documents a second of "training" and of "evaluation"
 Chooser = Callable[[list[np.ndarray], int], list[np.ndarray]]

@@ -9,7 +9,7 @@ import torch
 
 from posfuse.runs import records
 from posfuse.train import train
-from posfuse.training import diagnostics as dg
+from posfuse.training import observers
 from small_runs import REFERENCE, small_config
 
 
@@ -64,15 +64,15 @@ def test_the_worth_of_position_is_in_the_record_and_in_the_file(reference, other
 
 
 def test_the_gradient_norm_is_that_of_all_of_the_operators_gradients(corpus, tmp_path, monkeypatch):
-    norms, original = [], dg.Diagnostics.on_before_optimizer_step
+    norms, original = [], observers.Diagnostics.on_before_optimizer_step
 
     def look(self, trainer, module, optimizer):
         parts = [p.grad.flatten() for p in module.model.fusion.parameters()]
         norms.append(math.dist(torch.cat(parts).tolist(), [0.0] * sum(map(len, parts))))
         original(self, trainer, module, optimizer)
 
-    monkeypatch.setattr(dg.Diagnostics, "on_before_optimizer_step", look)
-    monkeypatch.setattr(dg, "GRADIENT_STEPS", 1)
+    monkeypatch.setattr(observers.Diagnostics, "on_before_optimizer_step", look)
+    monkeypatch.setattr(observers, "GRADIENT_STEPS", 1)
     train(small_config(corpus, "fusion=concat", "trainer.clip_norm=0.001"), tmp_path)
     found = rows(tmp_path, "fusion_gradient_norm")["value"].tolist()
     assert found == pytest.approx(np.reshape(norms, (4, 4)).mean(1).tolist(), rel=1e-5)
@@ -80,7 +80,7 @@ def test_the_gradient_norm_is_that_of_all_of_the_operators_gradients(corpus, tmp
 
 def test_diagnostics_do_not_change_the_run(reference, corpus, tmp_path, monkeypatch):
     for name in ("on_before_optimizer_step", "on_train_epoch_end"):
-        monkeypatch.setattr(dg.Diagnostics, name, lambda *arguments: None)
+        monkeypatch.setattr(observers.Diagnostics, name, lambda *arguments: None)
     train(small_config(corpus, *REFERENCE), tmp_path)
     without, with_them = (
         pd.read_parquet(f / records.PREDICTIONS) for f in (tmp_path, reference[0])

@@ -8,7 +8,7 @@ import torch
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.train import train
-from posfuse.training import diagnostics
+from posfuse.training import observers
 from posfuse.training.classifier import Classifier
 from posfuse.training.diagnostics import worth_of_position
 from posfuse.training.trained import load_run
@@ -86,9 +86,7 @@ def test_each_length_takes_one_pass(corpus, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Classifier, "test_step", counted)
     monkeypatch.setattr(Classifier, "on_test_epoch_end", ended)
-    monkeypatch.setattr(
-        diagnostics, "worth_of_position", lambda *a: measured.append(a) or worth(*a)
-    )
+    monkeypatch.setattr(observers, "worth_of_position", lambda *a: measured.append(a) or worth(*a))
     record = train(small_config(corpus, *LONGER), tmp_path)
     long = record["lengths"]["9"]["documents"]
     assert passes == [20, long, long]

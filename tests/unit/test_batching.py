@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posfuse.data.batching import Documents, LengthBatches, ResidentDocuments, SortedBatches
+from posfuse.data.evaluations import Evaluations
 from posfuse.data.token_store import TokenizedSplit
 
 lengths_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)
@@ -40,7 +41,9 @@ def test_every_document_comes_once_an_epoch(lengths, batch_size, pool, seed, epo
 @given(lengths_lists, st.integers(1, 9), st.integers(1, 4), st.integers(0, 2), st.integers(1, 30))
 def test_the_parts_of_an_epoch_are_its_batches_in_order(lengths, batch_size, parts, epoch, most):
     whole = order(lengths, 0, epoch, batch_size)[:most]
-    sampler = LengthBatches(np.asarray(lengths), batch_size, 3, 0, parts=parts, most=most)
+    sampler = LengthBatches(
+        np.asarray(lengths), batch_size, 3, 0, evaluations=Evaluations(parts), most=most
+    )
     assert sampler.in_epoch == len(whole)
     found, sizes = [], []
     for part in range(parts):

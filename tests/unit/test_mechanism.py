@@ -17,8 +17,8 @@ from posfuse.model.positions import PositionSampler
 from posfuse.runs.measurements import WHOLE
 from posfuse.training import diagnostics, patching
 from posfuse.training.attention_by_distance import attention_rows
+from posfuse.training.observers import measure
 from posfuse.training.patching import patch_rows, patched_logits
-from posfuse.training.position_measurements import measure
 from posfuse.training.probe import probe_rows, ridge, token_vectors
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
 

@@ -89,8 +89,9 @@ def test_a_part_of_an_epoch_ends_a_step():
     import numpy as np
 
     from posfuse.data.datamodule import TextDataModule
+    from posfuse.data.evaluations import Evaluations
 
-    sampler = LengthBatches(np.ones(22), 2, 50, 0, parts=2)
-    data = SimpleNamespace(evaluations=2, _sampler=lambda: sampler)
+    sampler = LengthBatches(np.ones(22), 2, 50, 0, evaluations=Evaluations(2))
+    data = SimpleNamespace(evaluations=Evaluations(2), _sampler=lambda: sampler)
     assert TextDataModule.steps_of_epoch(data, 4) == 4
     assert TextDataModule.steps_of_epoch(data, 1) == 11

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
+from posfuse.data.evaluations import ONE_PER_EPOCH, Evaluations
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.data.vocabulary import PAD
 
@@ -139,8 +140,8 @@ class LengthBatches(Sampler[np.ndarray]):
     length and cut into batches. Then the batches are shuffled. The process `rank` of `world` gets
     its share of each batch.
 
-    With `parts` above 1 an epoch comes in that many parts of almost equal size. `turn` counts them:
-    turn 0 is the first part of the first epoch. The batches and their order stay the same.
+    With several evaluations an epoch comes in as many parts, its turns: turn 0 is the first part of
+    the first epoch. The batches and their order stay the same.
     """
 
     lengths: np.ndarray  # (documents,)
@@ -151,7 +152,7 @@ class LengthBatches(Sampler[np.ndarray]):
     world: int = 1
     turn: int = 0
     start: int = 0  # batches of the next turn to skip: a resumed run has trained on them
-    parts: int = 1
+    evaluations: Evaluations = ONE_PER_EPOCH
     most: int | None = None  # batches of an epoch at most
 
     def set_epoch(self, epoch: int) -> None:
@@ -164,25 +165,19 @@ class LengthBatches(Sampler[np.ndarray]):
         batches = -(-len(self.lengths) // self.batch_size)
         return batches if self.most is None else min(batches, self.most)
 
-    @property
-    def _bounds(self) -> tuple[int, int]:
-        """The first batch of this turn's part of the epoch, and the first of the next part."""
-        part = self.turn % self.parts
-        return part * self.in_epoch // self.parts, (part + 1) * self.in_epoch // self.parts
-
     def __len__(self) -> int:
-        first, end = self._bounds
+        first, end = self.evaluations.part(self.turn, self.in_epoch)
         return end - first
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        draw = np.random.default_rng([self.seed, self.turn // self.parts])
+        draw = np.random.default_rng([self.seed, self.evaluations.epoch(self.turn) - 1])
         order = draw.permutation(len(self.lengths))
         batches: list[np.ndarray] = []
         for pool in _chunks(order, self.batch_size * self.pool_batches):
             by_length = pool[np.argsort(self.lengths[pool], kind="stable")]
             batches += _chunks(by_length, self.batch_size)
         start, self.start = self.start, 0
-        first, end = self._bounds
+        first, end = self.evaluations.part(self.turn, self.in_epoch)
         for i in draw.permutation(len(batches))[first + start : end]:
             batch = batches[i]
             # Each process needs a document, or the others wait for it: some may get the same one.

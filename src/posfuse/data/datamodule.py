@@ -9,44 +9,32 @@ from torch.utils.data import DataLoader
 
 from posfuse.config import DataConfig
 from posfuse.data.batching import Batch, Documents, LengthBatches, ResidentDocuments, SortedBatches
-from posfuse.data.corpora import SPLITS, is_task
-from posfuse.data.token_store import Poll, open_store
-from posfuse.errors import InputError
+from posfuse.data.corpora import SPLITS
+from posfuse.data.evaluations import Evaluations
+from posfuse.data.token_store import TokenStore
 
 
 class TextDataModule(L.LightningDataModule):
     """Batches of similar length from the token store, in an order that follows from the seed.
 
-    The task (training/task.py) chooses what is read of each split. `validation_seed`, `poll` and
-    `pretrained` are those of `open_store`. An epoch has `limit` batches at most. With several
-    `evaluations` per epoch it comes in as many parts, one for each of Lightning's epochs; the
-    trainer must reload the loaders before each.
+    The task (training/task.py) chooses what is read of each split. An epoch has `limit` batches at
+    most. With several evaluations it comes in as many parts, one for each of Lightning's epochs;
+    the trainer must reload the loaders before each.
     """
 
     def __init__(
         self,
         task: Any,
         cfg: DataConfig,
-        cache_dir: str,
+        store: TokenStore,
         seed: int,
-        validation_seed: int | None = None,
-        poll: Poll = lambda: None,
-        evaluations: int = 1,
+        evaluations: Evaluations,
         limit: int | None = None,
-        pretrained: str | None = None,
     ) -> None:
         super().__init__()
-        self.cfg, self.seed, self.evaluations, self.limit = cfg, seed, evaluations, limit
-        self.store = open_store(
-            cfg, cache_dir, validation_seed, poll, pretrained, labelled=task.needs_labels
-        )
-        if is_task(cfg) and any(self.store.unknown_share.values()):
-            raise InputError(
-                f"data.vocabulary: leaves symbols of {cfg.name} out, and with them labels; remove "
-                "data.vocabulary.max_size and data.vocabulary.min_count"
-            )
-        self.task = task
-        self.documents: dict[str, Documents] = task.documents(self.store)
+        self.task, self.cfg, self.store, self.seed = task, cfg, store, seed
+        self.evaluations, self.limit = evaluations, limit
+        self.documents: dict[str, Documents] = task.documents(store)
         self.tested = "test"  # the split of test_dataloader
         self.start = 0  # batches of the next turn to skip: a resumed run has trained on them
         self.resident: dict[str, ResidentDocuments] = {}
@@ -73,15 +61,16 @@ class TextDataModule(L.LightningDataModule):
         return self._loader("train", sampler)
 
     def steps_of_epoch(self, accumulate: int) -> int:
-        """The steps of an epoch if each takes this many batches; a part of an epoch ends a step."""
-        parts = (replace(self._sampler(), turn=turn) for turn in range(self.evaluations))
+        """The steps of an epoch if each takes this many batches; an evaluation ends a step."""
+        turns = range(self.evaluations.per_epoch)
+        parts = (replace(self._sampler(), turn=turn) for turn in turns)
         return sum(-(-len(part) // accumulate) for part in parts)
 
     def _sampler(self) -> LengthBatches:
         cfg, lengths, (rank, world) = self.cfg, self.documents["train"].lengths, self._place()
         return LengthBatches(
             lengths, cfg.batch_size * world, cfg.pool_batches, self.seed, rank, world,
-            parts=self.evaluations, most=self.limit,
+            evaluations=self.evaluations, most=self.limit,
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, int]:

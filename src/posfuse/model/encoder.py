@@ -27,7 +27,8 @@ class Attention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, causal: bool = False) -> None:
         super().__init__()
-        self.n_heads, self.dropout, self.causal = n_heads, dropout, causal
+        self.d_model, self.n_heads = d_model, n_heads
+        self.dropout, self.causal = dropout, causal
         self.qkv_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.qkv_bias = nn.Parameter(torch.zeros(3 * d_model))
         self.out_weight = nn.Parameter(torch.empty(d_model, d_model))
@@ -76,19 +77,11 @@ class Block(nn.Module):
     before it with `norm_first`."""
 
     def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float,
-        activation: str,
-        norm_first: bool,
-        attention_dropout: float,
-        causal: bool = False,
+        self, attention: Attention, d_ff: int, dropout: float, activation: str, norm_first: bool
     ) -> None:
         super().__init__()
-        self.norm_first = norm_first
-        self.attention = Attention(d_model, n_heads, attention_dropout, causal)
+        self.norm_first, self.attention = norm_first, attention
+        d_model = attention.d_model
         self.norm1 = nn.LayerNorm(d_model)
         self.linear1 = nn.Linear(d_model, d_ff)
         self.linear2 = nn.Linear(d_ff, d_model)
@@ -137,7 +130,9 @@ class Encoder(nn.Module):
         self.d_model, self.causal = d_model, causal
         inside = dropout if attention_dropout is None else attention_dropout
         self.blocks = nn.ModuleList(
-            Block(d_model, n_heads, d_ff, dropout, activation, norm_first, inside, causal)
+            Block(
+                Attention(d_model, n_heads, inside, causal), d_ff, dropout, activation, norm_first
+            )
             for _ in range(n_layers)
         )
         self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()

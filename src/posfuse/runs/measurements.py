@@ -1,5 +1,5 @@
-"""mechanism.parquet: how a trained model uses position, as training/position_measurements.py
-measures it, and the loss of a language model by position."""
+"""mechanism.parquet: how a trained model uses position, as training/observers.py measures it, and
+the loss of a language model by position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -16,7 +16,10 @@ from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
 from posfuse.config import Config, longest, seed_of
+from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
+from posfuse.data.evaluations import Evaluations
+from posfuse.data.token_store import open_store
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.encoder import Encoder
 from posfuse.model.language_model import looks_ahead
@@ -35,7 +38,6 @@ from posfuse.runs.checks import task_of
 from posfuse.runs.records import BEST, LAST
 from posfuse.runs.split_seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import MovableCheckpoint, ResumableEarlyStopping, WholeFiles
-from posfuse.training.evaluations import Evaluations
 from posfuse.training.hosts import load_host
 from posfuse.training.progress import progress_callbacks
 from posfuse.training.task import Task
@@ -60,22 +62,27 @@ def build_data(cfg: Config, task: Task | None = None) -> TextDataModule:
     """The corpus of a task, by default the run's, its splits and the order of its batches;
     `cfg.fidelity` sets the last two.
 
-    Raises InputError if a split has fewer documents than the run has processes, or an epoch fewer
-    batches than evaluations."""
+    Raises InputError if a split has fewer documents than the run has processes, if an epoch has
+    fewer batches than evaluations, and if the vocabulary lacks symbols of a generated task."""
+    task, corpus = task or task_of(cfg), with_split_seed(cfg)
+    store = open_store(
+        corpus,
+        cfg.cache_dir,
+        validation_seed(cfg),
+        poll=signals.check,
+        pretrained=cfg.host.path,
+        labelled=task.needs_labels,
+    )
+    if is_task(corpus) and any(store.unknown_share.values()):
+        raise InputError(
+            f"data.vocabulary: leaves symbols of {corpus.name} out, and with them labels; remove "
+            "data.vocabulary.max_size and data.vocabulary.min_count"
+        )
     order = seed_of(cfg, "order")
     if cfg.fidelity.batch_order == "by_run":
         order = seed_from(order, "batch order", cfg.encoding.name, cfg.fusion["name"])
-    data = TextDataModule(
-        task or task_of(cfg),
-        with_split_seed(cfg),
-        cfg.cache_dir,
-        order,
-        validation_seed(cfg),
-        signals.check,
-        cfg.trainer.evaluations,
-        cfg.trainer.limit_batches,
-        cfg.host.path,
-    )
+    evaluations = Evaluations(cfg.trainer.evaluations)
+    data = TextDataModule(task, corpus, store, order, evaluations, cfg.trainer.limit_batches)
     for split, documents in data.documents.items():
         if len(documents) < cfg.trainer.devices:
             raise InputError(
@@ -171,8 +178,10 @@ def build_backbone(cfg: Config) -> Backbone:
     fusion, table, position = build_parts(cfg, host)
     model: Any = cfg.model  # what is null here is the host's: runs.host_checks
     encoder = host.encoder if host else Encoder(
-        model.d_model, model.n_heads, model.n_layers, model.d_ff, model.dropout, model.activation,
-        model.norm_first, model.attention_dropout, position, task_of(cfg).causal,
+        d_model=model.d_model, n_heads=model.n_heads, n_layers=model.n_layers, d_ff=model.d_ff,
+        dropout=model.dropout, attention_dropout=model.attention_dropout,
+        activation=model.activation, norm_first=model.norm_first,
+        position=position, causal=task_of(cfg).causal,
     )  # fmt: skip
     is_random = cfg.encoding.positions == "randomized"
     seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of those outside training
@@ -232,7 +241,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
         *observers,
         MovableCheckpoint(folder / BEST, **best),
         MovableCheckpoint(folder / LAST),
-        *progress_callbacks(t.progress, folder, t.evaluations),
+        *progress_callbacks(t.progress, folder, evaluations),
     ]
     if t.patience is not None:
         # A loss that is not finite is no gain; it does not end the run at once.

@@ -2,18 +2,14 @@
 test by the accuracy that the trained model loses without it.
 
 Shapes: B documents, L tokens, T of them valid, V words, H heads, k gates per position (1 or d).
-The number of documents keeps the cost below 3 % of a run's time.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import lightning as L
 import numpy as np
 import torch
-from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -24,13 +20,8 @@ from posfuse.model.fusion import Gated
 from posfuse.model.network import PositionClassifier
 from posfuse.model.positions import as_tensor
 from posfuse.runs.records import Diagnostic
-from posfuse.training.evaluations import Evaluations
 
-SHARE = 0.01  # of the documents that training reads
-EPOCH_DOCUMENTS = (8, 64)  # at least and at most
-TEST_DOCUMENTS = (32, 1000)  # at least and at most
 BATCH = 16  # documents
-GRADIENT_STEPS = 4  # the gradient is measured at every fourth step
 QUERIES = 128  # of a document, at most
 SHUFFLE_SEED = 0  # the same in every run, so that all runs shuffle alike
 
@@ -174,92 +165,3 @@ def sample(
     chosen = np.linspace(0, len(documents) - 1, min(n, len(documents))).astype(int)
     for members in SortedBatches(documents.lengths[chosen], BATCH):
         yield documents[chosen[members]].to(device)
-
-
-class Diagnostics(Callback):
-    """Collects `rows` after each whole epoch, which checkpoints save, and `worth` in the test."""
-
-    def __init__(self, data: TextDataModule) -> None:
-        self.data, self.evaluations = data, Evaluations(data.evaluations)
-        self.rows: list[Diagnostic] = []
-        self.worth: dict[str, float] = {}
-        self.gradients: list[Tensor] = []  # of steps of this epoch, before any clipping
-        self.steps = 0  # of this epoch
-        self.counts = data.documents["train"].counts(data.store.vocabulary_size)  # (V,)
-
-    def on_before_optimizer_step(self, trainer: L.Trainer, module: Any, optimizer: Any) -> None:
-        if self.steps % GRADIENT_STEPS == 0:
-            found = [p.grad for p in module.model.fusion.parameters() if p.grad is not None]
-            if found:
-                self.gradients.append(torch.nn.utils.get_total_norm(found))
-        self.steps += 1
-
-    def on_train_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
-        if not self.evaluations.ends_epoch(trainer.current_epoch):
-            return
-        epoch = self.evaluations.epoch(trainer.current_epoch)
-        model = module.model
-        n = int(np.clip(SHARE * len(self.data.documents["train"]), *EPOCH_DOCUMENTS))
-        tokens, entropies = [], []
-        with evaluating(trainer, model):
-            for batch in sample(self.data, "validation", n, module.device):
-                found = fusion_of_tokens(model, batch)
-                tokens.append({name: x.double().cpu().numpy() for name, x in found.items()})
-                entropies.append(attention_entropy(model, batch))
-        joined = {name: np.concatenate([t[name] for t in tokens]) for name in tokens[0]}
-        joined |= {name: joined[name].astype(int) for name in ("position", "id")}
-        rows = [*fusion_rows(epoch, joined, self.counts)]
-        for layer, values in enumerate(zip(*entropies, strict=True), 1):
-            rows.append(mean_of(torch.cat(values), epoch, "attention_entropy", "layer", layer))
-        if self.gradients:
-            norms = torch.stack([norm.cpu() for norm in self.gradients])
-            rows.append(mean_of(norms, epoch, "fusion_gradient_norm"))
-        scale = torch.as_tensor(model.token_scale.value())
-        self.rows += [*rows, mean_of(scale, epoch, "token_scale")]
-        self.gradients, self.steps = [], 0
-
-    def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
-        if self.data.tested != "test" or not isinstance(module.model, PositionClassifier):
-            return  # another task has other targets in another order
-        epochs = max(int(self.evaluations.epochs(trainer.current_epoch)), 1)
-        read = len(self.data.documents["train"]) * epochs
-        n = int(np.clip(SHARE * read, *TEST_DOCUMENTS))
-        n = min(n, len(self.data.documents["test"]))
-        max_len = self.data.cfg.max_len
-        offset = min(max(max_len // 8, 1), max_len - 1)
-        batches = sample(self.data, "test", n, module.device)
-        with evaluating(trainer, module.model):
-            found = worth_of_position(module.model, batches, max_len - offset, offset)
-        self.worth = {"documents": n, "offset": offset, **found}
-
-    def worth_rows(self, epoch: int) -> list[Diagnostic]:
-        """`worth` as rows of the epoch whose weights were tested; none of a language model."""
-        if not self.worth:
-            return []
-        n, offset = int(self.worth["documents"]), int(self.worth["offset"])
-        places = {"": ("", 0), "_shuffled": ("", 0), "_unshifted": ("offset", 0)}
-        places["_shifted"] = ("offset", offset)
-        return [
-            Diagnostic(epoch, f"accuracy{end}", by, at, at, n, self.worth[end[1:] or "accuracy"])
-            for end, (by, at) in places.items()
-        ]
-
-    def state_dict(self) -> dict[str, Any]:
-        rows = [vars(row) for row in self.rows]
-        return {"rows": rows, "gradients": self.gradients, "steps": self.steps}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.rows = [Diagnostic(**row) for row in state_dict["rows"]]
-        self.gradients, self.steps = list(state_dict["gradients"]), state_dict["steps"]
-
-
-@contextmanager
-def evaluating(trainer: L.Trainer, model: PositionClassifier) -> Iterator[None]:
-    """Without gradients and dropout, in the precision of the run."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad(), trainer.precision_plugin.forward_context():
-            yield
-    finally:
-        model.train(training)

@@ -28,7 +28,7 @@ class MemoryLimit(Callback):
         self.advice = f"out of memory at step {trainer.global_step} with {key}={size}; {fix}"
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explain(self) -> Iterator[None]:
         """Raise OutOfMemory with the advice if memory runs out in the block."""
         try:
             yield

@@ -160,7 +160,7 @@ class TrainingModule(L.LightningModule):
         """The steps of the optimiser in the whole training, without early stopping."""
         trainer: Any = self.trainer
         in_epoch: int = trainer.datamodule.steps_of_epoch(trainer.accumulate_grad_batches)
-        return in_epoch * int(trainer.max_epochs) // int(trainer.datamodule.evaluations)
+        return in_epoch * int(trainer.max_epochs) // int(trainer.datamodule.evaluations.per_epoch)
 
 
 class TestedModule(TrainingModule):

@@ -9,8 +9,8 @@ from pathlib import Path
 import lightning as L
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 
+from posfuse.data.evaluations import ONE_PER_EPOCH, Evaluations
 from posfuse.runs import records
-from posfuse.training.evaluations import Evaluations
 
 terminal = logging.getLogger("posfuse.training.progress")
 detail = logging.getLogger("posfuse.detail")  # goes to train.log only
@@ -27,11 +27,11 @@ class EpochLines(Callback):
         self,
         lines: logging.Logger,
         folder: Path,
-        evaluations: int = 1,
+        evaluations: Evaluations = ONE_PER_EPOCH,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.lines, self.folder, self.clock = lines, folder, clock
-        self.evaluations = Evaluations(evaluations)
+        self.evaluations = evaluations
         self.spent, self.started = 0.0, clock()  # seconds before `started`, and the clock then
 
     def seconds(self) -> float:
@@ -93,7 +93,7 @@ class Stopwatch(Callback):
         self.spent = {part: own + state_dict[part] for part, own in self.spent.items()}
 
 
-def progress_callbacks(progress: str, folder: Path, evaluations: int) -> list[Callback]:
+def progress_callbacks(progress: str, folder: Path, evaluations: Evaluations) -> list[Callback]:
     """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's. The bar
     counts evaluations."""
     if progress == "auto":

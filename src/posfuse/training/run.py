@@ -26,11 +26,9 @@ from posfuse.runs.records import Diagnostic, Record
 from posfuse.training import masked_pretraining
 from posfuse.training.build import build_backbone, build_data, build_module, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
-from posfuse.training.diagnostics import Diagnostics
-from posfuse.training.history import History
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.module import TestedModule, TrainingModule
-from posfuse.training.position_measurements import PositionMeasurements
+from posfuse.training.observers import Diagnostics, History
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
 
@@ -67,17 +65,18 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     `log_rows(history rows, diagnostics rows)` is called after each evaluation with all rows so far.
     Only the process with rank 0 writes; the others return an empty record.
     """
-    started, identity = records.now(), records.identity(cfg, folder)
+    started, facts = records.now(), records.identity(cfg, folder)
     set_process(cfg)
     backbone = build_backbone(cfg)  # a wrong value is refused here, before any data is loaded
-    first = pretrain(cfg) if cfg.pretrain.name != "none" else None
+    if pretrained := pretrain(cfg):
+        facts["pretrain"] = masked_pretraining.facts(pretrained)
     stopwatch = Stopwatch()
-    data, module = build(cfg, backbone, first)
-    if rank() == 0 and (line := coverage_warning(records.flatten({**identity, **data.facts()}))):
+    data, module = build(cfg, backbone, pretrained)
+    facts |= data.facts()
+    if rank() == 0 and (line := coverage_warning(records.flatten(facts))):
         warn(line)
-    history, diagnostics = History(cfg.trainer.evaluations), Diagnostics(data)
-    measured = PositionMeasurements(data)
-    observers = [stopwatch, diagnostics, *([measured] if cfg.trainer.mechanism else [])]
+    history, diagnostics = History(data.evaluations), Diagnostics(data, cfg.trainer.mechanism)
+    observers = [stopwatch, diagnostics]
     if log_rows:
         log_all = lambda *_: log_rows(history.rows, diagnostics.rows)  # noqa: E731
         observers.append(LambdaCallback(on_train_epoch_end=log_all))
@@ -86,11 +85,10 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
         fitted = fit(cfg, folder, data, module, history, observers, started)
         stopwatch.begin("test")
         tested = test(data, module, fitted)
-        cost = environment.facts(stopwatch.seconds(), module.seen_by_all())
+        facts |= environment.facts(stopwatch.seconds(), module.seen_by_all())
     if rank() > 0:
         return {}
-    given = (identity, masked_pretraining.facts(first) if first else {}, cost)
-    return record(folder, *given, data, module, diagnostics, measured, fitted, tested)
+    return record(folder, facts, module, diagnostics, fitted, tested)
 
 
 def set_process(cfg: Config) -> None:
@@ -103,35 +101,37 @@ def set_process(cfg: Config) -> None:
     environment.reset_peak_memory()
 
 
-def pretrain(cfg: Config) -> Path:
-    """The folder of the pretraining that a run's config asks for. If it is not there, this process
-    makes it, or resumes it, while others that need it wait.
+def pretrain(cfg: Config) -> Path | None:
+    """The folder of the pretraining that a run's config asks for, or None. If it is not there, this
+    process makes it, or resumes it, while others that need it wait.
 
     Raises Interrupted after a signal, and the errors of a run.
     """
+    if cfg.pretrain.name == "none":
+        return None
     cfg = masked_pretraining.first_phase(cfg)
     with masked_pretraining.sole_use(cfg) as folder:
         if not masked_pretraining.is_finished(folder):
-            stopwatch = Stopwatch()
+            stopwatch, history = Stopwatch(), History()
             data = build_data(cfg, masked_pretraining.MaskedWords(cfg))
             module = build_module(cfg, data)
             resumes = " resumes" if (folder / records.LAST).exists() else ""
             log.info("pretraining%s: %s", resumes, folder)
-            fitted = fit(cfg, folder, data, module, History(), [stopwatch])
+            fitted = fit(cfg, folder, data, module, history, [stopwatch])
             signals.check("; pretraining is saved")
             seconds, epoch = sum(stopwatch.seconds().values()), fitted.best_turn + 1
-            records.write_table(folder / records.HISTORY, pd.DataFrame(fitted.history.rows))
+            records.write_table(folder / records.HISTORY, pd.DataFrame(history.rows))
             masked_pretraining.write(cfg, folder, fitted.validation, epoch, seconds)
     return folder
 
 
-def build(cfg: Config, backbone: Backbone, first: Path | None) -> tuple[TextDataModule, Any]:
-    """The data of a run, and the module of its task with the initial values. `first` is the folder
-    of `pretrain`."""
+def build(cfg: Config, backbone: Backbone, pretrained: Path | None) -> tuple[TextDataModule, Any]:
+    """The data of a run, and the module of its task with the initial values. `pretrained` is the
+    folder of `pretrain`."""
     data = build_data(cfg)
     module = build_module(cfg, data, backbone)
-    if first:
-        masked_pretraining.load(module.model, first)
+    if pretrained:
+        masked_pretraining.load(module.model, pretrained)
     return data, module
 
 
@@ -153,7 +153,7 @@ def fit(
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, identity, started)
     limit = MemoryLimit(cfg.data, module.batch_key)
     trainer = build_trainer(cfg, folder, [history, *observers, state, limit])
-    with limit.explained():
+    with limit.explain():
         start = last if last.exists() else None
         trainer.fit(module, data, ckpt_path=start, weights_only=True)
     best = read_checkpoint(folder / records.BEST)
@@ -167,7 +167,7 @@ def fit(
 def test(data: TextDataModule, module: TestedModule, fitted: Fitted) -> dict[str, Tested]:
     """The results of the trained module on each test split, by its name. Raises OutOfMemory."""
     tested = {}
-    with fitted.limit.explained():
+    with fitted.limit.explain():
         for split in ("test", *(name for name in data.documents if name not in SPLITS)):
             data.tested = split
             logged = fitted.trainer.test(module, data, verbose=False)[0]
@@ -179,33 +179,30 @@ def test(data: TextDataModule, module: TestedModule, fitted: Fitted) -> dict[str
 
 def record(
     folder: Path,
-    identity: Record,
-    pretraining: Record,
-    cost: Record,
-    data: TextDataModule,
+    facts: Record,
     module: TestedModule,
     diagnostics: Diagnostics,
-    measured: PositionMeasurements,
     fitted: Fitted,
     tested: dict[str, Tested],
 ) -> Record:
-    """Write the files of a run that is trained and tested, the record last; returns the record."""
+    """Write the files of a run that is trained and tested, the record last; returns the record.
+
+    `facts` are the record's entries about its identity, its data and its costs.
+    """
     evaluations, turns = fitted.history.evaluations, fitted.trainer.current_epoch
     best_epoch = evaluations.epoch(fitted.best_turn)
     test = tested["test"]
-    further: dict[str, dict[str, Tested]] = {"test": {}}  # by kind and length
+    further: dict[str, dict[str, Tested]] = {}  # by kind and length
     for split, results in tested.items():
-        kind, at, length = split.partition("@")
-        if at:
+        kind, is_further, length = split.partition("@")
+        if is_further:
             further.setdefault(kind, {})[length] = results
-    lengths = further.pop("test")
+    lengths = further.pop("test", {})
     content = {
-        **identity,
+        **facts,
         "started": fitted.state.started,
         "test": test.metrics,
         "validation": fitted.validation,
-        "pretrain": pretraining,
-        "lengths": {n: {**t.metrics, "documents": len(t.predictions)} for n, t in lengths.items()},
         **{kind: {n: t.metrics for n, t in own.items()} for kind, own in further.items()},
         "best_evaluation": fitted.best_turn + 1,
         "evaluations": turns,
@@ -213,24 +210,24 @@ def record(
         "epochs": evaluations.epoch(turns - 1),  # early stopping may leave the last one incomplete
         "parameters": sum(p.numel() for p in module.parameters()),
         "fusion_parameters": sum(p.numel() for p in module.model.fusion.parameters()),
-        **data.facts(),
         "latency_ms": test.latency_ms,
-        "position": diagnostics.worth,
-        "mechanism": {"documents": measured.documents} if measured.measurements else {},
-        **cost,
     }
-    for name in ("pretrain", "lengths", "position", "mechanism"):
-        if not content[name]:
-            del content[name]
     all_diagnostics = [*diagnostics.rows, *diagnostics.worth_rows(best_epoch)]
     tables = {
         records.HISTORY: pd.DataFrame(fitted.history.rows),
         records.DIAGNOSTICS: records.table_of(Diagnostic, all_diagnostics),
         records.PREDICTIONS: test.predictions,
     }
-    if every := [*test.measurements, *measured.measurements]:
+    if diagnostics.worth:
+        content["position"] = diagnostics.worth
+    if diagnostics.measurements:
+        content["mechanism"] = {"documents": diagnostics.measured_documents}
+    if every := [*test.measurements, *diagnostics.measurements]:
         tables[records.MECHANISM] = measurements.frame(every)
     if lengths:
+        content["lengths"] = {
+            n: {**t.metrics, "documents": len(t.predictions)} for n, t in lengths.items()
+        }
         tables[records.BY_LENGTH] = pd.concat(
             [t.predictions.assign(test_length=int(n)) for n, t in lengths.items()]
         )

@@ -13,6 +13,12 @@ class Evaluations:
 
     per_epoch: int = 1
 
+    def part(self, turn: int, batches: int) -> tuple[int, int]:
+        """The part of a turn in an epoch of this many batches: its first batch, and the first one
+        after it. The parts of an epoch have almost equal sizes."""
+        at = turn % self.per_epoch
+        return at * batches // self.per_epoch, (at + 1) * batches // self.per_epoch
+
     def turns(self, epochs: int) -> int:
         """The turns of this many epochs."""
         return epochs * self.per_epoch
@@ -29,3 +35,6 @@ class Evaluations:
         """The number of epochs in this many turns; a fraction is rounded to two digits."""
         whole, rest = divmod(turns, self.per_epoch)
         return round(whole + rest / self.per_epoch, 2) if rest else whole
+
+
+ONE_PER_EPOCH = Evaluations()

@@ -1,0 +1,192 @@
+"""What a run records while it trains and in its test: its learning curve, and how its model uses
+position. A checkpoint holds all of it.
+
+The numbers of documents keep the cost of the diagnostics below 3 % of a run's time, and that of the
+mechanism below another 3 %.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from posfuse.data.batching import Batch
+from posfuse.data.datamodule import TextDataModule
+from posfuse.data.evaluations import ONE_PER_EPOCH, Evaluations
+from posfuse.model.network import PositionClassifier
+from posfuse.runs.measurements import Measurement
+from posfuse.runs.records import Diagnostic
+from posfuse.training.attention_by_distance import attention_rows
+from posfuse.training.diagnostics import (
+    attention_entropy,
+    fusion_of_tokens,
+    fusion_rows,
+    mean_of,
+    sample,
+    worth_of_position,
+)
+from posfuse.training.patching import patch_rows
+from posfuse.training.probe import probe_rows
+
+FIRST = ("train/loss", "val/loss", "val/accuracy")  # of the columns that a task has
+SHARE = 0.01  # of the documents that training reads
+EPOCH_DOCUMENTS = (8, 64)  # at least and at most
+TEST_DOCUMENTS = (32, 1000)
+MECHANISM_SHARE = 0.004  # of the documents that training reads
+MECHANISM_DOCUMENTS = (16, 256)
+GRADIENT_STEPS = 4  # the gradient is measured at every fourth step
+
+
+class History(Callback):
+    """Collects `rows`: {"epoch": from 1, "step": training steps done, "train_loss": ..., ...}.
+
+    The training loss is the mean over the documents since the last evaluation.
+    """
+
+    def __init__(self, evaluations: Evaluations = ONE_PER_EPOCH) -> None:
+        self.evaluations = evaluations
+        self.rows: list[dict[str, float]] = []
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        metrics = trainer.callback_metrics
+        names = dict.fromkeys((*(name for name in FIRST if name in metrics), *metrics))
+        row = {name.replace("/", "_", 1): float(metrics[name]) for name in names}
+        epoch = self.evaluations.epoch(trainer.current_epoch)
+        self.rows.append({"epoch": epoch, "step": trainer.global_step, **row})
+
+    def validation(self, evaluation: int) -> dict[str, float]:
+        """The validation metrics of an evaluation, from 0: {"loss": ..., "accuracy": ...}."""
+        row = self.rows[evaluation]
+        return {k.removeprefix("val_"): v for k, v in row.items() if k.startswith("val_")}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.rows = list(state_dict["rows"])
+
+
+class Diagnostics(Callback):
+    """Collects `rows` after each whole epoch, which checkpoints save. In the test it measures what
+    position is worth to a classifier, `worth`, and, if `mechanism` is set, how it uses position,
+    `measurements`."""
+
+    def __init__(self, data: TextDataModule, mechanism: bool = False) -> None:
+        self.data, self.evaluations, self.mechanism = data, data.evaluations, mechanism
+        self.rows: list[Diagnostic] = []
+        self.worth: dict[str, float] = {}
+        self.measurements: list[Measurement] = []
+        self.measured_documents = 0
+        self.gradients: list[Tensor] = []  # of steps of this epoch, before any clipping
+        self.steps = 0  # of this epoch
+        self.counts = data.documents["train"].counts(data.store.vocabulary_size)  # (V,)
+
+    def on_before_optimizer_step(self, trainer: L.Trainer, module: Any, optimizer: Any) -> None:
+        if self.steps % GRADIENT_STEPS == 0:
+            parameters = module.model.fusion.parameters()
+            if gradients := [p.grad for p in parameters if p.grad is not None]:
+                self.gradients.append(torch.nn.utils.get_total_norm(gradients))
+        self.steps += 1
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
+        if not self.evaluations.ends_epoch(trainer.current_epoch):
+            return
+        epoch = self.evaluations.epoch(trainer.current_epoch)
+        model = module.model
+        n = int(np.clip(SHARE * len(self.data.documents["train"]), *EPOCH_DOCUMENTS))
+        tokens, entropies = [], []
+        with evaluating(trainer, model):
+            for batch in sample(self.data, "validation", n, module.device):
+                columns = fusion_of_tokens(model, batch)
+                tokens.append({name: x.double().cpu().numpy() for name, x in columns.items()})
+                entropies.append(attention_entropy(model, batch))
+        joined = {name: np.concatenate([t[name] for t in tokens]) for name in tokens[0]}
+        joined |= {name: joined[name].astype(int) for name in ("position", "id")}
+        self.rows += fusion_rows(epoch, joined, self.counts)
+        for layer, values in enumerate(zip(*entropies, strict=True), 1):
+            entropy = mean_of(torch.cat(values), epoch, "attention_entropy", "layer", layer)
+            self.rows.append(entropy)
+        if self.gradients:
+            norms = torch.stack([norm.cpu() for norm in self.gradients])
+            self.rows.append(mean_of(norms, epoch, "fusion_gradient_norm"))
+        scale = torch.as_tensor(model.token_scale.value())
+        self.rows.append(mean_of(scale, epoch, "token_scale"))
+        self.gradients, self.steps = [], 0
+
+    def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
+        if self.data.tested != "test" or not isinstance(module.model, PositionClassifier):
+            return  # another task has other targets in another order
+        with evaluating(trainer, module.model):
+            self._measure_worth(trainer, module)
+            if self.mechanism and trainer.is_global_zero:
+                self._measure_mechanism(trainer, module)
+
+    def _measure_worth(self, trainer: L.Trainer, module: Any) -> None:
+        epochs = max(int(self.evaluations.epochs(trainer.current_epoch)), 1)
+        n = self._test_documents(SHARE, len(self.data.documents["train"]) * epochs, TEST_DOCUMENTS)
+        max_len = self.data.cfg.max_len
+        offset = min(max(max_len // 8, 1), max_len - 1)
+        batches = sample(self.data, "test", n, module.device)
+        worth = worth_of_position(module.model, batches, max_len - offset, offset)
+        self.worth = {"documents": n, "offset": offset, **worth}
+
+    def _measure_mechanism(self, trainer: L.Trainer, module: Any) -> None:
+        in_step = self.data.cfg.batch_size * trainer.world_size * trainer.accumulate_grad_batches
+        read = trainer.global_step * in_step
+        n = self._test_documents(MECHANISM_SHARE, read, MECHANISM_DOCUMENTS)
+        self.measurements = measure(module.model, sample(self.data, "test", n, module.device))
+        self.measured_documents = n
+
+    def _test_documents(self, share: float, read: int, limits: tuple[int, int]) -> int:
+        """How many test documents are a share of those that training has read, within limits."""
+        return min(int(np.clip(share * read, *limits)), len(self.data.documents["test"]))
+
+    def worth_rows(self, epoch: int) -> list[Diagnostic]:
+        """`worth` as rows of the epoch whose weights were tested; none of a language model."""
+        if not self.worth:
+            return []
+        n, offset = int(self.worth["documents"]), int(self.worth["offset"])
+        return [
+            Diagnostic(epoch, name, by, at, at, n, self.worth[key])
+            for name, key, by, at in (
+                ("accuracy", "accuracy", "", 0),
+                ("accuracy_shuffled", "shuffled", "", 0),
+                ("accuracy_unshifted", "unshifted", "offset", 0),
+                ("accuracy_shifted", "shifted", "offset", offset),
+            )
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        rows = [vars(row) for row in self.rows]
+        return {"rows": rows, "gradients": self.gradients, "steps": self.steps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.rows = [Diagnostic(**row) for row in state_dict["rows"]]
+        self.gradients, self.steps = list(state_dict["gradients"]), state_dict["steps"]
+
+
+@torch.no_grad()
+def measure(model: PositionClassifier, batches: Iterable[Batch]) -> list[Measurement]:
+    """How a model in eval mode uses position on these documents, which `sample` gives for a split:
+    attention by distance, a probe of position, and patching. It draws nothing from the random
+    streams of training."""
+    batches = list(batches)
+    rows = (attention_rows, probe_rows, patch_rows)
+    return [row for rows_of in rows for row in rows_of(model, batches)]
+
+
+@contextmanager
+def evaluating(trainer: L.Trainer, model: PositionClassifier) -> Iterator[None]:
+    """Without gradients and dropout, in the precision of the run."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), trainer.precision_plugin.forward_context():
+            yield
+    finally:
+        model.train(training)
