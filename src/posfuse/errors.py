@@ -64,6 +64,31 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or is_full or is_torchs or is_loaders
 
 
+@contextmanager
+def input_errors(problem: str, fix: str) -> Iterator[None]:
+    """Raise InputError(problem (reason); fix) in place of any other error of the block. It is for
+    libraries that read what users give, which raise errors of many types. InputErrors and a lack of
+    memory stay what they are."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{problem} ({reason(error)}); {fix}") from error
+
+
+def reason(error: Exception) -> str:
+    """An error's message in one line. If memory ran out, in this error or in one that caused it,
+    raises that one instead."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if lacks_memory(cause):
+            raise cause
+        cause = cause.__cause__
+    text = str(getattr(error, "strerror", None) or error)
+    return " ".join(text.split()) or type(error).__name__
+
+
 def visible(text: str) -> str:
     """The text with its control characters escaped, except ends of lines: a terminal would act on
     them, as on the carriage return of an argument."""

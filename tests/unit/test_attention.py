@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from posfuse.model import attention, kernels
+from posfuse.model import kernels
 from posfuse.model.attention_encoding import Alibi
 from posfuse.model.kernels import block_attention, padded_bias_attention
 from variants import drawn_masks, random_tensor
@@ -77,7 +77,7 @@ def test_every_path_equals_torchs_attention_without_dropout():
         if mask is not None:
             added = added.masked_fill(~mask, -torch.inf)
         expected = F.scaled_dot_product_attention(*inputs, added)
-        for path in (by_blocks, attention.attention):
+        for path in (by_blocks, kernels.attention):
             y = path(*inputs, mask, bias, 0.0)
             torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
 
@@ -114,10 +114,10 @@ def test_bfloat16_blocks_do_not_round_scores(factor):
 
 def test_blocks_run_with_dropout_and_where_they_are_faster(monkeypatch):
     called = []
-    monkeypatch.setattr(attention, "block_attention", lambda *_, **__: called.append("blocks"))
+    monkeypatch.setattr(kernels, "block_attention", lambda *_, **__: called.append("blocks"))
     sdpa = "scaled_dot_product_attention"
     monkeypatch.setattr(F, sdpa, lambda *_, **__: called.append("torch"))
-    short = attention.SHORT
+    short = kernels.SHORT
     for length, p, dtype, trains, expected in (
         (9, 0.0, torch.float32, True, "torch"),
         (300, 0.0, torch.float32, True, "torch"),
@@ -127,7 +127,7 @@ def test_blocks_run_with_dropout_and_where_they_are_faster(monkeypatch):
         (short + 1, 0.0, torch.bfloat16, True, "torch"),
     ):
         x = torch.zeros(1, 1, length, 2, dtype=dtype, requires_grad=trains)
-        attention.attention(x, x, x, None, None, p)
+        kernels.attention(x, x, x, None, None, p)
         assert called.pop() == expected
 
 
@@ -151,7 +151,7 @@ def test_padding_beside_a_bias_gets_no_weight_from_large_scores(length):
     bias, mask = alibi(length).float(), lengths_mask(length)
     inputs = [x.requires_grad_() for x in (q, k, v)]
     wide = [x.detach().double().requires_grad_() for x in inputs]
-    y = attention.attention(*inputs, mask, bias, 0.0)
+    y = kernels.attention(*inputs, mask, bias, 0.0)
     expected = F.scaled_dot_product_attention(*wide, bias.double().masked_fill(~mask, -torch.inf))
     torch.testing.assert_close(y.double(), expected, rtol=0, atol=0.01)
     weights = random_tensor(*y.shape, seed=7)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from posfuse.model import attention, kernels
+from posfuse.model import kernels
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.encoder import Encoder
 from posfuse.model.fusion import Fusion
@@ -151,7 +151,7 @@ def test_without_dropout_the_librarys_causal_kernel_is_used(monkeypatch):
     called = []
     kernel = F.scaled_dot_product_attention
     monkeypatch.setattr(
-        attention.F,
+        kernels.F,
         "scaled_dot_product_attention",
         lambda *a, **options: called.append(options) or kernel(*a, **options),
     )

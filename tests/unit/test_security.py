@@ -66,7 +66,7 @@ def test_the_bounds_are_where_the_page_says(reader, digits, tmp_path):
 
 def test_a_checkpoint_runs_no_code(tmp_path):
     torch.save({"state_dict": {}, "hostile": Hostile(tmp_path / "ran")}, tmp_path / "best.ckpt")
-    with pytest.raises(InputError, match=r"best\.ckpt: cannot be read \(damaged"):
+    with pytest.raises(InputError, match=r"best\.ckpt: cannot be read \("):
         read_checkpoint(tmp_path / "best.ckpt")
     (tmp_path / "best.ckpt").write_bytes(pickle.dumps(Hostile(tmp_path / "ran")))
     with pytest.raises(InputError, match=r"best\.ckpt: cannot be read"):

@@ -42,35 +42,23 @@ class Documents(Dataset[Batch]):
 
     def __init__(self, split: TokenizedSplit, max_len: int, ending: int = 0) -> None:
         self.split, self.max_len, self.ending = split, max_len, ending
-        self.lengths = np.minimum(split.lengths, max_len)  # (documents,), after the cut
+        self.whole_lengths = split.lengths  # (documents,), before the cut
+        self.lengths = np.minimum(self.whole_lengths, max_len)
+        self.groups = split.groups  # (documents,), equal for documents with a part in common
+        self.rows = split.rows  # (documents,), of each document in its file, from 0
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
-    def whole_lengths(self) -> np.ndarray:
-        """Tokens before the cut, (documents,)."""
-        return self.split.lengths
-
-    @property
-    def groups(self) -> np.ndarray:
-        """Equal for documents with a part in common, (documents,)."""
-        return self.split.groups
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The row of each document in its file, from 0, (documents,)."""
-        return self.split.rows
-
     def counts(self, vocabulary_size: int) -> np.ndarray:
         """How often each word occurs in the documents after the cut to max_len, (V,)."""
-        found, padding = np.zeros(vocabulary_size, dtype=np.int64), 0
+        counts, padding = np.zeros(vocabulary_size, dtype=np.int64), 0
         for chunk in _chunks(np.arange(len(self)), 1000):  # bounds what bincount copies
             batch = self[chunk]
-            found += np.bincount(batch.ids.flatten(), minlength=vocabulary_size)
+            counts += np.bincount(batch.ids.flatten(), minlength=vocabulary_size)
             padding += batch.ids.numel() - batch.n_tokens
-        found[PAD] = max(found[PAD] - padding, 0)  # a pretrained model has a token with this id
-        return found
+        counts[PAD] = max(counts[PAD] - padding, 0)  # a pretrained model has a token with this id
+        return counts
 
     def __getitem__(self, members: np.ndarray) -> Batch:
         lengths, starts = self.lengths[members], self.split.offsets[members]
@@ -88,7 +76,7 @@ class Documents(Dataset[Batch]):
         )
 
 
-def shuffled(split: TokenizedSplit, max_len: int) -> TokenizedSplit:
+def in_random_order(split: TokenizedSplit, max_len: int) -> TokenizedSplit:
     """The split with the first `max_len` tokens of each document in one fixed random order.
 
     The order follows from the document's row in its file and its whole length alone. So it is the
@@ -108,11 +96,10 @@ class ResidentDocuments(Documents):
     numbers are copied to the device, and the program never waits for it."""
 
     def __init__(self, documents: Documents, max_len: int, device: torch.device) -> None:
-        self.split, self.lengths, self.max_len = documents.split, documents.lengths, max_len
-        self.ending = documents.ending
+        super().__init__(documents.split, max_len, documents.ending)
         ids = self.split.ids.astype(np.int32)
         columns = (ids, self.split.offsets[:-1], self.lengths, self.split.labels)
-        self.left_out = torch.tensor(self.split.lengths - self.lengths, device=device)
+        self.left_out = torch.tensor(self.whole_lengths - self.lengths, device=device)
         self.columns = [torch.tensor(column, device=device) for column in columns]
 
     def __getitem__(self, members: np.ndarray) -> Batch:
@@ -126,8 +113,8 @@ class ResidentDocuments(Documents):
             is_ending = position >= lengths[:, None] - self.ending
             places = places + is_ending * self.left_out[index, None]
         # After the last document there are no ids to read.
-        found = all_ids[places.clamp_(max=len(all_ids) - 1)]
-        ids = found.long().masked_fill_(position >= lengths[:, None], PAD)
+        ids = all_ids[places.clamp_(max=len(all_ids) - 1)].long()
+        ids.masked_fill_(position >= lengths[:, None], PAD)
         n_tokens = int(self.lengths[members].sum())
         return Batch(ids, all_labels[index], lengths, index, n_tokens)
 

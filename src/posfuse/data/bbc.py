@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes
+from posfuse.data.splits import draw_places
 from posfuse.errors import InputError
 
 CLASSES = ["business", "entertainment", "politics", "sports", "tech"]
@@ -70,8 +71,8 @@ def _corpus(
 
     def read() -> Frames:
         articles = read_articles()
-        rest, test = _drawn(articles, round(0.2 * len(articles)), split_seed)
-        train, validation = _drawn(rest, round(0.1 * len(articles)), split_seed)
+        rest, test = _divide(articles, round(0.2 * len(articles)), split_seed)
+        train, validation = _divide(rest, round(0.1 * len(articles)), split_seed)
         parts = train, validation, test
         check(min(int(part["label"].value_counts().min()) for part in parts))
         frames = {}
@@ -86,14 +87,10 @@ def _corpus(
     return Corpus(f"{source} {name} {split_seed} {sizes}", read, CLASSES)
 
 
-def _drawn(articles: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _divide(articles: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rest and `size` articles with every class in proportion; both keep their order."""
-    from sklearn.model_selection import train_test_split  # takes a second; cached runs skip it
-
-    rest, taken = train_test_split(
-        articles, test_size=size, stratify=articles["label"], random_state=seed
-    )
-    return rest.sort_index(), taken.sort_index()
+    rest, drawn = draw_places(len(articles), size, seed, articles["label"].to_numpy())
+    return articles.iloc[rest], articles.iloc[drawn]
 
 
 def _of_class(part: pd.DataFrame) -> list[np.ndarray]:

@@ -17,8 +17,8 @@ from typing import Any
 import pandas as pd
 
 from posfuse.config import DataConfig
-from posfuse.data.sources import ENDS, Source, in_file, in_hub_form, reason
-from posfuse.errors import HubUnreachable, InputError
+from posfuse.data.sources import ENDS, Source, in_file, in_hub_form
+from posfuse.errors import HubUnreachable, InputError, reason
 
 SPLITS = ("train", "validation", "test")
 VALIDATION = ("validation", "val", "valid", "dev")  # names of this split's file
@@ -90,13 +90,13 @@ def folder_files(path: str) -> dict[str, Path]:
     if not root.is_dir():
         raise InputError(f"data.path: no folder {root}; give one with train.parquet, test.parquet")
     try:
-        found = sorted(root.iterdir())
+        all_files = sorted(root.iterdir())
     except OSError as error:
         raise InputError(
             f"data.path: cannot list {root} ({error.strerror}); allow reading it"
         ) from error
     files: dict[str, Path] = {}
-    for file in found:
+    for file in all_files:
         name, _, rest = file.name.partition(".")
         split = "validation" if name in VALIDATION else name
         if f".{rest}" not in ENDS or split not in SPLITS or not file.is_file():

@@ -34,10 +34,15 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     Raises InputError, which names the line, for a file without commas, for a misplaced quotation
     mark, and for a row with more or fewer fields than the header.
     """
-    _check_header(path)
     csv.field_size_limit(LONGEST)
     line, header = 1, 0
     with utf8(path) as file:
+        first = next((line for line in file if line.strip()), "")
+        if "," not in first and any(separator in first for separator in ";\t|"):
+            raise InputError(
+                f"{path}: the header has no comma; separate the columns by commas, as in text,label"
+            )
+        file.seek(0)
         reader = csv.reader(file, strict=True)
         try:
             for fields in reader:
@@ -54,17 +59,8 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             ) from error
 
 
-def _check_header(path: Path) -> None:
-    with utf8(path) as file:
-        header = next((line for line in file if line.strip()), "")
-    if "," not in header and any(separator in header for separator in ";\t|"):
-        raise InputError(
-            f"{path}: the header has no comma; separate the columns by commas, as in text,label"
-        )
-
-
-def _mismatch(found: int, header: int) -> str:
+def _mismatch(n: int, header: int) -> str:
     fix = "add the missing field, or put a text of several lines in quotes"
-    if found > header:
+    if n > header:
         fix = "put a text that contains commas in quotes"
-    return f"has {found} field{'s' * (found > 1)}, but the header has {header}; {fix}"
+    return f"has {n} field{'s' * (n > 1)}, but the header has {header}; {fix}"

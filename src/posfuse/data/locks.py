@@ -12,23 +12,22 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def locked(path: Path, poll: Callable[[], None]) -> Iterator[None]:
+def lock(path: Path, poll: Callable[[], None]) -> Iterator[None]:
     """Hold the lock of a file during the block.
 
     While another process holds it, `poll` is called every second; an exception that it raises ends
     the wait. Raises OSError if the file cannot be made.
     """
-    lock, is_first = FileLock(path, timeout=WAIT), True
-    while True:
+    file_lock, is_waiting = FileLock(path, timeout=WAIT), False
+    while not file_lock.is_locked:
         try:
-            lock.acquire()
-            break
+            file_lock.acquire()
         except Timeout:
-            if is_first:
+            if not is_waiting:
                 log.info("waiting for another process that holds %s", path)
-            is_first = False
+            is_waiting = True
             poll()
     try:
         yield
     finally:
-        lock.release()
+        file_lock.release()

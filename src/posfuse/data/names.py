@@ -27,7 +27,7 @@ def check_distinct(names: Iterable[str], where: str) -> None:
         other = seen.setdefault(canonical(name), name)
         if other != name:
             raise InputError(
-                f"{where}: {_spelled(other)} and {_spelled(name)} look alike but differ; write "
+                f"{where}: {_spelling(other)} and {_spelling(name)} look alike but differ; write "
                 "them alike, or give one another name"
             )
 
@@ -40,12 +40,12 @@ def check_printable(names: Iterable[str], where: str) -> None:
         for letter in name:
             if unicodedata.category(letter) in ("Cc", "Cs") or letter in NOT_IN_XML:
                 raise InputError(
-                    f"{where}: {_spelled(name)} has the character U+{ord(letter):04X}, which "
+                    f"{where}: {_spelling(name)} has the character U+{ord(letter):04X}, which "
                     "cannot be shown; remove it"
                 )
 
 
-def _spelled(name: str) -> str:
+def _spelling(name: str) -> str:
     """The name in quotes, with the code points of its letters that are not in ASCII."""
     points = " ".join(f"U+{ord(letter):04X}" for letter in name if not letter.isascii())
     return f"{name!r} ({points})" if points else f"{name!r}"

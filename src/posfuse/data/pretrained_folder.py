@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from posfuse.data.corpora import files_digest
-from posfuse.errors import InputError
+from posfuse.data.vocabulary import in_a_row
+from posfuse.errors import InputError, input_errors
 from posfuse.untrusted import MEBIBYTE, read_bytes, read_json
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
@@ -88,11 +88,9 @@ class PretrainedTokenizer:
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Texts -> ids of all tokens (T,) uint16 or uint32, and offsets (documents + 1,) int64,
         with the special tokens. A document without tokens is one unknown token."""
-        kind = np.uint16 if self.size <= 2**16 else np.uint32
         nothing = [self.unknown or 0]
-        documents = [found.ids or nothing for found in self.tokenizer.encode_batch_fast(texts)]
-        offsets = np.cumsum([0, *map(len, documents)], dtype=np.int64)
-        return np.fromiter(chain.from_iterable(documents), kind, count=offsets[-1]), offsets
+        documents = self.tokenizer.encode_batch_fast(texts)
+        return in_a_row([document.ids or nothing for document in documents], self.size)
 
 
 def read_tokenizer(path: str) -> PretrainedTokenizer:
@@ -101,14 +99,9 @@ def read_tokenizer(path: str) -> PretrainedTokenizer:
     Raises InputError as `pretrained_files`, and if its file cannot be read.
     """
     file = pretrained_files(path)[TOKENIZER]
-    try:
+    with input_errors(f"{file}: not a tokenizer", "write it again with save_pretrained"):
         text = read_bytes(file, LARGEST_TOKENIZER).decode()
         tokenizer, model = Tokenizer.from_str(text), json.loads(text)["model"]
-    except Exception as error:  # tokenizers raises a plain Exception
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{file}: not a tokenizer ({reason}); write it again with save_pretrained"
-        ) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     ids: dict[str, int] = tokenizer.get_vocab()

@@ -3,7 +3,6 @@
 import json
 import reprlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from posfuse.data.csv_files import rows, utf8
-from posfuse.errors import InputError, lacks_memory
+from posfuse.errors import InputError, input_errors
 
 ROWS = 500  # documents in a part
 # Read Parquet in pieces of this many bytes; by default the whole column is read ahead.
@@ -54,33 +53,14 @@ def in_file(path: Path) -> Source:
         ".jsonl": (_jsonl_columns, _jsonl),
     }[path.suffix]
 
+    refusal = f"{path}: not readable", "write the file again"
+
     def read(column: str) -> Iterator[pd.Series]:
-        with _readable(path):
+        with input_errors(*refusal):
             yield from column_of(path, column)
 
-    with _readable(path):
+    with input_errors(*refusal):
         return Source(str(path), columns(path), read, has_types=path.suffix != ".csv")
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:  # readers raise many types; all mean that the file is not readable
-        raise InputError(f"{path}: not readable ({reason(error)}); write the file again") from error
-
-
-def reason(error: BaseException) -> str:
-    """The first line of an error's message. If the error or one of its causes means
-    that memory ran out, raises that one instead."""
-    cause: BaseException | None = error
-    while cause is not None:  # `datasets` wraps the errors of its readers
-        if lacks_memory(cause):
-            raise cause
-        cause = cause.__cause__
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _parquet_columns(path: Path) -> list[str]:
@@ -101,12 +81,12 @@ def _csv_columns(path: Path) -> list[str]:
 
 
 def _csv(path: Path, column: str) -> Iterator[pd.Series]:
-    found = rows(path)
-    place = next(found)[1].index(column)
-    return _in_parts(fields[place] or None for _, fields in found)
+    records = rows(path)
+    place = next(records)[1].index(column)
+    return _series(fields[place] or None for _, fields in records)
 
 
-def _in_parts(values: Iterator[Any]) -> Iterator[pd.Series]:
+def _series(values: Iterator[Any]) -> Iterator[pd.Series]:
     while part := [*islice(values, ROWS)]:
         yield pd.Series(part, dtype=object)
 
@@ -159,4 +139,4 @@ def _jsonl_columns(path: Path) -> list[str]:
 
 
 def _jsonl(path: Path, column: str) -> Iterator[pd.Series]:
-    return _in_parts(row.get(column) for row in _jsonl_rows(path))
+    return _series(row.get(column) for row in _jsonl_rows(path))

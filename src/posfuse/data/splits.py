@@ -57,12 +57,12 @@ def splits(
     """
     given = corpus.read()
     has_labels = labelled or all("label" in part.columns for part in given.values())
-    parts = {split: _checked(part, cfg.drop_empty, has_labels) for split, part in given.items()}
+    parts = {split: _documents(part, cfg.drop_empty, has_labels) for split, part in given.items()}
     names = _number_labels(parts, corpus.label_names, labelled)
     if "validation" not in parts:
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         seed = int(cfg.split_seed) if validation_seed is None else validation_seed
-        rest, taken = _drawn(parts["train"], size, seed, names, cfg.validation_stratified)
+        rest, taken = _divide(parts["train"], size, seed, names, cfg.validation_stratified)
         parts["train"], parts["validation"] = rest, taken
     if cfg.limit is not None:
         for split, part in parts.items():
@@ -72,17 +72,27 @@ def splits(
                         f"data.limit: cannot take {cfg.limit} of {len(part)} documents of "
                         f"{part.source.name}, which have {n} classes; use {n} or more"
                     )
-                parts[split] = _drawn(part, cfg.limit, int(cfg.split_seed), names)[1]
+                parts[split] = _divide(part, cfg.limit, int(cfg.split_seed), names)[1]
     further = [split for split in parts if split not in SPLITS]
     return {split: parts[split] for split in (*SPLITS, *further)}, names
 
 
-def _drawn(
-    part: Split, size: int, seed: int, names: list[str], stratified: bool = True
-) -> tuple[Split, Split]:
-    """The documents that remain and the `size` that are taken; both keep their order."""
+def draw_places(
+    n: int, size: int, seed: int, labels: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places that remain of n and the `size` that are drawn, both ascending; with `labels` (n,)
+    every class in proportion. Raises ValueError if that is impossible."""
     from sklearn.model_selection import train_test_split  # takes a second; cached runs skip it
 
+    places = np.arange(n)
+    rest, drawn = train_test_split(places, test_size=size, stratify=labels, random_state=seed)
+    return np.sort(rest), np.sort(drawn)
+
+
+def _divide(
+    part: Split, size: int, seed: int, names: list[str], stratified: bool = True
+) -> tuple[Split, Split]:
+    """The documents that remain and the `size` that are drawn; both keep their order."""
     if len(part) == 1:
         raise InputError(
             f"{part.source.name}: has one document, which cannot be divided; give a validation "
@@ -98,18 +108,13 @@ def _drawn(
                 "or give a validation file and no data.limit"
             )
     try:
-        rest, taken = train_test_split(
-            np.arange(len(part)),
-            test_size=size,
-            stratify=part.labels if stratified else None,
-            random_state=seed,
-        )
+        rest, taken = draw_places(len(part), size, seed, part.labels if stratified else None)
     except ValueError as error:
         raise InputError(f"{problem} ({error}); add documents, or a validation file") from error
-    return part.take(np.sort(rest)), part.take(np.sort(taken))
+    return part.take(rest), part.take(taken)
 
 
-def _checked(given: pd.DataFrame | Source, drop_empty: bool, labelled: bool) -> Split:
+def _documents(given: pd.DataFrame | Source, drop_empty: bool, labelled: bool) -> Split:
     """The documents of a source; each has words and a label, an empty one without `labelled`."""
     source = in_memory(given) if isinstance(given, pd.DataFrame) else given
     for column in ("text", "label"):

@@ -101,12 +101,12 @@ def _frames(rule: Rule, split_seed: int, plan: dict[str, tuple[int, list[int]]])
         taken = np.empty(0, dtype=f"S{length}")
         for split in (*held_out, "train"):
             draw = _generator(split_seed, split, length)
-            found = rule.draw(draw, wanted[split], length)
+            drawn = rule.draw(draw, wanted[split], length)
             if has_room:
                 is_held = split != "train"
-                _replace_known(rule, draw, found, wanted[split], taken, is_held)
-                taken = np.concatenate([taken, _whole(found)]) if is_held else taken
-            texts[split][places[split]] = _texts(found)
+                _replace_known(rule, draw, drawn, wanted[split], taken, is_held)
+                taken = np.concatenate([taken, _whole(drawn)]) if is_held else taken
+            texts[split][places[split]] = _texts(drawn)
     frames = {}
     for split in plan:
         order = _generator(split_seed, split, 0).permutation(len(texts[split]))
@@ -124,15 +124,15 @@ def _generator(split_seed: int, split: str, length: int) -> np.random.Generator:
 def _replace_known(
     rule: Rule,
     draw: np.random.Generator,
-    found: np.ndarray,
+    drawn: np.ndarray,
     labels: np.ndarray,
     taken: np.ndarray,
     also_repeated: bool,
 ) -> None:
-    """Draw those of the strings `found` again, in place, that are in `taken`, and those that are in
-    `found` twice if `also_repeated`."""
+    """Draw those of the strings `drawn` again, in place, that are in `taken`, and those that are in
+    `drawn` twice if `also_repeated`."""
     while True:
-        own = _whole(found)
+        own = _whole(drawn)
         is_known = np.isin(own, taken)
         if also_repeated:
             is_first = np.zeros(len(own), dtype=bool)
@@ -140,23 +140,31 @@ def _replace_known(
             is_known |= ~is_first
         if not is_known.any():
             return
-        found[is_known] = rule.draw(draw, labels[is_known], found.shape[1])
+        drawn[is_known] = rule.draw(draw, labels[is_known], drawn.shape[1])
 
 
-def _whole(found: np.ndarray) -> np.ndarray:
-    """Each string as one value, (m,)."""
-    return np.ascontiguousarray(found).view(f"S{found.shape[1]}").ravel()
+def _whole(drawn: np.ndarray) -> np.ndarray:
+    """Each string of (m, L) as one value, (m,)."""
+    return np.ascontiguousarray(drawn).view(f"S{drawn.shape[1]}").ravel()
 
 
-def _texts(found: np.ndarray) -> list[str]:
+def _texts(drawn: np.ndarray) -> list[str]:
     """Strings (m, L) as texts with a space between two symbols."""
-    spaced = np.full((len(found), 2 * found.shape[1]), ord(" "), dtype=np.uint8)
-    spaced[:, ::2] = found
+    spaced = np.full((len(drawn), 2 * drawn.shape[1]), ord(" "), dtype=np.uint8)
+    spaced[:, ::2] = drawn
     spaced[:, -1] = ord("\n")
     return spaced.tobytes().decode("ascii").splitlines()
 
 
-def coded(symbols: str, numbers: np.ndarray) -> np.ndarray:
+def codes(symbols: str, numbers: np.ndarray) -> np.ndarray:
     """The ASCII codes of the symbols with these numbers, in the shape of `numbers`."""
-    codes: np.ndarray = np.frombuffer(symbols.encode(), dtype=np.uint8)[numbers]
-    return codes
+    return np.asarray(np.frombuffer(symbols.encode(), dtype=np.uint8)[numbers])
+
+
+def check_symbols(symbols: int, among: str) -> None:
+    """Raises InputError unless a task has at least two different symbols of those in `among`."""
+    if not 2 <= symbols <= len(among):
+        raise InputError(
+            f"data.corpus.symbols: must be between 2 and {len(among)}, the symbols from "
+            f"{among[0]} to {among[-1]} (got {symbols})"
+        )

@@ -4,12 +4,11 @@ The name of a further test split is a kind and a length, such as test@512.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
 from posfuse.config import DataConfig
-from posfuse.data.batching import Documents, shuffled
+from posfuse.data.batching import Documents, in_random_order
 from posfuse.data.causal_tasks import BAR
 from posfuse.data.corpora import SPLITS, length_split
 from posfuse.data.token_store import TokenizedSplit, TokenStore
@@ -21,9 +20,12 @@ Read = Callable[[TokenizedSplit, int], Documents]  # a split, and the length at 
 
 def whole_documents(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
     """The documents, whose targets are their labels."""
-    read: Read = partial(Documents, ending=store.ending)
-    if cfg.word_order == "shuffled":
-        read = _shuffled
+
+    def read(split: TokenizedSplit, length: int) -> Documents:
+        if cfg.word_order == "shuffled":
+            split = in_random_order(split, length)
+        return Documents(split, length, store.ending)
+
     return _splits(store, cfg, read)
 
 
@@ -52,10 +54,6 @@ def windows(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
             documents[length_split(length)] = read("test", length)
         documents[f"sliding@{length}"] = read("test", length, length // 2)
     return documents
-
-
-def _shuffled(split: TokenizedSplit, max_len: int) -> Documents:
-    return Documents(shuffled(split, max_len), max_len)
 
 
 def _splits(store: TokenStore, cfg: DataConfig, read: Read) -> dict[str, Documents]:

@@ -16,13 +16,12 @@ occurs:
 Linear functions of the counts compute no parity and no sum modulo 5.
 """
 
-from functools import partial
 from math import comb, factorial
 
 import numpy as np
 
 from posfuse.data.corpora import Corpus
-from posfuse.data.strings import Rule, coded, strings
+from posfuse.data.strings import Rule, check_symbols, codes, strings
 from posfuse.errors import InputError
 
 MARK, MISSING = "x", "?"
@@ -49,7 +48,7 @@ def parity(
     def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
         bits = generator.integers(2, size=(len(labels), length), dtype=np.uint8)
         bits[:, -1] ^= (bits.sum(axis=1) % 2 != labels).astype(np.uint8)
-        return coded("ab", bits)
+        return codes("ab", bits)
 
     rule = Rule("parity", ["even", "odd"], 1, draw, lambda length: 2 ** (length - 1))
     return strings(rule, split_seed, lengths, test_lengths, sizes)
@@ -64,7 +63,7 @@ def even_pairs(
     def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
         bits = generator.integers(2, size=(len(labels), length), dtype=np.uint8)
         bits[:, -1] = bits[:, 0] ^ labels
-        return coded("ab", bits)
+        return codes("ab", bits)
 
     rule = Rule("even_pairs", ["even", "odd"], 2, draw, lambda length: 2 ** (length - 1))
     return strings(rule, split_seed, lengths, test_lengths, sizes)
@@ -109,9 +108,10 @@ def _with_missing(name: str, is_mirrored: bool) -> Rule:
         place = generator.integers(length, size=len(labels))
         twin = length - 1 - place if is_mirrored else place - half
         word[every, np.where(place < half, place, twin)] = labels
-        found = coded("ab", np.hstack([word, word[:, ::-1] if is_mirrored else word]).astype(int))
-        found[every, place] = ord(MISSING)
-        return found
+        whole = np.hstack([word, word[:, ::-1] if is_mirrored else word])
+        drawn = codes("ab", whole.astype(int))
+        drawn[every, place] = ord(MISSING)
+        return drawn
 
     return Rule(name, ["a", "b"], 4, draw, lambda length: length // 2 * 2 ** (length // 2), step=2)
 
@@ -130,55 +130,43 @@ def indirect_index(
     `symbols` different letters. Their numbers differ by 1 at most, and which of them occur once
     more does not depend on the label.
     """
-    key = "data.corpus"
-    if not 2 <= symbols <= len(LETTERS):
-        raise InputError(
-            f"{key}.symbols: must be between 2 and {len(LETTERS)}, letters before x (got {symbols})"
-        )
+    check_symbols(symbols, LETTERS)
     if not 1 <= farthest <= 9:
-        raise InputError(f"{key}.farthest: must be a digit from 1 to 9 (got {farthest})")
-    rule = Rule(
-        "indirect_index",
-        list(LETTERS[:symbols]),
-        2 + max(symbols, farthest),  # k, x, every letter
-        partial(_indexed, symbols=symbols, farthest=farthest),
-        partial(_n_indexed, symbols=symbols, farthest=farthest),
-        options=(symbols, farthest),
-    )
+        raise InputError(f"data.corpus.farthest: must be a digit from 1 to 9 (got {farthest})")
+
+    def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
+        n, n_letters, every = len(labels), length - 2, np.arange(len(labels))
+        rounds = -(-n_letters // symbols)  # in the last one not all letters may have a place
+        letters = np.tile(np.arange(symbols, dtype=np.uint8), (n, rounds))
+        letters[:, -symbols:] = generator.permuted(letters[:, -symbols:], axis=1)
+        letters = generator.permuted(letters[:, :n_letters], axis=1)
+        k = generator.integers(1, farthest + 1, size=n)
+        mark = generator.integers(k, n_letters + 1)  # letters left of x
+        # Swap the letter at the target with a random one of those that are the label.
+        keys = np.where(letters == labels[:, None], generator.random(letters.shape), -1.0)
+        one = keys.argmax(axis=1)
+        letters[every, one] = letters[every, mark - k]
+        letters[every, mark - k] = labels
+        drawn = np.empty((n, length), dtype=np.uint8)
+        drawn[:, 0] = ord("0") + k
+        drawn[every, mark + 1] = ord(MARK)
+        is_letter = np.ones(drawn.shape, dtype=bool)
+        is_letter[:, 0] = is_letter[every, mark + 1] = False
+        drawn[is_letter] = codes(LETTERS, letters).ravel()
+        return drawn
+
+    def n_strings(length: int) -> int:
+        n_letters = length - 2
+        each, more = divmod(n_letters, symbols)
+        same = factorial(each) ** (symbols - more) * factorial(each + 1) ** more
+        orders = factorial(n_letters) // same
+        places = sum(range(n_letters - farthest + 1, n_letters + 1))  # of x, over all k
+        return int(places * comb(symbols, more) * orders // symbols)
+
+    shortest = 2 + max(symbols, farthest)  # k, x, every letter
+    names, options = list(LETTERS[:symbols]), (symbols, farthest)
+    rule = Rule("indirect_index", names, shortest, draw, n_strings, options=options)
     return strings(rule, split_seed, lengths, test_lengths, sizes)
-
-
-def _indexed(
-    generator: np.random.Generator, labels: np.ndarray, length: int, symbols: int, farthest: int
-) -> np.ndarray:
-    n, n_letters, every = len(labels), length - 2, np.arange(len(labels))
-    rounds = -(-n_letters // symbols)  # in the last one not all letters may have a place
-    letters = np.tile(np.arange(symbols, dtype=np.uint8), (n, rounds))
-    letters[:, -symbols:] = generator.permuted(letters[:, -symbols:], axis=1)
-    letters = generator.permuted(letters[:, :n_letters], axis=1)
-    k = generator.integers(1, farthest + 1, size=n)
-    mark = generator.integers(k, n_letters + 1)  # letters left of x
-    # Swap the letter at the target with a random one of those that are the label.
-    keys = np.where(letters == labels[:, None], generator.random(letters.shape), -1.0)
-    one = keys.argmax(axis=1)
-    letters[every, one] = letters[every, mark - k]
-    letters[every, mark - k] = labels
-    found = np.empty((n, length), dtype=np.uint8)
-    found[:, 0] = ord("0") + k
-    found[every, mark + 1] = ord(MARK)
-    is_letter = np.ones(found.shape, dtype=bool)
-    is_letter[:, 0] = is_letter[every, mark + 1] = False
-    found[is_letter] = coded(LETTERS, letters).ravel()
-    return found
-
-
-def _n_indexed(length: int, symbols: int, farthest: int) -> int:
-    n_letters = length - 2
-    each, more = divmod(n_letters, symbols)
-    same: int = factorial(each) ** (symbols - more) * factorial(each + 1) ** more
-    orders = factorial(n_letters) // same
-    places = sum(range(n_letters - farthest + 1, n_letters + 1))  # of x, over all k
-    return places * comb(symbols, more) * orders // symbols
 
 
 def cycle_navigation(
@@ -194,7 +182,7 @@ def cycle_navigation(
         steps = generator.integers(-1, 2, size=(len(labels), length), dtype=np.int8)
         rest = (labels - steps[:, :-2].sum(axis=1)) % CYCLE
         steps[:, -2:] = LAST_STEPS[rest, generator.integers(6, size=len(labels))]
-        return coded(STEPS, steps + 1)
+        return codes(STEPS, steps + 1)
 
     names = [str(position) for position in range(CYCLE)]
     # Whatever the other steps are, one pair of last steps or more leads to the label.

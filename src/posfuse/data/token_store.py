@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 
 from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus, load
-from posfuse.data.locks import locked
+from posfuse.data.locks import lock
 from posfuse.data.pretrained_folder import read_tokenizer, tokenizer_digest
 from posfuse.data.splits import Split, splits
 from posfuse.data.vocabulary import (
@@ -89,10 +89,10 @@ class TokenStore:
 
     def id_of(self, word: str) -> int:
         """The id of a word, or byte, of the vocabulary; raises ValueError for another one."""
-        found: int | None = self._vocabulary.token_to_id(word)
-        if found is None:
+        number: int | None = self._vocabulary.token_to_id(word)
+        if number is None:
             raise ValueError(f"{word!r} is not in the vocabulary")
-        return found
+        return number
 
     def encoder(self, unit: str) -> Encoder:
         """What turned the texts into ids; `unit` is that of the config."""
@@ -125,7 +125,7 @@ def open_store(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # A second process waits, then reads what the first one built.
-        with locked(folder.with_name(f"{folder.name}.lock"), poll):
+        with lock(folder.with_name(f"{folder.name}.lock"), poll):
             if (store := _read(folder)) is None:
                 _build(folder, cfg, corpus, seed, poll, pretrained, labelled)
                 store = _read(folder)
@@ -178,14 +178,14 @@ def _build(
     own: dict[str, int] = {}
     unknown: int | None = UNKNOWN
     if pretrained is not None:
-        found = read_tokenizer(pretrained)
-        tokenizer, encoder, unknown = found.tokenizer, found.encode, found.unknown
-        own = {"vocabulary_size": found.size, "ending": found.ending}
+        theirs = read_tokenizer(pretrained)
+        tokenizer, encoder, unknown = theirs.tokenizer, theirs.encode, theirs.unknown
+        own = {"vocabulary_size": theirs.size, "ending": theirs.ending}
     else:
         unit, ending = cfg.vocabulary.unit, cfg.vocabulary.ending
         counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
         texts = chain.from_iterable(parts[split].texts() for split in counted)
-        tokenizer = _vocabulary_of((text + ending for text in _polled(texts, poll)), cfg)
+        tokenizer = _vocabulary_of((text + ending for text in _with_poll(texts, poll)), cfg)
         plain = encoder_of(unit, tokenizer)
 
         def encoder(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -230,7 +230,7 @@ def _vocabulary_of(texts: Iterator[str], cfg: DataConfig) -> Tokenizer:
     return tokenizer
 
 
-def _polled(texts: Iterable[str], poll: Poll) -> Iterator[str]:
+def _with_poll(texts: Iterable[str], poll: Poll) -> Iterator[str]:
     for portion in portions(texts):
         poll()
         yield from portion

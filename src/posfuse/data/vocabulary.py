@@ -75,22 +75,28 @@ def word_encoder(tokenizer: Tokenizer) -> Encoder:
     Document i has the ids[offsets[i]:offsets[i + 1]]. A document without words is one `<unk>`. No
     id is 0: only batches add padding.
     """
-    kind = _kind(tokenizer)
 
     def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        documents = [document.ids or [UNKNOWN] for document in encoded]
-        offsets = np.cumsum([0, *map(len, documents)], dtype=np.int64)
-        ids = np.fromiter(chain.from_iterable(documents), kind, count=offsets[-1])
+        documents = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        size = tokenizer.get_vocab_size()
+        ids, offsets = in_a_row([document.ids or [UNKNOWN] for document in documents], size)
         ids[ids == PAD] = UNKNOWN  # a text may contain the word "<pad>"
         return ids, offsets
 
     return encode
 
 
-def _kind(vocabulary: Tokenizer) -> type[np.unsignedinteger]:
-    """The type of its ids."""
-    return np.uint16 if vocabulary.get_vocab_size() <= 2**16 else np.uint32
+def in_a_row(documents: list[list[int]], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of documents, below `size`, as (T,) uint16 or uint32, and their offsets
+    (documents + 1,)."""
+    offsets = np.cumsum([0, *map(len, documents)], dtype=np.int64)
+    ids = chain.from_iterable(documents)
+    return np.fromiter(ids, kind_of_ids(size), count=offsets[-1]), offsets
+
+
+def kind_of_ids(size: int) -> type[np.unsignedinteger]:
+    """The type of ids below `size`."""
+    return np.uint16 if size <= 2**16 else np.uint32
 
 
 def character_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
@@ -106,7 +112,7 @@ def character_vocabulary(texts: Iterable[str], max_size: int, min_count: int) ->
 
 def character_encoder(vocabulary: Tokenizer) -> Encoder:
     """As `word_encoder`, with the ids of `character_vocabulary`; no text is empty."""
-    id_of = np.full(sys.maxunicode + 1, UNKNOWN, _kind(vocabulary))
+    id_of = np.full(sys.maxunicode + 1, UNKNOWN, kind_of_ids(vocabulary.get_vocab_size()))
     for character, i in vocabulary.get_vocab().items():
         if character not in SPECIAL:
             id_of[ord(character)] = i

@@ -30,37 +30,17 @@ class Windows(Documents):
         if n < 1:
             raise ValueError(f"{len(split.ids)} tokens, but a window and its last target need more")
         self.starts = np.arange(n) * self.stride
-        self.lengths = np.full(n, length)  # (windows,)
-
-    @property
-    def whole_lengths(self) -> np.ndarray:
-        """Nothing is cut."""
-        lengths: np.ndarray = self.lengths
-        return lengths
-
-    @property
-    def groups(self) -> np.ndarray:
-        """Equal for windows that begin in the same document."""
-        found: np.ndarray = self.split.groups[self._first_documents]
-        return found
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The row of the document in which a window begins."""
-        found: np.ndarray = self.split.rows[self._first_documents]
-        return found
-
-    @property
-    def _first_documents(self) -> np.ndarray:
-        return np.searchsorted(self.split.offsets, self.starts, side="right") - 1
+        self.lengths = self.whole_lengths = np.full(n, length)  # (windows,); nothing is cut
+        first_document = np.searchsorted(split.offsets, self.starts, side="right") - 1
+        self.groups, self.rows = split.groups[first_document], split.rows[first_document]
 
     def __getitem__(self, members: np.ndarray) -> Batch:
         places = self.starts[members][:, None] + np.arange(self.max_len + 1)
-        found = torch.from_numpy(self.split.ids[places].astype(np.int64))
-        targets = found[:, 1:].clone()
+        tokens = torch.from_numpy(self.split.ids[places].astype(np.int64))
+        targets = tokens[:, 1:].clone()
         again = self.max_len - self.stride  # targets of the window before
         targets[torch.from_numpy(members > 0), :again] = IGNORED
-        return _batch(found[:, :-1].contiguous(), targets, self.lengths[members], members)
+        return _batch(tokens[:, :-1].contiguous(), targets, self.lengths[members], members)
 
 
 class Answers(Documents):

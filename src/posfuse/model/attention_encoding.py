@@ -9,10 +9,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from posfuse.model.attention import attention
 from posfuse.model.encoding import rotary_angles
 from posfuse.model.initial_values import check_positive
-from posfuse.model.kernels import block_attention
+from posfuse.model.kernels import attention, block_attention
 
 
 def offsets(i: Tensor, j: Tensor) -> Tensor:
@@ -47,9 +46,9 @@ class AttentionEncoding(nn.Module):
         return None
 
     def bias(self, positions: Tensor) -> Tensor | None:
-        """`extra` of all tokens at these positions (L,), (H, L, L), if it is the same for every
-        document and layer."""
-        return None
+        """`extra` of all tokens at these positions (L,), (H, L, L), if nothing in it is learned: it
+        is then the same for every document and layer, and must not depend on q."""
+        return None if self.learned else self.extra(positions, positions, positions)
 
     def forward(
         self,
@@ -72,11 +71,11 @@ class AttentionEncoding(nn.Module):
             return attention(q, k, v, mask, bias, p, causal)
         # torch's fused kernels have no gradient for a term added to the scores.
 
-        def added(some: Tensor, queries: slice) -> Tensor | None:
+        def extra(some: Tensor, queries: slice) -> Tensor | None:
             return self.extra(some, positions[queries], positions)
 
         trained = [x for x in self.parameters() if x.requires_grad]
-        return block_attention(q, k, v, mask, p, added, trained, causal)
+        return block_attention(q, k, v, mask, p, extra, trained, causal)
 
     def weights(
         self, q: Tensor, k: Tensor, mask: Tensor | None, positions: Tensor, queries: Tensor
@@ -163,9 +162,6 @@ class Alibi(AttentionEncoding):
     def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
         # Allocates one (H, Q, L), not two.
         return (-self.slopes)[:, None, None] * offsets(i, j).abs()
-
-    def bias(self, positions: Tensor) -> Tensor:
-        return self.extra(self.slopes, positions, positions)
 
 
 def alibi_slopes(n_heads: int) -> list[float]:

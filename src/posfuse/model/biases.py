@@ -42,9 +42,6 @@ class Sandwich(AttentionEncoding):
     def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return self.factors[:, None, None] * self.sums[offsets(i, j).abs()]
 
-    def bias(self, positions: Tensor) -> Tensor:
-        return self.extra(self.sums, positions, positions)
-
 
 class Kerple(AttentionEncoding):
     """-r1 log(1 + r2 |i - j|) is added to the scores, or -r1 |i - j|^r2 with kernel="power". Each

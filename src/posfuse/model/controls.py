@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posfuse.model.fusion import Add, Parts
+from posfuse.model.fusion import Add
 from posfuse.model.initial_values import linear_
+from posfuse.model.positions import Parts
 
 EPSILON = 1e-12  # added to a mean square: a vector with features below 1e-6 counts as zero
 

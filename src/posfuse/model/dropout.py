@@ -50,15 +50,15 @@ class _Dropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
         """x (...) -> (...)."""
         ctx.p, ctx.seed = p, new_seed()
-        return _dropped(x, p, ctx.seed)
+        return _drop(x, p, ctx.seed)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         """The gradient of the output (...) -> that of x."""
-        return _dropped(grads[0], ctx.p, ctx.seed), None
+        return _drop(grads[0], ctx.p, ctx.seed), None
 
 
-def _dropped(x: Tensor, p: float, seed: int) -> Tensor:
+def _drop(x: Tensor, p: float, seed: int) -> Tensor:
     return zero_(x.contiguous() * (1 / (1 - p)), Draws(p, seed, x.device).next(x))
 
 

@@ -55,9 +55,9 @@ class Attention(nn.Module):
         q, k, v = self.heads(x)
         dropout = self.dropout if self.training else 0.0
         encoding, positions, bias = position
-        return self.joined(encoding(q, k, v, mask, positions, bias, dropout, self.causal))
+        return self.output(encoding(q, k, v, mask, positions, bias, dropout, self.causal))
 
-    def joined(self, y: Tensor) -> Tensor:
+    def output(self, y: Tensor) -> Tensor:
         """The heads' outputs (B, H, L, D) -> (B, L, d)."""
         return linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
 
@@ -153,7 +153,7 @@ class Encoder(nn.Module):
             # for the queued work.
             full = x.device.type == "cpu" and bool(valid.all())
             mask = None if full else valid[:, None, None, :]
-        at = self.checked(positions, x)
+        at = self.as_positions(positions, x)
         inside = [(encoding, at, self.bias(encoding, at)) for encoding in self.encodings()]
         for i, block in enumerate(self.blocks):
             x = block(x, mask, inside[i % len(inside)])  # one per block, or one for all
@@ -173,7 +173,7 @@ class Encoder(nn.Module):
         order = torch.arange(len(positions), device=positions.device)
         return bias.masked_fill(~visible(order, order), -torch.inf)
 
-    def checked(self, positions: Tensor | int, x: Tensor) -> Tensor:
+    def as_positions(self, positions: Tensor | int, x: Tensor) -> Tensor:
         """The positions (L,) of x (B, L, d), as in `forward`."""
         # The values of a tensor stay unread: on a GPU that would wait for the queued work.
         end = x.shape[1] + (positions if isinstance(positions, int) else 0)

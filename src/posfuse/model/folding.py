@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.encoder import mean_pool
-from posfuse.model.fusion import Parts, rows_at
+from posfuse.model.positions import Parts, rows_at
 
 
 class FoldedClassifier(nn.Module):

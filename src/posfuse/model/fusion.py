@@ -14,17 +14,14 @@ A new operator is one subclass here (or in your own module) and one YAML file in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.initial_values import check_choice, gate_, linear_
+from posfuse.model.positions import Parts, rows_at
 from posfuse.model.split_mlp import SplitMLP
-
-# Tensors (..., k) of tokens, or (N, k) of positions, whose row i belongs to position i.
-Parts = tuple[Tensor, ...]
 
 
 class Fusion(nn.Module, ABC):
@@ -71,24 +68,17 @@ class Fusion(nn.Module, ABC):
         return None
 
 
-def rows_at(parts: Iterable[Tensor], length: int, positions: Tensor | int) -> Parts:
-    """The rows of parts (N, k) at `positions`, or `length` rows from row `positions` on.
+class Add(Fusion):
+    """H = E + P (eq. 1)."""
 
-    Raises ValueError if the `length` rows exceed N.
-    """
-    if isinstance(positions, Tensor):
-        return tuple(part[positions] for part in parts)
-    end = positions + length
-    rows = tuple(part[positions:end] for part in parts)
-    if rows and len(rows[0]) < length:
-        raise ValueError(
-            f"got {end} tokens, but the position table ends at {positions + len(rows[0])}; cut the "
-            f"documents or train with data.max_len={end}"
-        )
-    return rows
+    def merge(self, token: Parts, position: Parts) -> Tensor:
+        return token[0] + position[0]
+
+    def token_part(self, token: Parts, position: Parts) -> Tensor:
+        return token[0]
 
 
-class NoFusion(Fusion):
+class NoFusion(Add):
     """H = E: tokens alone."""
 
     uses_table = False
@@ -97,19 +87,6 @@ class NoFusion(Fusion):
         return ()
 
     def merge(self, token: Parts, position: Parts) -> Tensor:
-        return token[0]
-
-    def token_part(self, token: Parts, position: Parts) -> Tensor:
-        return token[0]
-
-
-class Add(Fusion):
-    """H = E + P (eq. 1)."""
-
-    def merge(self, token: Parts, position: Parts) -> Tensor:
-        return token[0] + position[0]
-
-    def token_part(self, token: Parts, position: Parts) -> Tensor:
         return token[0]
 
 
@@ -121,9 +98,6 @@ class AddScaled(Add):
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
         self.alpha = nn.Parameter(torch.ones(()))
-
-    def reset_parameters(self) -> None:
-        nn.init.ones_(self.alpha)
 
     def project(self, table: Tensor) -> Parts:
         return (self.alpha * table,)
@@ -209,9 +183,6 @@ class GateConstant(PositionGated):
         super().__init__(d_model)
         self.bias = nn.Parameter(torch.zeros(1))
 
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.bias)
-
     def position_logit(self, table: Tensor) -> Tensor:
         return self.bias.expand(len(table), 1)
 
@@ -245,9 +216,7 @@ class GateLinear(Gated):
         return tokens, F.linear(tokens, self.weight_token)
 
     def gate(self, token: Parts, position: Parts) -> Tensor:
-        _, token_logit = token
-        position_logit, _ = position
-        return torch.sigmoid(token_logit + position_logit)
+        return torch.sigmoid(token[1] + position[0])
 
 
 class GateScalar(GateLinear):
@@ -307,9 +276,7 @@ class GateMLP(Gated):
         return tokens, self.mlp.token_half(tokens)
 
     def gate(self, token: Parts, position: Parts) -> Tensor:
-        _, token_half = token
-        position_half, _ = position
-        return torch.sigmoid(self.mlp(token_half, position_half))
+        return torch.sigmoid(self.mlp(token[1], position[0]))
 
 
 class MLP(Fusion):

@@ -1,7 +1,8 @@
-"""Attention kernels that save time or memory; the tests compare each with plain code.
+"""Scaled dot-product attention by the fastest kernel for its arguments; the tests compare each
+kernel with plain code.
 
-Shapes: B documents, H heads, L tokens, Q queries of a block, D features of a head's q and k. Those
-of its v can be fewer where it is said so.
+Shapes: B documents, H heads, L tokens, Q queries of a block, D features of a head's q and k,
+E <= D those of its v.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +19,43 @@ from posfuse.model.dropout import Draws, new_seed, zero_
 # device busy.
 SCORES = {"cpu": 2**20}
 MOST_SCORES = 2**26
+SHORT = 200  # tokens; in bfloat16 on a CPU the blocks' backward pass is faster up to here
 # q (b, H, Q, D), divided by sqrt(D), and which queries -> added to their scores, (..., H, Q, L)
 Added = Callable[[Tensor, slice], Tensor | None]
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    p: float,
+    causal: bool = False,
+) -> Tensor:
+    """softmax(q k^T / sqrt(D) + bias) v with dropout p of the weights.
+
+    q, k (B, H, L, D); v (B, H, L, E); mask (B, 1, 1, L), True at the keys of valid tokens; bias
+    (H, L, L), which gets no gradient -> (B, H, L, E). Causal attention takes no mask; its bias is
+    -inf at keys after the query.
+    """
+    missing = q.shape[-1] - v.shape[-1]
+    half = q.dtype in (torch.bfloat16, torch.float16)
+    # On a CPU torch's own dropout of the weights takes longer than the rest of attention.
+    if q.device.type == "cpu" and (p or (half and q.requires_grad and q.shape[2] <= SHORT)):
+
+        def of_queries(_: Tensor, queries: slice) -> Tensor | None:
+            return None if bias is None else bias[:, queries]
+
+        return block_attention(q, k, v, mask, p, of_queries, causal=causal)
+    if missing:  # torch's fused kernels have one width; its plain one needs (B, H, L, L) numbers
+        return attention(q, k, F.pad(v, (0, missing)), mask, bias, p, causal)[..., : v.shape[-1]]
+    if bias is None:
+        return F.scaled_dot_product_attention(q, k, v, mask, p, is_causal=causal)
+    bias = bias.to(q.dtype)[None]
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, bias, p)
+    return padded_bias_attention(q, k, v, mask, bias, p)
 
 
 def padded_bias_attention(
@@ -89,7 +125,7 @@ class _BlockAttention(torch.autograd.Function):
         """As `block_attention`."""
         n_documents, n_heads, length, d_head = q.shape
         # The products of every block would copy them.
-        k, v = k.contiguous(), _scaled(v, 1 / (1 - p))
+        k, v = k.contiguous(), _times(v, 1 / (1 - p))
         wide_k = k.to(torch.promote_types(q.dtype, torch.float32))
         padding = None
         if mask is not None:  # added to the scores: masked_fill takes ten times as long
@@ -102,7 +138,7 @@ class _BlockAttention(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             for documents, queries in _blocks(q.shape, q.device):
                 keys = slice(queries.stop if causal else None)
-                some = _scaled(q[documents, :, queries].to(wide_k.dtype), d_head**-0.5)
+                some = _times(q[documents, :, queries].to(wide_k.dtype), d_head**-0.5)
                 bias = _of_keys(added(some, queries), keys)
                 seen = wide_k[documents, :, keys]
                 scores = _scores(some, seen, _of_keys(padding, keys, documents), bias)
@@ -129,7 +165,7 @@ class _BlockAttention(torch.autograd.Function):
         draws = Draws(ctx.p, ctx.seed, q.device)
         for documents, queries in _blocks(q.shape, q.device):
             keys = slice(queries.stop if ctx.causal else None)
-            some = _scaled(q[documents, :, queries].to(wide), scale).requires_grad_()
+            some = _times(q[documents, :, queries].to(wide), scale).requires_grad_()
             with torch.enable_grad():
                 added = _of_keys(ctx.added(some, queries), keys)
             seen = wide_k[documents, :, keys]
@@ -179,7 +215,7 @@ def _blocks(shape: torch.Size, device: torch.device) -> Iterator[tuple[slice, sl
             yield slice(document, document + documents), slice(query, query + queries)
 
 
-def _scaled(x: Tensor, factor: float) -> Tensor:
+def _times(x: Tensor, factor: float) -> Tensor:
     """x times a number, contiguous, in one pass."""
     return torch.mul(x, factor, out=x.new_empty(x.shape))
 

@@ -167,4 +167,4 @@ class Cache:
         scores = encoding.scores(q, k, at, self.positions)
         order = torch.arange(k.shape[2], device=x.device)
         hidden = ~visible(order[-x.shape[1] :], order)
-        return attention.joined(scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v)
+        return attention.output(scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v)

@@ -64,7 +64,7 @@ class Backbone:
     embedding: nn.Embedding | None = None  # of a pretrained model, as the encoder; None: a new one
 
     @property
-    def pretrained(self) -> tuple[nn.Module, ...]:
+    def of_host(self) -> tuple[nn.Module, ...]:
         """The modules that start from pretrained values."""
         return (self.embedding, self.encoder) if self.embedding else ()
 

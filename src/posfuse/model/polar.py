@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.attention_encoding import AttentionEncoding
+from posfuse.model.encoding import rotary_angles
 from posfuse.model.initial_values import check_choice, check_positive
 
 
@@ -35,8 +36,7 @@ class Pope(AttentionEncoding):
         check_positive(base=base)
         check_choice("delta", delta, "zero", "uniform", "none")
         self.rows, self.start = max_len, delta
-        frequencies = base ** (-torch.arange(self.d_head, dtype=torch.float64) / self.d_head)
-        angles = torch.outer(torch.arange(max_len, dtype=torch.float64), frequencies)
+        angles = rotary_angles(2 * self.d_head, max_len, base)
         both = torch.stack((angles.cos(), angles.sin())).float()  # (2, N, D)
         self.register_buffer("angles", both, persistent=False)
         has_delta = delta != "none"

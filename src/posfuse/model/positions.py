@@ -6,8 +6,13 @@ All documents of a batch padded to L tokens have the same L positions; a shorter
 first of them.
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
+
+# Tensors (..., k) of tokens, or (N, k) of positions, whose row i belongs to position i.
+Parts = tuple[Tensor, ...]
 
 
 class PositionSampler:
@@ -61,3 +66,20 @@ def as_tensor(positions: Tensor | int, like: Tensor) -> Tensor:
     if isinstance(positions, Tensor):
         return positions
     return torch.arange(positions, positions + like.shape[1], device=like.device)
+
+
+def rows_at(parts: Iterable[Tensor], length: int, positions: Tensor | int) -> Parts:
+    """The rows of position parts (N, k) at `positions`, or `length` rows from row `positions` on.
+
+    Raises ValueError if the `length` rows exceed N.
+    """
+    if isinstance(positions, Tensor):
+        return tuple(part[positions] for part in parts)
+    end = positions + length
+    rows = tuple(part[positions:end] for part in parts)
+    if rows and len(rows[0]) < length:
+        raise ValueError(
+            f"got {end} tokens, but the position table ends at {positions + len(rows[0])}; cut the "
+            f"documents or train with data.max_len={end}"
+        )
+    return rows

@@ -4,8 +4,6 @@ Shapes: B documents, L tokens, Q of them as queries, H heads, M tokens of the lo
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +13,7 @@ from posfuse.data.batching import Batch
 from posfuse.model.encoder import valid_positions
 from posfuse.model.network import PositionClassifier
 from posfuse.runs.measurements import WHOLE, Measurement
-from posfuse.training.diagnostics import bins, places
+from posfuse.training.diagnostics import bins, by_layer, places
 
 
 def attention_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[Measurement]:
@@ -31,17 +29,14 @@ def attention_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[
     own token (`attention_same`). `attention_uniform` is the share of one token if attention is
     uniform. Of a document longer than diagnostics.QUERIES tokens, some tokens are queries.
 
-    `model` is in eval mode. The weights are those of `AttentionEncoding.weights`, the plain form of
-    the kernels.
+    `model` is in eval mode.
     """
     longest = max(batch.ids.shape[1] for batch in batches)
     tallies = [_Tally(longest) for _ in model.encoder.blocks]
     for batch in batches:
-        with ExitStack() as hooks:
-            for block, tally in zip(model.encoder.blocks, tallies, strict=True):
-                attention: Any = block.attention
-                hooks.enter_context(attention.register_forward_pre_hook(tally.hook(batch)))
-            model.forward(batch.ids, batch.lengths)  # not a compiled graph, which ignores hooks
+        weights = by_layer(model, batch, lambda of_heads: of_heads.mean(1))
+        for tally, of_layer in zip(tallies, weights, strict=True):
+            tally.add(of_layer, places(batch), batch.lengths)
     uniform = tallies[0].rows(WHOLE, ("uniform",)) if tallies else []
     return uniform + [row for layer, tally in enumerate(tallies, 1) for row in tally.rows(layer)]
 
@@ -53,17 +48,6 @@ class _Tally:
         self.longest = longest
         self.sums = {name: np.zeros(2 * longest - 1) for name in ("mean", "ratio", "pairs")}
         self.shares = dict.fromkeys(("first", "previous", "same", "uniform"), (0.0, 0))
-
-    def hook(self, batch: Batch) -> Any:
-        """A hook of an Attention module that adds its weights for this batch."""
-        queries = places(batch)
-
-        def look(module: Any, arguments: tuple[Any, ...]) -> None:
-            x, mask, position = arguments
-            weights = module.weights(x, mask, position, queries).float().mean(1)  # (B, Q, L)
-            self.add(weights, queries, batch.lengths)
-
-        return look
 
     def add(self, weights: Tensor, queries: Tensor, lengths: Tensor) -> None:
         """weights (B, Q, L) of the queries with these indices (Q,), documents' lengths (B,)."""
@@ -94,18 +78,18 @@ class _Tally:
     ) -> list[Measurement]:
         """The shares of these kinds; of a layer the distances too."""
         shares = {name: self.shares[name] for name in of}
-        found = [
+        rows = [
             Measurement(f"attention_{name}", layer, n, total / n)
             for name, (total, n) in shares.items()
             if n
         ]
-        return found if layer == WHOLE else found + self._by_distance(layer)
+        return rows if layer == WHOLE else rows + self._by_distance(layer)
 
     def _by_distance(self, layer: int) -> list[Measurement]:
         distances = np.arange(1 - self.longest, self.longest)
         signs = np.sign(distances)
         lows, highs = (signs * ends for ends in bins(np.abs(distances), 2))
-        found = []
+        rows = []
         for low in np.unique(lows):
             of = lows == low
             pairs = int(self.sums["pairs"][of].sum())
@@ -113,5 +97,5 @@ class _Tally:
             for name in ("mean", "ratio"):
                 if pairs:  # a sample of the queries may leave a bucket without any
                     mean = float(self.sums[name][of].sum() / pairs)
-                    found.append(Measurement(f"attention_{name}", layer, pairs, mean, *ends))
-        return found
+                    rows.append(Measurement(f"attention_{name}", layer, pairs, mean, *ends))
+        return rows

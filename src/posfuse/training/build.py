@@ -202,7 +202,7 @@ def build_module(cfg: Config, data: TextDataModule, backbone: Backbone | None = 
     store = data.store
     network = data.task.network(backbone, store.vocabulary_size, len(store.label_names))
     shared_stream = cfg.fidelity.initial_values == "shared_stream"
-    initialize(network, seed_of(cfg, "init"), shared_stream, backbone.pretrained)
+    initialize(network, seed_of(cfg, "init"), shared_stream, backbone.of_host)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
     if data.task.causal:

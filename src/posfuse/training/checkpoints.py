@@ -2,10 +2,7 @@
 
 import io
 import time
-import zipfile
-import zlib
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import lightning as L
@@ -13,9 +10,8 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.process import signals
-from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import replacing
 from posfuse.seals import check_archive
 
@@ -43,16 +39,10 @@ class WholeFiles(TorchCheckpointIO):
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint, on the CPU; raises InputError if any byte of the file has changed."""
-    try:
+    with input_errors(f"{path}: cannot be read", f"remove {path.parent} to run again"):
         check_archive(path)  # torch does not
-        found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        return found
-    except OSError as error:
-        reason = error.strerror or str(error)
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, UnpicklingError, EOFError, LookupError,
-            ValueError, TypeError, AttributeError) as error:  # fmt: skip
-        reason = f"damaged: {one_line(error)}"
-    raise InputError(f"{path}: cannot be read ({reason}); remove {path.parent} to run again")
+        checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return checkpoint
 
 
 class Checkpoints(Callback):
@@ -128,10 +118,10 @@ class MovableCheckpoint(ModelCheckpoint):
         super().__init__(path.parent, path.stem, enable_version_counter=False, **options)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        def moved(value: Any) -> Any:
+        def here(value: Any) -> Any:
             if isinstance(value, dict):
-                return {moved(key): score for key, score in value.items()}
+                return {here(key): score for key, score in value.items()}
             is_path = isinstance(value, str) and value.startswith(state_dict["dirpath"])
             return f"{self.dirpath}{value[len(state_dict['dirpath']) :]}" if is_path else value
 
-        super().load_state_dict({key: moved(value) for key, value in state_dict.items()})
+        super().load_state_dict({key: here(value) for key, value in state_dict.items()})

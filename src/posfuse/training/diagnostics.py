@@ -1,10 +1,10 @@
-"""Measures how a model uses position: after each epoch on a few validation documents, and in the
-test by the accuracy that the trained model loses without it.
+"""How a model uses position: norms, gates and attention on a few validation documents, and the
+accuracy that a trained model loses without position.
 
 Shapes: B documents, L tokens, T of them valid, V words, H heads, k gates per position (1 or d).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -36,26 +36,26 @@ def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tenso
     given = model.sampler.given(0, batch.ids)
     parts = model.fusion.parts(tokens, model.table(), given)
     positions = as_tensor(given, tokens)
-    found = {"position": positions.expand_as(batch.ids)[valid], "id": batch.ids[valid]}
+    columns = {"position": positions.expand_as(batch.ids)[valid], "id": batch.ids[valid]}
     part = model.fusion.token_part(*parts)
     if part is not None:
-        found["token_norm"] = part.norm(dim=-1)[valid]
-        found["position_norm"] = (model.fusion.merge(*parts) - part).norm(dim=-1)[valid]
+        columns["token_norm"] = part.norm(dim=-1)[valid]
+        columns["position_norm"] = (model.fusion.merge(*parts) - part).norm(dim=-1)[valid]
     if isinstance(model.fusion, Gated):
         gate = model.fusion.gate(*parts)
         # In double precision: the spread is the difference of two means.
         gate = gate.expand(*batch.ids.shape, gate.shape[-1])[valid].double()  # (T, k)
-        found["gate"], found["gate_square"] = gate.mean(-1), gate.square().mean(-1)
+        columns["gate"], columns["gate_square"] = gate.mean(-1), gate.square().mean(-1)
         nats = torch.special.entr(gate) + torch.special.entr(1 - gate)
-        found["gate_entropy"] = nats.mean(-1) / np.log(2)
-    return found
+        columns["gate_entropy"] = nats.mean(-1) / np.log(2)
+    return columns
 
 
-def fusion_values(found: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, float]:
+def fusion_values(columns: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, float]:
     """Means over the chosen tokens of the columns of `fusion_of_tokens`. `norm_ratio` divides the
     mean norm of tokens by that of positions, and is left out if the latter is 0; `gate_std` is the
     standard deviation of the gates."""
-    mean = {name: float(column[chosen].mean()) for name, column in found.items()}
+    mean = {name: float(column[chosen].mean()) for name, column in columns.items()}
     values: dict[str, float] = {}
     if "token_norm" in mean:
         values |= {name: mean[name] for name in ("token_norm", "position_norm")}
@@ -77,18 +77,18 @@ def bins(counts: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fusion_rows(
-    epoch: int, found: dict[str, np.ndarray], counts: np.ndarray
+    epoch: int, columns: dict[str, np.ndarray], counts: np.ndarray
 ) -> Iterator[Diagnostic]:
     """Rows over all tokens, by position and by frequency. `counts` (V,): a word's in training."""
     by = {
-        "": (np.zeros_like(found["position"]),) * 2,
-        "position": bins(found["position"], 2),
-        "frequency": bins(counts[found["id"]], 10),
+        "": (np.zeros_like(columns["position"]),) * 2,
+        "position": bins(columns["position"], 2),
+        "frequency": bins(counts[columns["id"]], 10),
     }
     for kind, (lows, highs) in by.items():
         for low in np.unique(lows):
             chosen = lows == low
-            for name, value in fusion_values(found, chosen).items():
+            for name, value in fusion_values(columns, chosen).items():
                 high = int(highs[chosen][0])
                 yield Diagnostic(epoch, name, kind, int(low), high, int(chosen.sum()), value)
 
@@ -100,21 +100,31 @@ def places(batch: Batch) -> Tensor:
     return every.round().long()
 
 
-def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
-    """For each layer the entropy of the attention weights in bits, mean over heads: (queries,)."""
-    found: list[Tensor] = []
+def by_layer(
+    model: PositionClassifier, batch: Batch, of_weights: Callable[[Tensor], Tensor]
+) -> list[Tensor]:
+    """For each layer the function of its attention weights (B, H, Q, L), whose queries are `places`
+    of the documents. The weights are those of `AttentionEncoding.weights`, the plain form of the
+    kernels. They exist for one layer at a time."""
+    results: list[Tensor] = []
     queries = places(batch)
-    valid = queries < batch.lengths[:, None]
 
     def look(module: Any, arguments: tuple[Any, ...]) -> None:
         if isinstance(module, Attention):
             x, mask, position = arguments
-            weights = module.weights(x, mask, position, queries).float()  # (B, H, Q, L)
-            found.append(torch.special.entr(weights).sum(-1).mean(1)[valid] / np.log(2))
+            results.append(of_weights(module.weights(x, mask, position, queries).float()))
 
     with register_module_forward_pre_hook(look):
         model.forward(batch.ids, batch.lengths)  # not a compiled graph, which ignores hooks
-    return found
+    return results
+
+
+def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
+    """For each layer the entropy of the attention weights in bits, mean over heads: (queries,)."""
+    valid = places(batch) < batch.lengths[:, None]
+    return by_layer(
+        model, batch, lambda w: torch.special.entr(w).sum(-1).mean(1)[valid] / np.log(2)
+    )
 
 
 def random_order(batch: Batch, generator: torch.Generator) -> Tensor:
@@ -124,7 +134,7 @@ def random_order(batch: Batch, generator: torch.Generator) -> Tensor:
     return draws.argsort(1)
 
 
-def shuffled(batch: Batch, generator: torch.Generator) -> Batch:
+def shuffle(batch: Batch, generator: torch.Generator) -> Batch:
     """The batch with each document's own tokens in random order."""
     return replace(batch, ids=batch.ids.gather(1, random_order(batch, generator)))
 
@@ -141,7 +151,7 @@ def worth_of_position(
         short = replace(batch, ids=batch.ids[:, :longest], lengths=batch.lengths.clamp(max=longest))
         logits = {
             "accuracy": model(batch.ids, batch.lengths),
-            "shuffled": model(shuffled(batch, generator).ids, batch.lengths),
+            "shuffled": model(shuffle(batch, generator).ids, batch.lengths),
             "shifted": model(short.ids, short.lengths, offset),
         }
         is_cut = batch.ids.shape[1] > longest

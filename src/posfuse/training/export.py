@@ -23,11 +23,10 @@ from torch import Tensor
 from posfuse.config import Config, is_pretrained
 from posfuse.data.token_store import VOCABULARY
 from posfuse.data.vocabulary import encoder_of
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.model.folding import FoldedClassifier
 from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
-from posfuse.runs.hydra_errors import one_line
 from posfuse.training.build import build_network
 from posfuse.training.trained import load_run
 from posfuse.untrusted import check_yaml
@@ -51,11 +50,11 @@ class Exported:
         `texts` is a list, a column of a frame or another ordered iterable of strings. Raises
         InputError for anything else.
         """
-        found = _texts(texts)
-        if not found:
+        checked_texts = _list_of_texts(texts)
+        if not checked_texts:
             return torch.empty(0, len(self.label_names))
         data = self.cfg.data
-        flat, offsets = encoder_of(data.vocabulary.unit, self.vocabulary)(found)
+        flat, offsets = encoder_of(data.vocabulary.unit, self.vocabulary)(checked_texts)
         cut = [
             torch.from_numpy(flat[start:end][: data.max_len].astype("int64"))
             for start, end in pairwise(offsets)
@@ -103,7 +102,7 @@ def export(run: str | Path, path: str | Path) -> None:
 
 def load_export(path: str | Path) -> Exported:
     """Load a file that `export` wrote, on the CPU; raises InputError for any other file."""
-    try:
+    with input_errors(f"{path}: not a model that posfuse exported", "export its run again"):
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -115,12 +114,6 @@ def load_export(path: str | Path) -> Exported:
         tokenizer = Tokenizer.from_str(header["vocabulary"])
         folded = build_network(cfg, tokenizer.get_vocab_size(), len(names)).fold()
         folded.load_state_dict(weights)
-    except MemoryError:
-        raise  # the file may be a good one
-    except Exception as error:  # the libraries raise many kinds, tokenizers a plain Exception
-        raise InputError(
-            f"{path}: not a model that posfuse exported ({one_line(error)}); export its run again"
-        ) from error
     return Exported(cfg, names, tokenizer, folded)
 
 
@@ -130,14 +123,14 @@ def _checksum(weights: dict[str, Tensor], header: dict[str, str]) -> str:
     return hashlib.sha256(save(weights) + text.encode()).hexdigest()
 
 
-def _texts(texts: Iterable[str]) -> list[str]:
+def _list_of_texts(texts: Iterable[str]) -> list[str]:
     """The texts as a list; raises InputError unless each of them is a valid string."""
     # A frame or a mapping would give the names of its columns or keys, and a set has no order.
     unfit = (str, bytes, bytearray, pd.DataFrame, Mapping, set, frozenset)
     if isinstance(texts, unfit) or not isinstance(texts, Iterable):
         raise InputError(f"texts: must be a list of strings (got {type(texts).__name__})")
-    found = list(texts)
-    for i, text in enumerate(found):
+    texts = list(texts)
+    for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"texts[{i}]: must be a string (got {type(text).__name__})")
         try:
@@ -147,4 +140,4 @@ def _texts(texts: Iterable[str]) -> list[str]:
                 f"texts[{i}]: not valid Unicode ({error.object[error.start]!a} at {error.start}); "
                 "decode the text again, with errors='replace'"
             ) from error
-    return found
+    return texts

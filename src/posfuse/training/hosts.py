@@ -1,7 +1,7 @@
 """host=transformers: a pretrained model of a local folder, taken apart for fusion.
 
-What a family of models does is found out by running it. Its table is known by the name of its
-module, `position_embeddings`; the rest is measured on a few random tokens, once per run.
+Its position table has the name `position_embeddings` in each of these families. Whether the rest
+fits is measured by running the model on a few random tokens, once per run.
 """
 
 from typing import Any
@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from posfuse.config import Config, is_pretrained, longest
 from posfuse.data.pretrained_folder import TOKENIZER, check_architecture, read_tokenizer
-from posfuse.errors import InputError, lacks_memory
+from posfuse.errors import InputError, input_errors
 from posfuse.model.pretrained_host import Host, NoPositions, PretrainedEncoder
-from posfuse.runs.hydra_errors import one_line
 
 TABLE = "position_embeddings"
 CLOSE = 1e-4  # of the largest number of an output: float32 sums in another order differ by less
@@ -30,22 +29,14 @@ def load_host(cfg: Config) -> Host | None:
         return None
     path = cfg.host.path
     assert path is not None  # checked
-    model = _loaded(path)
+    model = _load(path)
     family = _family(path, model.config)
-    try:
+    with input_errors(f"{family}, which cannot be run on fused embeddings", OTHERS):
         _check_tokenizer(cfg, path, model.get_input_embeddings())
-        return _taken_apart(cfg, path, family, model)
-    except InputError:
-        raise
-    except Exception as error:  # a family may fail in any way
-        if lacks_memory(error):
-            raise
-        raise InputError(
-            f"{family}, which cannot be run on fused embeddings ({one_line(error)}); {OTHERS}"
-        ) from error
+        return _take_apart(cfg, path, family, model)
 
 
-def _loaded(path: str) -> Any:
+def _load(path: str) -> Any:
     """The model of a folder with all its pretrained values, without its pooler."""
     try:
         import transformers  # takes seconds, and only this host needs it
@@ -57,7 +48,8 @@ def _loaded(path: str) -> Any:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     local = {"local_files_only": True, "trust_remote_code": False}
-    try:
+    again = "write it again with model.save_pretrained(FOLDER)"
+    with input_errors(f"host.path: {path} cannot be loaded", again):
         check_architecture(path)
         config = transformers.AutoConfig.from_pretrained(path, **local)
         if config.is_encoder_decoder:
@@ -65,23 +57,13 @@ def _loaded(path: str) -> Any:
         kind = getattr(config, "position_embedding_type", None) or "absolute"
         if kind != "absolute":
             raise InputError(f"{_family(path, config)} with {kind} positions; {OTHERS}")
-        model, found = transformers.AutoModel.from_pretrained(
+        model, report = transformers.AutoModel.from_pretrained(
             path, config=config, output_loading_info=True, **local
         )
-    except InputError:
-        raise
-    except Exception as error:  # a folder may be damaged in any way
-        if lacks_memory(error):
-            raise
-        raise InputError(
-            f"host.path: {path} cannot be loaded ({one_line(error)}); write it again with "
-            "model.save_pretrained(FOLDER)"
-        ) from error
     # Encoders without a pooler are often saved, and it is not used here.
-    if missing := sorted(key for key in found["missing_keys"] if not key.startswith("pooler.")):
+    if missing := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
         raise InputError(
-            f"host.path: {path} lacks weights of its model ({', '.join(missing[:3])}); write it "
-            "again with model.save_pretrained(FOLDER)"
+            f"host.path: {path} lacks weights of its model ({', '.join(missing[:3])}); {again}"
         )
     if isinstance(getattr(model, "pooler", None), nn.Module):
         model.pooler = None
@@ -107,7 +89,7 @@ def _check_tokenizer(cfg: Config, path: str, embedding: nn.Embedding) -> None:
 
 
 @torch.no_grad()
-def _taken_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
+def _take_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
     tables = [
         (name, module)
         for name, module in model.named_modules()
@@ -134,17 +116,17 @@ def _taken_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
     setattr(parent, TABLE, NoPositions(table.embedding_dim))
     model.set_input_embeddings(nn.Identity())  # the embeddings have one owner, the classifier
     encoder = PretrainedEncoder(model, expected.shape[-1])
-    found = encoder(x, lengths)
+    encoded = encoder(x, lengths)
 
     short = int(lengths[1])
-    if not _close(found[0], expected[0]) or not _close(found[1, :short], expected[1, :short]):
+    if not _close(encoded[0], expected[0]) or not _close(encoded[1, :short], expected[1, :short]):
         raise InputError(
             f"{family}, whose path for inputs_embeds gives other outputs than its tokens; {OTHERS}"
         )
-    if not _close(encoder(x[1:, :short], lengths[1:]), found[1:, :short]):
+    if not _close(encoder(x[1:, :short], lengths[1:]), encoded[1:, :short]):
         raise InputError(f"{family}, whose outputs depend on padding; {OTHERS}")
     order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
-    if not _close(encoder(x[:1, order], lengths[:1]), found[:1, order]):
+    if not _close(encoder(x[:1, order], lengths[:1]), encoded[:1, order]):
         raise InputError(
             f"{family}, which knows the order of tokens without its position table (by relative "
             f"positions, convolutions, windows or a causal mask); {OTHERS}"

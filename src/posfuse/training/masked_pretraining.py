@@ -17,7 +17,7 @@ from torch import Tensor
 from posfuse import seals
 from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig
 from posfuse.data.batching import Batch, Documents
-from posfuse.data.locks import locked
+from posfuse.data.locks import lock
 from posfuse.data.token_store import TokenStore
 from posfuse.data.vocabulary import UNKNOWN
 from posfuse.errors import InputError
@@ -34,7 +34,7 @@ SHARED = (
     "clip_norm", "accelerator", "precision", "threads", "compile", "limit_batches",
     "checkpoint_minutes", "progress",
 )  # fmt: skip
-HEAD = "head."  # the start of the names of the parameters that do not go on
+HEAD = "head."  # begins the names of the parameters that a run does not take
 
 
 class MaskedTokens(TrainingModule):
@@ -124,7 +124,7 @@ def sole_use(cfg: Config) -> Iterator[Path]:
         raise InputError(
             f"{folder}: cannot be written ({error.strerror}); set cache_dir=FOLDER"
         ) from error
-    with locked(folder / ".lock", lambda: signals.check(interrupted)):
+    with lock(folder / ".lock", lambda: signals.check(interrupted)):
         signals.check(interrupted)
         yield folder
 
@@ -142,19 +142,16 @@ def load(model: FusionTransformer, folder: Path) -> None:
     Raises InputError if the weights do not fit it.
     """
     path = folder / records.BEST
-    saved = read_checkpoint(path)["state_dict"]
-    weights = {
-        name.removeprefix("model."): weight
-        for name, weight in saved.items()
-        if not name.removeprefix("model.").startswith(HEAD)
-    }
+    saved = read_checkpoint(path)["state_dict"].items()
+    weights = {name.removeprefix("model."): weight for name, weight in saved}
+    weights = {name: w for name, w in weights.items() if not name.startswith(HEAD)}
     own = {name: w.shape for name, w in model.state_dict().items() if not name.startswith(HEAD)}
     if own != {name: weight.shape for name, weight in weights.items()}:
         raise InputError(f"{path}: not the weights of this model; remove {folder} to make them")
     model.load_state_dict(weights, strict=False)
 
 
-def is_finished(folder: Path) -> bool:
+def has_result(folder: Path) -> bool:
     """Whether the folder has a result and the weights that belong to it."""
     result, weights = folder / records.RESULT, folder / records.BEST
     if not (result.exists() and weights.exists()):

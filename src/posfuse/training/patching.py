@@ -59,9 +59,9 @@ def patch_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[Meas
         shares[f"{name}_followed"] = (predicted == reordered)[moved]
         shares[f"{name}_stayed"] = (predicted == own)[moved]
     return [
-        Measurement(f"patch_{name}", WHOLE, len(found), found.double().mean().item())
-        for name, found in shares.items()
-        if len(found)
+        Measurement(f"patch_{name}", WHOLE, len(is_so), is_so.double().mean().item())
+        for name, is_so in shares.items()
+        if len(is_so)
     ]
 
 
@@ -78,12 +78,12 @@ def patched_logits(model: PositionClassifier, batch: Batch, order: Tensor) -> di
     fused = {
         "own": own,
         "reordered": reordered,
-        "input": _taken(reordered, order.argsort(1)),  # the new vectors in the old order
-        "attention": _taken(own, order),
+        "input": _reorder(reordered, order.argsort(1)),  # the new vectors in the old order
+        "attention": _reorder(own, order),
     }
     return {name: model.classify(x, batch.lengths, positions) for name, x in fused.items()}
 
 
-def _taken(x: Tensor, order: Tensor) -> Tensor:
+def _reorder(x: Tensor, order: Tensor) -> Tensor:
     """x (B, L, d) in this order (B, L)."""
     return x.gather(1, order[:, :, None].expand_as(x))

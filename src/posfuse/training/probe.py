@@ -71,7 +71,7 @@ def token_vectors(
 
     Of a document longer than diagnostics.QUERIES tokens, some tokens at equal distances.
     """
-    found: list[list[Array]] = [[] for _ in range(1 + len(model.encoder.blocks))]
+    layers: list[list[Array]] = [[] for _ in range(1 + len(model.encoder.blocks))]
     place, half, before = [], [], 0
     for batch in batches:
         chosen = places(batch)
@@ -87,10 +87,10 @@ def token_vectors(
             for block in model.encoder.blocks:
                 hooks.enter_context(block.register_forward_hook(keep))
             model.encoder(fused, batch.lengths, positions)
-        for layer, output in zip(found, outputs, strict=True):
+        for layer, output in zip(layers, outputs, strict=True):
             layer.append(output[:, chosen].cpu().double().numpy()[valid])
         document = before + np.arange(len(valid))[:, None]
         place.append(np.broadcast_to(chosen.cpu().double().numpy(), valid.shape)[valid])
         half.append(np.broadcast_to(document % 2, valid.shape)[valid])
         before += len(valid)
-    return [np.concatenate(x) for x in found], np.concatenate(place), np.concatenate(half)
+    return [np.concatenate(x) for x in layers], np.concatenate(place), np.concatenate(half)

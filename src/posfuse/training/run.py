@@ -111,7 +111,7 @@ def pretrain(cfg: Config) -> Path | None:
         return None
     cfg = masked_pretraining.first_phase(cfg)
     with masked_pretraining.sole_use(cfg) as folder:
-        if not masked_pretraining.is_finished(folder):
+        if not masked_pretraining.has_result(folder):
             stopwatch, history = Stopwatch(), History()
             data = build_data(cfg, masked_pretraining.MaskedWords(cfg))
             module = build_module(cfg, data)

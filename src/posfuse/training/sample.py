@@ -64,7 +64,7 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def continued(
+def continuation(
     model: LanguageModel, ids: torch.Tensor, n: int, reach: int, temperature: float, seed: int
 ) -> torch.Tensor:
     """n further tokens of ids (1, L): (1, n).
@@ -104,16 +104,16 @@ def main() -> None:
                 f"--prompt: has {ids.shape[1]} tokens, but this model reads {reach}; give at most "
                 f"{reach - 1}"
             )
-        found = continued(module.model, ids, arguments.tokens, reach, *given)[0]
+        tokens = continuation(module.model, ids, arguments.tokens, reach, *given)[0]
     except InputError as error:
         sys.exit(f"error: {error}")
     if cfg.data.vocabulary.unit == "bytes":
-        values = [int(i) - len(SPECIAL) for i in found if i >= len(SPECIAL)]
+        values = [int(i) - len(SPECIAL) for i in tokens if i >= len(SPECIAL)]
         print((_bytes(arguments.prompt) + bytes(values)).decode(errors="replace"))
     elif cfg.data.vocabulary.unit == "characters":
-        print(arguments.prompt + "".join(data.store.words(found)))
+        print(arguments.prompt + "".join(data.store.words(tokens)))
     else:
-        print(arguments.prompt.strip(), *data.store.words(found))
+        print(arguments.prompt.strip(), *data.store.words(tokens))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Load a finished run's model from its folder."""
 
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from omegaconf import OmegaConf
@@ -16,6 +17,8 @@ from posfuse.training.classifier import Classifier
 from posfuse.training.module import TestedModule
 from posfuse.training.next_token import NextToken
 
+Module = TypeVar("Module", bound=TestedModule)
+
 
 def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
     """A finished run's config, its data, and its classifier with the best weights, on the CPU and
@@ -23,21 +26,16 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
 
     Raises InputError if a file is missing or does not fit the run, and for a language model.
     """
-    cfg, data, module = _load(Path(folder))
-    if not isinstance(module, Classifier):
-        raise InputError(f"{folder}: its task has no classes; give the run of a classifier")
-    return cfg, data, module
+    return _load(Path(folder), Classifier, "its task has no classes; give the run of a classifier")
 
 
 def load_language_model(folder: str | Path) -> tuple[Config, TextDataModule, NextToken]:
     """As `load_run`, for a run with task=language_model; raises InputError for another one."""
-    cfg, data, module = _load(Path(folder))
-    if not isinstance(module, NextToken):
-        raise InputError(f"{folder}: no language model; give a run with task=language_model")
-    return cfg, data, module
+    refusal = "no language model; give a run with task=language_model"
+    return _load(Path(folder), NextToken, refusal)
 
 
-def _load(folder: Path) -> tuple[Config, TextDataModule, TestedModule]:
+def _load(folder: Path, kind: type[Module], refusal: str) -> tuple[Config, TextDataModule, Module]:
     cfg = configs.read_config(folder)
     if not (folder / records.RESULT).exists():
         raise InputError(f"{folder}: the run is not finished; run its command again")
@@ -55,6 +53,8 @@ def _load(folder: Path) -> tuple[Config, TextDataModule, TestedModule]:
             "the data, or train the run again"
         )
     module = build_module(cfg, data)
+    if not isinstance(module, kind):
+        raise InputError(f"{folder}: {refusal}")
     module.load_state_dict(_read_weights(folder / records.BEST, module))
     return cfg, data, module.eval()
 
