@@ -1,23 +1,17 @@
 """The tuned keys as axes: the frames by hand, the choice of values, and the report."""
 
-import sys
-from contextlib import redirect_stdout
-from io import StringIO
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from posfuse.evidence.collect import collect
-from posfuse.report import entry as report
-from posfuse.report import page
 from posfuse.report.entry import seeds_in
 from posfuse.report.sections.own_values import own_best_tables
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.own_best import own_best
 from posfuse.statistics.second_differences import placebos
-from small_records import write_record, write_sweep
+from small_records import posfuse_report, write_record, write_sweep
 
 # (fusion, scale): test and validation accuracies of seeds 0 to 2, in percent. d is 16: sqrt_d = 4.
 RUNS = {
@@ -149,7 +143,7 @@ def test_runs_without_position_are_not_in_the_family():
     assert set(others["role"]) == {"primary"}
 
 
-def test_what_position_adds_at_own_best_values(tmp_path, monkeypatch):
+def test_what_position_adds_at_own_best_values(tmp_path):
     """By hand: the gains at own best values are 1, 3 and 2 with position, and 9, 8, 10 without."""
     (row,) = placebos(own_best(with_placebos(), Criteria()).best, Criteria()).to_dict("records")
     assert (row["encoding"], row["placebo"], row["seeds"]) == ("sin", "none", [0, 1, 2])
@@ -169,8 +163,7 @@ def test_what_position_adds_at_own_best_values(tmp_path, monkeypatch):
             settings={"model.token_scale": scale, "model.d_model": 16,
                       "encoding.table._target_": f"posfuse.model.encoding.{table}"},
         )  # fmt: skip
-    monkeypatch.setattr(page, "draw_all", lambda *_: {})  # figures take longest
-    text = run_report(tmp_path / "sweep")
+    text, _ = posfuse_report(tmp_path / "sweep")
     assert text.startswith("0 of 1 differences to add are decided")
     assert "Position adds to the differences: concat -17.50 (" in text
     assert "On tiny (none)" not in text
@@ -180,18 +173,6 @@ def test_what_position_adds_at_own_best_values(tmp_path, monkeypatch):
     assert pd.read_csv(tables / "placebo_best.csv")["mean"].tolist() == [-17.5]
     assert "own highest mean validation accuracy" in (tables / "placebo_best.md").read_text()
     assert len(pd.read_csv(tables / "placebo.csv")) == 2  # a row for each scale
-
-
-def test_a_placebo_is_recognised_if_options_are_named_with_one_encoding_only():
-    runs = with_placebos().assign(**{"settings.fusion.bias": True})
-    other = runs[(runs["encoding"] == "sin") & (runs["fusion"] == "concat")]
-    both = [runs, other.assign(**{"settings.fusion.bias": False})]
-    found = own_best(pd.concat(both, ignore_index=True), Criteria()).best
-    assert dict(zip(found["encoding"] + " " + found["fusion"], found["role"], strict=True)) == {
-        "sin concat fusion.bias=True": "primary", "sin concat fusion.bias=False": "primary",
-        "none concat": "placebo",
-    }  # fmt: skip
-    assert placebos(found, Criteria())["fusion"].tolist() == ["concat fusion.bias=True"]
 
 
 def test_one_scale_gives_empty_frames_and_no_note():
@@ -213,15 +194,6 @@ def test_runs_that_differ_in_other_settings_are_not_compared():
     lone = frame({("add", 1.0): RUNS["add", 1.0]}, d_model=64)
     scales = own_best(pd.concat([frame(), lone], ignore_index=True), Criteria())
     assert set(scales.cells["variant"]) == {"model.d_model=16"}
-
-
-def test_an_operators_options_are_operators_of_their_own():
-    runs = frame()
-    concat = runs[runs["fusion"] == "concat"]
-    both = [runs.assign(**{"settings.fusion.bias": True}),
-            concat.assign(**{"settings.fusion.bias": False})]  # fmt: skip
-    best = own_best(pd.concat(both, ignore_index=True), Criteria()).best
-    assert best["fusion"].tolist() == ["concat fusion.bias=True", "concat fusion.bias=False"]
 
 
 def test_what_a_reader_must_know_is_a_note():
@@ -324,36 +296,6 @@ def test_scale_and_learning_rate_are_chosen_together():
     assert edges(own_best(surface_of(beyond), Criteria()), "lr")["concat"] == np.False_
 
 
-def test_a_figure_of_one_key_shows_the_best_value_of_the_other():
-    found = own_best(surface_of(BOTH), Criteria())
-    for key, values in (
-        ("scale", {("add", "1", "0.003"), ("add", "sqrt_d = 4", "0.001"),
-                   ("concat", "1", "0.001"), ("concat", "sqrt_d = 4", "0.003")}),
-        ("lr", {("add", "1", "0.001"), ("add", "1", "0.003"),
-                ("concat", "1", "0.001"), ("concat", "sqrt_d = 4", "0.003")}),
-    ):  # fmt: skip
-        shown = found.along(key)[["fusion", "scale", "lr"]]
-        assert set(shown.itertuples(index=False, name=None)) == values
-    assert own_best(frame(), Criteria()).along("lr").empty
-
-
-def test_the_learning_rate_alone_is_tuned_too():
-    rates = {key: found for key, found in BOTH.items() if key[1] == 1.0}
-    found = own_best(surface_of(rates), Criteria())
-    assert found.keys == ["lr"]
-    (row,) = found.best.to_dict("records")
-    assert (row["at"], row["baseline_at"]) == ("0.001", "0.003")
-    best, by_lr = own_best_tables(found, Criteria())
-    assert (best.name, by_lr.name) == ("best_lr", "by_lr")
-    assert "at sqrt_d" not in best.columns
-    assert "sqrt_d" not in best.caption + by_lr.caption
-    assert best.columns[:5] == ["data", "fusion", "lr", "add's", "n"]
-    assert found.notes[0] == (
-        "tiny sin add: its best optim.lr, 0.003, is at the edge of the values tried; "
-        "try values beyond it"
-    )
-
-
 def test_operators_that_were_run_with_one_value_each_are_compared():
     frozen = {key: BOTH[key] for key in (("add", 1.0, 0.003), ("concat", 1.0, 0.001))}
     found = own_best(surface_of(frozen), Criteria())
@@ -399,46 +341,12 @@ def test_the_choice_needs_no_run_of_the_tested_seeds_elsewhere():
     assert f"tiny sin add: {unknown} of seed 7" in found.notes
 
 
-def test_captions_say_which_seeds_choose():
-    for select, text in (
-        ((), "by the same seeds that are tested"),
-        ((0, 1), "by seeds 0, 1, tested with other seeds"),
-    ):
-        criteria = Criteria(select=select)
-        best, by_scale, _ = own_best_tables(own_best(frame(), criteria), criteria)
-        for caption in (best.caption, by_scale.caption):
-            assert f"mean validation accuracy (chosen {text})" in caption
-        assert ("--select-seeds" in best.caption) == (not select)
-
-
 def test_without_validation_there_is_no_choice():
     scales = own_best(frame().drop(columns="validation.accuracy"), Criteria())
     assert not scales.cells["best"].any()
     unknown = "no best model.token_scale, because there is no validation accuracy"
     assert f"tiny sin add: {unknown}" in scales.notes
     assert [table.name for table in own_best_tables(scales, Criteria())] == ["by_scale"]
-
-
-def test_without_the_papers_scale_that_side_is_empty():
-    runs = {key: value for key, value in RUNS.items() if key[1] != "sqrt_d"}
-    scales = own_best(frame(runs), Criteria())
-    assert np.isnan(scales.best["paper_mean"][0])
-    table = own_best_tables(scales, Criteria())[0]
-    row = dict(zip(table.columns, table.rows[0], strict=False))
-    assert row["at sqrt_d"] == ""
-    assert row["at best"] == "+2.00 ± 1.00"
-
-
-def test_tables_show_both_differences_and_mark_the_best():
-    best, by_scale, _ = own_best_tables(own_best(frame(), Criteria()), Criteria())
-    assert best.title == "At each operator's own best scale, encoding sin"
-    assert best.rows[0][:6] == ["tiny", "concat", "2", "1‡", "3", "+16.00"]
-    assert "‡ the best value is the smallest or largest" in best.caption
-    assert best.rows[0][7:9] == ["+2.00 ± 1.00", "-0.48 to +4.48"]
-    assert by_scale.columns == ["data", "encoding", "scale", "add", "concat"]
-    assert by_scale.rows[0] == ["tiny", "sin", "1", "63.00 ± 3.61 (3)*‡", "50.00 ± 0.00 (3)"]
-    assert "‡ the best value" in by_scale.caption
-    assert by_scale.rows[3] == ["tiny", "sin", "learned", "", "58.00 ± 0.00 (3)"]
 
 
 @pytest.fixture(scope="module")
@@ -459,21 +367,13 @@ def surface(tmp_path_factory):
                 settings={"model.token_scale": scale, "model.d_model": 16},
                 validation={"accuracy": test},
             )  # fmt: skip
-    return root, run_report(root)
-
-
-def run_report(root, *options):
-    """The report of a sweep, in this process; returns its terminal output."""
-    with pytest.MonkeyPatch.context() as patched, redirect_stdout(StringIO()) as out:
-        patched.setattr(sys, "argv", ["posfuse-report", str(root), *options])
-        report.main()
-    return out.getvalue()
+    return root, posfuse_report(root, draw=True)[0]
 
 
 def test_the_command_takes_the_seeds_that_choose(surface, tmp_path):
     root, text = surface
     assert "(chosen by the same seeds that are tested)" in text
-    text = run_report(root, "--select-seeds", "0", "--out", str(tmp_path))
+    text, _ = posfuse_report(root, "--select-seeds", "0", "--out", tmp_path)
     assert "(chosen by seed 0, tested with other seeds)" in text
     best = pd.read_csv(tmp_path / "tables" / "best_scale.csv")
     assert best["seeds"].tolist() == ["1 2"]
@@ -496,16 +396,14 @@ def test_what_is_wrong_with_the_seeds_is_an_error_of_one_line(surface):
         ("1-99999999999", "no run has seed 3; choose among 0, 1, 2"),
         ("0-2", "0-2 contains all seeds; leave at least one to test"),
     ):
-        with pytest.raises(SystemExit) as stopped:
-            run_report(root, f"--select-seeds={text}")
-        assert stopped.value.code == f"error: --select-seeds: {error}"
+        _, refused = posfuse_report(root, f"--select-seeds={text}")
+        assert refused == f"error: --select-seeds: {error}"
 
 
 def test_seeds_that_have_nothing_to_choose_are_an_error(tmp_path):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
-    with pytest.raises(SystemExit) as stopped:
-        run_report(root, "--select-seeds=0")
-    assert stopped.value.code.startswith("error: --select-seeds: there is nothing to choose")
+    _, refused = posfuse_report(root, "--select-seeds=0")
+    assert refused.startswith("error: --select-seeds: there is nothing to choose")
     assert (root / "report" / "index.html").exists()
 
 
@@ -529,58 +427,3 @@ def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(su
     for name in ("best_scale", "by_scale"):
         for end in ("csv", "md", "tex"):
             assert (root / "report" / "tables" / f"{name}.{end}").exists()
-
-
-def test_an_override_of_the_papers_own_scale_makes_no_variant(surface):
-    assert set(collect(surface[0])[0]["variant"]) == {"", "model.token_scale=1"}
-
-
-def test_the_papers_tables_mix_no_scales(surface):
-    tables = surface[0] / "report" / "tables"
-    table = pd.read_csv(tables / "table1.csv")
-    assert table["n"].tolist() == [3, 3, 3, 3]
-    assert table["published_mean"].isna().all()
-    paired = pd.read_csv(tables / "paired_differences.csv")
-    assert paired["mean"].tolist() == pytest.approx([40, -35 / 3])  # each at one scale
-    for own, base in zip(paired["variant"], paired["baseline_variant"], strict=True):
-        assert (own == base) or (pd.isna(own) and pd.isna(base))
-
-
-def test_the_report_of_a_sweep_of_one_scale_does_not_mention_scales(tmp_path):
-    root = write_sweep(
-        tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]},
-        settings={"model.token_scale": "sqrt_d"},
-    )  # fmt: skip
-    text = run_report(root)
-    page = (root / "report" / "index.html").read_text()
-    for word in ("best scale", "token scale", "figure-scale"):
-        assert word not in text + page
-    assert not list((root / "report").rglob("*scale*"))
-
-
-def test_how_often_the_choice_alone_makes_a_difference():
-    """The rates of docs/statistics.md for operators whose scales are all equally good.
-
-    A seed's luck is nearly the same in validation and test (correlation 0.95). Other seeds than
-    those that are tested have no part in it.
-    """
-    n, sweeps = 5, 4_000
-
-    def chosen(draw, k, same_seeds):
-        validation, own = draw.normal(size=(2, sweeps, k, n))
-        test = 0.95 * validation + np.sqrt(1 - 0.95**2) * own
-        if not same_seeds:
-            validation = draw.normal(size=(sweeps, k, 2))
-        return test[np.arange(sweeps), validation.mean(2).argmax(1)]
-
-    for scales, base_scales, same, least, most in (
-        (9, 9, True, 0.0, 0.05),
-        (1, 1, True, 0.01, 0.06),
-        (3, 1, True, 0.02, 0.07),
-        (9, 1, True, 0.08, 0.13),
-        (9, 1, False, 0.04, 0.06),
-    ):
-        draw = np.random.default_rng(0)
-        deltas = chosen(draw, scales, same) - chosen(draw, base_scales, same)
-        found = stats.ttest_1samp(deltas, 0, axis=1).pvalue <= 0.05
-        assert least <= found.mean() <= most

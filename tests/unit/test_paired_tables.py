@@ -58,11 +58,3 @@ def test_exploratory_rows_have_unadjusted_p_values_that_are_marked():
     assert "over the 1 comparisons of the family" in tests.caption
     every = compared(deltas, Criteria())
     assert "exploratory" not in differences.short_table(every, Criteria()).caption
-
-
-def test_the_seeds_needed_are_planned_at_the_level_of_the_caption():
-    table = differences.differences_table(
-        compared({"concat": [3.0, 3.5, 4.0], "mul": [0.9, 3.0, 2.0]}, Criteria()), Criteria()
-    )
-    assert "at alpha = 0.025 (0.05 divided by the size of the family" in table.caption
-    assert "upper 80 % confidence limit of the standard deviation" in table.caption

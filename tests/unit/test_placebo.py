@@ -2,15 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.regression.linear_model import OLS
 
 from posfuse.evidence.collect import collect
-from posfuse.report.sections.answer import headline
-from posfuse.report.sections.second_gains import second_tables
-from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.second_differences import placebos
 from small_records import write_record
@@ -62,23 +57,6 @@ def test_what_position_adds_is_the_difference_of_the_gains_by_hand(tmp_path):
     assert row["p_t"] == row["p_holm"] == pytest.approx(2 * stats.t.sf(3 / error, 3))
     reach = stats.t.ppf(0.975, 3) * error
     assert (row["low"], row["high"]) == pytest.approx((3 - reach, 3 + reach))
-
-
-def test_it_is_the_interaction_of_a_regression_with_seeds():
-    """Least squares by statsmodels: each seed has its own accuracy, gain and effect of position;
-    the interaction of operator and position is the same for all."""
-    rng, n = np.random.default_rng(0), 6
-    accuracy = rng.normal(60, 5, (n, 2, 2))  # seed, operator, position
-    seed, operator, position = (a.ravel() for a in np.indices(accuracy.shape))
-    of_seed = np.eye(n)[seed]
-    columns = [of_seed, of_seed * operator[:, None], of_seed * position[:, None]]
-    design = np.hstack([*columns, (operator * position)[:, None]])
-    fitted = OLS(accuracy.ravel(), design).fit()
-    with_it, without = accuracy[:, 1, 1] - accuracy[:, 0, 1], accuracy[:, 1, 0] - accuracy[:, 0, 0]
-    deltas = with_it - without
-    assert fitted.params[-1] == pytest.approx(deltas.mean())
-    assert fitted.pvalues[-1] == pytest.approx(st.p_paired_t(deltas))
-    assert tuple(fitted.conf_int()[-1]) == pytest.approx(st.t_interval(deltas))
 
 
 def test_seeds_are_those_that_all_four_cells_have(tmp_path):
@@ -149,56 +127,3 @@ def test_the_family_is_that_of_the_operators_of_the_sweep(tmp_path):
     assert p["p_holm"].tolist() == pytest.approx((2 * p["p_t"]).tolist())
     roles = compared(tmp_path, primary=("concat",)).groupby("encoding")["role"].agg(set)
     assert roles["none"] == {"placebo"}
-
-
-def test_the_table_shows_both_gains_and_what_position_adds(tmp_path):
-    write(tmp_path, "sinusoidal", WITH)
-    assert second_tables(found_in(tmp_path), Criteria()) == []
-    write(tmp_path, "none", WITHOUT)
-    found = found_in(tmp_path)
-    (table,) = second_tables(found, Criteria())
-    assert table.columns == [
-        "data", "encoding", "fusion", "n", "gain", "without", "position adds", "95 % t",
-        "p Holm", "p equiv.", "verdict",
-    ]  # fmt: skip
-    p, q = (f"{found[name][0]:.3f}" for name in ("p_holm", "p_equivalence_holm"))
-    ends = f"{found['low'][0]:+.2f} to {found['high'][0]:+.2f}"
-    gains = ["4", "+11.75", "+8.75", "+3.00 ± 1.41"]
-    assert table.rows == [["tiny", "sinusoidal", "concat", *gains, ends, p, q, "ahead"]]
-    assert table.numbers["placebo_gains"][0] == "8 8 9 10"
-
-
-def first_lines(root, **criteria):
-    comparisons = compared(root, **criteria)
-    cells = comparisons[["data", "encoding", "fusion", "n", "mean"]]
-    found = placebos(comparisons, Criteria(**criteria))
-    return headline(cells, comparisons, comparisons[:0], Criteria(**criteria), [found]), found
-
-
-def test_the_headline_says_how_much_needs_no_position(tmp_path):
-    write(tmp_path, "sinusoidal", WITH)
-    write(tmp_path, "none", WITHOUT)
-    lines, found = first_lines(tmp_path)
-    (count, line) = lines
-    assert count.startswith("1 of 1 differences to add is decided")
-    assert found["p_holm"][0] < 0.05
-    assert line.endswith(
-        "Position adds to the differences: concat +3.00 (+0.75 to +5.25, 4 seeds, ahead)."
-    )
-    assert not [text for text in (count, line) if "(none)" in text]
-
-
-def test_the_headline_says_when_position_is_undecided_equivalent_or_not_tested(tmp_path):
-    for name, without, end in (
-        ("undecided", [9, 0, 20, 4], "4 seeds, undecided)."),
-        ("equivalent", [12.1, 10.9, 13, 11], "4 seeds, equivalent)."),
-    ):
-        root = tmp_path / name
-        write(root, "sinusoidal", WITH)
-        concat = [a + gain / 100 for a, gain in zip(WITHOUT["add"], without, strict=True)]
-        write(root, "none", {"add": WITHOUT["add"], "concat": concat})
-        assert first_lines(root)[0][1].endswith(end), name
-    one = tmp_path / "one"
-    for encoding, of in (("sinusoidal", WITH), ("none", WITHOUT)):
-        write(one, encoding, {fusion: values[:1] for fusion, values in of.items()})
-    assert first_lines(one)[0][1].endswith("concat +4.00 (not tested).")

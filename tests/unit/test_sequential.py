@@ -133,18 +133,6 @@ def test_shown_equivalences_leave_nothing_to_the_tests_for_a_difference():
     assert found["last"].level == pytest.approx(0.05 / 6)
 
 
-def test_a_family_keeps_its_error_rate_though_others_are_equivalent():
-    """Six hypotheses without a difference, with a spread at which equivalence is often shown: 600
-    studies; 0.05 with a standard error of 0.009."""
-    draw, false = np.random.default_rng(3), 0
-    looks, margins = Looks((8,)), {str(i): Margins(0.8) for i in range(6)}
-    for _ in range(600):
-        samples = {name: draw.normal(0, 0.7, 8) for name in margins}
-        found, _ = sq.judge_family(samples, margins, looks)
-        false += any(d.result in (sq.AHEAD, sq.BEHIND) for d in found.values())
-    assert false / 600 < 0.08
-
-
 def test_simulated_shares_are_those_of_decide():
     draws = np.random.default_rng(2).normal(0.6, 1, (200, 24))
     draws[:5] = 0.0

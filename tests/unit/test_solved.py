@@ -1,22 +1,16 @@
 """Runs that solve their task: the threshold, the shares, and their paired difference."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from posfuse.report import entry as report
-from posfuse.report import page
 from posfuse.report.sections.spread import solved_tables
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.shares import paired_share_interval
 from posfuse.statistics.solved import solved_best, solved_cells, thresholds
-from small_records import write_sweep
-
-CELL = ["data", "encoding", "fusion", "variant"]
+from small_records import posfuse_report, write_sweep
 
 
 def frame(accuracies, data="task", classes=5):
@@ -55,28 +49,6 @@ def test_without_correlation_it_is_the_square_and_add_of_wilson():
     # All pairs are discordant: phi is 0 because a margin is.
     reach = np.sqrt(2) * (1 - stats.binomtest(5, 5).proportion_ci(method="wilson").low)
     assert paired_share_interval([True] * 5, [False] * 5) == pytest.approx((1 - reach, 1.0))
-
-
-def test_the_interval_of_paired_shares_covers_with_few_pairs():
-    n, grid, covered = 5, np.arange(0.05, 1, 0.3), []
-    counts = [
-        (a, b, c, n - a - b - c)
-        for a in range(n + 1)
-        for b in range(n + 1 - a)
-        for c in range(n + 1 - a - b)
-    ]
-    low, high = np.transpose([paired_share_interval(*table_of_pairs(*c)) for c in counts])
-    for p in grid:
-        for q in grid:
-            for phi in (0, 0.5):
-                both = p * q + phi * np.sqrt(p * (1 - p) * q * (1 - q))
-                chances = [both, p - both, q - both, 1 - p - q + both]
-                if min(chances) >= 0:
-                    weights = stats.multinomial.pmf(counts, n, chances)
-                    inside = (low <= p - q + 1e-12) & (p - q - 1e-12 <= high)
-                    covered.append(weights[inside].sum())
-    assert min(covered) > 0.91
-    assert np.mean(covered) > 0.95
 
 
 def test_the_threshold_is_halfway_where_a_cell_is_in_two_groups():
@@ -143,19 +115,16 @@ def test_shares_at_each_operators_best_values():
     assert table.rows[0][6:9:2] == ["2 of 3", "1 of 3"]
 
 
-def test_the_report_has_the_table_if_it_informs_or_is_asked_for(tmp_path, monkeypatch):
+def test_the_report_has_the_table_if_it_informs_or_is_asked_for(tmp_path):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
-    monkeypatch.setattr(page, "draw_all", lambda *_: {})
     for options in ([], ["--solved", "65"]):
         out = tmp_path / f"report{len(options)}"
-        monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root), f"--out={out}", *options])
-        report.main()
+        posfuse_report(root, f"--out={out}", *options)
         table = out / "tables" / "solved.csv"
         assert table.exists() == bool(options)
         shown = "Runs that solve the task" in (out / "index.html").read_text()
         assert shown == bool(options)
     assert pd.read_csv(table)["solved"].tolist() == [0, 1]
     for wrong in ("0", "100", "nan"):
-        monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root), "--solved", wrong])
-        with pytest.raises(SystemExit, match="error: --solved: must be above 0 and below 100"):
-            report.main()
+        _, error = posfuse_report(root, "--solved", wrong)
+        assert error.startswith("error: --solved: must be above 0 and below 100")

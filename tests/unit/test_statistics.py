@@ -10,9 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 from scipy import stats
-from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
@@ -71,30 +69,14 @@ def test_spread_and_effect_size_by_hand():
     assert st.effect_size([-1.0, -2.0, -3.0]) == pytest.approx(-2)
 
 
-def test_a_huge_effect_size_is_finite_and_its_tests_are_sharp():
-    d = [100.0, 100.001, 99.999]
-    assert st.effect_size(d) == pytest.approx(1e5)
-    assert 0 < st.p_paired_t(d) < 1e-9
-    assert st.p_above(d) < 1e-9
-    assert st.p_below(d) == pytest.approx(1)
-    assert st.p_sign_flip(d) == 0.25
-    low, high = st.t_interval(d)
-    assert 99.99 < low < 100 < high < 100.01
-
-
 def test_the_t_interval_by_hand():
     # mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653
     assert st.t_interval([1.0, 2.0, 3.0]) == pytest.approx((-0.484138, 4.484138), abs=1e-6)
 
 
-def test_the_t_interval_is_the_textbooks_and_statsmodels():
+def test_the_t_interval_is_statsmodels():
     for d, level in itertools.product(SAMPLES, [0.9, 0.95, 0.99]):
-        n, mean = len(d), sum(d) / len(d)
-        std = math.sqrt(sum((x - mean) ** 2 for x in d) / (n - 1))
-        reach = stats.t.ppf((1 + level) / 2, n - 1) * std / math.sqrt(n)
-        found = st.t_interval(d, level)
-        assert found == pytest.approx((mean - reach, mean + reach))
-        assert found == pytest.approx(DescrStatsW(d).tconfint_mean(1 - level))
+        assert st.t_interval(d, level) == pytest.approx(DescrStatsW(d).tconfint_mean(1 - level))
 
 
 def bca(d, resamples, rng, level=0.95):
@@ -170,13 +152,6 @@ def test_equivalence_by_hand_and_at_the_margin():
     assert st.p_equivalence([1.0, 1.1, 1.2], 0.5) > 0.95  # clearly outside
 
 
-def test_equivalence_at_5_percent_is_the_90_percent_interval_inside_the_margin():
-    for d in SAMPLES:
-        low, high = st.t_interval(d, 0.9)
-        edge = max(-low, high)
-        assert st.p_equivalence(d, edge * 1.001) < 0.05 < st.p_equivalence(d, edge * 0.999)
-
-
 def test_sign_flip_is_the_enumeration_of_all_signs():
     for d in SAMPLES:
         assert st.p_sign_flip(d) == pytest.approx(p_by_enumeration(d), abs=1e-12)
@@ -219,7 +194,7 @@ def test_sign_flip_is_exact_up_to_30_seeds_with_ties(n):
 
 
 def test_counted_ways_are_the_enumeration():
-    for _, _, gains in COUNTS:
+    for gains in ([0, 1, -1, 4, -3, 0], [3, -2, 2], [3, -1, -2, 3, 0, 5, -3], [5, 5, -3, 5]):
         assert p_by_counts(gains) == p_by_enumeration(gains)
 
 
@@ -234,21 +209,6 @@ def test_sign_flip_of_more_seeds_is_sampled_with_the_same_ties():
             assert st.p_sign_flip(points) == pytest.approx(exact, abs=4 * error + 1e-4)
             assert st.p_sign_flip(points) == st.p_sign_flip(points)
     assert st.p_sign_flip(range(1, 32)) == 1 / (st.SAMPLED + 1)  # a sampled p is never 0
-
-
-def test_the_sampled_signs_are_the_same_in_blocks(monkeypatch):
-    """With thousands of seeds they need not fit into memory at once."""
-    d = np.random.default_rng(1).normal(0.3, 1, 60)
-    at_once = st.p_sign_flip(d)
-    assert 0.001 < at_once < 0.5
-    monkeypatch.setattr(st, "MOST_SIGNS", 60 * 1000)
-    assert st.p_sign_flip(d) == at_once
-
-
-def test_wilcoxon_by_hand():
-    # ranks 1..4, the one negative has rank 1: sums 9, 10 and 0, 1 are as extreme, 4 of 16
-    assert st.p_wilcoxon([-1.0, 2.0, 3.0, 4.0]) == pytest.approx(4 / 16)
-    assert st.p_wilcoxon([1.0, 2.0, 3.0]) == pytest.approx(0.25)
 
 
 def test_wilcoxon_is_the_enumeration_of_all_signs_of_the_ranks():
@@ -267,40 +227,6 @@ def test_wilcoxon_of_30_tied_seeds_is_exact_and_of_more_is_scipys():
         untied = np.arange(-4.0, n - 4) + 0.25
         exact = stats.wilcoxon(untied, method="exact").pvalue
         assert st.p_wilcoxon(untied) == pytest.approx(exact)
-
-
-def test_one_difference_that_is_not_0_has_a_p_of_1():
-    for d in ([0.0, 2.0], [0.0, 0.0, -1.0]):
-        assert st.p_wilcoxon(d) == 1.0
-        assert st.p_sign_flip(d) == 1.0
-
-
-COUNTS = (  # right documents and the gain in documents, by seed
-    (1000, [501, 546, 583, 575, 540, 549], [0, 1, -1, 4, -3, 0]),
-    (1000, [569, 504, 581], [3, -2, 2]),
-    (425, [250, 253, 215, 215, 233, 233, 235], [3, -1, -2, 3, 0, 5, -3]),
-    (425, [349, 344, 344, 351], [5, 5, -3, 5]),
-)
-
-
-def test_gains_of_equally_many_documents_are_ties_whatever_the_rounding():
-    for n_documents, base, gains in COUNTS:
-        points = points_of_gains(base, gains, n_documents)
-        assert st.p_sign_flip(points) == pytest.approx(p_by_enumeration(gains))
-        assert st.p_wilcoxon(points) == pytest.approx(wilcoxon_by_enumeration(gains))
-
-
-def test_tests_of_gains_are_those_of_whole_documents():
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        n, n_documents = rng.integers(2, 8), rng.choice([425, 600, 1000, 7600])
-        base, gains = rng.integers(200, 400, n), rng.integers(-4, 7, n)
-        points = points_of_gains(base, gains, n_documents)
-        case = (n_documents, base, gains)
-        assert st.p_sign_flip(points) == pytest.approx(p_by_enumeration(gains)), case
-        if gains.any():
-            assert st.p_wilcoxon(points) == pytest.approx(wilcoxon_by_enumeration(gains)), case
-        assert st.p_paired_t(points) == pytest.approx(st.p_paired_t(gains), nan_ok=True), case
 
 
 # --- undefined results -------------------------------------------------------------------------
@@ -348,30 +274,6 @@ def test_equal_differences_have_the_spread_of_one_document():
     assert st.p_paired_t([0.0, 0.0, 0.0], 0.25) == 1
 
 
-def test_the_resolution_changes_nothing_where_differences_differ():
-    for d in SAMPLES:
-        assert st.t_interval(d, resolution=9.0) == st.t_interval(d)
-        assert st.p_paired_t(d, 9.0) == st.p_paired_t(d)
-        assert st.p_equivalence(d, 0.5, 9.0) == st.p_equivalence(d, 0.5)
-        assert st.spread_limit(d, 9.0) == st.spread_limit(d)
-
-
-def test_judging_equal_differences_keeps_the_level():
-    """Differences of counted accuracies without an operator's gain, from steps that are large
-    against the spread of seeds (all equal in most samples) to small ones."""
-    rng, step = np.random.default_rng(0), 1.0
-    for n, std in itertools.product((2, 3, 5, 10), (0.1, 0.3, 1.0, 3.0)):
-        place = rng.uniform(size=(1_500, 1))  # of the true accuracy between two steps
-        one, other = (np.rint(place + std * rng.normal(size=(1_500, n))) for _ in range(2))
-        d = one - other
-        equal = np.ptp(d, axis=1) == 0
-        p = np.ones(len(d))
-        if not equal.all():
-            p[~equal] = stats.ttest_1samp(d[~equal], 0, axis=1).pvalue
-        p[equal] = [st.p_paired_t(sample, step) for sample in d[equal]]
-        assert np.mean(p <= 0.05) < 0.07, (n, std)
-
-
 def test_the_limit_of_a_spread_covers_it_in_80_of_100_samples():
     # 20 % of chi-squared with 2 degrees of freedom lie below -2 ln 0.8
     assert st.spread_limit([1.0, 2.0, 3.0]) == pytest.approx(math.sqrt(-1 / math.log(0.8)))
@@ -384,13 +286,6 @@ def test_the_limit_of_a_spread_covers_it_in_80_of_100_samples():
 def test_differences_that_are_all_0_have_no_rank_test_and_no_sign_to_flip():
     assert np.isnan(st.p_wilcoxon([0.0, 0.0, 0.0]))
     assert st.p_sign_flip([0.0, 0.0, 0.0]) == 1.0
-
-
-def test_two_seeds_have_a_t_test_by_the_cauchy_distribution():
-    # t with 1 degree of freedom: p = 1 - 2 arctan(t) / pi, t = mean / (half the gap)
-    assert st.p_paired_t([1.0, 3.0]) == pytest.approx(1 - 2 * math.atan(2) / math.pi)
-    low, high = st.t_interval([1.0, 3.0])
-    assert (low, high) == pytest.approx((2 - 12.7062047, 2 + 12.7062047))
 
 
 # --- properties --------------------------------------------------------------------------------
@@ -477,11 +372,6 @@ def test_holm_is_the_step_down_procedure(p_values):
         assert adjusted[i] == pytest.approx(running)
 
 
-def test_holm_is_statsmodels():
-    p_values = [0.04, 0.001, 0.2, 0.04, 0.9]
-    assert st.holm(p_values).tolist() == multipletests(p_values, method="holm")[1].tolist()
-
-
 # --- spreads -----------------------------------------------------------------------------------
 
 ONE, OTHER = [1.0, 5.0, -3.0, 8.0, 2.0, -4.0], [1.5, 2.0, 0.5, 3.0, 1.0, 0.0]
@@ -494,19 +384,6 @@ def test_pitman_morgan_is_its_textbook_t():
         t = r * math.sqrt((n - 2) / (1 - r**2))
         assert st.p_more_variable(x, y) == pytest.approx(stats.t.sf(t, n - 2))
         assert st.p_more_variable(y, x) == pytest.approx(1 - st.p_more_variable(x, y))
-
-
-def test_pitman_morgan_by_variances():
-    # the same r from variances: (s_x^2 - s_y^2) / sqrt((s_x^2 + s_y^2)^2 - 4 s_xy^2)
-    (xx, xy), (_, yy) = np.cov(ONE, OTHER)
-    r = (xx - yy) / math.sqrt((xx + yy) ** 2 - 4 * xy**2)
-    t = r * math.sqrt(4 / (1 - r**2))
-    assert st.p_more_variable(ONE, OTHER) == pytest.approx(stats.t.sf(t, 4))
-    assert st.p_more_variable(ONE, OTHER) < 0.05
-
-
-def test_equal_spreads_give_a_half():
-    assert st.p_more_variable([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0]) == pytest.approx(0.5)
 
 
 def test_spreads_that_cannot_be_compared_give_nan():
@@ -552,13 +429,6 @@ def test_power_is_statsmodels():
             assert st.power(effect, 2.0, n, alpha, sides=1) == pytest.approx(larger, abs=1e-4)
 
 
-def test_power_of_no_effect_is_alpha_and_of_a_huge_one_is_1():
-    assert st.power(0.0, 1.0, 5) == pytest.approx(0.05, abs=1e-4)
-    assert st.power(0.0, 1.0, 5, sides=1) == pytest.approx(0.05, abs=1e-4)
-    assert st.power(1e6, 1e-3, 2) == pytest.approx(1)
-    assert st.power(-1e6, 1e-3, 2) == pytest.approx(1)
-
-
 def test_equivalence_power_is_how_often_the_test_finds_it():
     rng = np.random.default_rng(0)
     for std, margin, n, effect in (
@@ -574,12 +444,6 @@ def test_equivalence_power_is_how_often_the_test_finds_it():
         )
         agree = [st.p_equivalence(d, margin) < 0.05 for d in draws[:20]]
         assert agree == inside[:20].tolist()
-
-
-def test_equivalence_power_at_the_margin_is_at_most_alpha():
-    for n in (2, 5, 50, 1_000):
-        assert st.equivalence_power(1.0, 0.5, n, effect=0.5) <= 0.05 + 1e-4
-    assert st.equivalence_power(1.0, 0.5, 1_000, effect=0.5) == pytest.approx(0.05, abs=1e-3)
 
 
 def test_decision_power_is_how_often_either_test_decides():
@@ -602,18 +466,6 @@ def test_decision_power_is_how_often_either_test_decides():
     assert st.decision_power(1.0, 2.0, 9, margin=1e-9) == pytest.approx(st.power(1.0, 2.0, 9))
     far = st.decision_power(0.2, 0.6, 9, margin=1.0, beyond=100.0)
     assert far == pytest.approx(st.equivalence_power(0.6, 1.0, 9, 0.2))
-
-
-def test_decision_power_of_two_seeds_by_hand():
-    """The interval of two seeds is the mean +- 12.7 |d| / 2, |d| their distance: integrated over
-    the distance (half-normal, of scale sqrt(2)) and the mean (normal, of scale 1 / sqrt(2))."""
-    quantiles = (np.arange(4_000) + 0.5) / 4_000
-    half = stats.halfnorm.ppf(quantiles, scale=np.sqrt(2)) / 2
-    mean = stats.norm(0.3, np.sqrt(0.5))
-    gap = np.tan(np.pi * (0.5 - 0.025)) * half  # Student's t with 1 degree of freedom is Cauchy's
-    room = np.minimum(np.maximum(2.0 - np.tan(np.pi * (0.5 - 0.05)) * half, 0), gap)
-    by_hand = mean.sf(gap) + mean.cdf(-gap) + mean.cdf(room) - mean.cdf(-room)
-    assert st.decision_power(0.3, 1.0, 2, margin=2.0) == pytest.approx(by_hand.mean(), abs=2e-4)
 
 
 def test_seeds_to_decide_are_the_fewest():
@@ -643,13 +495,6 @@ def test_the_search_finds_every_number_of_seeds_up_to_a_million():
     assert st.seeds_needed(lambda n: np.nan) == np.inf
 
 
-def test_seeds_for_a_difference_are_the_textbooks():
-    # two-sided paired t-test at 5 %, 80 % power, by G*Power and R's power.t.test
-    for d_z, seeds in ((0.5, 34), (1.0, 10), (0.8, 15)):
-        assert seeds_for_difference(d_z, 1.0, 0.05) == seeds
-        assert math.ceil(TTestPower().solve_power(d_z, None, 0.05, 0.8)) == seeds
-
-
 def test_seeds_for_equivalence_are_the_fewest_that_reach_the_target():
     for std, effect in ((0.3, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 0.25)):
         fewest = brute_force(lambda n, s=std, e=effect: st.equivalence_power(s, 0.5, n, e))
@@ -676,13 +521,6 @@ def test_slopes_by_hand():
     assert st.slopes([[1.0, 7.0]], [10, 80]) == pytest.approx([2.0])
 
 
-def test_slopes_are_polyfits():
-    rng = np.random.default_rng(0)
-    gains, lengths = rng.normal(0, 3, (5, 4)), np.array([41.3, 236.0, 901.5, 12.0])
-    expected = [np.polyfit(np.log2(lengths), row, 1)[0] for row in gains]
-    assert st.slopes(gains, lengths) == pytest.approx(expected)
-
-
 def test_curvatures_are_polyfits_and_those_of_lines_are_0():
     rng = np.random.default_rng(0)
     for lengths in ([16, 64, 256], [41.3, 236.0, 901.5, 12.0]):
@@ -696,13 +534,6 @@ def test_curvatures_are_polyfits_and_those_of_lines_are_0():
     assert st.slopes(np.full((3, 3), 70.1 - 0.3), [10, 30, 70]).tolist() == [0] * 3
     assert np.isnan(st.curvatures(lines[:, :2], [10, 30])).all()
     assert np.isnan(st.curvatures(lines, [10, 30, 30])).all()
-
-
-def test_the_test_of_curvature_keeps_its_level():
-    rng = np.random.default_rng(0)
-    gains = rng.normal(0, 2, (2_000, 5, 4)) + np.log2([20, 50, 200, 900]) * 1.5
-    p = [st.p_paired_t(st.curvatures(g, [20, 50, 200, 900])) for g in gains]
-    assert np.mean(np.less(p, 0.05)) == pytest.approx(0.05, abs=0.015)
 
 
 def test_without_two_lengths_there_is_no_slope():
@@ -755,46 +586,6 @@ def test_the_hierarchical_bootstrap_draws_whole_groups():
     assert over.hierarchical_bootstrap(x, groups=range(50, 70)) == over.hierarchical_bootstrap(x)
 
 
-def test_the_spread_over_groups_is_that_of_cluster_robust_regression():
-    """Seeds that agree leave the groups as the only source of spread."""
-    rng = np.random.default_rng(1)
-    groups = np.sort(rng.integers(0, 150, 400))
-    one = 40 * rng.normal(size=150)[groups] + 40 * rng.normal(size=400)
-    robust = OLS(one, np.ones(400)).fit(cov_type="cluster", cov_kwds={"groups": groups}).bse[0]
-    low, high = over.hierarchical_bootstrap(np.tile(one, (3, 1)), resamples=6_000, groups=groups)
-    assert high - low == pytest.approx(2 * 1.96 * robust, rel=0.06)
-
-
-def test_with_correlated_documents_only_an_interval_over_groups_covers():
-    """A correlation of 0.46 inside groups of three documents, as stories that begin alike have."""
-    rng, n_groups, size, correlation = np.random.default_rng(0), 60, 3, 0.46
-    groups = np.repeat(np.arange(n_groups), size)
-    samples = [
-        np.sqrt(correlation) * rng.normal(size=n_groups)[groups]
-        + np.sqrt(1 - correlation) * rng.normal(size=len(groups))
-        + 0.1 * rng.normal(size=(4, len(groups)))
-        for _ in range(400)
-    ]
-    covered = {}
-    for name, drawn in (("groups", groups), ("documents", None)):
-        ends = [over.hierarchical_bootstrap(x, resamples=400, groups=drawn) for x in samples]
-        covered[name] = np.mean([low <= 0 <= high for low, high in ends])
-    assert 0.92 < covered["groups"] < 0.98
-    assert covered["documents"] < 0.89  # the variance of the mean is 1 + 2 * 0.46 times as large
-
-
-def test_the_hierarchical_bootstrap_is_wider_than_that_of_documents_where_seeds_vary():
-    rng = np.random.default_rng(0)
-    x = rng.normal(0, 40, (1, 200)) + np.array([[-30.0], [0.0], [30.0], [60.0]])
-    low, high = over.hierarchical_bootstrap(x)
-    alone = x.mean(0)[rng.integers(200, size=(3_000, 200))].mean(1)
-    documents_only = np.ptp(np.quantile(alone, [0.025, 0.975]))
-    assert high - low > 2 * documents_only
-    alike = np.repeat(x.mean(0, keepdims=True), 4, axis=0)  # seeds that agree add nothing
-    low, high = over.hierarchical_bootstrap(alike)
-    assert high - low == pytest.approx(documents_only, rel=0.1)
-
-
 def test_the_hierarchical_bootstrap_by_hand():
     # two seeds, one document: the mean is 2 - w, 2 or 2 + w with chances 1/4, 1/2, 1/4, where
     # w = 2 sqrt(2) 12.7062 / 1.95996
@@ -804,36 +595,11 @@ def test_the_hierarchical_bootstrap_by_hand():
     assert over.hierarchical_bootstrap(np.full((3, 7), 12.5)) == pytest.approx((12.5, 12.5))
 
 
-def test_where_seeds_alone_vary_the_hierarchical_bootstrap_is_at_least_the_t_interval():
-    for n in (3, 5, 10):
-        effects = np.random.default_rng(n).normal(0, 20, (n, 1))
-        low, high = over.hierarchical_bootstrap(np.repeat(effects, 50, axis=1))
-        t_low, t_high = st.t_interval(effects[:, 0])
-        assert 0.93 * (t_high - t_low) < high - low < 1.5 * (t_high - t_low)
-
-
 def test_the_hierarchical_bootstrap_is_reproducible_and_needs_two_seeds():
     x = np.random.default_rng(0).normal(size=(3, 20))
     assert over.hierarchical_bootstrap(x) == over.hierarchical_bootstrap(x)
     assert over.hierarchical_bootstrap(x, seed=1) != over.hierarchical_bootstrap(x)
     assert np.isnan(over.hierarchical_bootstrap(x[:1])).all()
-
-
-def test_the_hierarchical_bootstrap_turns_with_the_sign_and_ends_are_in_order():
-    x = np.random.default_rng(0).normal(1, 5, (4, 30))
-    low, high = over.hierarchical_bootstrap(x)
-    assert low < x.mean() < high
-    assert over.hierarchical_bootstrap(-x) == pytest.approx((-high, -low), rel=1e-4)
-    narrow = over.hierarchical_bootstrap(x, level=0.5)
-    assert low < narrow[0] < narrow[1] < high
-
-
-def test_each_resample_draws_as_many_documents_as_there_are():
-    draws = over.group_draws(30, 200, 0)
-    assert draws.shape == (200, 30)
-    assert (draws.sum(1) == 30).all()
-    assert draws.mean(0) == pytest.approx(np.ones(30), abs=0.4)
-    assert draws.var() == pytest.approx(29 / 30, abs=0.1)  # binomial(30, 1/30)
 
 
 def booleans(both, only_one, only_other, neither):
@@ -871,27 +637,6 @@ def test_mcnemar_over_groups_is_the_enumeration_of_the_groups_signs():
     assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0], [5, 5, 6, 6]) == 0.5
     assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0]) == 2 / 16
     assert over.p_mcnemar([1, 0], [0, 1], [3, 3]) == 1  # gained and lost within one group
-
-
-def test_mcnemar_over_groups_of_one_is_mcnemars():
-    for counts in ((10, 8, 1, 3), (100, 20, 35, 7)):
-        one, other = booleans(*counts)
-        # A group without discordant documents changes nothing.
-        groups = np.where(one == other, 0, 1 + np.arange(len(one)))
-        assert over.p_mcnemar(one, other, groups) == over.p_mcnemar(one, other)
-
-
-def test_with_correlated_documents_only_mcnemar_over_groups_keeps_its_level():
-    """Under no difference, where documents of a group are won or lost together."""
-    rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(40), 4)
-    found = {"groups": 0, "documents": 0}
-    for _ in range(400):
-        one, other = (rng.integers(0, 2, (2, 40)) > 0)[:, groups]
-        found["groups"] += over.p_mcnemar(one, other, groups) <= 0.05
-        found["documents"] += over.p_mcnemar(one, other) <= 0.05
-    assert found["groups"] / 400 <= 0.07
-    assert found["documents"] / 400 > 0.2
 
 
 def test_mcnemar_by_hand():

@@ -49,11 +49,6 @@ def test_the_run_from_scratch_differs_in_pretraining_alone(tmp_path):
     assert len(found_in(tmp_path)) == 1
 
 
-def test_runs_from_scratch_alone_have_no_row(tmp_path):
-    write(tmp_path, SCRATCH)
-    assert found_in(tmp_path).empty
-
-
 def test_the_report_says_whether_the_gain_survives(tmp_path):
     root = tmp_path / "sweep"
     write_both(root)

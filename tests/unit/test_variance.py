@@ -42,20 +42,6 @@ def frame(accuracies, settings=None):
     return pd.DataFrame(rows)
 
 
-def simulated(sizes, n, fusions=("add",)):
-    """Accuracies whose sources add up: the standard deviation of each is `sizes[source]`."""
-    found = {}
-    for f, fusion in enumerate(fusions):
-        for name, fixed in SETS.items():
-            total = np.full(n, 50.0)
-            for k, (source, size) in enumerate(sizes.items()):
-                # The same seed draws the same part of a source in every set.
-                draws = size * np.random.default_rng([f, k]).normal(size=n)
-                total += draws[0] if source in fixed else draws
-            found[fusion, name] = total
-    return found
-
-
 def row_of(found, fusion, varied):
     (row,) = found[(found["fusion"] == fusion) & (found["varied"] == varied)].to_dict("records")
     return row
@@ -94,24 +80,6 @@ def test_rows_by_hand():
     ]  # fmt: skip
 
 
-def test_simulated_components_are_found():
-    sizes = {"init": 3.0, "order": 1.0, "dropout": 2.0}
-    runs = frame(simulated(sizes, 800, ("add", "mlp")))
-    found = variance(runs, Criteria())
-    names = {"init": "initial values", "order": "batch order", "dropout": "dropout"}
-    for source, size in sizes.items():
-        row = row_of(found, "mlp", names[source])
-        assert row["std"] == pytest.approx(size, rel=0.1)
-        assert row["low"] < size < row["high"]
-        assert row["share"] == pytest.approx(100 * size**2 / 14, rel=0.2)
-        # The two operators' parts are independent here.
-        assert row["delta_std"] == pytest.approx(size * np.sqrt(2), rel=0.1)
-    whole = row_of(found, "mlp", ALL)
-    assert whole["std"] == pytest.approx(np.sqrt(14), rel=0.1)
-    of_sources = found[(found["fusion"] == "mlp") & (found["varied"] != ALL)]
-    assert of_sources["share"].sum() == pytest.approx(100, rel=0.1)
-
-
 def test_the_interval_of_a_spread_is_that_of_the_chi_square():
     # Box, Hunter and Hunter: (n - 1) s^2 / chi-square.
     values = [1.0, 2.0, 4.0, 8.0]
@@ -131,29 +99,6 @@ def test_without_sets_to_compare_there_is_no_table():
     assert variance_tables(pd.DataFrame(), Criteria()) == []
     alone = frame({("add", "together"): [1], ("add", "init"): [1]})
     assert variance(alone, Criteria()).empty
-
-
-def test_two_single_sources_have_no_share():
-    found = variance(frame({("add", "init"): [1, 2], ("add", "order"): [1, 3]}), Criteria())
-    assert "share" not in found or found["share"].isna().all()
-    (table,) = variance_tables(found, Criteria())
-    assert len(table.rows) == 2
-
-
-def test_two_values_of_a_fixed_source_are_rows_of_their_own():
-    runs = frame({("add", "init"): [1, 2], ("add", "together"): [1, 5]})
-    other = frame({("add", "init"): [1, 4]}).assign(**{"settings.seeds.order": 3})
-    found = variance(pd.concat([runs, other], ignore_index=True), Criteria())
-    assert found["held"].tolist() == ["order=0 dropout=0", "order=3 dropout=0", ""]
-    (table,) = variance_tables(found, Criteria())
-    assert "fixed" in table.columns
-
-
-def test_the_split_is_a_source():
-    runs = frame({("add", "init"): [1, 2], ("add", "together"): [1, 5]})
-    for key in ("data.split_seed", "data.corpus.split_seed"):  # a composed corpus has both
-        runs[f"settings.{key}"] = [0, 0, "seed", "seed"]
-    assert variance(runs, Criteria())["varied"].tolist() == ["initial values", f"{ALL}, split"]
 
 
 def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
