@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from posfuse.errors import InputError
-from posfuse.evidence.collect import collect, learning_curves
+from posfuse.evidence.collect import collect
 from posfuse.evidence.metric import (
     ACCURACY,
     BITS_PER_BYTE,
@@ -15,7 +15,6 @@ from posfuse.evidence.metric import (
 )
 from posfuse.report import page
 from posfuse.report.entry import sections_of
-from posfuse.report.sections.differences import short_table
 from posfuse.report.sweep import Sweep
 from posfuse.runs import measurements
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
@@ -93,33 +92,6 @@ def test_a_difference_is_the_operator_minus_addition(runs):
     assert rows["p_equivalence_holm"]["mul"] < 0.05 < rows["p_equivalence_holm"]["concat"]
     of_accuracy = compare(runs, Criteria())[0].set_index("fusion")
     assert of_accuracy["deltas"]["concat"] == pytest.approx([-1, -1.2, -0.9])
-
-
-def test_the_headline_names_bits_and_who_is_ahead(folder, runs):
-    headline = [line for s in sections_of(found(folder, runs)) for line in s.sentences]
-    assert "equivalence within ±0.01 bits per byte" in headline[0]
-    assert "concat is ahead of add by 0.1033 test bits per byte (" in headline[1]
-    assert "3 seeds, equivalent within ±0.01 bits per byte" in headline[1]
-
-
-def test_the_tables_have_levels_and_signs_of_bits(folder, runs):
-    tables = tables_of(found(folder, runs))
-    assert "2.5000 ± 0.1000 (3)" in tables["table1"].rows[0]
-    assert tables["table1"].title.startswith("Table 1. Bits per byte by corpus")
-    differences = tables["paired_differences"]
-    assert differences.caption.startswith(
-        "Fused minus add in test bits per byte (negative: better)"
-    )
-    assert [row[4] for row in differences.rows] == ["-0.1033 ± 0.0153", "+0.0001 ± 0.0003"]
-    title = short_table(compare(runs, CRITERIA)[0], CRITERIA).title
-    assert title == "Paired differences to add, test bits per byte (negative: better)"
-    longer = tables["beyond"]
-    assert [row[4] for row in longer.rows] == ["+0.2000 ± 0.1000", "+0.0333 ± 0.0577"]
-    assert learning_curves(runs, BITS_PER_BYTE)[0]["value"].tolist()[:2] == [3.5, 2.5]
-    described = [t for t in tables.values() if t.rows and t.name != "cautions"]
-    text = " ".join(table.caption for table in described)
-    assert "points" not in text
-    assert "accuracy" not in text
 
 
 def test_windows_are_resampled_with_their_articles(folder, runs):

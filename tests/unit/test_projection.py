@@ -4,7 +4,7 @@ import os
 
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.gate_plot import gate_plot
-from posfuse.tracking.places import PLACES, logs, prepare
+from posfuse.tracking.places import PLACES, prepare
 from posfuse.tracking.projection import STEP, config, rows, run_id, shortened
 
 
@@ -61,12 +61,6 @@ def test_each_sweep_of_a_process_has_its_files_and_the_users_settings_stay(tmp_p
         assert os.environ["WANDB_CACHE_DIR"] == "mine"
     assert "WANDB_MODE" not in os.environ  # W&B refuses an empty value
     assert "WANDB_CONFIG_DIR" not in os.environ  # the server's address is there
-
-
-def test_logs_are_those_of_offline_and_online_runs(tmp_path):
-    for name in ("offline-run-1-x", "run-2-x", "settings"):
-        (tmp_path / "seed=0" / "wandb" / name).mkdir(parents=True)
-    assert [log.name for log in logs(tmp_path)] == ["offline-run-1-x", "run-2-x"]
 
 
 def test_only_gates_make_a_gate_plot():

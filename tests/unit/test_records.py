@@ -55,14 +55,6 @@ def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> Non
     assert (tmp_path / "result.json").read_text() == before
 
 
-@pytest.mark.parametrize("text", ["", '{"schema": 3, "fing', "[]", "null", "{}"])
-def test_an_unreadable_record_is_named(cfg, tmp_path, text: str) -> None:
-    (tmp_path / "result.json").write_text(text)
-    with pytest.raises(InputError, match=r"result\.json: not a readable record") as caught:
-        records.finished(tmp_path, cfg)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_record_of_another_schema_is_named(cfg, tmp_path) -> None:
     write(tmp_path, cfg, schema=0)
     with pytest.raises(InputError, match="has schema 0, but this version reads 3"):

@@ -10,7 +10,7 @@ import pytest
 from posfuse.errors import AlreadyRunning
 from posfuse.runs import records
 from posfuse.sweeps import status
-from posfuse.sweeps.status import RunStatus, runs_of, seconds_left, spelt, status_of
+from posfuse.sweeps.status import RunStatus, runs_of, seconds_left, status_of
 from small_records import write_record
 
 MULTIRUN = """
@@ -125,12 +125,6 @@ def test_time_left_is_the_median_of_the_cell_divided_by_the_running_runs():
     assert seconds_left([RunStatus("a", "0", "missing")]) is None
 
 
-def test_seconds_become_minutes_and_hours():
-    assert [spelt(s) for s in (4.4, 59, 90, 3600, 11_000)] == [
-        "4 s", "59 s", "2 min", "1 h 0 min", "3 h 3 min",
-    ]  # fmt: skip
-
-
 def test_what_is_no_sweep_is_one_line(shown, tmp_path):
     for name in ("empty", "damaged", "run"):
         (tmp_path / name).mkdir()
@@ -191,10 +185,8 @@ def test_looking_at_a_lock_does_not_release_it(sweep, monkeypatch):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "3", "{", "\x00", '{"epoch": "1", "epochs": 2, "epoch_seconds": 3}',
-     '{"epoch": 1, "epochs": null, "epoch_seconds": 3}', '{"epoch": 1, "epochs": 2}',
-     '{"epoch": 1, "epochs": 2, "epoch_seconds": NaN}', "[" * 100_000,
-     '{"epoch": 1, "epochs": 2, "epoch_seconds": 1e999}', '{"epoch": [], "epochs": {}}',
+    ["", "[]", "{", '{"epoch": "1", "epochs": 2, "epoch_seconds": 3}',
+     '{"epoch": 1, "epochs": 2}', '{"epoch": 1, "epochs": 2, "epoch_seconds": NaN}',
      '{"epoch": 1, "epochs": 2, "epoch_seconds": -5}',
      '{"epoch": 1, "epochs": 1' + "0" * 400 + ', "epoch_seconds": 3}'],
 )  # fmt: skip
@@ -242,7 +234,7 @@ def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep, shown):
         ({"schema": records.SCHEMA, "fingerprint": "f"}, "no seconds in this record"),
         *(
             ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": wrong}, "no seconds in this")
-            for wrong in (3, {"fit": "a"}, {"fit": -1}, {"fit": None})
+            for wrong in (3, {"fit": "a"}, {"fit": -1})
         ),
     ],
 )
@@ -253,15 +245,3 @@ def test_a_result_without_a_key_is_a_failure(content, message, tmp_path):
     found = status_of(folder, tmp_path)
     assert found.state == "failed"
     assert message in found.detail
-
-
-def test_a_damaged_failure_json_is_a_failure(tmp_path):
-    folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
-    folder.mkdir(parents=True)
-    for text in ("", "[]", json.dumps({"kind": 1})):
-        (folder / records.FAILURE).write_text(text)
-        found = status_of(folder, tmp_path)
-        assert (found.state, found.detail) == (
-            "failed",
-            "the run failed, but failure.json is damaged",
-        )

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from posfuse import errors
 from posfuse.report import entry as report
-from posfuse.sweeps import failures
 
 CLOSED = "error: {} is closed; give a file or /dev/null\n"
 FULL = "error: stdout: No space left on device; free it or print elsewhere"
@@ -119,11 +118,6 @@ def test_control_characters_of_an_error_are_shown():
     assert refused("error: \x1b[2Ja\x07\x00\x85") == r"error: \x1b[2Ja\x07\x00\x85"
     assert refused("error: a\u202eb\udce9") == r"error: a\u202eb\udce9"
     assert refused("error: é ≤ 5 ±\nerror: b") == "error: é ≤ 5 ±\nerror: b"
-
-
-def test_control_characters_of_a_failed_run_are_shown(capsys):
-    failures.show("failed: a\x1b[2J")
-    assert capsys.readouterr().err == "failed: a\\x1b[2J\n"
 
 
 def test_a_report_that_finds_a_full_disk_is_one_line(tmp_path, monkeypatch):

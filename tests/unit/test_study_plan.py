@@ -112,10 +112,6 @@ def test_a_trial_that_diverged_is_no_finalist():
     assert finalists(study, tuned(scores)) == {"add": ["t01", "t02"], "concat": ["t02"]}
 
 
-def test_without_tuning_an_arm_is_as_written():
-    assert choose(replace(STUDY, tuning=None), {}) == {"add": Choice({}), "concat": Choice({})}
-
-
 def test_a_frozen_plan_is_read_back(tmp_path):
     plan = freeze(STUDY, CHOICES, CONFIGS, tmp_path)
     assert read_plan(STUDY, tmp_path, has_tested=True) == plan
@@ -165,12 +161,6 @@ def test_the_search_path_of_a_study_is_no_part_of_its_plan(tmp_path):
     moved = replace(STUDY, searchpath=["/elsewhere"])
     assert read_plan(moved, tmp_path, has_tested=True) == replace(plan, study=moved)
     assert "searchpath" not in (tmp_path / PLAN).read_text()
-
-
-def test_a_key_that_the_study_no_longer_has_is_a_change(tmp_path):
-    freeze(replace(STUDY, settings={"data": "bbc"}), CHOICES, CONFIGS, tmp_path)
-    with pytest.raises(InputError, match=r"changed after test seeds ran \(settings\); restore"):
-        read_plan(STUDY, tmp_path, has_tested=True)
 
 
 def test_a_study_that_was_changed_is_refused_once_a_test_seed_ran(tmp_path):

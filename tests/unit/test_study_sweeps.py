@@ -13,21 +13,17 @@ import yaml
 
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
-from posfuse.evidence.metric import BITS_PER_BYTE
 from posfuse.process import signals
-from posfuse.runs import configs, coverage, records
-from posfuse.runs.checks import checked
+from posfuse.runs import configs, records
 from posfuse.study import command, configurations, forecast, run_table, stages, sweeps
 from posfuse.study.plan import Plan
 from posfuse.study.provenance import provenance
-from posfuse.study.reading import read_study
 from posfuse.study.run_table import read_results
 from posfuse.study.scores import outcomes
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.sweeps import RunsFailed, Sweep
-from posfuse.training.build import build_data
 from small_records import write_record
-from small_runs import composed, write_corpus
+from small_runs import write_corpus
 
 MULTIRUN = """
 seed: 0
@@ -102,10 +98,7 @@ OTHER = "has another configuration than the arm"
     ("settings", "message"),
     [
         (OWN | {"model.d_model": 16}, OTHER),
-        (OWN | {"model.n_heads": 2}, OTHER),
         ({k: v for k, v in OWN.items() if k != "model.d_model"}, OTHER),  # lacks a key
-        (OWN | {"seed": 0}, OTHER),
-        (SETTINGS["add"] | {"seed": 1}, OTHER),
         ({}, OTHER),
     ],
 )
@@ -455,41 +448,11 @@ def test_no_run_starts_with_such_a_length(tokens, tmp_path, monkeypatch, command
     assert not [*tmp_path.glob("multirun/mine*")]
 
 
-def test_the_store_that_is_read_is_that_of_the_test_runs(tokens, monkeypatch) -> None:
-    """Once for each corpus, with a test seed and the vocabulary of the arms."""
-    opened = []
-    original = coverage.open_store
-    monkeypatch.setattr(
-        coverage, "open_store", lambda *a, **k: opened.append(original(*a, **k)) or opened[-1]
-    )
-    study, extra = by_length(tokens, 16, 30, **{"data.split_seed": "seed"})
-    study.arms |= {f"concat_{n}": {"data.max_len": n, "fusion": "concat"} for n in (16, 30)}
-    stages.check_arms("mine", study, extra)
-    (store,) = opened
-    own = ["data=folder", "data.name=texts", "data.split_seed=seed", "seed=5", *extra]
-    assert store.folder == build_data(checked(composed(*own))).store.folder
-
-
 def test_corpora_of_one_length_each_are_not_a_study_by_length(tokens, tmp_path) -> None:
     study, extra = by_length(tokens, 30, 128)
     study.arms["add_30"]["data.path"] = str(tokens)
     study.arms["add_128"] |= {"data.name": "others", "data.path": str(write_corpus(tmp_path / "B"))}
     stages.check_arms("mine", study, extra[1:])
-
-
-def test_two_names_of_one_corpus_are_a_study_by_length(tokens) -> None:
-    """As of original and shuffled words."""
-    study, extra = by_length(tokens, 30, 128)
-    study.arms["add_128"] |= {"data.name": "texts_shuffled", "data.word_order": "shuffled"}
-    with pytest.raises(InputError, match=r"arms.add_128: .* of texts_shuffled have fewer tokens"):
-        stages.check_arms("mine", study, extra)
-
-
-def test_a_language_model_reads_windows_longer_than_a_document(tokens) -> None:
-    of_bytes = {"task": "language_model", "data.vocabulary.unit": "bytes"}
-    study, extra = by_length(tokens, 16, 900, **of_bytes)
-    study.metric = BITS_PER_BYTE.name
-    stages.check_arms("mine", study, extra)
 
 
 def test_a_plan_without_the_hub_says_that_lengths_are_not_checked(monkeypatch) -> None:
@@ -505,12 +468,6 @@ def test_a_plan_without_the_hub_says_that_lengths_are_not_checked(monkeypatch) -
         "arxiv: the lengths of its documents are not checked (data.corpus.id: cannot load "
         "mteb/ArxivClassification)"
     ]
-
-
-def test_the_committed_study_by_length_is_accepted() -> None:
-    """Its documents are longer in each of its three lengths, so they are three corpora."""
-    name, study = read_study("length", [])
-    stages.check_arms(name, study, [])
 
 
 def test_a_table_of_runs_keeps_the_test_lengths(tmp_path):
@@ -544,28 +501,3 @@ def test_a_forecast_has_all_batches_of_each_phase():
     assert forecast.whole_seconds(short, long, (10, 30)) == pytest.approx(11.88 + 3.2 + 6)
     del long["pretrain"]
     assert forecast.whole_seconds(short, long, (10, 30)) == pytest.approx(11.88 + 3.2)
-
-
-def test_a_forecast_keeps_the_time_of_a_split_that_is_complete():
-    settings = {"data.batch_size": 1, "data.eval_batch_size": 64, "trainer.evaluations": 1}
-    documents = {"train": 8, "validation": 8, "test": 8}
-    short, long = (
-        {
-            "documents": documents,
-            "settings": settings,
-            "seconds": {"setup": 1.0, "fit": t, "test": t},
-        }
-        for t in (2.0, 3.0)
-    )
-    assert forecast.whole_seconds(short, long, (10, 30)) == 7
-
-
-def test_a_table_of_runs_of_a_language_model_has_bits(tmp_path):
-    rows = "stage,arm,trial,seed,diverged,test_bits_per_byte,best_evaluation,evaluations,classes,"
-    rows += (
-        "test_documents,max_len,test_bits_per_byte_at_128\ntesting,a,,0,False,2.5,1,2,0,9,64,3.0\n"
-    )
-    (tmp_path / "runs.csv").write_text(rows)
-    results = read_results(tmp_path / "runs.csv", BITS_PER_BYTE)
-    assert outcomes(results, BITS_PER_BYTE) == {("a", 0): 2.5}
-    assert outcomes(results, BITS_PER_BYTE, "beyond") == {("a", 0): 3.0}
