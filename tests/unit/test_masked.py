@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from posfuse.data.batching import Batch
 from posfuse.model.masked import mask
-from posfuse.model.network import PositionClassifier, initialize
+from posfuse.model.network import initialize
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_backbone, build_network
 from posfuse.training.masked_pretraining import MaskedTokens, MaskedWords, first_phase
@@ -114,8 +114,3 @@ def test_the_first_phase_is_the_same_for_runs_that_differ_in_their_own_training(
     assert first_phase(one) == first_phase(two)
     for other in ("seed=1", "fusion=concat", "pretrain.lr=0.1", "data.max_len=9", "encoding=rope"):
         assert first_phase(config(other)) != first_phase(one)
-
-
-def test_a_classifier_is_no_masked_model():
-    assert "head.weight" in dict(build_network(config(), WORDS, 3).named_parameters())
-    assert issubclass(PositionClassifier, torch.nn.Module)

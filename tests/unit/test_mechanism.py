@@ -15,11 +15,11 @@ from posfuse.model.fusion import Multiply
 from posfuse.model.network import Backbone, PositionClassifier
 from posfuse.model.positions import PositionSampler
 from posfuse.runs.measurements import WHOLE
-from posfuse.training import diagnostics, patching
+from posfuse.training import patching
 from posfuse.training.attention_by_distance import attention_rows
 from posfuse.training.observers import measure
 from posfuse.training.patching import patch_rows, patched_logits
-from posfuse.training.probe import probe_rows, ridge, token_vectors
+from posfuse.training.probe import probe_rows, ridge
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
 
 INSIDE = [name for name, node in ENCODINGS.items() if node.get("attention")]
@@ -113,17 +113,6 @@ def test_uniform_attention_is_one_at_every_distance():
         assert name != "attention_ratio" or row.value == pytest.approx(1)
 
 
-@torch.no_grad()
-def test_a_long_document_has_some_queries(monkeypatch):
-    monkeypatch.setattr(diagnostics, "QUERIES", 3)  # 0, 2 and 4; the second document has no 4
-    found = table_of(attention_rows(network(), [BATCH]))
-    assert found["attention_same", 1, 0, 0].n == 5
-    assert found["attention_mean", 1, 4, 7].n == 1
-    _, place, half = token_vectors(network(), [BATCH])
-    assert place.tolist() == [0, 2, 4, 0, 2]
-    assert half.tolist() == [0, 0, 0, 1, 1]
-
-
 def test_ridge_is_that_of_scikit_learn():
     x = random_tensor(40, 6).numpy() * [1, 10, 0.1, 1, 1, 0] + 3  # the last column is constant
     y = random_tensor(40, seed=1).numpy() + x[:, 0]
@@ -163,17 +152,6 @@ def test_the_probe_reads_the_output_of_each_block():
         assert found["probe_r2", layer, 0, 0].n == (half == 1).sum()
     mean = np.full((half == 1).sum(), place[half == 0].mean())
     assert found["probe_r2", WHOLE, 0, 0].value == pytest.approx(r2_score(place[half == 1], mean))
-
-
-@torch.no_grad()
-def test_a_position_in_the_input_is_found_and_none_is_not():
-    documents = batch_of([[2] * 8, [2] * 8, [2] * 8, [2] * 8])
-    found = table_of(probe_rows(network("add", "sinusoidal"), [documents]))
-    assert found["probe_r2", 0, 0, 0].value > 0.98
-    found = table_of(probe_rows(network("add", "none"), [documents]))
-    for layer in (WHOLE, 0, 1, 2):  # the mean of 0 .. 7 is 3.5; 2, 3, 4 and 5 are within 2
-        assert found["probe_r2", layer, 0, 0].value == pytest.approx(0)
-        assert found["probe_within_2", layer, 0, 0].value == 0.5
 
 
 @torch.no_grad()

@@ -12,10 +12,8 @@ from posfuse.data.batching import Batch
 from posfuse.model import dropout
 from posfuse.model.dropout import Dropout
 from posfuse.model.network import (
-    TokenScale,
     copy_first_block,
     initialize,
-    seed_from,
 )
 from posfuse.training.classifier import Classifier
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
@@ -45,23 +43,14 @@ def test_every_variant_trains_every_parameter(fusion: str, encoding: str) -> Non
         assert parameter.grad.any(), name
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_every_combination_trains_in_bfloat16(encoding: str) -> None:
-    given = batch([7, 4])
-    for fusion in OPERATORS:
-        network = make_network(fusion, encoding).train()
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = network(given.ids, given.lengths)
-        torch.nn.functional.cross_entropy(logits.float(), given.labels).backward()
-        found = [p.grad for p in network.parameters() if p.grad is not None]
-        assert all(gradient.isfinite().all() for gradient in found), fusion
-
-
-def test_without_a_table_the_weights_of_the_position_get_no_gradient() -> None:
-    network, given = make_network("concat", "none"), batch([7, 4])
-    network(given.ids, given.lengths).square().sum().backward()
-    assert not network.fusion.weight_position.grad.any()
-    assert network.fusion.weight_token.grad.any()
+@pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
+def test_every_variant_trains_in_bfloat16(fusion: str, encoding: str) -> None:
+    network, given = make_network(fusion, encoding).train(), batch([7, 4])
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = network(given.ids, given.lengths)
+    torch.nn.functional.cross_entropy(logits.float(), given.labels).backward()
+    found = [p.grad for p in network.parameters() if p.grad is not None]
+    assert all(gradient.isfinite().all() for gradient in found)
 
 
 @pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
@@ -129,13 +118,6 @@ def test_shared_parameters_start_bitwise_equal_in_every_variant() -> None:
                 assert torch.equal(parameter, reference[name]), (fusion, encoding, name)
 
 
-def test_layers_and_modules_do_not_start_as_copies() -> None:
-    network = make_network("concat")
-    first, second = (block.linear1.weight for block in network.encoder.blocks)
-    assert not torch.equal(first, second)
-    assert not torch.equal(network.fusion.weight_token, network.fusion.weight_position)
-
-
 def test_dropout_draws_the_same_masks_for_every_operator(monkeypatch) -> None:
     monkeypatch.setattr(Classifier, "global_step", 5)
     masks = {}
@@ -157,22 +139,6 @@ def test_dropout_draws_the_same_masks_for_every_operator(monkeypatch) -> None:
     for fusion, seen in masks.items():
         for mine, reference in zip(seen, masks["add"], strict=True):
             assert torch.equal(mine, reference), fusion
-
-
-def test_token_scale_multiplies_the_embeddings() -> None:
-    ones = torch.ones(1, 1, 16)
-    assert TokenScale("sqrt_d", 16)(ones)[0, 0, 0] == 4
-    assert TokenScale(0.125, 16)(ones)[0, 0, 0] == 0.125
-    learned = TokenScale("learned", 16)
-    assert learned(ones)[0, 0, 0].item() == pytest.approx(4)
-    learned(ones).sum().backward()
-    assert learned.log_scale.grad is not None
-
-
-def test_seed_from_differs_between_names_and_seeds() -> None:
-    seeds = {seed_from(s, n) for s in range(50) for n in ("a", "b", "a/b")}
-    assert len(seeds) == 150
-    assert all(0 <= s < 2**63 for s in seeds)
 
 
 def test_another_seed_draws_other_values_for_every_weight() -> None:
@@ -249,18 +215,6 @@ def test_a_norm_stands_between_fusion_and_encoder() -> None:
         places = torch.tensor([4, 0, 2])
         packed = network.fuse(given.ids[0, places], places)
         torch.testing.assert_close(packed, expected[0, places], rtol=0, atol=1e-12)
-
-
-def test_with_a_norm_only_the_ratio_of_token_to_position_counts() -> None:
-    """E and P doubled give the same input of the encoder; E alone doubled does not."""
-    ids = batch([9]).ids
-    one, other, louder = (
-        make_network("add", "learned", token_scale=scale, fused_norm="layer").double()
-        for scale in (1.0, 2.0, 2.0)
-    )
-    other.table.absolute.data.mul_(2)
-    torch.testing.assert_close(other.fuse(ids), one.fuse(ids), rtol=0, atol=1e-4)
-    assert (louder.fuse(ids) - one.fuse(ids)).abs().max() > 0.1
 
 
 def test_a_norm_adds_its_own_parameters_and_changes_no_others() -> None:

@@ -130,15 +130,6 @@ def test_random_positions_are_used_outside_training_and_by_the_folded_model(enco
 
 
 @every_encoding
-def test_random_positions_do_not_let_documents_depend_on_each_other(encoding):
-    network = random_network(encoding=encoding)
-    together = network(IDS, LENGTHS)
-    for b in range(2):
-        alone = network(IDS[b : b + 1], LENGTHS[b : b + 1])  # padded to the same length
-        torch.testing.assert_close(together[b : b + 1], alone, atol=1e-5, rtol=1e-5)
-
-
-@every_encoding
 def test_diagnostics_use_the_positions_of_the_model(encoding):
     network = random_network(encoding=encoding)
     positions = network.sampler.fixed(8)
@@ -181,10 +172,6 @@ def test_positions_differ_between_steps_seeds_and_processes(monkeypatch):
     assert len({drawn(seed=seed) for seed in range(20)}) > 10
     assert len({drawn(rank=rank) for rank in range(20)}) > 10
     assert drawn(step=3) == drawn(step=3)
-
-
-def test_contiguous_training_gives_the_model_no_tensor(monkeypatch):
-    assert drawn_by_a_step(monkeypatch, make_network()) == 0
 
 
 def test_a_network_has_a_row_for_every_random_position():
