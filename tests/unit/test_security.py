@@ -26,8 +26,6 @@ from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.export import CHECKSUM, _checksum, load_export
 from small_runs import small_config, write_corpus
 
-PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
-
 
 class Hostile:
     """Unpickling it makes a folder."""
@@ -37,19 +35,6 @@ class Hostile:
 
     def __reduce__(self):
         return os.mkdir, (self.folder,)
-
-
-def test_the_page_states_the_limits_of_the_code():
-    mebibytes = [n // untrusted.MEBIBYTE for n in (
-        untrusted.LARGEST_JSON, untrusted.LARGEST_YAML, untrusted.LARGEST_CSV
-    )]  # fmt: skip
-    assert "JSON has at most {} MiB, YAML {} MiB, CSV {} MiB".format(*mebibytes) in PAGE
-    assert untrusted.MOST_ROWS == 2**24
-    assert "a Parquet file 2^24 rows" in PAGE
-    assert PAGE.count(f"at most {untrusted.DEEPEST} nested levels") == 2
-    assert f"more than {pretrained_folder.MOST_LAYERS} layers" in PAGE
-    megabytes = pretrained_folder.LARGEST_TOKENIZER // untrusted.MEBIBYTE
-    assert f"`tokenizer.json` has at most {megabytes} MiB" in PAGE
 
 
 @pytest.mark.parametrize(("reader", "digits"), [("read_json", 20), ("read_yaml", 99)])

@@ -125,12 +125,6 @@ def test_labels_of_a_csv_have_one_type_in_all_of_its_parts(tmp_path) -> None:
     assert set(labels) == {"1", "2", "x"}
 
 
-def test_portions_are_as_large_as_asked_and_lose_nothing() -> None:
-    texts = ["x" * n for n in (10, 29, 1, 100, 0, 5)]
-    assert [*map(len, vocabulary.portions(texts))] == [3, 1, 2]
-    assert [text for part in vocabulary.portions(texts) for text in part] == texts
-
-
 def test_a_file_is_digested_once_and_again_when_it_changes(tmp_path, monkeypatch) -> None:
     path = tmp_path / "train.csv"
     path.write_text("text,label\nsome,1\n")

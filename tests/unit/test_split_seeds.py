@@ -98,10 +98,3 @@ def test_two_seeds_of_a_cell_are_one_configuration_of_the_report(tmp_path) -> No
     assert problems == []
     assert len(runs) == 3
     assert runs["configuration"].nunique() == 1
-
-
-def test_the_articles_of_bbc_differ_between_seeds(tmp_path) -> None:
-    place = [f"cache_dir={tmp_path}", "data.split_seed=seed", "data=bbc_lead_paragraph"]
-    one, other = (documents(checked(composed(*place, f"seed={s}")), "test") for s in (0, 1))
-    assert len(one) == len(other)
-    assert one != other

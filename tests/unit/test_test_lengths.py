@@ -13,7 +13,6 @@ from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.runs import records
 from posfuse.runs.checks import checked
-from posfuse.tracking.projection import Finished
 from posfuse.training.build import build_data, build_network, build_parts
 from small_records import write_record
 from small_runs import composed, small_config, write_corpus
@@ -41,15 +40,12 @@ def complaint(*overrides: str) -> str:
         (["data.test_lengths=[0]"], "data.test_lengths: must be between 1 and 1048576 (got [0])"),
         (["data.test_lengths=[300,400,400]"],
          "data.test_lengths: must ascend, each length once (got [300, 400, 400]); use [300, 400]"),
-        ([*TASK, "data.test_lengths=[80,40]"], "must ascend, each length once (got [80, 40]); "),
         (["data.test_lengths=[256,300]"],
          "data.test_lengths: must be above data.max_len=256, where texts are cut (got 256); use "),
-        (["data=agnews", "data.path=x", "data.test_lengths=[512]"], "above data.max_len=512"),
         ([*TASK, "data.corpus.test_lengths=[80]"],
          "data.corpus.test_lengths: must be data.test_lengths=[40, 80, 160] (got [80]); set data."),
         ([*TASK, "data.max_len=8"],
          "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because a cut string "),
-        ([*TASK, "data.max_len=40"], "corpus.lengths: must end at data.max_len=40 (got [2, 12])"),
         ([*TASK, "data.vocabulary.unit=bytes"], "data.vocabulary.unit: must be words for a task"),
         ([*TASK, "data.corpus.split_seed=-1"],
          "data.corpus.split_seed: must be between 0 and 4294967295 (got -1)"),
@@ -199,15 +195,6 @@ def test_the_table_of_runs_has_the_accuracies_by_length(tmp_path) -> None:
     assert set(runs["fusion"]) == {"add", "concat"}
     assert len(problems) == 3
     assert all("lengths.160.accuracy is " in line for line in problems)
-
-
-def test_wandbs_summary_has_the_metrics_by_length(tmp_path) -> None:
-    record = {"test": {"accuracy": 0.9}, "validation": {}, "position": {}, "best_epoch": 1}
-    for more, expected in (({}, {}), ({"lengths": LENGTHS}, {"length/80/accuracy": 0.75,
-                           "length/80/loss": 0.5, "length/80/documents": 40})):  # fmt: skip
-        summary = Finished(tmp_path, record | more, [{"epoch": 1.0}], []).summary
-        assert {k: v for k, v in summary.items() if k.startswith("length")} == expected
-        assert summary["test/accuracy"] == 0.9
 
 
 def test_a_run_is_finished_only_with_its_predictions_by_length(corpus, tmp_path) -> None:

@@ -49,18 +49,6 @@ CSV = {
         "label,text\nneg,plain\npos,hello, world\n",
         "line 3 has 3 fields, but the header has 2; " + MORE,
     ),
-    "text first": (
-        "text,label\nplain words,neg\nhello, world,pos\n",
-        "line 3 has 3 fields, but the header has 2; " + MORE,
-    ),
-    "a comma in every text": (
-        "text,label\nhello, world,pos\nplain, words,neg\n",
-        "line 2 has 3 fields, but the header has 2; " + MORE,
-    ),
-    "another column": (
-        "id,text,label\n1,hello,pos\n2,a, b,neg\n",
-        "line 3 has 4 fields, but the header has 3; " + MORE,
-    ),
     "a field too few": (
         'text,label\n"two\nlines",pos\n\nplain\nother,neg\n',
         "line 5 has 1 field, but the header has 2; " + FEWER,
@@ -74,15 +62,12 @@ CSV = {
         "line 2 has a misplaced quotation mark",
     ),
     "two texts": ("text,text,label\na,b,pos\nc,d,neg\n", "2 columns are named 'text'; "),
-    "two labels": ("label,text,label\na,b,pos\nc,d,neg\n", "2 columns are named 'label'; "),
     "Latin-1": (
         "text,label\nplain,pos\ncafé,neg\n".encode("latin-1"),
         "line 3 is not UTF-8; save the file as UTF-8",
     ),
-    "UTF-16": ("text,label\na,pos\nb,neg\n".encode("utf-16"), "line 1 is not UTF-8; save"),
     "nothing": ("", "no column 'text' among none"),
     "semicolons": ("text;label\na;pos\nb;neg\n", COMMAS),
-    "semicolons and quotes": ('\n"text";"label"\n"a";"pos"\n"b";"neg"\n', COMMAS),
     "tabs": ("text\tlabel\na\tpos\nb, c\tneg\n", COMMAS),
 }
 
@@ -91,11 +76,6 @@ CSV = {
 def test_a_csv_file_is_refused_with_its_row_and_the_fix(tmp_path, case: str) -> None:
     content, expected = CSV[case]
     assert refusal(write(tmp_path, content)).startswith(f"{tmp_path}/train.csv: {expected}")
-
-
-def test_a_bad_row_behind_many_good_ones_is_found(tmp_path) -> None:
-    content = "text,label\n" + "some words,pos\nother,neg\n" * 1_000 + "hello, world,pos\n"
-    assert "line 2002 has 3 fields" in refusal(write(tmp_path, content))
 
 
 def test_words_quotes_commas_and_lines_are_read_as_they_stand(tmp_path) -> None:
@@ -112,12 +92,6 @@ def test_words_quotes_commas_and_lines_are_read_as_they_stand(tmp_path) -> None:
 def test_blank_lines_are_no_documents_and_lines_may_end_as_on_windows(tmp_path) -> None:
     content = "text,label\r\n\r\nsome words,pos\r\n  \r\nother,neg\r\n\r\n"
     assert read(write(tmp_path, content)) == (["some words", "other"], [1, 0], ["neg", "pos"])
-
-
-def test_a_document_may_be_long(tmp_path) -> None:
-    text = "word " * 100_000
-    write(tmp_path, f"text,label\n{text},pos\nother,neg\n")
-    assert read(tmp_path)[0] == [text, "other"]
 
 
 def test_an_empty_field_is_a_missing_text_or_label(tmp_path) -> None:
@@ -144,12 +118,8 @@ def test_what_pandas_writes_is_what_is_read(tmp_path_factory, rows) -> None:
 @pytest.mark.parametrize(
     ("labels", "names"),
     [
-        ("1 0", ["0", "1"]),
         ("10 9 -1", ["-1", "9", "10"]),  # integers go by their size
         ("01 1", ["01", "1"]),
-        ("+1 1", ["+1", "1"]),
-        ("-0 0", ["-0", "0"]),
-        ("1.0 1", ["1", "1.0"]),
         ("10 9 x", ["10", "9", "x"]),  # strings go by the alphabet
         ("True False", ["False", "True"]),
         ("1e3 1000", ["1000", "1e3"]),
@@ -179,21 +149,10 @@ ROWS = [{"text": "some words", "label": "pos"}, {"text": "other", "label": "neg"
 PLAIN = "".join(json.dumps(row) + "\n" for row in ROWS)
 JSONL = {
     "an array": (json.dumps(ROWS), "line 1 is not a JSON object (it is [{"),
-    "an array of several lines": (json.dumps(ROWS, indent=1), "line 1 is not a JSON object ("),
-    "an object of several lines": (json.dumps(ROWS[0], indent=1), "line 1 is not a JSON object ("),
     "no object": (PLAIN + "\n7\n", "line 4 is not a JSON object (it is 7); "),
     "cut": (
         PLAIN + '{"text": "hal',
         "line 3 is not a JSON object (Unterminated string starting at column 10); write each",
-    ),
-    "cut ahead of a line": (
-        PLAIN + "{\n" + PLAIN,
-        "line 3 is not a JSON object (Expecting property name enclosed in double quotes at "
-        "column 2); write each",
-    ),
-    "a long string": (
-        json.dumps("word " * 1_000),
-        "line 1 is not a JSON object (it is 'word word wo...rd word word '); write each",
     ),
     "two texts": (
         PLAIN + '{"text": "a", "text": "b", "label": "pos"}\n',
@@ -260,10 +219,6 @@ def test_lack_of_memory_is_not_reported_as_a_bad_file(tmp_path, monkeypatch, end
     monkeypatch.setattr(json, "loads", no_memory)
     with pytest.raises(MemoryError):
         in_file(write(tmp_path, PLAIN, end) / f"train.{end}")
-
-
-def test_a_damaged_file_is_to_be_written_again(tmp_path) -> None:
-    assert refusal(write(tmp_path, b"PAR1", "parquet")).endswith("; write the file again")
 
 
 # Classes

@@ -115,47 +115,29 @@ def test_taken_documents_are_those_at_the_places(cfg, tmp_path) -> None:
     assert taken.ids.dtype == part.ids.dtype
 
 
-def damage_flip(folder):
-    path = folder / "train.ids.npy"
-    raw = bytearray(path.read_bytes())
-    raw[-3] ^= 1
-    path.write_bytes(raw)
+def overwritten(name, change):
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
 
 
-def damage_cut(folder):
-    path = folder / "test.offsets.npy"
-    path.write_bytes(path.read_bytes()[:-5])
+def removed(name):
+    return lambda folder: (folder / name).unlink()
 
 
-def damage_meta(folder):
-    path = folder / "meta.json"
-    path.write_text(path.read_text()[:40])
-
-
-def damage_meta_remove(folder):
-    (folder / "meta.json").unlink()
-
-
-def damage_meta_list(folder):
-    (folder / "meta.json").write_text("[]")
-
-
-def damage_meta_checksums(folder):
-    (folder / "meta.json").write_text('{"checksums": []}')
-
-
-def damage_remove(folder):
-    (folder / "test.labels.npy").unlink()
-
-
-DAMAGES = [damage_flip, damage_cut, damage_remove, damage_meta, damage_meta_remove,
-           damage_meta_list, damage_meta_checksums]  # fmt: skip
+DAMAGES = {
+    "one bit of the ids": overwritten("train.ids.npy", lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])),
+    "cut offsets": overwritten("test.offsets.npy", lambda raw: raw[:-5]),
+    "no labels": removed("test.labels.npy"),
+    "cut meta.json": overwritten("meta.json", lambda raw: raw[:40]),
+    "no meta.json": removed("meta.json"),
+    "a list as meta.json": overwritten("meta.json", lambda _: b"[]"),
+    "a list of checksums": overwritten("meta.json", lambda _: b'{"checksums": []}'),
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_store_is_built_again(cfg, tmp_path, caplog, damage) -> None:
     whole = contents(open_store(cfg, tmp_path / "cache"))
-    damage(store_folder(tmp_path / "cache"))
+    DAMAGES[damage](store_folder(tmp_path / "cache"))
     assert contents(open_store(cfg, tmp_path / "cache")) == whole
     assert "damaged" in caplog.text
     assert store_folder(tmp_path / "cache")  # the one folder: no half-built one beside it

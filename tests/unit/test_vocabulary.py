@@ -20,22 +20,9 @@ def ids_of(texts: list[str], **options) -> list[list[int]]:
     return [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)]
 
 
-def test_words_are_lower_cased_and_split_on_white_space() -> None:
-    assert ids_of(["The cat, the CAT\tcat,\n\nThe  cat,"]) == [[3, 2, 3, 4, 2, 3, 2]]
-
-
 def test_order_is_by_count_then_by_alphabet() -> None:
     vocabulary = build_vocabulary(["c a b b", "d c"], 100, 1).get_vocab()
     assert vocabulary == {"<pad>": 0, "<unk>": 1, "b": 2, "c": 3, "a": 4, "d": 5}
-
-
-def test_rare_words_are_unknown() -> None:
-    assert ids_of(["a a b", "a b c"], min_count=2) == [[2, 2, 3], [2, 3, UNKNOWN]]
-
-
-def test_max_size_counts_pad_and_unk() -> None:
-    assert build_vocabulary(["a a a b b c"], 4, 1).get_vocab_size() == 4
-    assert ids_of(["a a a b b c"], max_size=4) == [[2, 2, 2, 3, 3, UNKNOWN]]
 
 
 @pytest.mark.parametrize("word", ["<pad>", "<PAD>", "<unk>", "foo<pad>bar", "<pad><pad>"])
@@ -43,17 +30,6 @@ def test_no_text_has_the_id_of_padding(word: str) -> None:
     ids = ids_of([f"one {word} two"])[0]
     assert len(ids) == 3
     assert PAD not in ids
-
-
-@pytest.mark.parametrize("word", ["<pad>", "<unk>"])
-def test_a_special_word_in_a_text_takes_no_place(word: str) -> None:
-    texts = [f"{word} {word} {word} a a b"]
-    assert build_vocabulary(texts, 4, 1).get_vocab() == {"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}
-    assert ids_of(texts, max_size=4) == [[UNKNOWN] * 3 + [2, 2, 3]]
-
-
-def test_a_document_without_words_is_one_unknown() -> None:
-    assert ids_of(["", "a", " "]) == [[UNKNOWN], [2], [UNKNOWN]]
 
 
 def test_large_vocabularies_take_wider_ids() -> None:
