@@ -74,11 +74,6 @@ def test_current_results_are_skipped(bench, capsys):
     assert bench.written == 3
 
 
-def test_training_runs_first(bench):
-    bench.script("training")
-    assert bench() == (0, ["training", "a", "b", "c"])
-
-
 def test_missing_and_stale_results_are_measured(bench):
     bench()
     (bench.scripts / "b.json").unlink()
@@ -108,19 +103,3 @@ def test_an_interruption_loses_the_benchmark_that_ran(bench, capsys):
     assert capsys.readouterr().err == "interrupted; run the same command to continue\n"
     bench.script("b")
     assert bench() == (0, ["b", "c"])
-
-
-def test_a_corpus_given_later_is_measured(bench, tmp_path, capsys):
-    bench()
-    assert bench("--only", "a", "--imdb", str(tmp_path)) == (0, [f"a {tmp_path}"])
-    assert "a: measured without imdb" in capsys.readouterr().out
-    assert bench("--only", "a") == (0, [])
-
-
-def test_code_that_changes_during_a_benchmark_is_a_failure(bench, capsys):
-    text = (bench.scripts / "c.py").read_text()
-    change = f"pathlib.Path({str(bench.measured)!r}).write_text('x = 3')\n"
-    (bench.scripts / "c.py").write_text(text + change)
-    assert bench("--only", "c") == (1, ["c"])
-    message = "error: c: it ended, but the code has changed; run the same command again\n"
-    assert capsys.readouterr().err == message

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 import grid
 import harness
 import language_model
-import long_documents
 import measured_code
 import operators
 import overhead
@@ -23,10 +22,7 @@ import plain
 import plain_language_model
 import steps
 import store
-import systems
 import training
-from posfuse.data.corpora import load
-from posfuse.data.splits import splits
 from posfuse.training.build import build_data, build_module
 from small_runs import SMALL, small_config, write_corpus
 
@@ -111,36 +107,6 @@ def test_plain_trains_as_posfuse_does(corpus):
     assert plain.evaluate(theirs, texts, labels, words, 7) == pytest.approx(right)
 
 
-def test_vocabulary_keeps_the_most_frequent_words():
-    texts = ["B b a A c", "c c d\u00a0e f"]
-    assert plain.vocabulary(texts, 50, 2) == {"c": 2, "a": 3, "b": 4}
-    assert plain.vocabulary(texts, 4, 1) == {"c": 2, "a": 3}
-
-
-def test_chosen_batches_are_those_of_the_epoch(corpus):
-    cfg = small_config(corpus, "data.batch_size=8", "data.eval_batch_size=4")
-    run = systems.Posfuse(cfg, 3, 2)
-    real = [frozenset(b.index.tolist()) for b in build_data(cfg).train_dataloader()]
-    mine = [run.members["train"][b.index.numpy()] for b in run.data.train_dataloader()]
-    assert len(mine) == 3
-    assert {frozenset(b.tolist()) for b in mine} < set(real)
-    texts = pd.read_parquet(corpus / "test.parquet")["text"].iloc[run.members["test"]]
-    lengths = [len(text.split()) for text in texts]
-    assert run.data.documents["validation"].lengths.tolist() == lengths
-    assert systems.spread(list(range(50)), 5) == [5, 15, 25, 35, 45]
-    assert systems.longest([1, 2, 3], 2) == [2, 3]
-
-
-def test_the_baseline_gets_the_documents_with_their_labels(corpus):
-    cfg = small_config(corpus)
-    parts, _ = splits(load(cfg.data), cfg.data)
-    numbers = np.array([7, 2, 11, 40])
-    rows = pd.read_parquet(corpus / "train.parquet").iloc[numbers]
-    found = training.shuffled(parts["train"], numbers)
-    expected = zip(rows["text"], rows["label"], strict=True)
-    assert sorted(zip(*found, strict=True)) == sorted(expected)
-
-
 def test_training_is_compared_and_stored(written, corpus, monkeypatch, capsys):
     monkeypatch.setattr(training, "config", lambda *_: small_config(corpus, "data.max_len=16"))
     monkeypatch.setitem(training.SETTINGS, "agnews", training.Settings(16, 2, 1, 1, (32,)))
@@ -210,15 +176,6 @@ def test_the_plain_language_model_has_the_logits_of_posfuse(tmp_path):
         )  # fmt: skip
 
 
-def test_the_plain_learning_rate_and_its_windows():
-    rates = [plain_language_model.learning_rate(step, 300, 1.0) for step in (0, 99, 100, 200, 300)]
-    assert rates == pytest.approx([1 / 101, 100 / 101, 1.0, 0.55, 0.1])
-    assert plain_language_model.learning_rate(0, None, 0.5) == 0.5
-    ids, targets = plain_language_model.random_windows(np.arange(9, dtype=np.uint8), 50, 4)
-    assert torch.equal(ids + 1, targets)
-    assert set(ids[:, 0].tolist()) == {0, 1, 2, 3, 4}
-
-
 def test_the_language_models_are_compared(written):
     found = written(language_model, [], repeats=1, steps=6, windows=9, threads=1)
     (table,) = found["tables"]
@@ -237,25 +194,6 @@ def test_alternatives_for_a_step_are_compared(written, corpus, monkeypatch):
         "no padding (bound of packed documents)", "bfloat16",
     ]  # fmt: skip
     assert all(row[2] > 0 for row in table["rows"])
-
-
-def test_a_step_that_fails_has_a_row_without_numbers(corpus):
-    batch = build_data(small_config(corpus)).documents["train"][np.arange(4)]
-
-    def failing(_):
-        raise torch.OutOfMemoryError("4 TB are missing")
-
-    found = {steps.USUAL: lambda batch: None, "large": failing}
-    rows = steps.compared("imdb", found, [batch], [batch], 1)
-    assert rows[0] == ["imdb", "large", "", "fails"]
-    assert [row[:2] for row in rows[1:]] == [["imdb", steps.USUAL]]
-
-
-def test_an_even_batch_has_as_many_tokens_and_no_padding(corpus):
-    batch = build_data(small_config(corpus)).documents["train"][np.arange(7)]
-    even = steps.even(batch)
-    assert even.ids.shape[1] == -(-batch.n_tokens // 7) < batch.ids.shape[1]
-    assert even.lengths.tolist() == [even.ids.shape[1]] * 7
 
 
 def test_every_operator_is_timed_unfolded_and_folded(written, monkeypatch):
@@ -278,22 +216,6 @@ def test_every_operator_is_timed_unfolded_and_folded(written, monkeypatch):
     assert published["arxiv, batch 1", "mlp"] == published["imdb, batch 1", "gate_cnn"] == ""
 
 
-def test_shares_of_operators_by_hand(monkeypatch):
-    step = {"add": [100.0, 200.0, 400.0], "mlp": [110.0, 204.0, 404.0]}
-    measured = {"step": step, "alone": {"add": [1.0, 1.0, 9.0], "mlp": [5.0, 5.0, 5.0]}}
-    rows = operators.training_table({"imdb": measured})["rows"]
-    assert rows[1] == ["imdb, batch 8", "mlp", 204.0, "1.020×", 5.0, "+2.00%"]
-    monkeypatch.setattr(operators, "FUSIONS", ["add", "gate_cnn"])
-    whole = {"add": [10.0, 20.0, 30.0], "add folded": [10.0, 10.0, 10.0]}
-    whole |= {"gate_cnn": [11.0, 21.0, 33.0], "gate_cnn folded": [10.1, 10.1, 10.2]}
-    before = {"add": [2.0], "add folded": [1.0], "gate_cnn": [4.0], "gate_cnn folded": [1.5]}
-    latency = operators.latency_table({"arxiv": {1: {"whole": whole, "before": before}}})["rows"]
-    assert latency[1][2:] == [
-        21.0, pytest.approx(21 + 0.9 * 12), "1.100×", 4.0, "+10.00%",
-        10.1, pytest.approx(10.1 + 0.9 * 0.1), "1.010×", 1.5, "+5.00%", "912 ms",
-    ]  # fmt: skip
-
-
 def test_sweeps_are_timed_by_the_number_of_runs_at_once(written):
     tiny = ["trainer.limit_batches=1", "trainer.max_epochs=1"]
     found = written(grid, ["--", *tiny], seeds=1, repeats=1, at_once=[2], overrides=[])
@@ -310,22 +232,6 @@ def test_a_sweep_is_timed_besides_its_training(written):
     (report,) = finished
     assert report[0] == 4
     assert report[3] > 0.1  # GB
-
-
-def test_long_documents_are_timed(written, monkeypatch):
-    monkeypatch.setattr(long_documents, "SPEEDS", {"exact": long_documents.SPEEDS["exact"]})
-    monkeypatch.setattr(long_documents, "EVALUATED", ((64, 8),))
-    options = {"documents": 16, "repeats": 1, "tokens": [64], "overrides": []}
-    found = written(long_documents, ["--", *SMALL[:2], "model.d_ff=16"], **options)
-    trained, tested = (table["rows"] for table in found["tables"])
-    assert [row[:3] for row in trained] == [[64, "exact", 1], [64, "exact", 2]]
-    assert [row[:2] for row in tested] == [[64, 8]]
-    assert all(row[-1] > 0 for row in trained + tested)
-
-
-def test_a_run_that_fails_ends_the_benchmark(tmp_path):
-    with pytest.raises(SystemExit, match="error: a run failed; see its message above: "):
-        harness.trained(tmp_path, "data.limit=2")
 
 
 def test_the_memory_of_work_is_that_of_its_own_process():

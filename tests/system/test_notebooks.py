@@ -69,10 +69,3 @@ def test_a_notebook_runs_on_the_records_of_a_sweep(name, sweep, tmp_path, monkey
     kinds = execute(name, tmp_path / "empty", monkeypatch, sweep, run)
     assert "error" not in kinds
     assert kinds & {"stream", "text/plain", "image/png"}
-
-
-@pytest.mark.parametrize("fusion", ["gate_mlp", "gate_cnn"])  # of each feature, of the position
-def test_the_notebook_shows_any_gate(fusion, sweep, tmp_path, monkeypatch) -> None:
-    run = train_one(sweep.parent / "corpus", tmp_path / "runs", fusion)
-    kinds = execute("what_a_gate_learns", tmp_path / "empty", monkeypatch, sweep, run)
-    assert "image/png" in kinds

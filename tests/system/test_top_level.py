@@ -14,20 +14,6 @@ from small_records import write_sweep
 TOP = CONF_DIR.parent
 
 
-def test_the_top_level_is_complete():
-    names = (
-        "src/posfuse conf/train.yaml tests notebooks multirun/README.md Makefile docs benchmarks"
-    )
-    for name in (*names.split(), "pyproject.toml", "README.md"):
-        assert (TOP / name).exists(), name
-
-
-def test_the_readme_of_multirun_names_the_commands_that_read_a_sweep():
-    text = (TOP / "multirun" / "README.md").read_text()
-    for command in ("posfuse-status", "posfuse-report", "posfuse-sync"):
-        assert f"{command} multirun/" in text
-
-
 def test_the_readme_of_multirun_is_not_taken_for_a_run(tmp_path):
     shutil.copy(TOP / "multirun" / "README.md", tmp_path)
     (tmp_path / ".cache").mkdir()

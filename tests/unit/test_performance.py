@@ -29,39 +29,6 @@ def test_the_page_shows_the_current_results_of_this_code():
     assert performance.PAGE.read_text() == performance.current_page(TORCH), stale
 
 
-def test_the_tables_of_a_result_replace_those_of_the_page():
-    old = f"Before.\n\n{performance.BEGIN}\nold\n{performance.END}\n\nAfter.\n"
-    text = performance.page(old, [result()], {"grid": SCRIPTS["grid"]})
-    about = measured_code.docstring(SCRIPTS["grid"]).partition("\n\n")[0]
-    assert (
-        text
-        == f"""Before.
-
-{performance.BEGIN}
-## grid
-
-{about}
-
-`python benchmarks/grid.py`
-
-Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789; 1 threads, 24 GiB; torch 2.13.0+cpu, \
-Python 3.11.7; measured in ? s.
-
-**Runs**
-
-| a&#124;b | n |
-| --- | ---: |
-| x | 2 |
-
-A note.
-
-{performance.END}
-
-After.
-"""
-    )
-
-
 def test_a_stale_result_is_left_out_with_the_command_that_measures_it():
     text = performance.tables([result(is_current=False)], SCRIPTS)
     assert "**Runs**" not in text
@@ -79,17 +46,3 @@ def test_a_result_without_a_benchmark_is_an_error(tmp_path):
     path.rename(path.with_name("grid.json"))
     (found,) = store.read(tmp_path, SCRIPTS, TORCH)
     assert (found.name, found.is_current) == ("grid", False)
-
-
-def test_a_commit_is_spelt_with_its_changes():
-    assert store.spelt("0123456789abcdef") == "commit 0123456789"
-    assert store.spelt("0123456789abcdef+changes") == "commit 0123456789 with changes"
-    assert store.spelt(None) == "outside a checkout"
-
-
-def test_numbers_are_shown_with_three_digits():
-    shown = {
-        0.01234: "0.0123", 2.0: "2.00", 99.96: "100", 123.4: "123", 54321: "54,321", 7: "7",
-        "3.1×": "3.1×", 0.0: "0.00",
-    }  # fmt: skip
-    assert [performance.shown(value) for value in shown] == list(shown.values())
