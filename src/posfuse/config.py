@@ -40,6 +40,7 @@ LATER_KEYS: dict[str, Any] = {
     "task.name": "classification",
     "task._target_": None,
     "task.output": "untied",
+    "task.class_weights": "none",
     "pretrain.name": "none",
     "pretrain.max_epochs": 10,
     "pretrain.lr": 1e-3,
@@ -144,6 +145,10 @@ class TaskConfig:
     output: str = option(
         "untied", "last layer of a language model: its own matrix, or the embeddings",
         choices=("untied", "tied"),
+    )  # fmt: skip
+    class_weights: str = option(
+        "none", "balanced: a class's weight in the training loss is inverse to its frequency",
+        choices=("none", "balanced"),
     )  # fmt: skip
 
 
@@ -250,7 +255,7 @@ class TrainerConfig:
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
     monitor: str = option(
         "accuracy", "validation metric that selects the best checkpoint; metric: that of the task",
-        choices=("accuracy", "loss", "metric"),
+        choices=("accuracy", "macro_f1", "loss", "metric"),
     )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
     patience: int | None = option(

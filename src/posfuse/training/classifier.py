@@ -3,7 +3,9 @@
 Shapes: B documents, C classes.
 """
 
+import numpy as np
 import pandas as pd
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import MetricCollection
@@ -16,14 +18,26 @@ from posfuse.training.module import TestedModule
 
 
 class Classifier(TestedModule):
-    """Trains a PositionClassifier with cross-entropy; accuracy is micro, F1 is macro."""
+    """Trains a PositionClassifier with cross-entropy; accuracy is micro, F1 is macro.
+
+    With `balanced` the loss of a training document is weighted by its class, as scikit-learn does
+    with class_weight="balanced". Losses of validation and test have no weights.
+    """
 
     model: PositionClassifier
+    weights: Tensor  # (C,), of the classes in the training loss
 
     def __init__(
-        self, model: PositionClassifier, optim: OptimConfig, n_classes: int, seed: int
+        self,
+        model: PositionClassifier,
+        optim: OptimConfig,
+        n_classes: int,
+        seed: int,
+        balanced: bool = False,
     ) -> None:
         super().__init__(model, optim, seed)
+        self.balanced, self.n_classes = balanced, n_classes
+        self.register_buffer("weights", torch.ones(n_classes), persistent=False)
         metrics = MetricCollection(
             {
                 # The corpus reader has checked the labels; a check here would wait for the GPU.
@@ -34,10 +48,20 @@ class Classifier(TestedModule):
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
 
+    def setup(self, stage: str) -> None:
+        if self.balanced and stage == "fit":
+            labels = self.trainer.datamodule.documents["train"].split.labels  # type: ignore[attr-defined]
+            self.weights.copy_(balanced_weights(labels, self.n_classes))
+
     def training_step(self, batch: Batch, batch_number: int) -> Tensor:
         positions = self.positions_of_step(batch)
-        loss = F.cross_entropy(self.model(batch.ids, batch.lengths, positions), batch.labels)
-        return self.step_loss(loss, batch, len(batch.labels))
+        logits, n = self.model(batch.ids, batch.lengths, positions), len(batch.labels)
+        if self.balanced:
+            # Not divided by the batch's sum of weights: a document counts the same in any batch.
+            loss = F.cross_entropy(logits, batch.labels, self.weights, reduction="sum") / n
+        else:
+            loss = F.cross_entropy(logits, batch.labels)
+        return self.step_loss(loss, batch, n)
 
     def validation_step(self, batch: Batch, batch_number: int) -> None:
         logits = self.model(batch.ids, batch.lengths).float()
@@ -77,3 +101,12 @@ class Classifier(TestedModule):
         # In double precision, so that equal gains in documents are ties in a test of ranks.
         right = int((table["predicted"] == table["label"]).sum())
         return {**metrics, "accuracy": right / len(table)}, table
+
+
+def balanced_weights(labels: np.ndarray, n_classes: int) -> Tensor:
+    """Weights (C,) so that each class has the same sum over the labels (documents,), and the mean
+    over the documents is 1. A class without documents has the weight 0."""
+    counts = np.bincount(labels, minlength=n_classes)
+    present = counts > 0
+    shares = np.where(present, len(labels) / (present.sum() * np.maximum(counts, 1)), 0.0)
+    return torch.from_numpy(shares).float()

@@ -105,7 +105,8 @@ class Classification(Task):
     def module(self, network: PositionClassifier) -> "TrainingModule":
         from posfuse.training.classifier import Classifier
 
-        return Classifier(network, self.cfg.optim, network.head.out_features, self.seed)
+        balanced = self.cfg.task.class_weights == "balanced"
+        return Classifier(network, self.cfg.optim, network.head.out_features, self.seed, balanced)
 
 
 class NextTokenTask(Task):
@@ -121,6 +122,12 @@ class NextTokenTask(Task):
 
     def check(self) -> None:
         cfg, data, ending = self.cfg, self.cfg.data, self.cfg.data.vocabulary.ending
+        for key, value, other in (
+            ("task.class_weights", cfg.task.class_weights, "balanced"),
+            ("trainer.monitor", cfg.trainer.monitor, "macro_f1"),
+        ):
+            if value == other:
+                raise InputError(f"{key}: {value} is for classifiers; remove it")
         if is_pretrained(cfg):
             raise InputError(
                 "task=language_model: needs a causal model, and host=transformers reads both ways; "
