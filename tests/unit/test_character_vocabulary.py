@@ -1,4 +1,4 @@
-"""Characters as tokens, for texts without spaces between words."""
+"""Characters and bytes as tokens: ids, vocabularies and token stores."""
 
 import itertools
 from collections import Counter
@@ -12,21 +12,26 @@ from hypothesis import strategies as st
 from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data.corpora import SPLITS
 from posfuse.data.token_store import open_store
-from posfuse.data.vocabulary import character_encoder, character_vocabulary
+from posfuse.data.vocabulary import (
+    byte_vocabulary,
+    character_encoder,
+    character_vocabulary,
+    encode_bytes,
+)
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.runs.checks import checked
-from small_runs import composed
+from small_runs import composed, write_splits
 
 CHINESE = ["球队在比赛中获胜", "公司股价今天上涨", "比赛今天开始", "公司获得利润"]
 any_texts = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=6)
 
 
-def write(root, texts: list[str]) -> str:
-    for split in SPLITS:
-        frame = pd.DataFrame({"text": texts, "label": [i % 2 for i in range(len(texts))]})
-        frame.to_parquet(root / f"{split}.parquet")
-    return str(root)
+def config(root, texts: list[str], **vocabulary) -> DataConfig:
+    """A corpus of these texts in every split."""
+    frame = pd.DataFrame({"text": texts, "label": [i % 2 for i in range(len(texts))]})
+    write_splits(root, **dict.fromkeys(SPLITS, frame))
+    return DataConfig("zh", path=str(root), vocabulary=VocabularyConfig(**vocabulary))
 
 
 @given(any_texts, st.integers(1, 3), st.integers(3, 12))
@@ -42,12 +47,26 @@ def test_ids_are_those_of_the_most_frequent_characters(texts, min_count, max_siz
     assert parts == [[id_of.get(character, 1) for character in text] for text in texts]
 
 
+@given(any_texts)
+def test_ids_are_the_bytes_plus_2(texts: list[str]) -> None:
+    ids, offsets = encode_bytes(texts)
+    assert ids.dtype == np.uint16
+    found = [bytes(i - 2 for i in ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
+    assert [raw.decode() for raw in found] == texts
+
+
+def test_every_byte_has_its_own_spelling() -> None:
+    vocabulary = byte_vocabulary().get_vocab()
+    assert sorted(vocabulary.values()) == list(range(258))
+    assert (vocabulary["<pad>"], vocabulary["<unk>"]) == (0, 1)
+    assert all(vocabulary[chr(b)] == b + 2 for b in range(32, 127))
+    assert vocabulary["<0x0A>"] == 12
+    assert vocabulary["<0xFF>"] == 257
+
+
 def test_a_text_without_spaces_is_unknown_as_words_and_known_as_characters(tmp_path) -> None:
-    path = write(tmp_path, CHINESE * 2)
     stores = {
-        unit: open_store(
-            DataConfig("zh", path=path, vocabulary=VocabularyConfig(unit=unit)), tmp_path / "cache"
-        )
+        unit: open_store(config(tmp_path, CHINESE * 2, unit=unit), tmp_path / "cache")
         for unit in ("words", "characters")
     }
     assert stores["words"].splits["test"].lengths.tolist() == [1] * 8
@@ -59,12 +78,33 @@ def test_a_text_without_spaces_is_unknown_as_words_and_known_as_characters(tmp_p
     assert stores["words"].folder != found.folder
 
 
+def test_a_store_holds_and_spells_the_bytes_of_each_document(tmp_path) -> None:
+    texts = ["Straße", "one\ttwo", " ÅÅ ", "日本"]
+    store = open_store(config(tmp_path, texts, unit="bytes"), tmp_path / "cache")
+    assert store.vocabulary_size == 258
+    assert store.unknown_share == dict.fromkeys(SPLITS, 0.0)
+    for part in store.splits.values():
+        ends = itertools.pairwise(part.offsets)
+        assert [bytes((part.ids[a:b] - 2).tolist()).decode() for a, b in ends] == texts
+    first = store.splits["train"].ids[:7]
+    assert store.words(first) == [*"Stra", "<0xC3>", "<0x9F>", "e"]
+    assert store.words([0, 1, 11]) == ["<pad>", "<unk>", "<0x09>"]
+
+
 def test_the_ending_is_a_part_of_each_document_and_of_the_vocabulary(tmp_path) -> None:
-    own = VocabularyConfig(unit="characters", ending="\n", min_count=2)
-    store = open_store(
-        DataConfig("tiny", path=write(tmp_path, ["abab", "bb"]), vocabulary=own), tmp_path / "cache"
-    )
+    own = config(tmp_path, ["abab", "bb"], unit="characters", ending="\n", min_count=2)
+    store = open_store(own, tmp_path / "cache")
     assert store.words(store.splits["test"].ids) == [*"abab\nbb\n"]
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_a_text_without_words_is_refused_or_dropped(tmp_path, empty) -> None:
+    cfg = config(tmp_path, ["a", empty, "b", "c"], unit="bytes")
+    with pytest.raises(InputError, match="no text in row 1"):
+        open_store(cfg, tmp_path / "cache")
+    cfg.drop_empty = True
+    store = open_store(cfg, tmp_path / "cache")
+    assert [store.words(s.ids) for s in store.splits.values()] == [["a", "b", "c"]] * 3
 
 
 @pytest.mark.parametrize(
@@ -76,10 +116,8 @@ def test_the_ending_is_a_part_of_each_document_and_of_the_vocabulary(tmp_path) -
     ],
 )  # fmt: skip
 def test_an_empty_vocabulary_is_refused_with_the_fix(tmp_path, unit, fix) -> None:
-    own = VocabularyConfig(unit=unit, min_count=9)
-    cfg = DataConfig("zh", path=write(tmp_path, CHINESE), vocabulary=own)
     with pytest.raises(InputError) as caught:
-        open_store(cfg, tmp_path / "cache")
+        open_store(config(tmp_path, CHINESE, unit=unit, min_count=9), tmp_path / "cache")
     assert str(caught.value) == f"data.vocabulary.min_count: no {fix}"
 
 
