@@ -123,14 +123,6 @@ def test_order_follows_from_seed_and_epoch_alone() -> None:
     assert order(lengths, seed=1, epoch=2) != first
 
 
-def test_two_runs_in_one_process_do_not_share_a_generator() -> None:
-    lengths = np.arange(1, 50)
-    alone = order(lengths)
-    one, two = (LengthBatches(lengths, 4, 3, seed) for seed in (0, 1))
-    together = [a.tolist() for a, _ in zip(one, two, strict=True)]
-    assert together == alone
-
-
 def test_members_are_of_like_length_and_not_sorted_through_the_epoch() -> None:
     lengths = np.random.default_rng(0).geometric(0.02, 2000)
     batches = list(LengthBatches(lengths, 32, 20, seed=0))

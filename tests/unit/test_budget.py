@@ -38,18 +38,6 @@ def test_many_trials_stay_in_range():
     assert (np.diff(found) > -1e-12).all()
 
 
-def test_without_replacement_it_is_unbiased_for_new_random_trials():
-    draw = np.random.default_rng(0)
-    samples = draw.random((4000, 6))  # the expected highest of k uniform numbers is k / (k + 1)
-    truth = np.arange(1, 7) / np.arange(2, 8)
-    mean, low = (
-        np.mean([expected_best(s, replacement) for s in samples], axis=0)
-        for replacement in (False, True)
-    )
-    assert mean == pytest.approx(truth, abs=0.005)
-    assert low[-1] < truth[-1] - 0.05
-
-
 def cells(validation):
     """The cells of each operator, from its mean validation accuracies."""
     rows = [
