@@ -5,14 +5,13 @@ digest of their content, and its tokenizer.
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from posfuse.data.corpora import files_digest
-from posfuse.data.vocabulary import in_a_row
+from posfuse.data.vocabulary import Tokens, in_a_row
 from posfuse.errors import InputError, input_errors
 from posfuse.untrusted import MEBIBYTE, read_bytes, read_json
 
@@ -77,23 +76,7 @@ def tokenizer_digest(path: str) -> str:
     return files_digest({TOKENIZER: pretrained_files(path)[TOKENIZER]})
 
 
-@dataclass(frozen=True)
-class PretrainedTokenizer:
-    tokenizer: Tokenizer
-    size: int  # the largest id + 1
-    unknown: int | None  # the id of unknown tokens; None if the tokenizer knows every text
-    special: int  # tokens that it adds to a document
-    ending: int  # of these, those at the end, such as [SEP]
-
-    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Texts -> ids of all tokens (T,) uint16 or uint32, and offsets (documents + 1,) int64,
-        with the special tokens. A document without tokens is one unknown token."""
-        nothing = [self.unknown or 0]
-        documents = self.tokenizer.encode_batch_fast(texts)
-        return in_a_row([document.ids or nothing for document in documents], self.size)
-
-
-def read_tokenizer(path: str) -> PretrainedTokenizer:
+def read_tokenizer(path: str) -> Tokens:
     """The tokenizer of a pretrained model. Documents are cut and padded later, so it does neither.
 
     Raises InputError as `pretrained_files`, and if its file cannot be read.
@@ -109,13 +92,15 @@ def read_tokenizer(path: str) -> PretrainedTokenizer:
     if unknown is None and model.get("unk_token") is not None:
         unknown = tokenizer.token_to_id(model["unk_token"])
     special = tokenizer.encode("").ids
-    return PretrainedTokenizer(
-        tokenizer,
-        size=max(ids.values(), default=-1) + 1,
-        unknown=unknown,
-        special=len(special),
-        ending=_ending(file, tokenizer, special, ids),
-    )
+    size = max(ids.values(), default=-1) + 1
+
+    def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """With the special tokens. A document without tokens is one unknown token."""
+        documents = [document.ids for document in tokenizer.encode_batch_fast(texts)]
+        return in_a_row([document or [unknown or 0] for document in documents], size)
+
+    ending = _ending(file, tokenizer, special, ids)
+    return Tokens(tokenizer, encode, size, unknown, len(special), ending)
 
 
 def _ending(file: Path, tokenizer: Tokenizer, special: list[int], words: Iterable[str]) -> int:

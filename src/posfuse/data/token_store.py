@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
@@ -27,16 +27,7 @@ from posfuse.data.corpora import SPLITS, Corpus, load
 from posfuse.data.locks import lock
 from posfuse.data.pretrained_folder import read_tokenizer, tokenizer_digest
 from posfuse.data.splits import Split, splits
-from posfuse.data.vocabulary import (
-    SPECIAL,
-    UNKNOWN,
-    Encoder,
-    build_vocabulary,
-    byte_vocabulary,
-    character_vocabulary,
-    encoder_of,
-    portions,
-)
+from posfuse.data.vocabulary import Encoder, Tokens, encoder_of, own_tokens, portions
 from posfuse.errors import InputError, lacks_memory
 from posfuse.seals import checksum, digest_of
 
@@ -127,7 +118,10 @@ def open_store(
         # A second process waits, then reads what the first one built.
         with lock(folder.with_name(f"{folder.name}.lock"), poll):
             if (store := _read(folder)) is None:
-                _build(folder, cfg, corpus, seed, poll, pretrained, labelled)
+                parts, names = splits(corpus, cfg, seed, labelled)
+                texts = _texts_of_vocabulary(parts, cfg, poll)
+                tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)
+                _write(folder, parts, names, tokens, poll)
                 store = _read(folder)
     except OSError as error:
         if lacks_memory(error):
@@ -164,46 +158,23 @@ def store_key(
     return digest_of(parts)[:16]
 
 
-def _build(
-    folder: Path,
-    cfg: DataConfig,
-    corpus: Corpus,
-    validation_seed: int,
-    poll: Poll,
-    pretrained: str | None,
-    labelled: bool,
+def _write(
+    folder: Path, parts: dict[str, Split], label_names: list[str], tokens: Tokens, poll: Poll
 ) -> None:
-    parts, label_names = splits(corpus, cfg, validation_seed, labelled)
-    encoder: Encoder
-    own: dict[str, int] = {}
-    unknown: int | None = UNKNOWN
-    if pretrained is not None:
-        theirs = read_tokenizer(pretrained)
-        tokenizer, encoder, unknown = theirs.tokenizer, theirs.encode, theirs.unknown
-        own = {"vocabulary_size": theirs.size, "ending": theirs.ending}
-    else:
-        unit, ending = cfg.vocabulary.unit, cfg.vocabulary.ending
-        counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
-        texts = chain.from_iterable(parts[split].texts() for split in counted)
-        tokenizer = _vocabulary_of((text + ending for text in _with_poll(texts, poll)), cfg)
-        plain = encoder_of(unit, tokenizer)
-
-        def encoder(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-            return plain([text + ending for text in texts])
-
+    """Write a store in a temporary folder and rename it to `folder`."""
     work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
     work.mkdir()
     try:
         meta = {
-            "vocabulary_size": tokenizer.get_vocab_size(),
+            "vocabulary_size": tokens.size,
             "label_names": label_names,
             "unknown_share": {
-                split: _write(work, split, part, encoder, poll, unknown)
+                split: _write_split(work, split, part, tokens, poll)
                 for split, part in parts.items()
             },
-            **own,
+            **({"ending": tokens.ending} if tokens.ending else {}),
         }
-        tokenizer.save(str(work / VOCABULARY))
+        tokens.vocabulary.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: checksum(file) for file in sorted(work.iterdir())}
         (work / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # a damaged store, if there is one
@@ -212,46 +183,28 @@ def _build(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _vocabulary_of(texts: Iterator[str], cfg: DataConfig) -> Tokenizer:
-    """The vocabulary of these texts; raises InputError if it has no entry but the special ones."""
-    own = cfg.vocabulary
-    if own.unit == "bytes":
-        return byte_vocabulary()
-    build = {"words": build_vocabulary, "characters": character_vocabulary}[own.unit]
-    tokenizer = build(texts, own.max_size, own.min_count)
-    if tokenizer.get_vocab_size() == len(SPECIAL):
-        other = ""
-        if own.unit == "words":
-            other = ", or data.vocabulary.unit=characters for texts without spaces between words"
-        raise InputError(
-            f"data.vocabulary.min_count: no {own.unit.removesuffix('s')} of {cfg.name} occurs "
-            f"{own.min_count} times; use a smaller number{other}"
-        )
-    return tokenizer
-
-
-def _with_poll(texts: Iterable[str], poll: Poll) -> Iterator[str]:
-    for portion in portions(texts):
+def _texts_of_vocabulary(parts: dict[str, Split], cfg: DataConfig, poll: Poll) -> Iterator[str]:
+    counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
+    for portion in portions(chain.from_iterable(parts[split].texts() for split in counted)):
         poll()
         yield from portion
 
 
-def _write(
-    work: Path, split: str, part: Split, encoder: Encoder, poll: Poll, unknown: int | None
-) -> float:
+def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll) -> float:
     """Write the ids of a split, batch by batch, then its offsets, labels, groups and rows;
-    returns the share of the id `unknown`."""
+    returns the share of unknown tokens."""
     lengths: list[np.ndarray] = []
     n_unknown = 0
     with (work / f"{split}.ids.npy").open("wb") as file:
         for texts in portions(part.texts()):
             poll()
-            ids, offsets = encoder(texts)
+            ids, offsets = tokens.encode(texts)
             if not lengths:
                 _write_header(file, ids.dtype, 0)  # overwritten below, when T is known
             file.write(ids.data)
             lengths.append(np.diff(offsets))
-            n_unknown += int((ids == unknown).sum()) if unknown is not None else 0
+            if tokens.unknown is not None:
+                n_unknown += int((ids == tokens.unknown).sum())
         offsets = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
         file.seek(0)
         _write_header(file, ids.dtype, int(offsets[-1]))

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -18,10 +19,50 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordLevelTrainer
 
+from posfuse.config import DataConfig
+from posfuse.errors import InputError
+
 Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> ids, offsets
 PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
 PORTION = 1 << 20  # characters that are encoded at a time; bounds the memory
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """How texts become ids."""
+
+    vocabulary: Tokenizer
+    encode: Encoder
+    size: int  # the largest id + 1
+    unknown: int | None = UNKNOWN  # the id of unknown tokens; None if every text is known
+    special: int = 0  # tokens that a pretrained model adds to each document
+    ending: int = 0  # tokens at the end of each document that a cut keeps, such as [SEP]
+
+
+def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
+    """Those of a vocabulary of these texts, each with data.vocabulary.ending; raises InputError if
+    it has no entry but the special ones."""
+    own = cfg.vocabulary
+    if own.unit == "bytes":
+        vocabulary = byte_vocabulary()
+    else:
+        build = {"words": build_vocabulary, "characters": character_vocabulary}[own.unit]
+        vocabulary = build((text + own.ending for text in texts), own.max_size, own.min_count)
+    if vocabulary.get_vocab_size() == len(SPECIAL):
+        other = ""
+        if own.unit == "words":
+            other = ", or data.vocabulary.unit=characters for texts without spaces between words"
+        raise InputError(
+            f"data.vocabulary.min_count: no {own.unit.removesuffix('s')} of {cfg.name} occurs "
+            f"{own.min_count} times; use a smaller number{other}"
+        )
+    encoder = encoder_of(own.unit, vocabulary)
+
+    def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return encoder([text + own.ending for text in texts])
+
+    return Tokens(vocabulary, encode, vocabulary.get_vocab_size())
 
 
 def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
@@ -41,10 +82,10 @@ def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tok
         thread.submit(counted.train_from_iterator, texts, trainer).result()
     ids: dict[str, int] = counted.get_vocab()
     words = [word for word in sorted(ids, key=ids.__getitem__) if word not in SPECIAL]
-    kept = SPECIAL + words[: max_size - len(SPECIAL)]
+    entries = SPECIAL + words[: max_size - len(SPECIAL)]
     # A new tokenizer: the trained one would find the special words inside of texts.
     return _word_tokenizer(
-        WordLevel({word: i for i, word in enumerate(kept)}, unk_token=SPECIAL[UNKNOWN])
+        WordLevel({word: i for i, word in enumerate(entries)}, unk_token=SPECIAL[UNKNOWN])
     )
 
 
@@ -105,8 +146,8 @@ def character_vocabulary(texts: Iterable[str], max_size: int, min_count: int) ->
     for text in texts:
         counts.update(text)
     frequent = (character for character, n in counts.items() if n >= min_count)
-    kept = sorted(frequent, key=lambda character: (-counts[character], character))
-    ids = {c: i for i, c in enumerate(SPECIAL + kept[: max_size - len(SPECIAL)])}
+    ordered = sorted(frequent, key=lambda character: (-counts[character], character))
+    ids = {c: i for i, c in enumerate(SPECIAL + ordered[: max_size - len(SPECIAL)])}
     return Tokenizer(WordLevel(ids, unk_token=SPECIAL[UNKNOWN]))
 
 

@@ -191,13 +191,13 @@ class _BlockAttention(torch.autograd.Function):
             dq[documents, :, queries] = rounded @ k[documents, :, keys]
             dk[documents, :, keys] += rounded.transpose(-2, -1) @ some.detach().to(k.dtype)
             if added is not None and added.requires_grad:
-                of_q, *parts = torch.autograd.grad(
+                of_q, *of_each = torch.autograd.grad(
                     added, (some, *learned), d_scores.sum_to_size(added.shape), allow_unused=True
                 )
                 if of_q is not None:
                     dq[documents, :, queries] += of_q
-                for total, part in zip(d_learned, parts, strict=True):
-                    total += 0 if part is None else part
+                for total, own in zip(d_learned, of_each, strict=True):
+                    total += 0 if own is None else own
         dq *= scale
         dv *= 1 / (1 - ctx.p)
         of_learned = (total.to(x.dtype) for total, x in zip(d_learned, learned, strict=True))

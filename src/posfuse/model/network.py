@@ -190,12 +190,12 @@ def initialize(
     values depend on how many numbers the fusion draws. The modules of `pretrained`, and those in
     them, keep their values.
     """
-    kept = {id(module) for part in pretrained for module in part.modules()}
+    pretrained_ids = {id(module) for host in pretrained for module in host.modules()}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for name, module in model.named_modules():
             reset = getattr(module, "reset_parameters", None)
-            if callable(reset) and id(module) not in kept:
+            if callable(reset) and id(module) not in pretrained_ids:
                 if not shared_stream:
                     torch.manual_seed(seed_from(seed, "initial values", name))
                 reset()

@@ -45,7 +45,7 @@ from posfuse.training.task import Task
 WAIT = timedelta(minutes=10)  # for the other processes of a run
 
 # Messages of Lightning at every start that do not concern the user.
-SILENCED = (
+SILENT = (
     ".*does not have many workers.*",
     ".*exists and is not empty.*",
     ".*log_every_n_steps.*",
@@ -83,20 +83,25 @@ def build_data(cfg: Config, task: Task | None = None) -> TextDataModule:
         order = seed_from(order, "batch order", cfg.encoding.name, cfg.fusion["name"])
     evaluations = Evaluations(cfg.trainer.evaluations)
     data = TextDataModule(task, corpus, store, order, evaluations, cfg.trainer.limit_batches)
-    for split, documents in data.documents.items():
-        if len(documents) < cfg.trainer.devices:
-            raise InputError(
-                f"trainer.devices: {split} has {len(documents)} documents for "
-                f"{cfg.trainer.devices} processes; use fewer devices"
-            )
-    batches = -(-len(data.documents["train"]) // (cfg.data.batch_size * cfg.trainer.devices))
-    batches = min(batches, cfg.trainer.limit_batches or batches)
-    if cfg.trainer.evaluations > batches:
-        raise InputError(
-            f"trainer.evaluations: {cfg.trainer.evaluations}, but an epoch has {batches} batches; "
-            f"use {batches} or fewer"
-        )
+    _check_sizes(cfg, data)
     return data
+
+
+def _check_sizes(cfg: Config, data: TextDataModule) -> None:
+    trainer = cfg.trainer
+    for split, documents in data.documents.items():
+        if len(documents) < trainer.devices:
+            raise InputError(
+                f"trainer.devices: {split} has {len(documents)} documents for {trainer.devices} "
+                "processes; use fewer devices"
+            )
+    batches = -(-len(data.documents["train"]) // (cfg.data.batch_size * trainer.devices))
+    batches = min(batches, trainer.limit_batches or batches)
+    if trainer.evaluations > batches:
+        raise InputError(
+            f"trainer.evaluations: {trainer.evaluations}, but an epoch has {batches} batches; use "
+            f"{batches} or fewer"
+        )
 
 
 def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
@@ -118,12 +123,11 @@ def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
             attention = _make(cfg.encoding.attention, n_heads=model.n_heads, **sizes)
         for part in filter(None, (fusion, table, attention)):
             learned_scalars(part)  # for its error
-    except OverflowError as error:
-        pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
-        raise ConfigError(f"{pair}: an option is too large ({error.args[-1]}); lower it") from error
-    except ValueError as error:
-        pair = f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
-        raise ConfigError(f"{pair}: {error}") from error
+    except (OverflowError, ValueError) as error:
+        problem = str(error)
+        if isinstance(error, OverflowError):
+            problem = f"an option is too large ({error.args[-1]}); lower it"
+        raise ConfigError(f"{_names(cfg)}: {problem}") from error
     check_reach(cfg, (table, attention), reach)
     if host and isinstance(table, HostTable):
         if table.max_len > len(host.rows):
@@ -133,6 +137,10 @@ def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
             )
         table.take(host.rows)
     return fusion, table, attention
+
+
+def _names(cfg: Config) -> str:
+    return f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
 
 
 def n_positions(cfg: Config, longest: int) -> int:
@@ -221,8 +229,7 @@ def _check_causal(cfg: Config, network: FusionTransformer) -> None:
         is_causal, why = False, str(error)
     if not is_causal:
         raise ConfigError(
-            f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}: cannot be causal ({why}); "
-            "use other ones with task=language_model"
+            f"{_names(cfg)}: cannot be causal ({why}); use other ones with task=language_model"
         )
 
 
@@ -232,7 +239,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
 
     Raises InputError if the machine lacks the accelerator."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    for message in SILENCED:
+    for message in SILENT:
         warnings.filterwarnings("ignore", message)
     t, evaluations = cfg.trainer, Evaluations(cfg.trainer.evaluations)
     monitor, mode = task_of(cfg).monitor

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from posfuse.config import Config, is_pretrained, longest
 from posfuse.data.pretrained_folder import TOKENIZER, check_architecture, read_tokenizer
 from posfuse.errors import InputError, input_errors
+from posfuse.model.encoder import valid_positions
 from posfuse.model.pretrained_host import Host, NoPositions, PretrainedEncoder
 
 TABLE = "position_embeddings"
@@ -111,7 +112,7 @@ def _take_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
 
     ids, lengths = _random_ids(model, length)
     x = embedding(ids) + rows[:length]
-    expected = model(input_ids=ids, attention_mask=_mask(lengths, length))[0]
+    expected = model(input_ids=ids, attention_mask=valid_positions(lengths, length).long())[0]
     parent = model.get_submodule(name.rpartition(".")[0])
     setattr(parent, TABLE, NoPositions(table.embedding_dim))
     model.set_input_embeddings(nn.Identity())  # the embeddings have one owner, the classifier
@@ -157,10 +158,6 @@ def _random_ids(model: Any, length: int) -> tuple[Tensor, Tensor]:
     ids = torch.randint(n, (2, length), generator=torch.Generator().manual_seed(0))
     ids[ids == pad] = (pad or 0) + 1 if n > (pad or 0) + 1 else 0
     return ids, torch.tensor([length, max(length // 2, 1)])
-
-
-def _mask(lengths: Tensor, length: int) -> Tensor:
-    return (torch.arange(length) < lengths[:, None]).long()
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

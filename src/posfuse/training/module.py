@@ -70,7 +70,7 @@ class TrainingModule(L.LightningModule):
             torch.as_tensor(self.diverged, device=loss.device)
         )
         if (self.global_step + 1) % CHECK_EVERY == 0:
-            self.fail_if_diverged()
+            self.check_loss()
         if (processes := world_size()) > 1:
             # DDP averages the processes' gradients; weight them so that documents count equally.
             loss = loss * (n * processes / summed(loss.new_tensor(n)))
@@ -87,7 +87,7 @@ class TrainingModule(L.LightningModule):
         every = gathered([self.seen])
         return {name: sum(seen[name] for seen in every) for name in self.seen}
 
-    def fail_if_diverged(self) -> None:
+    def check_loss(self) -> None:
         """Raise Diverged with the first step whose loss was not finite."""
         step = min(gathered([int(self.diverged)]))
         if step < NEVER:
@@ -116,7 +116,7 @@ class TrainingModule(L.LightningModule):
         self.loss_sum, self.documents = 0.0, 0
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.fail_if_diverged()
+        self.check_loss()
         checkpoint["epoch_loss"], checkpoint["seen"] = self.epoch_loss(), self.seen_by_all()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -125,7 +125,7 @@ class TrainingModule(L.LightningModule):
             self.seen = dict(checkpoint["seen"])
 
     def on_validation_epoch_start(self) -> None:
-        self.fail_if_diverged()
+        self.check_loss()
 
     def on_validation_epoch_end(self) -> None:
         loss_sum, documents = self.epoch_loss()
@@ -190,12 +190,14 @@ class TestedModule(TrainingModule):
         """The `predictions` of all processes of the run, a row for each document in the order of
         the split: index, row (in the file), length (before the cut), group (equal for documents
         with a part in common), and the others. Values (B, C) become C columns, name_0 and so on."""
-        every = gathered(self.predictions)
+        batches = gathered(self.predictions)
         columns: dict[str, Any] = {}
-        for name in every[0]:
-            values = np.concatenate([batch[name] for batch in every])
-            parts = {f"{name}_{c}": part for c, part in enumerate(values.T)}
-            columns |= {name: values} if values.ndim == 1 else parts
+        for name in batches[0]:
+            values = np.concatenate([batch[name] for batch in batches])
+            if values.ndim == 1:
+                columns[name] = values
+            else:
+                columns |= {f"{name}_{c}": column for c, column in enumerate(values.T)}
         table = pd.DataFrame(columns).sort_values("index", ignore_index=True)
         table.insert(1, "row", documents.rows[table["index"]])
         table.insert(2, "length", documents.whole_lengths[table["index"]])
