@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.dropout import Dropout
-from posfuse.model.positions import as_tensor
+from posfuse.model.positions import Positions, as_tensor
 
 # The encoding inside attention, the positions (L,) of the batch's tokens, and the encoding's bias
 # (H, L, L) for them, or None.
@@ -140,7 +140,7 @@ class Encoder(nn.Module):
         copies = n_layers if position.per_layer else 1
         self.positions = nn.ModuleList(copy.deepcopy(position) for _ in range(copies))
 
-    def forward(self, x: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """x (B, L, d), lengths (B,) of at least 1, positions (L,) of the tokens, or the first of
         contiguous ones -> (B, L, d), undefined at padding.
 
@@ -173,7 +173,7 @@ class Encoder(nn.Module):
         order = torch.arange(len(positions), device=positions.device)
         return bias.masked_fill(~visible(order, order), -torch.inf)
 
-    def as_positions(self, positions: Tensor | int, x: Tensor) -> Tensor:
+    def as_positions(self, positions: Positions, x: Tensor) -> Tensor:
         """The positions (L,) of x (B, L, d), as in `forward`."""
         # The values of a tensor stay unread: on a GPU that would wait for the queued work.
         end = x.shape[1] + (positions if isinstance(positions, int) else 0)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.encoder import mean_pool
-from posfuse.model.positions import Parts, rows_at
+from posfuse.model.positions import Parts, Positions, rows_at
 
 
 class FoldedClassifier(nn.Module):
@@ -41,14 +41,14 @@ class FoldedClassifier(nn.Module):
             raise ValueError("a folded model cannot be trained; train its origin, then fold again")
         return super().train(False)
 
-    def fuse(self, ids: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def fuse(self, ids: Tensor, positions: Positions = 0) -> Tensor:
         """ids (..., L) -> the encoder's input (..., L, d); `positions` as in Fusion.forward."""
         token = tuple(F.embedding(ids, part) for part in self.words)
         rows = rows_at(self.positions, ids.shape[-1], positions)
         fused: Tensor = self.fused_norm(self.fusion.merge(token, rows))
         return fused
 
-    def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def forward(self, ids: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """As PositionClassifier: ids (B, L), lengths (B,), positions -> logits (B, C)."""
         lengths = lengths.clamp(min=1)
         positions = self.sampler.given(positions, ids)

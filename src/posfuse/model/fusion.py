@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.initial_values import check_choice, gate_, linear_
-from posfuse.model.positions import Parts, rows_at
+from posfuse.model.positions import Parts, Positions, rows_at
 from posfuse.model.split_mlp import SplitMLP
 
 
@@ -50,14 +50,12 @@ class Fusion(nn.Module, ABC):
     def merge(self, token: Parts, position: Parts) -> Tensor:
         """The tokens' parts and the parts of their positions, each (..., k) -> fused (..., d)."""
 
-    def forward(self, tokens: Tensor, table: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def forward(self, tokens: Tensor, table: Tensor, positions: Positions = 0) -> Tensor:
         """Fuse a padded batch (B, L, d) whose tokens are at `positions` (L,), or at contiguous
         positions from `positions` on; or a packed batch (T, d) with `positions` (T,)."""
         return self.merge(*self.parts(tokens, table, positions))
 
-    def parts(
-        self, tokens: Tensor, table: Tensor, positions: Tensor | int = 0
-    ) -> tuple[Parts, Parts]:
+    def parts(self, tokens: Tensor, table: Tensor, positions: Positions = 0) -> tuple[Parts, Parts]:
         """The arguments of `merge`, `token_part` and `gate`: token parts and position parts."""
         position = rows_at(self.project(table), tokens.shape[-2], positions)
         return self.project_tokens(tokens), position

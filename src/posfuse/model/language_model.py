@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.encoder import Attention, Block, visible
 from posfuse.model.network import Backbone, FusionTransformer
-from posfuse.model.positions import as_tensor
+from posfuse.model.positions import Positions, as_tensor
 
 PLACES = 6  # random places at which `looks_ahead` cuts a text
 
@@ -33,7 +33,7 @@ class LanguageModel(FusionTransformer):
         matrix = nn.Linear(backbone.encoder.d_model, vocabulary_size, bias=False)
         super().__init__(backbone, vocabulary_size, None if tied else matrix, dropout)
 
-    def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def forward(self, ids: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """ids (B, L), lengths (B,), positions as in `encode` -> the logits of each token's
         successor, (B, L, V). Padding comes after the tokens, so it changes nothing."""
         return self.logits(self.encode(ids, lengths, positions))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from posfuse.model.encoder import valid_positions
 from posfuse.model.network import Backbone, FusionTransformer
+from posfuse.model.positions import Positions
 
 HIDDEN, REPLACED = 0.8, 0.1  # of the masked tokens; the rest stays as it is
 
@@ -25,7 +26,7 @@ class MaskedModel(FusionTransformer):
         super().__init__(backbone, vocabulary_size, head, dropout)
 
     def forward(
-        self, ids: Tensor, lengths: Tensor, masked: Tensor, positions: Tensor | int = 0
+        self, ids: Tensor, lengths: Tensor, masked: Tensor, positions: Positions = 0
     ) -> Tensor:
         """ids (B, L), lengths (B,), masked (B, L) booleans, positions as in `encode` -> the logits
         of the masked tokens, row by row: (M, V)."""

@@ -18,7 +18,7 @@ from posfuse.model.encoding import NoTable, Table
 from posfuse.model.folding import FoldedClassifier
 from posfuse.model.fusion import Fusion
 from posfuse.model.initial_values import check_choice
-from posfuse.model.positions import PositionSampler
+from posfuse.model.positions import Positions, PositionSampler
 
 
 class TokenScale(nn.Module):
@@ -103,12 +103,12 @@ class FusionTransformer(nn.Module):
         scaled: Tensor = self.token_scale(self.embedding(ids))
         return scaled
 
-    def fuse(self, ids: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def fuse(self, ids: Tensor, positions: Positions = 0) -> Tensor:
         """ids (..., L) -> the encoder's input (..., L, d); `positions` as in Fusion.forward."""
         fused: Tensor = self.fused_norm(self.fusion(self.tokens(ids), self.table(), positions))
         return fused
 
-    def encode(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def encode(self, ids: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """ids (B, L), lengths (B,) of at least 1 -> the encoder's output (B, L, d).
 
         positions (L,): those of the tokens, ascending, int64. A number o: those that the tokens
@@ -130,13 +130,13 @@ class PositionClassifier(FusionTransformer):
         head = nn.Linear(backbone.encoder.d_model, n_classes)
         super().__init__(backbone, vocabulary_size, head, dropout)
 
-    def forward(self, ids: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def forward(self, ids: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """ids (B, L), lengths (B,), positions as in `encode` -> logits (B, C). An empty document
         counts as one `<pad>`."""
         positions = self.sampler.given(positions, ids)
         return self.classify(self.fuse(ids, positions), lengths, positions)
 
-    def classify(self, fused: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def classify(self, fused: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """The encoder's input (B, L, d), lengths (B,) -> logits (B, C). Positions inside attention
         are `positions`, (L,) or the first of contiguous ones."""
         lengths = lengths.clamp(min=1)

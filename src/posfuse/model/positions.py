@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+# The positions (L,) of tokens, int64 and ascending, or the first of contiguous ones.
+Positions = Tensor | int
 # Tensors (..., k) of tokens, or (N, k) of positions, whose row i belongs to position i.
 Parts = tuple[Tensor, ...]
 
@@ -26,19 +28,19 @@ class PositionSampler:
         """range: the largest position + 1; None: contiguous positions. seed: below 2^63."""
         self.range, self.seed = range, seed
 
-    def drawn(self, length: int, seed: int) -> Tensor | int:
+    def drawn(self, length: int, seed: int) -> Positions:
         """The positions of a training step: (length,) int64 on the CPU, a function of its seed; for
         contiguous ones 0, the first of them."""
         return 0 if self.range is None else self._subset(self.range, length, seed)
 
-    def fixed(self, length: int, offset: int = 0) -> Tensor | int:
+    def fixed(self, length: int, offset: int = 0) -> Positions:
         """The positions outside training, (length,) int64 on the CPU: the last `length` of a subset
         of offset + length; for contiguous ones `offset`, the first of them."""
         if self.range is None:
             return offset
         return self._subset(self.range, offset + length, self.seed)[offset:]
 
-    def given(self, positions: Tensor | int, ids: Tensor) -> Tensor | int:
+    def given(self, positions: Positions, ids: Tensor) -> Positions:
         """The argument `positions` of a model, on the device of ids (..., L): a tensor as it is, an
         offset as `fixed`."""
         if isinstance(positions, int):
@@ -61,14 +63,14 @@ def _permutation(n: int, seed: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
 
 
-def as_tensor(positions: Tensor | int, like: Tensor) -> Tensor:
+def as_tensor(positions: Positions, like: Tensor) -> Tensor:
     """Positions (L,) as they are, or the contiguous ones from a number on, for like (B, L, ...)."""
     if isinstance(positions, Tensor):
         return positions
     return torch.arange(positions, positions + like.shape[1], device=like.device)
 
 
-def rows_at(parts: Iterable[Tensor], length: int, positions: Tensor | int) -> Parts:
+def rows_at(parts: Iterable[Tensor], length: int, positions: Positions) -> Parts:
     """The rows of position parts (N, k) at `positions`, or `length` rows from row `positions` on.
 
     Raises ValueError if the `length` rows exceed N.

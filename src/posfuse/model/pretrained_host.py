@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from posfuse.model.encoder import Encoder, valid_positions
 from posfuse.model.encoding import Table
+from posfuse.model.positions import Positions
 
 
 class HostTable(Table):
@@ -60,7 +61,7 @@ class PretrainedEncoder(Encoder):
         super().__init__(d_model, n_heads=1, n_layers=0, d_ff=1)
         self.pretrained = pretrained
 
-    def forward(self, x: Tensor, lengths: Tensor, positions: Tensor | int = 0) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """x (B, L, d), lengths (B,) of at least 1 -> (B, L, h), undefined at padding. `positions`
         change nothing: no position is left here."""
         mask = valid_positions(lengths, x.shape[1]).long()
