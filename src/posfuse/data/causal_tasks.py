@@ -74,10 +74,11 @@ def associative_recall(
         digits = generator.integers(symbols, size=(n, pairs))
         order = generator.permuted(np.tile(np.arange(pairs), (n, 1)), axis=1)
         digits[np.arange(n), order[:, 0]] = labels
-        question = _interleave(letters, digits)
-        answer = question.reshape(n, pairs, 2)[np.arange(n)[:, None], order].reshape(n, -1)
+        question = np.stack([codes(LETTERS, letters), codes(DIGITS, digits)], axis=-1)
+        answer = question[np.arange(n)[:, None], order]  # (n, pairs, 2)
         bar = np.full((n, 1), ord(BAR), dtype=np.uint8)
-        return np.hstack([question, bar, answer])
+        shape = n, 2 * pairs
+        return np.hstack([question.reshape(shape), bar, answer.reshape(shape)])
 
     def n_strings(length: int) -> int:
         pairs = length // 4
@@ -87,9 +88,3 @@ def associative_recall(
     names = list(DIGITS[:symbols])
     rule = Rule("associative_recall", names, 5, draw, n_strings, step=4, options=(symbols,))
     return strings(rule, split_seed, lengths, test_lengths, sizes)
-
-
-def _interleave(letters: np.ndarray, digits: np.ndarray) -> np.ndarray:
-    """Numbers of letters (m, n) and of digits (m, n) -> strings of n pairs, (m, 2n)."""
-    pairs = np.stack([codes(LETTERS, letters), codes(DIGITS, digits)], axis=-1)
-    return pairs.reshape(len(pairs), -1)

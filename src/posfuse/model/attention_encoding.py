@@ -68,14 +68,14 @@ class AttentionEncoding(nn.Module):
         if q.shape[-1] != self.d_head:  # the kernels divide by the root of the width
             q = q * (q.shape[-1] / self.d_head) ** 0.5
         if not self.learned:
-            return attention(q, k, v, mask, bias, p, causal)
+            return attention(q, k, v, mask, bias, p, causal=causal)
         # torch's fused kernels have no gradient for a term added to the scores.
 
         def extra(some: Tensor, queries: slice) -> Tensor | None:
             return self.extra(some, positions[queries], positions)
 
         trained = [x for x in self.parameters() if x.requires_grad]
-        return block_attention(q, k, v, mask, p, extra, trained, causal)
+        return block_attention(q, k, v, mask, p, extra, learned=trained, causal=causal)
 
     def weights(
         self, q: Tensor, k: Tensor, mask: Tensor | None, positions: Tensor, queries: Tensor

@@ -55,7 +55,7 @@ class Attention(nn.Module):
         q, k, v = self.heads(x)
         dropout = self.dropout if self.training else 0.0
         encoding, positions, bias = position
-        return self.output(encoding(q, k, v, mask, positions, bias, dropout, self.causal))
+        return self.output(encoding(q, k, v, mask, positions, bias, dropout, causal=self.causal))
 
     def output(self, y: Tensor) -> Tensor:
         """The heads' outputs (B, H, L, D) -> (B, L, d)."""

@@ -194,8 +194,15 @@ def build_backbone(cfg: Config) -> Backbone:
     is_random = cfg.encoding.positions == "randomized"
     seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of those outside training
     sampler = PositionSampler(cfg.encoding.range if is_random else None, seed)
-    own = host.embedding if host else None
-    return Backbone(fusion, table, encoder, model.token_scale, model.fused_norm, sampler, own)
+    return Backbone(
+        fusion,
+        table,
+        encoder,
+        token_scale=model.token_scale,
+        fused_norm=model.fused_norm,
+        sampler=sampler,
+        embedding=host.embedding if host else None,
+    )
 
 
 def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Any:

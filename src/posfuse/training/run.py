@@ -82,7 +82,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
         observers.append(LambdaCallback(on_train_epoch_end=log_all))
     with replicas(cfg, folder):
         stopwatch.begin("fit")
-        fitted = fit(cfg, folder, data, module, history, observers, started)
+        fitted = fit(cfg, folder, data, module, history, observers, started=started)
         stopwatch.begin("test")
         tested = test(data, module, fitted)
         facts |= environment.facts(stopwatch.seconds(), module.seen_by_all())
