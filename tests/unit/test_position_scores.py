@@ -1,4 +1,4 @@
-"""Sandwich, KERPLE, FIRE, TUPE, DIET and PoPE: numbers by hand, limits, and memory.
+"""KERPLE, FIRE, TUPE, DIET and PoPE: initial values, gradients, bounds, and memory.
 test_attention_encoding.py compares every score with a second implementation."""
 
 import math
@@ -22,9 +22,6 @@ from variants import ENCODINGS, build, random_tensor
 NAMES = [name for name, node in ENCODINGS.items() if node.get("attention")]
 
 
-# Sandwich
-
-
 # KERPLE
 
 
@@ -44,9 +41,6 @@ def test_kerple_has_a_gradient_at_distance_0():
         every = torch.arange(3)
         encoding.extra(torch.zeros(1, 1, 3, 2), every, every).sum().backward()
         assert all(p.grad.isfinite().all() and p.grad.any() for p in encoding.parameters())
-
-
-# FIRE
 
 
 def test_fires_mlp_is_an_mlp_of_relus_with_its_gradients():
@@ -71,9 +65,6 @@ def test_fires_mlp_is_an_mlp_of_relus_with_its_gradients():
         torch.testing.assert_close(own.flatten(), other.flatten(), rtol=0, atol=1e-11)
 
 
-# TUPE and DIET
-
-
 def test_diet_starts_near_plain_attention_and_tupe_at_the_scale_of_content():
     torch.manual_seed(0)
     diet, tupe = Diet(64, 4, 200), Tupe(64, 4, 200)
@@ -81,9 +72,6 @@ def test_diet_starts_near_plain_attention_and_tupe_at_the_scale_of_content():
     assert (a @ b.transpose(-2, -1) / 4).std() < 0.01
     a, b = tupe.features(torch.arange(200), "query"), tupe.features(torch.arange(200), "key")
     assert 0.5 < (a @ b.transpose(-2, -1) / 32**0.5).std() < 1
-
-
-# PoPE
 
 
 def test_the_starts_of_popes_delta():
@@ -136,9 +124,6 @@ def test_training_keeps_the_bounds_of_any_module():
     encoding.raw_r1.data.fill_(0.3)
     module.keep_bounds()
     assert not encoding.raw_r1.any()
-
-
-# All
 
 
 class Largest(TorchDispatchMode):

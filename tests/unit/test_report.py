@@ -287,9 +287,6 @@ def damage(whole: Path) -> list[str]:
     folder, result = of("metric")
     replace(result, '"accuracy": 0.65', '"accuracy": NaN')
     problems.append(f"{result}: not a readable record (NaN is not a finite number)")
-    folder, result = of("settings")
-    replace(result, '"model.d_model": 8', '"model.d_model": 16')
-    problems.append("one cell with two configurations (model.d_model 8, 16)")
     folder, result = of("copy")
     other = folder.with_name("seed=1 (copy)")
     other.mkdir()
@@ -298,11 +295,6 @@ def damage(whole: Path) -> list[str]:
         f"{other}: a second record of the run in {folder}; it is left out, remove one of the two"
     )
     problems.append(again)
-    folder, result = of("seed")
-    other = folder.with_name("seed=9")
-    other.mkdir()
-    (other / "result.json").write_text(result.read_text().replace("concat/seed=1", "another"))
-    problems.append("two different runs with seed 1")
     folder, _ = of("documents")
     write_predictions(folder, 0.65, shift=1)
     problems.append(f"{folder}/predictions.parquet: its documents are not those of the runs")
@@ -312,11 +304,6 @@ def damage(whole: Path) -> list[str]:
     folder, _ = of("contradiction")
     write_predictions(folder, 0.5)
     problems.append("50.00 % are right, result.json says 65.00 %")
-    folder, _ = of("history")
-    (folder / "history.csv").unlink()
-    problems.append(f"{folder}/history.csv: no learning curve")
-    (whole / "multirun.yaml").write_text("hydra: [")
-    problems.append(f"{whole}/multirun.yaml: not a sweep's settings")
     return problems
 
 

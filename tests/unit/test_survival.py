@@ -6,23 +6,17 @@ from scipy import stats
 from posfuse.evidence.collect import collect
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.second_differences import survival
-from small_records import posfuse_report, write_record
+from small_records import posfuse_report, write_sweep
 
 # Gains of 12.5, 10, 12.5, 12.5 and of 2.5, 2.5, 0, 5.
 SCRATCH = {"add": [0.50, 0.60, 0.70, 0.55], "concat": [0.625, 0.7, 0.825, 0.675]}
 MASKED = {"add": [0.8, 0.8, 0.825, 0.8], "concat": [0.825, 0.825, 0.825, 0.85]}
 
 
-def write(root, accuracies, settings=None, **more):
-    for fusion, values in accuracies.items():
-        for seed, accuracy in enumerate(values):
-            write_record(root, accuracy, fusion, seed, settings=settings or {}, **more)
-
-
 def write_both(root, **more):
     masked = {"pretrain.name": "masked", "pretrain.max_epochs": 3}
-    write(root, SCRATCH, **more)
-    write(root, MASKED, {**masked}, variant="pretrain=masked", **more)
+    write_sweep(root, SCRATCH, **more)
+    write_sweep(root, MASKED, settings=masked, variant="pretrain=masked", **more)
 
 
 def found_in(root):
@@ -40,12 +34,12 @@ def test_what_pretraining_changes_by_hand(tmp_path):
 
 
 def test_the_run_from_scratch_differs_in_pretraining_alone(tmp_path):
-    write(tmp_path, MASKED, {"pretrain.name": "masked"}, variant="pretrain=masked")
-    write(tmp_path, SCRATCH, {"optim.lr": 2}, variant="optim.lr=2")
-    write(tmp_path, SCRATCH, data="other")
-    write(tmp_path, SCRATCH, encoding="rope")
+    write_sweep(tmp_path, MASKED, settings={"pretrain.name": "masked"}, variant="pretrain=masked")
+    write_sweep(tmp_path, SCRATCH, settings={"optim.lr": 2}, variant="optim.lr=2")
+    write_sweep(tmp_path, SCRATCH, data="other")
+    write_sweep(tmp_path, SCRATCH, encoding="rope")
     assert found_in(tmp_path).empty
-    write(tmp_path, SCRATCH)
+    write_sweep(tmp_path, SCRATCH)
     assert len(found_in(tmp_path)) == 1
 
 
