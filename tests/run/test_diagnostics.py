@@ -95,9 +95,3 @@ def test_every_epoch_has_a_gradient_norm_whatever_its_number_of_steps(corpus, tm
         folder = tmp_path / str(batch_size)
         train(cfg, folder)
         assert rows(folder, "fusion_gradient_norm")["n"].tolist() == [counted] * 2, batch_size
-
-
-def test_the_offset_is_an_eighth_of_max_len_and_at_least_one(corpus, tmp_path):
-    for max_len, offset in ((1, 0), (2, 1), (7, 1), (16, 2)):
-        config = small_config(corpus, f"data.max_len={max_len}", "trainer.max_epochs=1")
-        assert train(config, tmp_path / str(max_len))["position"]["offset"] == offset, max_len

@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from posfuse.errors import InputError
-from posfuse.evidence.collect import learning_curves
 from posfuse.runs import records
-from posfuse.runs.records import Diagnostic
 from posfuse.sweeps import status
 from posfuse.tracking import projection
 from posfuse.tracking.projection import Finished
@@ -66,17 +64,6 @@ def test_the_record_counts_evaluations_and_epochs(reference, in_parts):
         assert saved == history["step"][best]
 
 
-def test_diagnostics_are_measured_at_the_end_of_each_epoch(reference, in_parts):
-    for name in ("gate_mean", "token_scale", "fusion_gradient_norm"):
-        found = []
-        for folder, _ in (reference, in_parts):
-            rows = pd.read_parquet(folder / records.DIAGNOSTICS)
-            rows = rows[(rows["name"] == name) & (rows["by"] == "")]
-            assert rows["epoch"].tolist() == [1, 2, 3, 4]
-            found.append(rows["value"].tolist())
-        assert found[0] == found[1]
-
-
 def test_wandb_gets_a_row_per_evaluation(in_parts):
     finished = Finished.read(in_parts[0])
     steps = history_of(in_parts[0])["step"].tolist()
@@ -91,27 +78,6 @@ def test_wandb_gets_a_row_per_evaluation(in_parts):
     first = [row for row in finished.diagnostics if row.epoch == 1]
     live = [projection.rows(history[:n], first if n >= 3 else [])[-1] for n in range(1, 5)]
     assert live == finished.rows[:4]
-
-
-def test_a_row_of_an_incomplete_epoch_has_no_diagnostics():
-    history = [{"epoch": 1, "step": 2}, {"epoch": 1, "step": 4}, {"epoch": 2, "step": 6}]
-    rows = projection.rows(history, [Diagnostic(1, "gate_mean", "", 0, 0, 5, 0.5)])
-    assert ["diagnostics/gate_mean" in row for row in rows] == [False, True, False]
-
-
-def test_learning_curves_are_over_fractions_of_epochs(reference, in_parts):
-    runs = []
-    for (folder, record), per_epoch in ((reference, 1), (in_parts, 3)):
-        cell = {k: record[k] for k in ("data", "encoding", "fusion", "variant", "seed")}
-        settings = {f"settings.{k}": v for k, v in record["settings"].items()}
-        assert settings["settings.trainer.evaluations"] == per_epoch
-        runs.append({**cell, **settings, "folder": str(folder)})
-    curves, problems = learning_curves(pd.DataFrame(runs))
-    assert problems == []
-    assert curves["epoch"].tolist()[:4] == [1, 2, 3, 4]
-    assert curves["epoch"].tolist()[4:8] == [0.333, 0.667, 1, 1.333]
-    del runs[0]["settings.trainer.evaluations"]  # a record of an earlier version
-    assert learning_curves(pd.DataFrame(runs[:1]))[0]["epoch"].tolist() == [1, 2, 3, 4]
 
 
 def test_progress_is_shown_in_fractions_of_epochs(corpus, tmp_path, monkeypatch, caplog):

@@ -8,9 +8,7 @@ import torch
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.train import train
-from posfuse.training import observers
 from posfuse.training.classifier import Classifier
-from posfuse.training.diagnostics import worth_of_position
 from posfuse.training.trained import load_run
 from small_runs import SMALL, composed, small_config
 
@@ -70,30 +68,6 @@ def test_nothing_else_changes(longer, corpus, tmp_path):
         pd.testing.assert_frame_equal(read(folder / name), read(tmp_path / name), rtol=1e-5)
     assert not (tmp_path / records.BY_LENGTH).exists()
     assert records.BY_LENGTH in (folder / records.SUMS).read_text()
-
-
-def test_each_length_takes_one_pass(corpus, tmp_path, monkeypatch):
-    passes, latencies, measured = [], [], []
-    step, end, worth = Classifier.test_step, Classifier.on_test_epoch_end, worth_of_position
-
-    def counted(self, batch, number):
-        passes.append(len(batch.labels))
-        return step(self, batch, number)
-
-    def ended(self):
-        end(self)
-        latencies.append(self.latency_ms)
-
-    monkeypatch.setattr(Classifier, "test_step", counted)
-    monkeypatch.setattr(Classifier, "on_test_epoch_end", ended)
-    monkeypatch.setattr(observers, "worth_of_position", lambda *a: measured.append(a) or worth(*a))
-    record = train(small_config(corpus, *LONGER), tmp_path)
-    long = record["lengths"]["9"]["documents"]
-    assert passes == [20, long, long]
-    assert len(measured) == 1  # on the usual test split
-    assert record["position"]["documents"] == 20
-    assert len(set(latencies)) == 3
-    assert record["latency_ms"] == latencies[0]
 
 
 def test_a_run_that_stops_in_a_later_test_resumes_to_the_same_numbers(

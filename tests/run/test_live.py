@@ -157,9 +157,3 @@ def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch
     assert warning.getMessage().startswith(
         "WANDB_RUN_ID, WANDB_SWEEP_ID, WANDB_RESUME: ignored; a run's id in "
     )
-
-
-def test_without_a_logger_nothing_of_wandb_is_written(corpus, tmp_path):
-    train(small_config(corpus, "trainer.max_epochs=1"), tmp_path / "run")
-    assert list(tmp_path.rglob("*wandb*")) == []
-    assert (tmp_path / "run" / records.RESULT).exists()

@@ -71,17 +71,6 @@ def test_a_sweep_is_measured_once(tmp_path, monkeypatch):
     assert fastest("cpu", Shape(128), tmp_path / "one") == "32-true"
 
 
-def test_models_and_texts_of_another_size_are_measured_for_themselves(corpus, monkeypatch):
-    """On some CPUs bfloat16 has faster products and slower attention."""
-    asked = []
-    monkeypatch.setattr(precision, "measured", lambda of: asked.append(of) or 1 + len(asked))
-    fast = ["speed=fast", "model.d_model=128", f"output_dir={corpus / 'out'}"]
-    for sizes in (["data.max_len=32"], ["data.max_len=100000"], ["data.max_len=32"]):
-        small_config(corpus, *fast, *sizes)
-    d_ff, heads = (small_config(corpus).model.d_ff, small_config(corpus).model.n_heads)
-    assert asked == [Shape(128, heads, d_ff, 32), Shape(128, heads, d_ff, 4096)]
-
-
 @pytest.mark.parametrize("content", ["", "{", "nan", "0", "32-true", "16-true a reason"])
 def test_a_damaged_choice_is_named(content, tmp_path):
     path = tmp_path / f"{precision.CHOICE}-128-8-1024-512"
@@ -127,12 +116,6 @@ def test_the_record_states_the_precision_and_a_finished_run_keeps_it(corpus, tmp
     written = OmegaConf.load(tmp_path / "run" / "config.yaml")
     assert written.trainer.precision == cfg.trainer.precision
     assert train(small_config(corpus, *fast), tmp_path / "run") == record
-
-
-def test_the_measurement_restores_the_threads():
-    threads = torch.get_num_threads()
-    assert 0 < precision.measured(Shape(128, 8, 256, 4096)) < 100
-    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's name for x86")

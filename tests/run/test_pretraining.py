@@ -1,6 +1,5 @@
 """Runs with pretrain=masked: what they share, what they record, and how they resume."""
 
-import json
 import os
 import shutil
 import signal
@@ -22,7 +21,6 @@ from posfuse.training import run as run_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.masked_pretraining import MaskedTokens
 from posfuse.training.memory_limit import MemoryLimit
-from posfuse.training.trained import load_run
 from small_runs import at_step, composed, small_config, small_overrides
 
 MASKED = [
@@ -104,32 +102,6 @@ def test_runs_that_differ_in_their_own_training_share_it(first, corpus, tmp_path
         train(config(corpus, root / "cache", "fusion=concat"), tmp_path / "concat")
 
 
-def test_a_run_without_it_has_no_entry(corpus, tmp_path):
-    assert "pretrain" not in train(small_config(corpus, "trainer.max_epochs=1"), tmp_path)
-
-
-def test_only_training_and_validation_texts_are_read(corpus, tmp_path, monkeypatch):
-    seen = []
-    whole = run_module.build_data
-
-    def looking(*arguments):
-        data = whole(*arguments)
-        for split, documents in data.documents.items():
-            documents.split_name = split
-        get = type(data.documents["train"]).__getitem__
-
-        def noted(self, members):
-            seen.append(self.split_name)
-            return get(self, members)
-
-        monkeypatch.setattr(type(data.documents["train"]), "__getitem__", noted)
-        return data
-
-    monkeypatch.setattr(run_module, "build_data", looking)
-    folder_of(config(corpus, tmp_path / "cache"))
-    assert set(seen) == {"train", "validation"}
-
-
 @pytest.mark.parametrize("step", [5, 9])  # inside the second epoch of four steps, and the third
 def test_pretraining_resumes_where_it_was(first, corpus, tmp_path, monkeypatch, step):
     _, _, record = first
@@ -203,13 +175,6 @@ def test_a_damaged_result_is_made_again(first, corpus, tmp_path, damage):
     path = folder / (records.BEST if damage == "weights" else records.RESULT)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert same(best(folder_of(cfg)), before)
-
-
-def test_a_trained_model_is_loaded_without_it(first, tmp_path):
-    _, root, record = first
-    _, _, module = load_run(root / "run")
-    assert same(dict(module.state_dict()), best(root / "run"))
-    assert json.loads((root / "run" / records.RESULT).read_text()) == record
 
 
 @pytest.mark.parametrize(

@@ -116,12 +116,13 @@ def test_a_failed_run_of_an_own_experiment_with_arms_can_be_retried(
     assert sorted("fusion=mine" in failure["overrides"] for failure in failed) == [False, True]
 
 
-def test_a_second_process_on_one_run_gets_one_line(command, small, tmp_path):
-    assert command(*small).code == 0
-    ((_, folder),) = results(tmp_path / "work").items()
-    with records.sole_use(folder):
-        assert_one_line(command(*small), "another process is running this run")
-    assert command(*small).code == 0
+def test_two_corpora_of_one_name_need_another_name(command, small, tmp_path):
+    one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate("ab"))
+    assert command(*replaced([*small, f"data.path={one}"])).code == 0
+    theirs = replaced([*small, f"data.path={other}"])
+    message = "result.json: holds the result of other texts that are also named 'tiny'; set "
+    assert_one_line(command(*theirs), message + "data.name=NAME for these texts, or remove that")
+    assert command(*replaced([*theirs, "data.name=other"])).code == 0
 
 
 class Losing(SweepLauncher):

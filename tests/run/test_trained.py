@@ -12,15 +12,10 @@ from posfuse.errors import InputError
 from posfuse.model.fusion import Gated
 from posfuse.train import train
 from posfuse.training.trained import load_run
-from small_runs import small_config, write_corpus
+from small_runs import small_config
 from variants import OPERATORS, make_fusion, random_tensor
 
 GATES = [name for name in OPERATORS if isinstance(make_fusion(name, 4), Gated)]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("trained") / "corpus")
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +138,3 @@ def test_an_operator_uses_the_gate_that_it_reports(name) -> None:
     assert ((gate > 0) & (gate < 1)).all()
     mixed = gate * tokens + (1 - gate) * table[:5]
     torch.testing.assert_close(operator(tokens, table), mixed, rtol=0, atol=1e-12)
-
-
-def test_the_gated_operators_are_found() -> None:
-    assert {"gate_scalar", "gate_cnn", "gate_mlp", "gate_feature", "gate_constant"} <= set(GATES)

@@ -8,12 +8,7 @@ from posfuse.model.network import PositionClassifier
 from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training.classifier import Classifier
-from small_runs import small_config, write_corpus
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("errors") / "corpus")
+from small_runs import small_config
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(corpus, tmp_path):
