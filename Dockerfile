@@ -1,5 +1,5 @@
 # posfuse on CPUs. Build: docker build -t posfuse .
-# Run: docker run --rm -v "$PWD:/runs" posfuse fusion=gate_scalar data=bbc_article
+# Run: docker run --rm -v "$PWD:/runs" posfuse train fusion=gate_scalar data=bbc_article
 FROM python:3.11-slim
 WORKDIR /posfuse
 COPY . .
@@ -9,4 +9,4 @@ RUN pip install --no-cache-dir --no-deps -c constraints.txt \
  && pip install --no-cache-dir -c constraints.txt .
 # Sweeps are written to multirun/ in this folder: mount one of yours.
 WORKDIR /runs
-ENTRYPOINT ["posfuse-train"]
+ENTRYPOINT ["posfuse"]

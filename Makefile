@@ -1,4 +1,4 @@
-# make demo | test | test-all | chaos | lint | report | sync | dashboard | leet | calibrate | bench | bench-gpu | slurm-test | clean
+# make demo | test | test-all | chaos | lint | report | sync | dashboard | calibrate | bench | bench-gpu | slurm-test | clean
 PYTHON ?= python3
 BIN := .venv/bin
 SWEEP ?= multirun/quickstart
@@ -6,7 +6,7 @@ AGNEWS ?=
 IMDB ?=
 FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
 
-.PHONY: demo test test-all chaos lint report sync dashboard leet calibrate bench bench-gpu slurm-test clean
+.PHONY: demo test test-all chaos lint report sync dashboard calibrate bench bench-gpu slurm-test clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posfuse needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -15,7 +15,7 @@ FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
 	touch $@
 
 demo: .venv/installed ## a study of 96 runs (6 minutes on 2 idle cores) and its report
-	$(BIN)/posfuse-study run demo
+	$(BIN)/posfuse study run demo
 
 test: lint ## style, types, unit tests, runs and a few smoke tests: about 5 minutes on 2 cores
 	$(BIN)/python -m pytest -n 2
@@ -32,16 +32,13 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 report: .venv/installed ## make report SWEEP=multirun/table1
-	$(BIN)/posfuse-report $(SWEEP)
+	$(BIN)/posfuse report $(SWEEP)
 
 sync: .venv/installed ## upload the finished runs of a sweep to W&B: make sync SWEEP=multirun/table1
-	$(BIN)/posfuse-sync $(SWEEP)
+	$(BIN)/posfuse sync $(SWEEP)
 
 dashboard: .venv/installed ## compare a sweep in W&B: a workspace and a report
-	$(BIN)/posfuse-dashboard $(SWEEP)
-
-leet: .venv/installed ## show a sweep's W&B logs in W&B's terminal viewer
-	$(BIN)/posfuse-leet $(SWEEP)
+	$(BIN)/posfuse dashboard $(SWEEP)
 
 calibrate: .venv/installed ## simulate sweeps with known effects: writes the tables of docs/error_rates.md
 	$(BIN)/python benchmarks/calibrate.py --write docs/error_rates.md

@@ -1,6 +1,6 @@
 """Store the runs of experiments with three seeds for docs/findings.
 
-    posfuse-report multirun/positions
+    posfuse report multirun/positions
     python benchmarks/grids.py multirun/positions
     python benchmarks/studies.py    # writes the page
 
@@ -96,7 +96,7 @@ def main() -> None:
         if sweep.name not in GRIDS:
             sys.exit(f"error: {sweep}: no table is defined for it; use one of {known}")
         if not (sweep / "report" / RUNS).exists():
-            sys.exit(f"error: {sweep / 'report' / RUNS}: missing; run posfuse-report {sweep} first")
+            sys.exit(f"error: {sweep / 'report' / RUNS}: missing; run posfuse report {sweep} first")
         keep(sweep)
 
 

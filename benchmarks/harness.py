@@ -21,8 +21,8 @@ from posfuse.runs import records
 from posfuse.runs.checks import checked
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-TRAIN = [sys.executable, "-m", "posfuse.train"]
-REPORT = [sys.executable, "-m", "posfuse.report.entry"]
+TRAIN = [sys.executable, "-m", "posfuse", "train"]
+REPORT = [sys.executable, "-m", "posfuse", "report"]
 T = TypeVar("T")
 
 

@@ -70,7 +70,7 @@ def sizes_table(root: Path, sizes: list[int]) -> store.Table:
             report = process(reported, root / "runs" / "sizes")
         rows.append([size, command(root, size // 2, *own), *report])
     columns = ["runs", "command s", "report s", "report's peak memory GB"]
-    note = "Two operators. The command finds every run finished; the report is posfuse-report."
+    note = "Two operators. The command finds every run finished; the report is posfuse report."
     return store.table("Finished sweeps", columns, rows, note)
 
 

@@ -113,14 +113,14 @@ def design(folder: Path) -> list[str]:
     name = folder.name
     written = (CONF_DIR / "study" / f"{name}.yaml").read_text(encoding="utf-8")
     head = itertools.takewhile(lambda line: line[:1] == "#", written.splitlines())
-    lines = (line[1:].removeprefix(" ") for line in head if "posfuse-study run " not in line)
-    asks = f"posfuse-study run {name} data.path=FOLDER" in written
+    lines = (line[1:].removeprefix(" ") for line in head if "posfuse study run " not in line)
+    asks = f"posfuse study run {name} data.path=FOLDER" in written
     times = [{k: row[k] for k in ("plan", "started") if pd.notna(row.get(k))} or {"stage": ""}
              for row in runs.query("stage == 'testing'").to_dict("records")]  # fmt: skip
     given = " data.path=FOLDER" * asks
     shown = "\n".join(lines).strip()
     return [
-        "## Design\n", f"    posfuse-study run {name}{given}\n", *[DATA] * asks,
+        "## Design\n", f"    posfuse study run {name}{given}\n", *[DATA] * asks,
         f"{cost(plan, runs)} {provenance(plan, times)}\n",
         "[Plan](plan.yaml), [runs](runs.csv), [report](index.html), "
         f"[study file](../../../conf/study/{name}.yaml), whose first comment is:\n",
@@ -184,7 +184,7 @@ def main() -> None:
         try:
             keep(study)
         except FileNotFoundError as error:
-            sys.exit(f"error: {error.filename}: missing; run posfuse-study run {study.name} first")
+            sys.exit(f"error: {error.filename}: missing; run posfuse study run {study.name} first")
     write()
 
 

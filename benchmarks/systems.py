@@ -1,8 +1,8 @@
 """The systems that training.py compares: posfuse's own run and the plain baseline, one epoch on
 chosen documents at a time.
 
-posfuse runs as in posfuse-train: its batches, its trainer, its diagnostics. An epoch's training and
-evaluation are timed, not the checkpoints between them.
+posfuse runs as in `posfuse train`: its batches, its trainer, its diagnostics. The training and
+evaluation of an epoch are timed, not the checkpoints between them.
 """
 
 import tempfile
@@ -83,7 +83,7 @@ class Clock(Callback):
 
 
 class Posfuse:
-    """A run like posfuse-train's, on the documents of chosen batches. Their lengths differ, so the
+    """A run like posfuse train's, on the documents of chosen batches. Their lengths differ, so the
     run batches them as the real epoch did."""
 
     def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:

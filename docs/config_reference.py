@@ -21,12 +21,14 @@ from posfuse.verdicts.claims import Claims
 START = """\
 # Config keys
 
-    posfuse-train data=imdb fusion=concat model.d_model=128 optim.lr=1e-3
-    posfuse-train --cfg job            # prints the composed config
+    posfuse train data=imdb fusion=concat model.d_model=128 optim.lr=1e-3
+    posfuse train --cfg job                # prints the composed config
+    eval "$(posfuse --completion bash)"    # lets bash complete commands, groups, choices and keys
 
 Set a key with `key=value`. Choose a file of a group with `group=name`: the groups are the folders
 of `conf/`, and the files state their settings. `python docs/config_reference.py` writes this page
-from `src/posfuse/config.py`.
+from `src/posfuse/config.py`. In zsh, run `autoload -U bashcompinit && bashcompinit` before the line
+for bash.
 """
 
 

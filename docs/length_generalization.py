@@ -51,13 +51,13 @@ TASKS = {"copy": "s2s_copy", "reverse": "s2s_reverse"}
 START = """\
 # Five position encodings and length: which rankings hold?
 
-    posfuse-report --from docs/length_generalization/accuracy.csv --compare encoding \\
+    posfuse report --from docs/length_generalization/accuracy.csv --compare encoding \\
       --by dataset,split --where part=test --all-pairs --margin 1
-    posfuse-report --from docs/length_generalization/accuracy.csv --compare encoding \\
+    posfuse report --from docs/length_generalization/accuracy.csv --compare encoding \\
       --by dataset,split --where part=test --baseline none --margin 1 --overall dataset
     python docs/length_generalization.py    # writes this page
 
-`posfuse-report --from TABLE.csv` judges the per-seed results of any study. This page applies it to
+`posfuse report --from TABLE.csv` judges the per-seed results of any study. This page applies it to
 *The Impact of Positional Encoding on Length Generalization in Transformers* (Kazemnejad et al.,
 NeurIPS 2023): decoder-only Transformers with five encodings, trained on short and tested on longer
 sequences, 12 splits of four data sets (two of pcfg, five of s2s_copy, three of s2s_reverse, two of
@@ -242,7 +242,7 @@ def _own_rankings() -> str:
     """The rankings of posfuse's small models beside those of the study."""
     lines = [
         "## Small models on copy and reverse\n",
-        "    posfuse-train -m experiment=copy_reverse",
+        "    posfuse train -m experiment=copy_reverse",
         "    python docs/length_generalization.py --runs multirun/copy_reverse\n",
         "posfuse's models of two layers and d = 64 learn the same kind of task on 1 to 20 letters.",
         "The level of their accuracy says nothing about models of 107 million parameters, so the",

@@ -26,7 +26,7 @@ STEPS, STEP = 10, 0.1  # seconds
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
-    """One run. An interruption and an error are recorded as posfuse-train does."""
+    """One run. An interruption and an error are recorded as posfuse train does."""
     hydra_cfg = HydraConfig.get()
     folder, overrides = Path(hydra_cfg.runtime.output_dir), list(hydra_cfg.overrides.task)
     try:

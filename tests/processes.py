@@ -1,4 +1,4 @@
-"""posfuse-train as a process: start it, wait for it, and look for processes that it has left."""
+"""posfuse train as a process: start it, wait for it, and look for processes that it has left."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ def command(corpus, *overrides):
     """The command line of a small run on `corpus`; a later override replaces an earlier one."""
     options = [given for given in overrides if given.startswith("-")]
     own = [given for given in overrides if not given.startswith("-")]
-    return [sys.executable, "-m", "posfuse.train", *options, *small_overrides(corpus, *own)]
+    return [sys.executable, "-m", "posfuse", "train", *options, *small_overrides(corpus, *own)]
 
 
 def started(argv, folder, env=None):

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.report import entry as report
+from posfuse import cli
 from posfuse.report import page
 from posfuse.runs.records import SCHEMA, texts_digest
 from small_runs import write_corpus
@@ -95,11 +95,11 @@ def posfuse_report(*arguments, draw=False):
     """The command's standard output and its error message, None for exit status 0. Figures take
     longest, so they are drawn on request only."""
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(sys, "argv", ["posfuse-report", *map(str, arguments)])
+        patch.setattr(sys, "argv", ["posfuse", "report", *map(str, arguments)])
         if not draw:
             patch.setattr(page, "draw_all", lambda *_: {})
         try:
-            report.main()
+            cli.main()
         except SystemExit as stopped:
             return out.getvalue(), stopped.code
     return out.getvalue(), None

@@ -1,4 +1,4 @@
-"""W&B of this process with the server of fake_wandb.py, posfuse-sync, and what the server holds."""
+"""W&B of this process with the server of fake_wandb.py, posfuse sync, and what the server holds."""
 
 import io
 import json
@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import wandb
 
+from posfuse import cli
 from posfuse.runs import records
 from posfuse.tracking import places, projection, upload
 from posfuse.tracking.places import PLACES
@@ -54,13 +55,13 @@ def environment(**more):
 
 
 def synced(folder, *arguments):
-    """Call posfuse-sync in this process; returns its exit status, output and error lines."""
+    """Call posfuse sync in this process; returns its exit status, output and error lines."""
     out, err, status = io.StringIO(), "", 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
-        patch.setattr(sys, "argv", ["posfuse-sync", str(folder), *arguments])
+        patch.setattr(sys, "argv", ["posfuse", "sync", str(folder), *arguments])
         patch.setattr(upload, "PAUSES", (0,))
         try:
-            upload.main()
+            cli.main()
         except SystemExit as end:
             status, err = 1, str(end.code)
     return status, out.getvalue(), err.splitlines()

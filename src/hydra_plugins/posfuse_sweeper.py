@@ -66,7 +66,7 @@ class PosfuseSweeper(BasicSweeper):
         parser = OverridesParser.create(self.hydra_context.config_loader)
         given = [*(f"{key}={value}" for key, value in self.params.items()), *arguments]
         listed = [_listed(override) for override in parser.parse_overrides(given)]
-        # multirun.yaml gets the names that a glob has found: posfuse-status and the report read it
+        # multirun.yaml gets the names that a glob has found: posfuse status and the report read it
         # without the config groups.
         self.params = {}
         with read_write(self.config.hydra):
@@ -90,7 +90,7 @@ class PosfuseSweeper(BasicSweeper):
         """Compose one job for each override: Hydra would compose every job, 0.15 s each.
 
         multirun.yaml gets the names in these jobs: a run's folder has the name in fusion/mine.yaml,
-        not that of the file, and posfuse-status and the report know the command alone. Raises
+        not that of the file, and posfuse status and the report know the command alone. Raises
         InputError if a run would lie in another folder than they expect.
         """
         assert self.config is not None

@@ -1,4 +1,4 @@
-"""posfuse-train: main -> job (one Hydra job) -> train (one run in its folder) -> run."""
+"""posfuse train: main -> job (one Hydra job) -> train (one run in its folder) -> run."""
 
 import contextlib
 import logging
@@ -16,26 +16,24 @@ from omegaconf import DictConfig
 import posfuse
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import do_without_hub
-from posfuse.errors import HubUnreachable, InputError, checked_streams, failure_of_stdout
-from posfuse.process import precision, signals
+from posfuse.errors import HubUnreachable, InputError, lacks_memory
+from posfuse.process import signals
 from posfuse.process.arguments import overrides_first
 from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
 from posfuse.tracking.live import tracked
-from posfuse.training.run import run
 
 log = logging.getLogger(__name__)
 
 
-@checked_streams()
 def main() -> None:
-    """posfuse-train. Exit status: 0 when every run is done, 75 after a signal, 1 after a failure.
+    """One run, or a sweep of runs with -m. Raises InputError if Hydra refuses the command line.
 
-    Failures are printed on stderr; a sweep also lists the failed runs at its end.
+    Failures of runs are printed on stderr; a sweep also lists the failed runs at its end.
     """
-    if "--version" in sys.argv[1:]:
+    if "--version" in sys.argv[1:]:  # Hydra would print its own
         print(f"posfuse {posfuse.__version__}")
         return
     signals.install()
@@ -44,21 +42,13 @@ def main() -> None:
     try:
         sys.argv[1:] = overrides_first(sys.argv[1:])
         job()
-    except signals.Interrupted as stop:
-        signals.ignore()
-        print(f"{stop}; run the same command to resume", file=sys.stderr)
-        sys.exit(signals.EXIT_STATUS)
-    except (RunFailed, InputError) as error:
-        sys.exit(f"error: {one_line(error)}")
-    except BrokenPipeError:
-        raise  # checked_streams handles it
+    except InputError as error:
+        raise InputError(one_line(error)) from error
     except Exception as error:
-        if wants_traceback:
+        is_files = isinstance(error, OSError) and not isinstance(error, HydraException)
+        if wants_traceback or (is_files and not lacks_memory(error)):
             raise
-        if isinstance(error, OSError) and not isinstance(error, HydraException):
-            line = f"error: {message_of(error, Path(error.filename or 'disk'))}"
-            sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
-        sys.exit(f"error: {hydra_errors.line_of(error)}")
+        raise InputError(hydra_errors.line_of(error)) from error
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
@@ -76,6 +66,8 @@ def job(config: DictConfig) -> float:
         signals.check(" before training started")
         cfg = checked(config)
         signals.check(" before training started")
+        from posfuse.process import precision  # torch takes seconds, and a refusal needs none of it
+
         cfg.trainer.precision = precision.chosen(cfg)  # config.yaml and the record state it
         return float(train(cfg, folder)["test"][task_of(cfg).metric])
     except signals.Interrupted as stop:
@@ -98,6 +90,8 @@ def job(config: DictConfig) -> float:
 
 def train(cfg: Config, folder: Path) -> records.Record:
     """Train one run in `folder` and return its record; a finished run is skipped."""
+    from posfuse.training.run import run  # imports torch, as in `job`
+
     label = f"{cfg.data.name} {cfg.encoding.name} {cfg.fusion['name']} seed={cfg.seed}"
     metric = task_of(cfg).metric
     with records.sole_use(folder), signals.handled():
@@ -125,9 +119,3 @@ def train(cfg: Config, folder: Path) -> records.Record:
             f", {cut:.1%} of the documents cut at max_len" if cut else "",
         )  # fmt: skip
         return record
-
-
-if __name__ == "__main__":
-    from posfuse.train import main as imported  # launchers find `job` by its module's name
-
-    imported()

@@ -1,4 +1,4 @@
-"""One trained run that many tests read, and posfuse-train in this process. A test that changes a
+"""One trained run that many tests read, and posfuse train in this process. A test that changes a
 file of the run works on a copy."""
 
 import copy
@@ -10,7 +10,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
 
-from posfuse import train as entry
+from posfuse import cli
 from posfuse.process import signals
 from posfuse.train import train
 from small_runs import REFERENCE, small_config, write_corpus
@@ -49,7 +49,7 @@ def kept_logging(monkeypatch):
 
 @pytest.fixture
 def command(kept_logging, tmp_path, monkeypatch, capsys):
-    """Call posfuse-train in a folder of this test; returns its exit status and what it printed."""
+    """Call posfuse train in a folder of this test; returns its exit status and what it printed."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
@@ -60,13 +60,13 @@ def command(kept_logging, tmp_path, monkeypatch, capsys):
     def call(*overrides):
         monkeypatch.chdir(folder)
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-        monkeypatch.setattr(sys, "argv", ["posfuse-train", *map(str, overrides)])
+        monkeypatch.setattr(sys, "argv", ["posfuse", "train", *map(str, overrides)])
         capsys.readouterr()
         code = 0
         with signals.handled():
             signals._received.clear()
             try:
-                entry.main()
+                cli.main()
             except SystemExit as end:
                 code = end.code or 0
             finally:

@@ -1,4 +1,4 @@
-"""posfuse-train without a run: mistakes in one line, a user's config files, what it shows."""
+"""posfuse train without a run: mistakes in one line, a user's config files, what it shows."""
 
 import os
 import sys

@@ -9,6 +9,7 @@ import pytest
 import wandb
 
 from fake_wandb import ENTITY, fake_run, serve
+from posfuse import cli
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.report import formats
@@ -46,13 +47,13 @@ def server(running):
 
 @pytest.fixture
 def dashboard(server, sweep, monkeypatch, capsys):
-    """Call posfuse-dashboard in this process; returns its exit status and its lines."""
+    """Call posfuse dashboard in this process; returns its exit status and its lines."""
 
     def call(folder=sweep):
-        monkeypatch.setattr(sys, "argv", ["posfuse-dashboard", str(folder)])
+        monkeypatch.setattr(sys, "argv", ["posfuse", "dashboard", str(folder)])
         capsys.readouterr()
         try:
-            code.main()
+            cli.main()
         except SystemExit as end:
             return 1, str(end.code).splitlines()
         return 0, capsys.readouterr().out.splitlines()
@@ -142,7 +143,7 @@ def test_notes_that_lead_to_no_views_are_named(dashboard, sweep, server):
 
 def test_what_is_missing_is_one_line(dashboard, sweep, server, monkeypatch):
     server.runs.clear()
-    line = f"error: {server.url}: no project {ENTITY}/posfuse; run posfuse-sync {sweep} first"
+    line = f"error: {server.url}: no project {ENTITY}/posfuse; run posfuse sync {sweep} first"
     assert dashboard() == (1, [line])
     monkeypatch.setenv("WANDB_API_KEY", "")
     wandb.teardown()  # it remembers the key

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
+from posfuse import cli
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.language_model import LanguageModel
@@ -21,7 +22,7 @@ from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
 from posfuse.runs.records import judged_by
 from posfuse.train import train
-from posfuse.training import build, sample
+from posfuse.training import build
 from posfuse.training.next_token import NextToken
 from posfuse.training.trained import load_language_model, load_run
 from small_runs import SMALL, at_step, composed, small_config
@@ -256,11 +257,11 @@ def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
 
 
 def sampled(folder, *arguments):
-    """The output of posfuse-sample and its error message, None for exit status 0."""
+    """The output of posfuse sample and its error message, None for exit status 0."""
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(sys, "argv", ["posfuse-sample", str(folder), *map(str, arguments)])
+        patch.setattr(sys, "argv", ["posfuse", "sample", str(folder), *map(str, arguments)])
         try:
-            sample.main()
+            cli.main()
         except SystemExit as stopped:
             return out.getvalue(), stopped.code
     return out.getvalue(), None

@@ -109,7 +109,7 @@ def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):
     assert (run.steps, ended) == ([4], [True])
     (line,) = caplog.messages
     assert line.startswith("W&B failed (the socket")
-    assert line.endswith("upload it later with posfuse-sync")
+    assert line.endswith("upload it later with posfuse sync")
     assert "\n" not in line
 
 

@@ -32,7 +32,7 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command
     reported, summary = result.err.partition("error: 2 run(s) failed; the others are done.")[::2]
     assert reported.count("failed: tiny/sinusoidal/add/") == 2
     assert "Traceback" not in result.out + result.err
-    retries = [line.strip() for line in summary.splitlines() if "posfuse-train" in line]
+    retries = [line.strip() for line in summary.splitlines() if "posfuse train" in line]
     assert len(retries) == 2
     reason = "data.limit: cannot take 2 of 60 documents of "
     reason += f"{folder / 'train.parquet'}, which have 3 classes; use 3 or more"
@@ -106,10 +106,10 @@ def test_a_failed_run_of_an_own_experiment_with_arms_can_be_retried(
     )
     monkeypatch.setenv("PYTHONPATH", "x y")
     result = command(*small, "--config-dir", own, "experiment=rates")
-    retries = [line for line in result.err.splitlines() if "posfuse-train" in line]
+    retries = [line for line in result.err.splitlines() if "posfuse train" in line]
     assert len(retries) == 2
-    modules, program, *again = shlex.split(retries[0])
-    assert (modules, program) == ("PYTHONPATH=x y", "posfuse-train")
+    modules, program, name, *again = shlex.split(retries[0])
+    assert (modules, program, name) == ("PYTHONPATH=x y", "posfuse", "train")
     assert_one_line(command(*again), "error: data.limit: cannot take 2 of 60 documents")
     failed = [json.loads(path.read_text()) for path in tmp_path.rglob(records.FAILURE)]
     assert len(failed) == 2  # in the sweep's folder

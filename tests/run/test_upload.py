@@ -1,4 +1,4 @@
-"""posfuse-sync: what the server lacks of a run is named, and what cannot be uploaded."""
+"""posfuse sync: what the server lacks of a run is named, and what cannot be uploaded."""
 
 import shutil
 
@@ -92,7 +92,7 @@ def test_one_line_names_what_is_missing(fake, tmp_path):
     absent = tmp_path / "absent"
     line = f"error: {absent}: no such folder; give a sweep's folder, such as multirun/mine"
     assert synced(absent) == (1, "", [line])
-    line = f"error: {tmp_path}: no finished runs; run posfuse-train -m first"
+    line = f"error: {tmp_path}: no finished runs; run posfuse train -m first"
     assert synced(tmp_path) == (1, "", [line])
     assert fake.asked == []
 

@@ -18,11 +18,8 @@ Result = namedtuple("Result", "code out err")
 # takes its own time and not seconds of imports. It is no pool of multiprocessing, whose children
 # posfuse takes for the workers of a launcher.
 SERVER = """
-import importlib, json, os, sys
-import posfuse.training.run
-modules = {"posfuse-train": "posfuse.train", "posfuse-report": "posfuse.report.entry",
-    "posfuse-status": "posfuse.sweeps.status"}
-commands = {name: importlib.import_module(module).main for name, module in modules.items()}
+import json, os, sys
+import posfuse.cli, posfuse.report.entry, posfuse.train, posfuse.training.run
 while line := sys.stdin.readline():
     argv, folder = json.loads(line)
     process = os.fork()
@@ -32,7 +29,7 @@ while line := sys.stdin.readline():
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC if number else os.O_RDONLY
             os.dup2(os.open(name, flags), number)
         sys.argv = argv
-        commands[argv[0]]()
+        posfuse.cli.main()
         sys.exit()
     print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 """

@@ -26,9 +26,9 @@ def small(corpus):
 @pytest.mark.smoke
 def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_path):
     """Each command in a process of its own."""
-    train = [sys.executable, "-m", "posfuse.train", "-m", *small, "sweep_id=first"]
+    train = [sys.executable, "-m", "posfuse", "train", "-m", *small, "sweep_id=first"]
     train += ["fusion=add,concat", "seed=0,1"]
-    report = [sys.executable, "-m", "posfuse.report.entry", "multirun/first"]
+    report = [sys.executable, "-m", "posfuse", "report", "multirun/first"]
 
     def call(command):
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -65,14 +65,14 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(small, tmp_pat
 
 def test_two_corpora_of_one_name_need_another_name(run, small, tmp_path):
     one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate(("a", "b")))
-    assert run("posfuse-train", *replaced([*small, f"data.path={one}"])).code == 0
+    assert run("posfuse", "train", *replaced([*small, f"data.path={one}"])).code == 0
     theirs = replaced([*small, f"data.path={other}"])
-    result = run("posfuse-train", *theirs)
+    result = run("posfuse", "train", *theirs)
     message = "result.json: holds the result of other texts that are also named 'tiny'; set "
     assert_one_line(
         result, message + "data.name=NAME for these texts, or remove that file to run again"
     )
-    assert run("posfuse-train", *replaced([*theirs, "data.name=other"])).code == 0
+    assert run("posfuse", "train", *replaced([*theirs, "data.name=other"])).code == 0
 
 
 @pytest.fixture
@@ -101,10 +101,39 @@ def test_a_full_disk_is_one_line_and_the_run_resumes_once_there_is_room(
     free = os.statvfs(full_disk)
     with filler.open("ab") as file:
         file.write(bytes(free.f_bavail * free.f_bsize - left))
-    result = run("posfuse-train", *wide)
+    result = run("posfuse", "train", *wide)
     assert_one_line(result)
     assert not list(full_disk.rglob("result.json"))
     assert "finished runs are skipped" in result.err
     filler.unlink()
     subprocess.run(["mount", "-o", "remount,size=8m", str(full_disk)], check=True)
-    assert run("posfuse-train", *wide).code == 0
+    assert run("posfuse", "train", *wide).code == 0
+
+
+COMPLETE = """
+eval "$({posfuse} --completion bash)"
+COMP_WORDS=({line}) COMP_LINE="{line}" COMP_CWORD={word}
+_posfuse 2> errors
+echo "${{COMPREPLY[*]}}"
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    ("line", "word", "expected"),
+    [
+        ("posfuse st", 1, "status study"),
+        ("posfuse study fr", 2, "freeze"),
+        ("posfuse train seed=0 model=pap", 3, "model=paper model=paper_long"),
+        ("posfuse train -m model.d_", 3, "model.d_ff= model.d_model="),
+    ],
+)
+def test_bash_completes_commands_and_overrides(line, word, expected, tmp_path):
+    (tmp_path / "posfuse").write_text(f'#!/bin/sh\nexec {sys.executable} -m posfuse "$@"\n')
+    (tmp_path / "posfuse").chmod(0o755)
+    script = COMPLETE.format(posfuse=tmp_path / "posfuse", line=line, word=word)
+    script = f'PATH="{tmp_path}:$PATH"\n{script}'
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert " ".join(sorted(done.stdout.split())) == expected

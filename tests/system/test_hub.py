@@ -34,7 +34,7 @@ def test_a_process_of_a_sweep_asks_an_unreachable_hub_once(launcher, processes, 
     calls = tmp_path / "calls"
     path = os.pathsep.join([str(tmp_path / "library"), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, "CALLS": str(calls)}
-    argv = [sys.executable, "-m", "posfuse.train", "-m", *SMALL, *launcher]
+    argv = [sys.executable, "-m", "posfuse", "train", "-m", *SMALL, *launcher]
     argv += ["trainer.progress=none", "data=agnews,imdb", "seed=0,1,2"]
     for command in range(1, 2 if launcher else 3):  # the next command asks again
         done = ended(argv, tmp_path / "work", env)

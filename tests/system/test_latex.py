@@ -7,7 +7,7 @@ import sys
 import pandas as pd
 import pytest
 
-from posfuse.report import entry as report
+from posfuse import cli
 from posfuse.report import page
 from posfuse.report.formats import latex, latex_document
 from posfuse.report.table import Table
@@ -19,9 +19,9 @@ ODD = "Caption $x^2$ \\ ~ # | † ‡ ± 50% & {more} <b> a_b"
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")
 def test_the_latex_document_of_a_report_compiles(tmp_path, monkeypatch):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]})
-    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(root)])
+    monkeypatch.setattr(sys, "argv", ["posfuse", "report", str(root)])
     monkeypatch.setattr(page, "draw_all", lambda *_: {})
-    report.main()
+    cli.main()
     tables = root / "report" / "tables"
     odd = Table("odd", ODD, ODD, ["na_me", ODD], [[ODD, "+1.50 ± 0.20"]] * 40, pd.DataFrame())
     (tables / "odd.tex").write_text(latex(odd))

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from posfuse.report import entry as report
+from posfuse import cli
 from processes import HANG
 from small_records import write_record, write_sweep
 
@@ -43,8 +43,8 @@ def page(tmp_path_factory):
     failure = {"id": "1", "time": 1.0, "kind": "failed", "message": NASTY, "overrides": []}
     (root / "failure.json").write_text(json.dumps(failure))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", ["posfuse-report", str(root)])
-        report.main()
+        patched.setattr(sys, "argv", ["posfuse", "report", str(root)])
+        cli.main()
     return root / "report" / "index.html"
 
 
@@ -111,7 +111,7 @@ def test_the_page_begins_with_the_sweep_and_ends_with_the_command(opened):
     heads = [h.text for h in opened.find_elements("css selector", "h2")]
     assert heads[0] == "Verdicts"
     assert heads[-1] == "How this was made"
-    assert opened.find_element("css selector", "#made code").text.startswith("posfuse-report ")
+    assert opened.find_element("css selector", "#made code").text.startswith("posfuse report ")
     assert "scipy" in opened.find_element("css selector", "#made table").text
 
 

@@ -24,11 +24,10 @@ def corpus(tmp_path_factory):
 
 # The command on a machine with two GPUs, which it must not use.
 PRETENDED = """
-import sys
-from posfuse import train
+from posfuse import cli
 from posfuse.process import devices
 devices.gpus = lambda: ["0", "1"]
-train.main()
+cli.main()
 """
 
 

@@ -79,13 +79,13 @@ def test_an_interrupted_sweep_leaves_no_process_and_resumes(
     assert_same_results(whole, tmp_path, 4)
 
 
-# posfuse-train with with another REPEAT_SECONDS.
+# posfuse train with another REPEAT_SECONDS.
 WITHIN = """
 import sys
-from posfuse import train
+from posfuse import cli
 from posfuse.process import signals
 signals.REPEAT_SECONDS = float(sys.argv.pop(1))
-train.main()
+cli.main()
 """
 
 

@@ -30,10 +30,10 @@ def test_a_closed_stdout_is_refused_in_one_line(module, tmp_path):
 
 def test_a_run_finishes_if_nobody_reads_its_stdout(tmp_path):
     overrides = small_overrides(write_corpus(tmp_path / "corpus"), "trainer.max_epochs=1")
-    ended = shell(NO_READER, tmp_path, "-m", "posfuse.train", *overrides)
+    ended = shell(NO_READER, tmp_path, "-m", "posfuse", "train", *overrides)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert list(tmp_path.rglob("result.json"))
-    shown = shell(NO_READER, tmp_path, "-m", "posfuse.sweeps.status", "multirun/default")
+    shown = shell(NO_READER, tmp_path, "-m", "posfuse", "status", "multirun/default")
     assert (shown.returncode, shown.stderr) == (1, "")
 
 
@@ -43,9 +43,9 @@ def test_an_ascii_locale_reads_prints_and_writes_other_letters(tmp_path):
     given = [o for o in small_overrides(corpus) if not o.startswith("data.path=")]
     given = [o for o in given if not o.startswith(("trainer.max_epochs", "cache_dir"))]
     locale = 'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "$@"'
-    trained = shell(locale, tmp_path, "-m", "posfuse.train", "-m", *given, *overrides)
+    trained = shell(locale, tmp_path, "-m", "posfuse", "train", "-m", *given, *overrides)
     assert (trained.returncode, trained.stderr) == (0, "")
-    shown = shell(locale, tmp_path, "-m", "posfuse.report.entry", "multirun/default")
+    shown = shell(locale, tmp_path, "-m", "posfuse", "report", "multirun/default")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "bag of words" in shown.stdout
     assert "?" in shown.stdout

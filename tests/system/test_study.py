@@ -57,7 +57,7 @@ def posfuse_study(command, study, *more):
     root = study.parent
     extra = [f"cache_dir={root / 'cache'}", "logger=none", "trainer.progress=none"]
     extra.append(f"data.path={root / 'corpus'}")
-    return [sys.executable, "-m", "posfuse.study.command", command, str(study), *extra, *more]
+    return [sys.executable, "-m", "posfuse", "study", command, str(study), *extra, *more]
 
 
 def plan_in(folder):
@@ -152,7 +152,7 @@ def test_its_state_and_its_forecast_are_shown(study, undisturbed):
     assert done.returncode == 0, done.stderr
     assert "tuning: 12 of 12 runs are done" in done.stdout
     assert "tuning: 8 of 8 runs of the finalists are done" in done.stdout
-    assert f"run it with posfuse-study run {study} data.path={study.parent}/corpus" in done.stdout
+    assert f"run it with posfuse study run {study} data.path={study.parent}/corpus" in done.stdout
     planned = ended(posfuse_study("plan", study, "--no-timing"), study.parent / "planned")
     assert planned.returncode == 0, planned.stderr
     assert (

@@ -1,4 +1,4 @@
-"""posfuse-sync: the server holds each finished run once, and other runs are named."""
+"""posfuse sync: the server holds each finished run once, and other runs are named."""
 
 import os
 import subprocess
@@ -113,7 +113,7 @@ def test_a_key_is_found_in_netrc(fake, sweep, tmp_path, monkeypatch):
 
 @pytest.mark.smoke
 def test_a_key_or_token_is_never_printed_or_written(sweep, tmp_path):
-    """posfuse-sync as a command, the key in netrc and a token in the server's address."""
+    """posfuse sync as a command, the key in netrc and a token in the server's address."""
     password, token = "f" * 32 + "password", "planted0token"
     home = tmp_path / "home"
     home.mkdir()
@@ -125,7 +125,7 @@ def test_a_key_or_token_is_never_printed_or_written(sweep, tmp_path):
         netrc.write_text(f"machine user:{token}@{host} login user password {password}\n")
         netrc.chmod(0o600)
         done = subprocess.run(
-            [sys.executable, "-m", "posfuse.tracking.upload", sweep.name],
+            [sys.executable, "-m", "posfuse", "sync", sweep.name],
             cwd=sweep.parent,
             env=env,
             capture_output=True,

@@ -1,4 +1,4 @@
-"""Overrides on both sides of the options of posfuse-train."""
+"""Overrides on both sides of the options of posfuse train."""
 
 import pytest
 

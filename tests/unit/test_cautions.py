@@ -253,7 +253,7 @@ def results(**accuracy):
 
 
 def shown(plan, records):
-    """What posfuse-study prints of the verdicts."""
+    """What posfuse study prints of the verdicts."""
     console = Console(file=io.StringIO(), width=200)
     command._show(plan, progress(plan.study, records), records, console)
     return " ".join(console.file.getvalue().split())

@@ -47,7 +47,7 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
         ending.on_multirun_end(config)
     assert end.value.code.splitlines() == [
         "error: 1 run(s) failed; the others are done. Retry each with:",
-        "  posfuse-train seed=1 'a=b c'",
+        "  posfuse train seed=1 'a=b c'",
         "    broken",
     ]
 
@@ -59,19 +59,19 @@ def test_a_worker_gets_no_state_of_the_sweep(sweep):
 @pytest.mark.parametrize(
     ("arguments", "own", "path", "command"),
     [
-        ("-m seed=0,1", [], ".", "posfuse-train 'a=b c'"),
-        ("-m --config-dir my seed=0,1", [], "", "posfuse-train 'a=b c' --config-dir=my"),
-        ("-m -cd my -cn=top", [], "x y:.", "PYTHONPATH='x y:.' posfuse-train 'a=b c' "
+        ("-m seed=0,1", [], ".", "posfuse train 'a=b c'"),
+        ("-m --config-dir my seed=0,1", [], "", "posfuse train 'a=b c' --config-dir=my"),
+        ("-m -cd my -cn=top", [], "x y:.", "PYTHONPATH='x y:.' posfuse train 'a=b c' "
          "--config-dir=my --config-name=top hydra.mode=RUN"),
         ("--config-path ../my -m", ["hydra.mode=MULTIRUN"], "",
-         "posfuse-train 'a=b c' --config-path=../my"),
+         "posfuse train 'a=b c' --config-path=../my"),
         ("-m", ["hydra/launcher=ray", "hydra.searchpath=['file:///my conf']"], ".",
-         "PYTHONPATH=. posfuse-train 'a=b c' "
+         "PYTHONPATH=. posfuse train 'a=b c' "
          """'hydra.searchpath=['"'"'file:///my conf'"'"']'"""),
     ],
 )  # fmt: skip
 def test_a_retry_reads_the_config_files_of_the_sweep(arguments, own, path, command, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["posfuse-train", *arguments.split()])
+    monkeypatch.setattr(sys, "argv", ["posfuse train", *arguments.split()])
     monkeypatch.setenv("PYTHONPATH", path)
     assert retry(["a=b c"], own) == command
     assert retry(["experiment=e"], own).endswith("hydra.mode=RUN")

@@ -1,4 +1,4 @@
-"""posfuse-report --from TABLE.csv: per-seed results of another study and their comparisons."""
+"""posfuse report --from TABLE.csv: per-seed results of another study and their comparisons."""
 
 import runpy
 import sys
@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from posfuse import cli
 from posfuse.evidence.foreign import Columns, read_foreign
-from posfuse.report import entry as report
 from posfuse.report import foreign_table as foreign_report
 from posfuse.runs.records import SCHEMA, write_json
 from posfuse.statistics import group_comparisons as foreign
@@ -57,13 +57,13 @@ def table(tmp_path):
 
 @pytest.fixture
 def shown(monkeypatch, capsys):
-    """Call posfuse-report in this process; returns its exit status and what it printed."""
+    """Call posfuse report in this process; returns its exit status and what it printed."""
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["posfuse-report", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["posfuse", "report", *map(str, arguments)])
         capsys.readouterr()
         try:
-            report.main()
+            cli.main()
         except SystemExit as end:
             return end.code, capsys.readouterr().err
         return 0, capsys.readouterr().out

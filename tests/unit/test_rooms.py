@@ -34,7 +34,9 @@ MAY_IMPORT = {
     "posfuse.verdicts": "runs evidence statistics",
     "posfuse.report": "runs data evidence statistics verdicts",
     "posfuse.study": "runs process evidence statistics verdicts report",  # trains by the command
+    "posfuse.cli": "process",  # the commands' modules by name
     "posfuse.train": "model data runs process training sweeps tracking",
+    "posfuse.__main__": "cli",
     "hydra_plugins": "sweeps runs process",
 }
 
@@ -45,10 +47,12 @@ def lies_in(module: str, rooms: list[str]) -> bool:
     return any(f"{module}.".startswith(f"{room}.") for room in rooms)
 
 
-def imports(module: str) -> set[str]:
-    """The full names of the modules that a module imports, anywhere in its file."""
+def imports(module: str, at_its_start: bool = False) -> set[str]:
+    """The full names of the modules that a module imports, anywhere in its file or only when it is
+    imported itself."""
     found = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    tree = ast.parse(MODULES[module].read_text())
+    for node in tree.body if at_its_start else ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -95,9 +99,22 @@ def test_wandb_is_imported_in_tracking_only_and_torch_never_in_evidence():
         assert "torch" not in packages or not lies_in(module, EVIDENCE), module
 
 
+def test_a_command_that_trains_nothing_imports_no_torch():
+    """Help, a refused config and the completion of a word must not take seconds."""
+    plugins = [name for name in MODULES if name.startswith("hydra_plugins.")]
+    waiting = ["posfuse.train", "posfuse.sweeps.status", *plugins]
+    imported: set[str] = set()
+    while waiting:
+        if (module := waiting.pop()) not in imported:
+            imported.add(module)
+            waiting += imports(module, at_its_start=True) if module in MODULES else []
+    packages = {name.split(".")[0] for name in imported}
+    assert not packages & {"torch", "lightning", "wandb", "scipy", "sklearn", "matplotlib"}
+    assert {"pandas", "hydra"} <= packages
+
+
 def test_no_modules_import_each_other_in_a_cycle():
-    # posfuse.train imports itself when it is started as a program.
-    graph = {name: (imports(name) & MODULES.keys()) - {name} for name in MODULES}
+    graph = {name: imports(name) & MODULES.keys() for name in MODULES}
     order = list(TopologicalSorter(graph).static_order())  # CycleError names a cycle
     assert set(order) == set(MODULES)
     assert all(order.index(used) < order.index(name) for name in graph for used in graph[name])

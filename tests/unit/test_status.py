@@ -1,4 +1,4 @@
-"""posfuse-status: which runs of a sweep are done, running, failed or missing, and the time left."""
+"""posfuse status: which runs of a sweep are done, running, failed or missing, and the time left."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from posfuse import cli
 from posfuse.errors import AlreadyRunning
 from posfuse.runs import records
 from posfuse.sweeps import status
@@ -33,13 +34,13 @@ def sweep(tmp_path):
 
 @pytest.fixture
 def shown(monkeypatch, capsys):
-    """Call posfuse-status in this process; returns its exit status and its lines."""
+    """Call posfuse status in this process; returns its exit status and its lines."""
 
     def call(folder, *options):
-        monkeypatch.setattr(sys, "argv", ["posfuse-status", str(folder), *options])
+        monkeypatch.setattr(sys, "argv", ["posfuse", "status", str(folder), *options])
         capsys.readouterr()
         try:
-            status.main()
+            cli.main()
         except SystemExit as end:
             return 1, str(end.code).splitlines()
         return 0, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -3,9 +3,7 @@
 import errno
 import io
 import os
-import pkgutil
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from posfuse import errors
-from posfuse.report import entry as report
 
 CLOSED = "error: {} is closed; give a file or /dev/null\n"
 FULL = "error: stdout: No space left on device; free it or print elsewhere"
@@ -26,14 +23,6 @@ def ending(act):
     except SystemExit as end:
         return end.code
     return None
-
-
-def test_every_command_looks_at_its_streams():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    for command in project["scripts"].values():
-        main = pkgutil.resolve_name(command)
-        decorators = [getattr(cell.cell_contents, "func", None) for cell in main.__closure__]
-        assert errors.checked_streams.__wrapped__ in decorators, command
 
 
 def test_a_closed_stream_is_refused_on_the_other_one(monkeypatch, capsys):
@@ -118,14 +107,3 @@ def test_control_characters_of_an_error_are_shown():
     assert refused("error: \x1b[2Ja\x07\x00\x85") == r"error: \x1b[2Ja\x07\x00\x85"
     assert refused("error: a\u202eb\udce9") == r"error: a\u202eb\udce9"
     assert refused("error: é ≤ 5 ±\nerror: b") == "error: é ≤ 5 ±\nerror: b"
-
-
-def test_a_report_that_finds_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    def full(text):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(sys, "argv", ["posfuse-report", str(tmp_path)])
-    monkeypatch.setattr(report, "collect", full)
-    # stdout itself takes the line's end.
-    with pytest.raises(SystemExit, match=f"error: {tmp_path}: No space left on device; choose"):
-        report.main()

@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 import yaml
 
+from posfuse import cli
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.process import signals
 from posfuse.runs import configs, records
-from posfuse.study import command, configurations, forecast, run_table, stages, sweeps
+from posfuse.study import configurations, forecast, run_table, stages, sweeps
 from posfuse.study.plan import Plan
 from posfuse.study.provenance import provenance
 from posfuse.study.run_table import read_results
@@ -228,11 +229,11 @@ assumed: {difference: 1, spread: 1}
 
 
 def study_command(*arguments):
-    """The exit status or message of posfuse-study."""
+    """The exit status or message of posfuse study."""
     with pytest.MonkeyPatch.context() as patch, signals.handled():
-        patch.setattr(sys, "argv", ["posfuse-study", *arguments])
+        patch.setattr(sys, "argv", ["posfuse", "study", *arguments])
         try:
-            command.main()
+            cli.main()
         except SystemExit as stopped:
             return stopped.code
 
@@ -290,7 +291,7 @@ def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypa
     assert start == "plan: not frozen yet; "
     path, *words = shlex.split(line)
     assert path == "PYTHONPATH=my code"
-    assert words == ["posfuse-study", "run", "mine.yaml", *more[:3], more[4]]
+    assert words == ["posfuse", "study", "run", "mine.yaml", *more[:3], more[4]]
     assert study_command("status", *words[2:]) is None
     assert capsys.readouterr().out.endswith(line)
     assert study_command("status", "mine.yaml") is None

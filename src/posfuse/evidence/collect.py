@@ -53,7 +53,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
             problems.append(str(error))
     if not rows:
         found = f" ({problems[0]})" if problems else ""
-        raise InputError(f"{root}: no finished runs{found}; run posfuse-train -m first")
+        raise InputError(f"{root}: no finished runs{found}; run posfuse train -m first")
     runs = pd.DataFrame(rows)
     runs["length"] = runs.groupby("data")["mean_tokens.train"].transform("mean")
     runs = runs.sort_values(["length", *CELL, "seed", "folder"]).reset_index(drop=True)
@@ -319,4 +319,4 @@ def standing(folder: str | Path, sweep_id: str) -> str:
     plans = [place / study / "plan.yaml" for place in (Path(folder).resolve().parent, Path(folder))]
     if study != sweep_id and any(plan.exists() for plan in plans):
         return f"These are the test runs of the study {study}, whose own report has its verdicts."
-    return "This sweep is exploratory: no plan was frozen before it ran, as posfuse-study does."
+    return "This sweep is exploratory: no plan was frozen before it ran, as posfuse study does."

@@ -1,4 +1,4 @@
-"""The command line of posfuse-train: its overrides, and the options that name config files."""
+"""The command line of posfuse train: its overrides, and the options that name config files."""
 
 import os
 import shlex

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import IO
 
-import torch
-
 from posfuse.errors import InputError
 from posfuse.process import signals
 
@@ -18,6 +16,8 @@ held: list[IO[str]] = []  # this process's lock; the kernel releases it when the
 
 def gpus() -> list[str]:
     """The GPUs that this process may use, by their names in CUDA_VISIBLE_DEVICES."""
+    import torch  # takes seconds, and few commands need it
+
     n = torch.cuda.device_count()  # CUDA ignores the names after an invalid one, such as -1
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     return [name.strip() for name in named.split(",")][:n] if named else list(map(str, range(n)))

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from posfuse.data.names import check_printable
-from posfuse.errors import InputError, checked_streams, failure_of_stdout
+from posfuse.errors import InputError
 from posfuse.evidence.collect import collect, declared_family
 from posfuse.evidence.metric import BITS_PER_BYTE, METRICS, metric_of
 from posfuse.report import foreign_table, formats, page
@@ -81,7 +81,7 @@ def show(sections: list[Section], console: Console, path: Path) -> None:
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     criteria = Criteria()
-    parser = argparse.ArgumentParser(prog="posfuse-report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="posfuse report", description=__doc__)
     add = parser.add_argument
     add("folder", nargs="?", help="folder of a sweep, for example multirun/quickstart")
     add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
@@ -164,60 +164,48 @@ def _declared(folder: str, sweep_id: str) -> tuple[str, ...]:
         return ()  # the report lists the damaged file among its problems
 
 
-@checked_streams()
 def main() -> None:
     """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
     arguments = parse()
     options = {name: getattr(arguments, name) for name in ("margin", "effect", "solved")}
     given = {name: value for name, value in options.items() if value is not None}
     criteria = Criteria(arguments.baseline, **given)
-    command = shlex.join(["posfuse-report", *sys.argv[1:]])
+    command = shlex.join(["posfuse", "report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-    try:
-        check_printable(sys.argv[1:], "the command line")
-        for option, points in (("--margin", criteria.margin), ("--effect", criteria.effect)):
-            if not 0 < points < math.inf:
-                raise InputError(f"{option}: must be above 0 (got {points:g})")
-        if criteria.solved is not None and not 0 < criteria.solved < 100:
-            raise InputError(f"--solved: must be above 0 and below 100 (got {criteria.solved:g})")
-        if arguments.table:
-            sections = foreign_table.sections_of(arguments, criteria)
-            out, name = arguments.out or Path("report"), arguments.table.stem
-            show(sections, console, page.write(sections, name, command, pd.DataFrame(), out))
-            return
-        claims = read_claims(arguments.claims)
-        runs, problems = collect(arguments.folder)
-        if arguments.select_seeds is not None:
-            select = seeds_in(arguments.select_seeds, runs["seed"])
-            criteria = replace(criteria, select=select)
-        primary = None
-        if arguments.primary is not None:
-            primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
-        out = arguments.out or Path(arguments.folder) / "report"
-        wrong = list(problems)
-        sweeps = list(runs.groupby("sweep_id"))
-        for sweep_id, of_sweep in sweeps:
-            family = primary
-            if family is None:
-                family = _declared(arguments.folder, str(sweep_id))
-            metric = metric_of(of_sweep, arguments.metric)
-            of_this = replace(criteria_for(criteria, metric), **given, primary=family)
-            own_claims = arguments.claims is not None
-            sweep = Sweep(arguments.folder, of_sweep, of_this, claims, own_claims)
-            sections = [*sections_of(sweep), Section(problems=problems)]
-            target = out if len(sweeps) == 1 else out / str(sweep_id)
-            path = write(sweep, sections, command, target)
-            show(sections, console, path)
-            wrong += page.problems_of(sections)
-    except InputError as error:
-        sys.exit(f"error: {error}")
-    except OSError as error:
-        place = error.filename or arguments.out or arguments.folder
-        line = f"error: {place}: {error.strerror}; choose another folder with --out"
-        sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
+    check_printable(sys.argv[1:], "the command line")
+    for option, points in (("--margin", criteria.margin), ("--effect", criteria.effect)):
+        if not 0 < points < math.inf:
+            raise InputError(f"{option}: must be above 0 (got {points:g})")
+    if criteria.solved is not None and not 0 < criteria.solved < 100:
+        raise InputError(f"--solved: must be above 0 and below 100 (got {criteria.solved:g})")
+    if arguments.table:
+        sections = foreign_table.sections_of(arguments, criteria)
+        out, name = arguments.out or Path("report"), arguments.table.stem
+        show(sections, console, page.write(sections, name, command, pd.DataFrame(), out))
+        return
+    claims = read_claims(arguments.claims)
+    runs, problems = collect(arguments.folder)
+    if arguments.select_seeds is not None:
+        select = seeds_in(arguments.select_seeds, runs["seed"])
+        criteria = replace(criteria, select=select)
+    primary = None
+    if arguments.primary is not None:
+        primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
+    out = arguments.out or Path(arguments.folder) / "report"
+    wrong = list(problems)
+    sweeps = list(runs.groupby("sweep_id"))
+    for sweep_id, of_sweep in sweeps:
+        family = primary
+        if family is None:
+            family = _declared(arguments.folder, str(sweep_id))
+        metric = metric_of(of_sweep, arguments.metric)
+        of_this = replace(criteria_for(criteria, metric), **given, primary=family)
+        own_claims = arguments.claims is not None
+        sweep = Sweep(arguments.folder, of_sweep, of_this, claims, own_claims)
+        sections = [*sections_of(sweep), Section(problems=problems)]
+        target = out if len(sweeps) == 1 else out / str(sweep_id)
+        path = write(sweep, sections, command, target)
+        show(sections, console, path)
+        wrong += page.problems_of(sections)
     if wrong:
         sys.exit("\n".join(f"error: {problem}" for problem in dict.fromkeys(wrong)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""posfuse-report --from TABLE.csv: judge the per-seed results of any study."""
+"""posfuse report --from TABLE.csv: judge the per-seed results of any study."""
 
 import argparse
 import math

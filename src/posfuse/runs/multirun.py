@@ -164,7 +164,7 @@ def _given(overrides: list[str]) -> dict[str, str]:
 
 def check_asked(folder: Path) -> None:
     """Raise InputError if the result in a run's folder is known not to be that of the run that was
-    last asked for there: posfuse-train has compared the fingerprints.
+    last asked for there: posfuse train has compared the fingerprints.
 
     A later command of the sweep that does not ask for this folder leaves the result as it is.
     """

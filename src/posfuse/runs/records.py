@@ -40,7 +40,7 @@ BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
 INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
-WAIT = 1.0  # seconds to wait for a run's lock, which posfuse-status holds for a moment
+WAIT = 1.0  # seconds to wait for a run's lock, which posfuse status holds for a moment
 
 Record = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""posfuse-study: tune, freeze the plan, run fresh seeds up to each look, judge, report."""
+"""posfuse study: tune, freeze the plan, run fresh seeds up to each look, judge, report."""
 
 import argparse
 import sys
@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from posfuse.errors import InputError, checked_streams
 from posfuse.process import signals
 from posfuse.process.arguments import pasted, refuse_twice
 from posfuse.study import caveats, forecast, plan, results_page, stages, sweeps, tables
@@ -25,7 +24,7 @@ WIDTH = 80  # columns if stdout is not a terminal
 
 
 def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(prog="posfuse-study", description=__doc__)
+    parser = argparse.ArgumentParser(prog="posfuse study", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
         "plan": "runs, core hours and power; makes two short runs of each arm",
@@ -38,51 +37,40 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, list[
         command.add_argument("study", help="a name in conf/study, or a YAML file")
         command.add_argument(
             "--config-dir", "-cd", action="append", default=[], metavar="FOLDER",
-            help="a folder with config files of your own, as for posfuse-train",
+            help="a folder with config files of your own, as for posfuse train",
         )  # fmt: skip
         if name == "plan":
             command.add_argument("--no-timing", action="store_true", help="run nothing")
     return parser.parse_known_args(arguments)
 
 
-@checked_streams()
 def main() -> None:
     """Exit status 0 when the command is done, 75 after a signal, 1 after an error."""
     arguments, extra = parse()
     signals.install()
-    try:
-        given = extra
-        refuse_twice(given)
-        folders, extra = sweeps.searched(given)
-        sweeps.check_extra(extra)
-        places = {"--config-dir": arguments.config_dir, "hydra.searchpath": folders}
-        searchpath = [config_folder(k, Path(), f) for k, own in places.items() for f in own]
-        name, study = read_study(arguments.study, searchpath)
-        again = _again(arguments, given, study)
-        if arguments.command == "plan":
-            _plan(name, study, extra, arguments.no_timing)
-        elif arguments.command == "status":
-            _status(name, study, extra, again)
-        elif arguments.command == "freeze":
-            _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
-        else:
-            _run(name, study, extra, again)
-    except signals.Interrupted as stop:
-        print(f"{stop}; run the same command to resume", file=sys.stderr)
-        sys.exit(signals.EXIT_STATUS)
-    except InputError as error:
-        sys.exit(f"error: {error}")
-    except BrokenPipeError:
-        raise  # checked_streams handles it
-    except OSError as error:
-        sys.exit(f"error: {error.filename or OUTPUT}: {error.strerror}; fix this and retry")
+    given = extra
+    refuse_twice(given)
+    folders, extra = sweeps.searched(given)
+    sweeps.check_extra(extra)
+    places = {"--config-dir": arguments.config_dir, "hydra.searchpath": folders}
+    searchpath = [config_folder(k, Path(), f) for k, own in places.items() for f in own]
+    name, study = read_study(arguments.study, searchpath)
+    again = _again(arguments, given, study)
+    if arguments.command == "plan":
+        _plan(name, study, extra, arguments.no_timing)
+    elif arguments.command == "status":
+        _status(name, study, extra, again)
+    elif arguments.command == "freeze":
+        _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
+    else:
+        _run(name, study, extra, again)
 
 
 def _again(arguments: argparse.Namespace, given: list[str], study: Study) -> str:
     """The command that runs the study, with the places of its config files, modules and texts."""
     places = [word for folder in arguments.config_dir for word in ("--config-dir", folder)]
     places += [o for o in given if o.startswith((sweeps.SEARCH, sweeps.PATH))]
-    return pasted(["posfuse-study", "run", arguments.study, *places], bool(study.searchpath))
+    return pasted(["posfuse", "study", "run", arguments.study, *places], bool(study.searchpath))
 
 
 def _say(line: str) -> None:
@@ -174,7 +162,3 @@ def _show_state(name: str, frozen: Plan) -> None:
     _show(frozen, state, _results(name, frozen), console)
     for line in stages.not_judged(name, frozen, state):
         _say(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -24,7 +24,7 @@ from posfuse.study.scores import Results, best_was_last, guess, value_of
 from posfuse.study.spec import Study, Values
 
 PLAN = "plan.yaml"
-HEADER = "# Written before any test seed ran. Do not edit: posfuse-study checks the digest.\n"
+HEADER = "# Written before any test seed ran. Do not edit: posfuse study checks the digest.\n"
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
 def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     """The frozen plan; tunes and writes it if that is not done yet.
 
-    `extra` are overrides for posfuse-train: a launcher, data.path. Raises what `Sweep.run` raises.
+    `extra` are overrides for posfuse train: a launcher, data.path. Raises what `Sweep.run` raises.
     """
     plan = frozen_plan(name, study)
     if plan is not None and _has_its_configs(name, plan, extra):

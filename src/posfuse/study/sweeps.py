@@ -63,7 +63,7 @@ class Sweep:
         signals.check()
         # In a group of its own, so that Ctrl-C reaches it once: from here.
         with_parent = partial(signals.exit_with_parent, os.getpid())
-        command = [sys.executable, "-m", "posfuse.train", "-m", *given]
+        command = [sys.executable, "-m", "posfuse", "train", "-m", *given]
         child = subprocess.Popen(command, process_group=0, preexec_fn=with_parent)
         code = _ended(child)
         signals.check()
@@ -224,7 +224,7 @@ def check_extra(extra: list[str]) -> None:
     for override in extra:
         key = override.lstrip("+~").partition("=")[0]
         if override.startswith("-"):
-            raise InputError(f"{override}: unknown option; posfuse-study --help shows all")
+            raise InputError(f"{override}: unknown option; posfuse study --help shows all")
         if is_set_by_study(key):
             raise InputError(f"{override}: a study sets this key itself; remove it")
         if not (is_of_launcher(key) or is_neutral(key) or override.startswith(PATH)):

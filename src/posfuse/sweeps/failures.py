@@ -34,7 +34,7 @@ detail = logging.getLogger("posfuse.detail")
 detail.addHandler(logging.NullHandler())  # outside a run it must not print to stderr
 
 
-class RunFailed(Exception):
+class RunFailed(InputError):
     """A run failed, and its failure.json cannot be written."""
 
 
@@ -160,4 +160,4 @@ def retry(overrides: list[str], own: list[str]) -> str:
     options += [override for override in own if override.startswith("hydra.searchpath=")]
     if any(o.startswith(("experiment=", "--config-name=")) for o in [*overrides, *options]):
         options.append("hydra.mode=RUN")  # that file may start a sweep
-    return pasted(["posfuse-train", *overrides, *options], bool(options))
+    return pasted(["posfuse", "train", *overrides, *options], bool(options))

@@ -1,4 +1,4 @@
-"""posfuse-status: the state of each run of a sweep, and the time left.
+"""posfuse status: the state of each run of a sweep, and the time left.
 
 It reads the sweep's folder alone and writes nothing, so it works while the sweep runs, on any
 machine that shares the folder's disk.
@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from posfuse.errors import AlreadyRunning, InputError, checked_streams
+from posfuse.errors import AlreadyRunning, InputError
 from posfuse.runs import records
 from posfuse.runs.multirun import asked, lies_in
 
@@ -178,35 +178,25 @@ def spelt(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-@checked_streams()
 def main() -> None:
-    """posfuse-status FOLDER: prints the state once; in a terminal it updates until all is done."""
-    parser = argparse.ArgumentParser(prog="posfuse-status", description=__doc__.splitlines()[0])
+    """posfuse status FOLDER: prints the state once; in a terminal it updates until all is done."""
+    parser = argparse.ArgumentParser(prog="posfuse status", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
     parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
     arguments = parser.parse_args()
     sweep = arguments.folder
     in_terminal = sys.stdout.isatty()
     console = Console(width=None if in_terminal else WIDE)
-    try:
-        if not sweep.is_dir():
-            raise InputError(f"{sweep}: not a folder; give a sweep's folder, such as multirun/mine")
-        runs = runs_of(sweep)
-        if not runs:
-            raise InputError(f"{sweep}: no runs here; run posfuse-train -m first")
-        if arguments.once or not in_terminal:
-            console.print(page(sweep, runs), soft_wrap=True)
-            return
-        with Live(page(sweep, runs), console=console, auto_refresh=False) as live:
-            while any(run.state != "done" for run in runs):
-                time.sleep(REFRESH)
-                runs = runs_of(sweep)
-                live.update(page(sweep, runs), refresh=True)
-    except InputError as error:
-        sys.exit(f"error: {error}")
-    except OSError as error:
-        sys.exit(f"error: {error.filename or sweep}: {error.strerror}; fix this and retry")
-
-
-if __name__ == "__main__":
-    main()
+    if not sweep.is_dir():
+        raise InputError(f"{sweep}: not a folder; give a sweep's folder, such as multirun/mine")
+    runs = runs_of(sweep)
+    if not runs:
+        raise InputError(f"{sweep}: no runs here; run posfuse train -m first")
+    if arguments.once or not in_terminal:
+        console.print(page(sweep, runs), soft_wrap=True)
+        return
+    with Live(page(sweep, runs), console=console, auto_refresh=False) as live:
+        while any(run.state != "done" for run in runs):
+            time.sleep(REFRESH)
+            runs = runs_of(sweep)
+            live.update(page(sweep, runs), refresh=True)

@@ -1,4 +1,4 @@
-"""posfuse-dashboard DIR: a sweep's comparison in W&B, a saved workspace and a report.
+"""posfuse dashboard DIR: a sweep's comparison in W&B, a saved workspace and a report.
 
 A second call changes the same two views, whose URLs are in dashboard/views.json.
 """
@@ -14,7 +14,7 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from posfuse.errors import InputError, checked_streams
+from posfuse.errors import InputError
 from posfuse.evidence.collect import SHARED, collect, declared_family
 from posfuse.evidence.metric import ACCURACY, Metric, metric_of
 from posfuse.report import formats
@@ -118,14 +118,14 @@ def report(
         entity=entity,
         project=project,
         title=f"posfuse {sweep_id}",
-        description=f"The sweep {sweep_id}: {len(runs)} runs, by posfuse-dashboard.",
+        description=f"The sweep {sweep_id}: {len(runs)} runs, by posfuse dashboard.",
         blocks=blocks,
         width="fluid",
     )
 
 
 def paired_table(runs: pd.DataFrame, criteria: Criteria) -> str:
-    """The differences to the baseline as in posfuse-report, and notes on what is not compared."""
+    """The differences to the baseline as in posfuse report, and notes on what is not compared."""
     comparisons, notes = compare(runs, criteria)
     table = "Nothing to compare."
     if not comparisons.empty:
@@ -175,22 +175,18 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         entity = server.entity_of(api)
         if not server.has_project(api, entity, project):
             place = f"{server.address()}: no project {entity}/{project}"
-            raise InputError(f"{place}; run posfuse-sync {sweep} first")
+            raise InputError(f"{place}; run posfuse sync {sweep} first")
         primary = declared_family(sweep, sweep_ids[0])
         space = workspace(sweep_ids[0], entity, project, metric_of(runs))
         text = report(runs, entity, project, primary)
         return save(sweep / "dashboard" / "views.json", space, text), problems
 
 
-@checked_streams()
 def main() -> None:
     """Prints the URLs of the two views."""
-    parser = argparse.ArgumentParser(prog="posfuse-dashboard", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="posfuse dashboard", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
-    try:
-        urls, problems = saved_views(parser.parse_args().folder)
-    except InputError as error:
-        sys.exit(f"error: {error}")
+    urls, problems = saved_views(parser.parse_args().folder)
     print("\n".join(urls))
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))

@@ -99,7 +99,7 @@ class Live:
             act(self.run)
         except Exception as error:  # noqa: BLE001 - private types if its process was killed
             _log.warning(
-                "W&B failed (%s); the run continues without it; upload it later with posfuse-sync",
+                "W&B failed (%s); the run continues without it; upload it later with posfuse sync",
                 one_line(error) or type(error).__name__,
             )
             self.run = None

@@ -32,9 +32,3 @@ def prepare(sweep: Path) -> None:
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else offline runs send them too
     if os.environ.get("WANDB_MODE") == "":
         del os.environ["WANDB_MODE"]  # W&B refuses an empty value
-
-
-def logs(folder: Path) -> list[Path]:
-    """W&B's own folder of each run below `folder`, by path; offline and online runs."""
-    found = (*folder.rglob("wandb/offline-run-*"), *folder.rglob("wandb/run-*"))
-    return sorted(path for path in found if path.is_dir())

@@ -1,4 +1,4 @@
-"""posfuse-sync DIR: upload a sweep's finished runs to W&B and check that the server holds them.
+"""posfuse sync DIR: upload a sweep's finished runs to W&B and check that the server holds them.
 
 Runs are built from their records, not from W&B's own logs. A run that the server holds is skipped,
 whether it was logged online or uploaded earlier; a part of a run is completed.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from posfuse.config import LoggerConfig
-from posfuse.errors import InputError, checked_streams
+from posfuse.errors import InputError
 from posfuse.runs import configs, records
 from posfuse.runs.multirun import check_asked
 from posfuse.tracking import projection, server
@@ -134,7 +134,7 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     prepare(sweep)
     uploads, problems = read(sweep, suffix)
     if not (uploads or problems):
-        raise InputError(f"{sweep}: no finished runs; run posfuse-train -m first")
+        raise InputError(f"{sweep}: no finished runs; run posfuse train -m first")
     os.environ.setdefault("MPLCONFIGDIR", str(sweep.resolve() / ".wandb" / "matplotlib"))
     (sweep / ".wandb").mkdir(exist_ok=True)
     with server.errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
@@ -143,26 +143,18 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     return f"{server.address()} holds {held} of {total} runs", problems + unsent
 
 
-@checked_streams()
 def main() -> None:
     """Exit status 0 when the server holds every finished run; else 1 and a line for each other."""
-    parser = argparse.ArgumentParser(prog="posfuse-sync", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="posfuse sync", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
     parser.add_argument(
         "--suffix", default="", help="appended to every id: W&B refuses ids of deleted runs"
     )
     arguments = parser.parse_args()
-    try:
-        held, problems = upload_sweep(arguments.folder, arguments.suffix)
-    except InputError as error:
-        sys.exit(f"error: {error}")
+    held, problems = upload_sweep(arguments.folder, arguments.suffix)
     print(held)
     folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))
     if unfinished := [folder for folder in folders if not (folder / records.RESULT).exists()]:
         print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,7 @@ detail = logging.getLogger("posfuse.detail")  # goes to train.log only
 
 
 class EpochLines(Callback):
-    """One log line per evaluation, and progress.json in the run's folder for posfuse-status.
+    """One log line per evaluation, and progress.json in the run's folder for posfuse status.
 
     With several evaluations per epoch, the epochs done are a fraction. The seconds of a resumed run
     since its last evaluation are the sum over its processes: checkpoints save them.

@@ -1,8 +1,7 @@
-"""posfuse-sample RUN --prompt TEXT: continue a text with a trained language model."""
+"""posfuse sample RUN --prompt TEXT: continue a text with a trained language model."""
 
 import argparse
 import math
-import sys
 from pathlib import Path
 
 import torch
@@ -11,7 +10,7 @@ from posfuse.config import LARGEST_SEED, Config, longest
 from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
 from posfuse.data.vocabulary import SPECIAL
-from posfuse.errors import InputError, checked_streams
+from posfuse.errors import InputError
 from posfuse.model.language_model import LanguageModel
 from posfuse.training.trained import load_language_model
 
@@ -19,7 +18,7 @@ MOST_TOKENS = 100_000  # to add; each takes about a millisecond
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="posfuse-sample", description=__doc__)
+    parser = argparse.ArgumentParser(prog="posfuse sample", description=__doc__)
     add = parser.add_argument
     add("run", type=Path, help="folder of a finished run with task=language_model")
     add("--prompt", required=True, help="the text to continue; of a task, symbols with spaces")
@@ -81,32 +80,28 @@ def continuation(
     return whole[:, ids.shape[1] :]
 
 
-@checked_streams()
 def main() -> None:
     """Exit status 0, or 1 with one line that says what is wrong."""
     arguments = parse()
     given = (arguments.temperature, arguments.seed)
-    try:
-        if not 1 <= arguments.tokens <= MOST_TOKENS:
-            allowed = f"must be between 1 and {MOST_TOKENS}"
-            raise InputError(f"--tokens: {allowed} (got {arguments.tokens})")
-        if not 0 <= arguments.temperature < math.inf:
-            raise InputError(f"--temperature: must be 0 or above (got {arguments.temperature:g})")
-        if not 0 <= arguments.seed <= LARGEST_SEED:
-            largest = f"must be between 0 and {LARGEST_SEED}"
-            raise InputError(f"--seed: {largest} (got {arguments.seed})")
-        cfg, data, module = load_language_model(arguments.run)
-        ids = prompt_ids(arguments.prompt, cfg, data)
-        # A text has no end, so its trained positions are enough. A string of a task needs its own.
-        reach = longest(cfg.data) if is_task(cfg.data) else cfg.data.max_len
-        if is_task(cfg.data) and ids.shape[1] >= reach:
-            raise InputError(
-                f"--prompt: has {ids.shape[1]} tokens, but this model reads {reach}; give at most "
-                f"{reach - 1}"
-            )
-        tokens = continuation(module.model, ids, arguments.tokens, reach, *given)[0]
-    except InputError as error:
-        sys.exit(f"error: {error}")
+    if not 1 <= arguments.tokens <= MOST_TOKENS:
+        allowed = f"must be between 1 and {MOST_TOKENS}"
+        raise InputError(f"--tokens: {allowed} (got {arguments.tokens})")
+    if not 0 <= arguments.temperature < math.inf:
+        raise InputError(f"--temperature: must be 0 or above (got {arguments.temperature:g})")
+    if not 0 <= arguments.seed <= LARGEST_SEED:
+        largest = f"must be between 0 and {LARGEST_SEED}"
+        raise InputError(f"--seed: {largest} (got {arguments.seed})")
+    cfg, data, module = load_language_model(arguments.run)
+    ids = prompt_ids(arguments.prompt, cfg, data)
+    # A text has no end, so its trained positions are enough. A string of a task needs its own.
+    reach = longest(cfg.data) if is_task(cfg.data) else cfg.data.max_len
+    if is_task(cfg.data) and ids.shape[1] >= reach:
+        raise InputError(
+            f"--prompt: has {ids.shape[1]} tokens, but this model reads {reach}; give at most "
+            f"{reach - 1}"
+        )
+    tokens = continuation(module.model, ids, arguments.tokens, reach, *given)[0]
     if cfg.data.vocabulary.unit == "bytes":
         values = [int(i) - len(SPECIAL) for i in tokens if i >= len(SPECIAL)]
         print((_bytes(arguments.prompt) + bytes(values)).decode(errors="replace"))
@@ -114,7 +109,3 @@ def main() -> None:
         print(arguments.prompt + "".join(data.store.words(tokens)))
     else:
         print(arguments.prompt.strip(), *data.store.words(tokens))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,9 +9,9 @@ import subprocess
 import numpy as np
 import pytest
 
+from posfuse import cli
 from posfuse.errors import InputError
 from posfuse.process.signals import Interrupted
-from posfuse.report import entry as report
 from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training.classifier import Classifier
@@ -103,10 +103,10 @@ def test_a_damaged_file_of_a_run_is_named_or_does_not_matter(seed, name, damage,
 
 
 def report_of(sweep, out):
-    """Run posfuse-report; a failure raises SystemExit."""
+    """Run posfuse report; a failure raises SystemExit."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["posfuse-report", str(sweep), "--out", str(out)])
-        report.main()
+        patch.setattr("sys.argv", ["posfuse", "report", str(sweep), "--out", str(out)])
+        cli.main()
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped])

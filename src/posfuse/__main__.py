@@ -1,0 +1,6 @@
+"""python -m posfuse COMMAND."""
+
+from posfuse.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""posfuse: the list of commands, a command's name, and how errors end a command."""
+
+import re
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import posfuse
+from posfuse import cli
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.report import entry as report
+
+
+def called(monkeypatch, *arguments):
+    """What `posfuse ARGUMENTS` exits with; None for success."""
+    monkeypatch.setattr(sys, "argv", ["posfuse", *arguments])
+    try:
+        cli.main()
+    except SystemExit as end:
+        return end.code
+    return None
+
+
+def test_the_list_has_each_command_with_a_line_and_an_example(monkeypatch, capsys):
+    for arguments in ([], ["--help"], ["-h"]):
+        assert called(monkeypatch, *arguments) is None
+        shown = capsys.readouterr().out
+        for name, command in cli.COMMANDS.items():
+            assert re.search(rf"^  {name} +{re.escape(command.summary)}$", shown, re.M)
+            assert f"posfuse {name} {command.example}\n" in shown
+        assert [line for line in shown.splitlines() if line in ("Run:", "Read:")] == [
+            "Run:", "Read:",
+        ]  # fmt: skip
+        assert shown.index("The first hour") < shown.index("  posfuse study run demo  ")
+        assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_an_unknown_command_gives_the_nearest_or_all(monkeypatch):
+    message = "error: tarin: no such command; use posfuse train"
+    assert called(monkeypatch, "tarin") == message
+    every = ", ".join(cli.COMMANDS)
+    assert called(monkeypatch, "seed=0") == f"error: seed=0: no such command; use one of {every}"
+
+
+def test_the_version_is_that_of_the_package(monkeypatch, capsys):
+    for arguments in (["--version"], ["train", "--version"]):
+        assert called(monkeypatch, *arguments) is None
+        assert capsys.readouterr().out == f"posfuse {posfuse.__version__}\n"
+
+
+@pytest.mark.parametrize("name", sorted({*cli.COMMANDS} - {"train"}))
+def test_the_help_of_a_command_begins_with_its_name(name, monkeypatch, capsys):
+    assert called(monkeypatch, name, "--help") in (None, 0)
+    assert capsys.readouterr().out.startswith(f"usage: posfuse {name} ")
+    assert called(monkeypatch, name, "--nope") == 2
+    assert f"posfuse {name}: error: " in capsys.readouterr().err
+
+
+def raising(error):
+    """A module whose command raises this error."""
+
+    def main():
+        raise error
+
+    return SimpleNamespace(main=main)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "printed"),
+    [
+        (InputError("key: wrong; fix it"), "error: key: wrong; fix it", ""),
+        (InputError("a: one\na: two"), "error: a: one\na: two", ""),
+        (OSError(28, "full", "a.npy"), "error: a.npy: full; fix this and retry", ""),
+        (OSError(28, "full"), "error: disk: full; fix this and retry", ""),
+        (signals.Interrupted("interrupted by SIGTERM"), 75,
+         "interrupted by SIGTERM; run the same command to resume\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(32, "no reader"), 1, ""),
+        (SystemExit("error: 2 runs failed"), "error: 2 runs failed", ""),
+    ],
+)  # fmt: skip
+def test_an_error_ends_each_command_alike(error, status, printed, monkeypatch, capsys):
+    monkeypatch.setattr(signals, "ignore", lambda: None)
+    monkeypatch.setattr(cli, "import_module", lambda _: raising(error))
+    assert called(monkeypatch, "status") == status
+    assert capsys.readouterr().err == printed
+
+
+def test_an_unexpected_error_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr(cli, "import_module", lambda _: raising(KeyError("x")))
+    with pytest.raises(KeyError):
+        called(monkeypatch, "status")
+
+
+def test_a_report_names_the_option_that_writes_elsewhere(monkeypatch, tmp_path):
+    def full(folder):
+        raise OSError(30, "Read-only file system", f"{folder}/report")
+
+    monkeypatch.setattr(report, "collect", full)
+    message = f"error: {tmp_path}/report: Read-only file system; fix this, or choose another folder"
+    assert called(monkeypatch, "report", str(tmp_path)).startswith(message)
