@@ -73,7 +73,9 @@ def test_random_positions_are_those_of_the_run(tmp_path):
     np.testing.assert_allclose(exported.probabilities(texts).log().numpy(), found, atol=1e-5)
     _, _, classifier = load_run(run)
     assert exported.model.sampler.range == 600
-    assert torch.equal(exported.model.sampler.fixed(9), classifier.model.sampler.fixed(9))
+    assert torch.equal(
+        exported.model.sampler.outside_training(9), classifier.model.sampler.outside_training(9)
+    )
 
 
 def signed(weights, header):

@@ -33,42 +33,42 @@ def config(*overrides):
 def test_a_subset_is_sorted_and_a_function_of_its_seed():
     sampler = PositionSampler(50, 1)
     for length in (1, 7, 50):
-        found = sampler.drawn(length, 3)
+        found = sampler.in_training(length, 3)
         assert found.dtype == torch.int64
         assert found.tolist() == sorted(set(found.tolist()))
         assert len(found) == length
         assert found[0] >= 0
         assert found[-1] < 50
-        assert torch.equal(found, sampler.drawn(length, 3))
-    assert sampler.drawn(50, 3).tolist() == list(range(50))
-    assert not torch.equal(sampler.drawn(7, 3), sampler.drawn(7, 4))
+        assert torch.equal(found, sampler.in_training(length, 3))
+    assert sampler.in_training(50, 3).tolist() == list(range(50))
+    assert not torch.equal(sampler.in_training(7, 3), sampler.in_training(7, 4))
 
 
 def test_every_position_is_drawn_equally_often():
     sampler, draws = PositionSampler(10), 2000
     counts = torch.zeros(10)
     for seed in range(draws):
-        counts[sampler.drawn(4, seed)] += 1
+        counts[sampler.in_training(4, seed)] += 1
     deviation = (draws * 0.4 * 0.6) ** 0.5
     assert ((counts - 0.4 * draws).abs() < 4 * deviation).all()
 
 
 def test_outside_training_the_seed_and_the_length_determine_the_subset():
     sampler = PositionSampler(50, 1)
-    seven = sampler.fixed(7)
+    seven = sampler.outside_training(7)
     for seed in range(5):
-        sampler.drawn(9, seed)  # batches in between
-    assert torch.equal(sampler.fixed(7), seven)
-    assert torch.equal(PositionSampler(50, 1).fixed(7), seven)
-    assert not torch.equal(PositionSampler(50, 2).fixed(7), seven)
-    assert set(seven.tolist()) < set(sampler.fixed(8).tolist())
-    assert torch.equal(sampler.fixed(7, offset=3), sampler.fixed(10)[3:])
+        sampler.in_training(9, seed)  # batches in between
+    assert torch.equal(sampler.outside_training(7), seven)
+    assert torch.equal(PositionSampler(50, 1).outside_training(7), seven)
+    assert not torch.equal(PositionSampler(50, 2).outside_training(7), seven)
+    assert set(seven.tolist()) < set(sampler.outside_training(8).tolist())
+    assert torch.equal(sampler.outside_training(7, offset=3), sampler.outside_training(10)[3:])
 
 
 def test_without_a_range_positions_are_contiguous():
     sampler = PositionSampler()
-    assert sampler.drawn(7, 3) == 0
-    assert sampler.fixed(7, offset=3) == 3
+    assert sampler.in_training(7, 3) == 0
+    assert sampler.outside_training(7, offset=3) == 3
     assert as_tensor(3, IDS).tolist() == list(range(3, 11))
     assert as_tensor(SPREAD, IDS) is SPREAD
 
@@ -117,7 +117,7 @@ def test_the_table_and_the_scores_take_the_given_positions(encoding):
 @every_encoding
 def test_random_positions_are_used_outside_training_and_by_the_folded_model(encoding):
     network = random_network(encoding=encoding)
-    positions = network.sampler.fixed(8)
+    positions = network.sampler.outside_training(8)
     assert positions.tolist() != list(range(8))
     found = network(IDS, LENGTHS)
     assert torch.equal(found, network(IDS, LENGTHS, positions))
@@ -125,14 +125,14 @@ def test_random_positions_are_used_outside_training_and_by_the_folded_model(enco
         folded = network.fold()
         torch.testing.assert_close(folded(IDS, LENGTHS), found, rtol=0, atol=1e-5)
         shifted = network(IDS, LENGTHS, 2)
-        assert torch.equal(shifted, network(IDS, LENGTHS, network.sampler.fixed(8, 2)))
+        assert torch.equal(shifted, network(IDS, LENGTHS, network.sampler.outside_training(8, 2)))
         torch.testing.assert_close(folded(IDS, LENGTHS, 2), shifted, rtol=0, atol=1e-5)
 
 
 @every_encoding
 def test_diagnostics_use_the_positions_of_the_model(encoding):
     network = random_network(encoding=encoding)
-    positions = network.sampler.fixed(8)
+    positions = network.sampler.outside_training(8)
     found = diagnostics.fusion_of_tokens(network, BATCH)
     assert found["position"].tolist() == [*positions.tolist(), *positions[:6].tolist()]
     gate = network.fusion.gate(
@@ -179,12 +179,12 @@ def test_a_network_has_a_row_for_every_random_position():
     network = build_network(config(*overrides), 20, 3)
     assert network.table().shape == (600, 8)
     assert network.encoder.positions[0].rows == 600
-    positions = network.sampler.fixed(8)
+    positions = network.sampler.outside_training(8)
     assert positions.max() > 100
     other = build_network(config(*overrides, "seeds.dropout=1"), 20, 3)
-    assert not torch.equal(other.sampler.fixed(8), positions)
+    assert not torch.equal(other.sampler.outside_training(8), positions)
     same = build_network(config(*overrides, "seed=1", "seeds.dropout=0"), 20, 3)
-    assert torch.equal(same.sampler.fixed(8), positions)
+    assert torch.equal(same.sampler.outside_training(8), positions)
     assert build_network(config(), 20, 3).sampler.range is None
 
 

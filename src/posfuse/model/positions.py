@@ -28,12 +28,12 @@ class PositionSampler:
         """range: the largest position + 1; None: contiguous positions. seed: below 2^63."""
         self.range, self.seed = range, seed
 
-    def drawn(self, length: int, seed: int) -> Positions:
+    def in_training(self, length: int, seed: int) -> Positions:
         """The positions of a training step: (length,) int64 on the CPU, a function of its seed; for
         contiguous ones 0, the first of them."""
         return 0 if self.range is None else self._subset(self.range, length, seed)
 
-    def fixed(self, length: int, offset: int = 0) -> Positions:
+    def outside_training(self, length: int, offset: int = 0) -> Positions:
         """The positions outside training, (length,) int64 on the CPU: the last `length` of a subset
         of offset + length; for contiguous ones `offset`, the first of them."""
         if self.range is None:
@@ -42,9 +42,9 @@ class PositionSampler:
 
     def given(self, positions: Positions, ids: Tensor) -> Positions:
         """The argument `positions` of a model, on the device of ids (..., L): a tensor as it is, an
-        offset as `fixed`."""
+        offset as `outside_training`."""
         if isinstance(positions, int):
-            positions = self.fixed(ids.shape[-1], positions)
+            positions = self.outside_training(ids.shape[-1], positions)
         return positions if isinstance(positions, int) else positions.to(ids.device)
 
     def _subset(self, range: int, length: int, seed: int) -> Tensor:

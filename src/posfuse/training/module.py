@@ -55,7 +55,7 @@ class TrainingModule(L.LightningModule):
         else:
             torch.manual_seed(seed)
         drawn = seed_from(self.seed, "positions", *at)
-        return self.model.sampler.drawn(batch.ids.shape[1], drawn)
+        return self.model.sampler.in_training(batch.ids.shape[1], drawn)
 
     def step_loss(self, loss: Tensor, batch: Batch, n: int) -> Tensor:
         """Count a training step with this mean loss of n documents or targets; returns what to
