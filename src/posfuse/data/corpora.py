@@ -157,26 +157,26 @@ def hub(id: str, revision: str = "main") -> Corpus:
             "train.parquet and test.parquet (columns text, label) in a folder and give "
             "data.path=FOLDER"
         ) from error
-    parts = {s: loaded[s] for s in SPLITS if s in loaded}
-    if "train" not in parts or "test" not in parts:
+    splits = {s: loaded[s] for s in SPLITS if s in loaded}
+    if "train" not in splits or "test" not in splits:
         raise InputError(
             f"data.corpus.id: {id!r} has the splits {', '.join(loaded)}; give a corpus with "
             "train and test"
         )
-    unread = [s for s in loaded if s not in parts and LIKE_A_SPLIT.fullmatch(s)]
-    if unread and "validation" not in parts:
+    unread = [s for s in loaded if s not in splits and LIKE_A_SPLIT.fullmatch(s)]
+    if unread and "validation" not in splits:
         raise InputError(
             f"data.corpus.id: {id!r} has the split {unread[0]!r}, which is not read, and no "
             "validation split; save its splits as train, validation and test.parquet in a folder "
             "and give data.path=FOLDER"
         )
-    label = parts["train"].features.get("label")
+    label = splits["train"].features.get("label")
 
     def read() -> dict[str, Source]:
-        return {split: in_hub_form(part, f"{id} ({split})") for split, part in parts.items()}
+        return {split: in_hub_form(part, f"{id} ({split})") for split, part in splits.items()}
 
     # The names of the Arrow files contain the revision's commit, so a new download changes them.
-    arrow = [Path(f["filename"]) for part in parts.values() for f in part.cache_files]
+    arrow = [Path(f["filename"]) for part in splits.values() for f in part.cache_files]
     files = [(*path.parts[-3:], path.stat().st_size) for path in arrow]
     return Corpus(f"{id}@{revision} {files}", read, getattr(label, "names", None))
 

@@ -55,9 +55,11 @@ def splits(
     `validation_seed` and `labelled` are those of `open_store`. Raises InputError for what cannot be
     used.
     """
-    given = corpus.read()
-    has_labels = labelled or all("label" in part.columns for part in given.values())
-    parts = {split: _documents(part, cfg.drop_empty, has_labels) for split, part in given.items()}
+    sources = corpus.read()
+    has_labels = labelled or all("label" in source.columns for source in sources.values())
+    parts = {
+        split: _documents(source, cfg.drop_empty, has_labels) for split, source in sources.items()
+    }
     names = _number_labels(parts, corpus.label_names, labelled)
     if "validation" not in parts:
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)

@@ -16,9 +16,9 @@ from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.dropout import Dropout
 from posfuse.model.positions import Positions, as_tensor
 
-# The encoding inside attention, the positions (L,) of the batch's tokens, and the encoding's bias
-# (H, L, L) for them, or None.
-Position = tuple[AttentionEncoding, Tensor, Tensor | None]
+# What attention knows of position: the encoding, the positions (L,) of the batch's tokens, and the
+# encoding's bias (H, L, L) for them, or None.
+InAttention = tuple[AttentionEncoding, Tensor, Tensor | None]
 
 
 class Attention(nn.Module):
@@ -50,7 +50,7 @@ class Attention(nn.Module):
         q, k, v = (part.transpose(1, 2) for part in split.unbind(2))
         return q, k, v
 
-    def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, position: InAttention) -> Tensor:
         """x (B, L, d); mask (B, 1, 1, L), True at valid tokens -> (B, L, d)."""
         q, k, v = self.heads(x)
         dropout = self.dropout if self.training else 0.0
@@ -62,7 +62,7 @@ class Attention(nn.Module):
         return linear(y.transpose(1, 2).flatten(2), self.out_weight, self.out_bias)
 
     def weights(
-        self, x: Tensor, mask: Tensor | None, position: Position, queries: Tensor
+        self, x: Tensor, mask: Tensor | None, position: InAttention, queries: Tensor
     ) -> Tensor:
         """The attention weights (B, H, Q, L) of the queries with these indices (Q,)."""
         q, k, _ = self.heads(x)
@@ -95,7 +95,7 @@ class Block(nn.Module):
         out: Tensor = self.dropout(linear(hidden, self.linear2.weight, self.linear2.bias))
         return out
 
-    def forward(self, x: Tensor, mask: Tensor | None, position: Position) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, position: InAttention) -> Tensor:
         """x (B, L, d), mask (B, 1, 1, L) or None -> (B, L, d)."""
         return self.around(lambda y: self.attention(y, mask, position), x)
 
