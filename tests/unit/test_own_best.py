@@ -64,6 +64,14 @@ def test_scales_are_numbers_in_order_and_a_learned_one_is_its_start():
     assert concat["sqrt_d"].tolist() == [False, False, False, True, False]
 
 
+def test_runs_whose_records_leave_a_setting_out_are_not_those_that_have_it():
+    """Records of runs from scratch have no pretrain.name."""
+    both = pd.concat([frame(), frame(**{"settings.pretrain.name": "masked"})], ignore_index=True)
+    found = own_best(both, Criteria())
+    assert sorted(found.best["variant"]) == ["", "pretrain.name=masked"]
+    assert found.cells["n"].tolist() == 2 * own_best(frame(), Criteria()).cells["n"].tolist()
+
+
 def test_a_scale_written_in_two_ways_counts_once():
     twice = own_best(frame({**RUNS, ("add", 4.0): RUNS["add", "sqrt_d"]}), Criteria())
     assert cell(twice, "add", "sqrt_d = 4")["n"] == 3

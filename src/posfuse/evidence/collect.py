@@ -203,14 +203,15 @@ def differing(one: pd.Series, other: pd.Series) -> str:
 
 
 def varying(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Series[str]":
-    """For each run "key=value" of the columns that vary among the runs with equal `within`."""
+    """For each run "key=value" of the columns that vary among the runs with equal `within`; without
+    the keys that its record leaves out."""
     labels = pd.Series("", runs.index)
-    texts = runs[columns].astype(str)
+    texts = runs[columns].astype(str).where(runs[columns].notna(), "")
     for _, group in texts.groupby([runs[name] for name in within], sort=False):
         varied = [c for c in columns if group[c].nunique() > 1]
         for i, row in zip(group.index, group[varied].to_numpy(), strict=True):
             pairs = zip(varied, row, strict=True)
-            labels[i] = " ".join(f"{c.removeprefix('settings.')}={v}" for c, v in pairs)
+            labels[i] = " ".join(f"{c.removeprefix('settings.')}={v}" for c, v in pairs if v)
     return labels
 
 
