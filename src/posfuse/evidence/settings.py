@@ -23,6 +23,18 @@ LENGTHS = tuple(
 Run = dict[Any, Any]
 
 
+def described(run: Run) -> dict[str, str]:
+    """All that this module says about a run, by column of a frame of comparisons."""
+    return {
+        "table": fused_table(run),
+        "attention": in_attention(run),
+        "other_settings": other_settings(run),
+        "task": task(run),
+        "pretrain": pretraining(run),
+        "besides_pretraining": besides_pretraining(run),
+    }
+
+
 def fused_table(run: Run) -> str:
     """The table that the operator fuses, as "Sinusoidal"; the encoding's name in a record without
     this setting."""

@@ -9,15 +9,7 @@ from numpy.typing import NDArray
 
 from posfuse.evidence.collect import CELL, differing, settings_columns
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.evidence.settings import (
-    NO_TABLE,
-    besides_pretraining,
-    fused_table,
-    in_attention,
-    other_settings,
-    pretraining,
-    task,
-)
+from posfuse.evidence.settings import NO_TABLE, described
 from posfuse.statistics import paired as st
 from posfuse.statistics.contrasts import Contrast
 from posfuse.statistics.decisions import decide
@@ -79,12 +71,8 @@ def cells(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for each cell or seed left out.
 
-    Columns: CELL, baseline_variant; table, attention, other_settings, task, pretrain and
-    besides_pretraining (settings.py);
-    length, seeds, scores, baseline_scores and deltas (lists, paired: operator minus baseline),
-    resolution (points of one test document, NaN for a metric that is no
-    share), the statistics of `judge`, and the columns of `in_families`. A cell
-    pairs with the baseline of the same data and encoding whose settings are
+    Columns: CELL, baseline_variant, length, and those of `described`, `compare_arms` and
+    `in_families`. A cell pairs with the baseline of the same data and encoding whose settings are
     the same except for the fusion's, on the seeds that both have.
     """
     rows, notes = [], []
@@ -116,51 +104,68 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
             )
             continue
         base_cell = (data, encoding, base_name, base_variant)
-        delta = Contrast({cell: 1, base_cell: -1}).differences(outcomes)
         if alone := sorted(set(group["seed"]) ^ set(groups[base_cell]["seed"])):
             listed = ", ".join(map(str, alone))
             notes.append(
                 f"{name}: only one of {fusion} and {base_name} has these seeds, so they are left "
                 f"out: {listed}"
             )
-        if delta.empty:
-            notes.append(f"{name}: not compared, because it has no seed in common with {base_name}")
-            continue
         documents = group.get("documents.test", no_number).iloc[0]
         resolution = step_of(metric, float(documents))
-        if len(delta) == 1:
+        compared = compare_arms(cell, base_cell, outcomes, criteria, resolution)
+        if compared is None:
+            notes.append(f"{name}: not compared, because it has no seed in common with {base_name}")
+            continue
+        deltas = compared["deltas"]
+        if len(deltas) == 1:
             notes.append(f"{name}: no test, because there is only one seed")
-        elif np.isnan(st.p_paired_t(delta)):
+        elif np.isnan(st.p_paired_t(deltas)):
             how = "there is no test"
             if not np.isnan(resolution):
                 std = f"one test document, {resolution:.2f} points"
                 how = f"the test uses {std}, as standard deviation"
-            notes.append(f"{name}: the difference is the same in all {len(delta)} seeds; {how}")
-        deltas, run = delta.tolist(), group.iloc[0].to_dict()
+            notes.append(f"{name}: the difference is the same in all {len(deltas)} seeds; {how}")
         rows.append(
             {
                 **dict(zip(CELL, cell, strict=True)),
                 "baseline_variant": base_variant,
-                "table": fused_table(run),
-                "attention": in_attention(run),
-                "other_settings": other_settings(run),
-                "task": task(run),
-                "pretrain": pretraining(run),
-                "besides_pretraining": besides_pretraining(run),
+                **described(group.iloc[0].to_dict()),
                 "length": group["length"].iloc[0],
-                "seeds": delta.index.tolist(),
-                "scores": outcomes.loc[delta.index, cell].to_numpy().tolist(),
-                "baseline_scores": outcomes.loc[delta.index, base_cell].to_numpy().tolist(),
-                "deltas": deltas,
-                "resolution": resolution,
-                **judge(deltas, criteria, resolution),
+                **compared,
             }
         )
-    columns = [*CELL, "baseline_variant", "table", "attention", "other_settings", "task"]
-    columns += ["pretrain", "besides_pretraining"]
-    columns += ["length", "seeds", "scores", "baseline_scores", "deltas", "resolution"]
-    columns += judge([0.0], criteria)
+    columns = [*CELL, "baseline_variant", *described(dict.fromkeys(["data", "encoding"])), "length"]
+    columns += no_comparison(criteria)
     return in_families(pd.DataFrame(rows, columns=columns), criteria), notes
+
+
+def compare_arms(
+    arm: Any, baseline: Any, outcomes: pd.DataFrame, criteria: Criteria, resolution: float = np.nan
+) -> dict[str, Any] | None:
+    """The comparison of two columns of `outcomes`, which has a row for each seed; None without a
+    seed that both have.
+
+    Keys: seeds, scores, baseline_scores and deltas (lists, paired: arm minus baseline), resolution
+    (points of one test document, NaN for a metric that is no share), and the statistics of `judge`.
+    """
+    differences = Contrast({arm: 1, baseline: -1}).differences(outcomes)
+    if differences.empty:
+        return None
+    both = outcomes.loc[differences.index]
+    deltas = differences.tolist()
+    return {
+        "seeds": differences.index.tolist(),
+        "scores": both[arm].to_numpy().tolist(),
+        "baseline_scores": both[baseline].to_numpy().tolist(),
+        "deltas": deltas,
+        "resolution": resolution,
+        **judge(deltas, criteria, resolution),
+    }
+
+
+def no_comparison(criteria: Criteria) -> list[str]:
+    """The keys of `compare_arms`, as columns of a frame without rows."""
+    return list(compare_arms("a", "b", pd.DataFrame({"a": [0.0], "b": [0.0]}), criteria) or [])
 
 
 def outcomes_of(runs: pd.DataFrame, metric: Metric) -> pd.DataFrame:

@@ -19,9 +19,16 @@ import pandas as pd
 
 from posfuse.evidence.collect import settings_columns, varying
 from posfuse.evidence.metric import Metric
-from posfuse.evidence.settings import fused_table, in_attention, other_settings
+from posfuse.evidence.settings import described
 from posfuse.statistics import paired as st
-from posfuse.statistics.comparisons import Criteria, in_families, judge, step_of
+from posfuse.statistics.comparisons import (
+    Criteria,
+    compare_arms,
+    in_families,
+    judge,
+    no_comparison,
+    step_of,
+)
 
 KEYS = {"scale": "model.token_scale", "lr": "optim.lr"}  # column of a tuned key -> the key
 GROUP = ["data", "encoding", "variant"]  # its runs differ only in tuned keys, operator and seed
@@ -139,12 +146,9 @@ def _encodings(runs: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     """GROUP, fusion, table, attention and other_settings, one row for each GROUP x fusion."""
     first = tuned[[*GROUP, "fusion"]].drop_duplicates()
     asked = runs.drop(columns=[f"settings.{key}" for key in KEYS.values()], errors="ignore")
-    found = asked.loc[first.index].to_dict("records")
-    return first.assign(
-        table=[fused_table(run) for run in found],
-        attention=[in_attention(run) for run in found],
-        other_settings=[other_settings(run) for run in found],
-    )
+    settings = [described(run) for run in asked.loc[first.index].to_dict("records")]
+    columns = ["table", "attention", "other_settings"]
+    return first.join(pd.DataFrame(settings, first.index, columns))
 
 
 def _column(runs: pd.DataFrame, name: str) -> "pd.Series[Any]":
@@ -206,6 +210,12 @@ def _at_own_best(
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     base, metric = criteria.baseline, criteria.metric
+    statistics = judge([0.0], criteria)
+
+    def places(*rows: dict[Any, Any]) -> list[tuple[Any, ...]]:
+        """The columns of `scores` with the runs of these rows of the cells."""
+        return [(row["fusion"], *(row[key] for key in keys)) for row in rows]
+
     for group_key, group in cells.groupby(GROUP, sort=False):
         where = " ".join(str(part) for part in group_key if part)
         runs = tuned[(tuned[GROUP] == list(group_key)).all(axis=1)]
@@ -222,9 +232,8 @@ def _at_own_best(
             continue
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]
-            pairs = _pairs(scores, mine, its, keys)
-            deltas = (pairs[0] - pairs[1]).tolist()
-            if not deltas:
+            compared = compare_arms(*places(mine, its), scores, criteria, resolution)
+            if compared is None:
                 tested = "tested seed" if criteria.select else "seed"
                 notes.append(
                     f"{where} {fusion}: not compared, because it has no {tested} in common with "
@@ -237,31 +246,26 @@ def _at_own_best(
                         f"{where} {fusion}: was run with other values of {KEYS[key]} than {base}"
                     )
             row: dict[str, Any] = dict(zip(GROUP, group_key, strict=True))
-            row |= {"fusion": fusion, "resolution": resolution, "baseline_variant": row["variant"]}
+            row |= {"fusion": fusion, "baseline_variant": row["variant"]}
             for prefix, one in (("", mine), ("baseline_", its)):
                 row |= {f"{prefix}{key}{end}": one[f"{key}{end}"]
                         for key in keys for end in ("", "_edge")}  # fmt: skip
                 row[f"{prefix}at"] = _at(one, keys)
                 row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
-            row |= {"length": mine["length"], "seeds": pairs.index.tolist()}
-            row |= {"scores": pairs[0].tolist(), "baseline_scores": pairs[1].tolist()}
-            row |= {"deltas": deltas, **judge(deltas, criteria, resolution)}
+            row |= {"length": mine["length"], **compared}
             if "scale" in keys and fusion in papers and base in papers:
-                at_paper = _pairs(scores, papers[fusion], papers[base], keys)
-                if len(at_paper):
-                    at_sqrt_d = (at_paper[0] - at_paper[1]).tolist()
-                    found = judge(at_sqrt_d, criteria, resolution)
-                    row |= {f"paper_{name}": value for name, value in found.items()}
+                both = places(papers[fusion], papers[base])
+                at_sqrt_d = compare_arms(*both, scores, criteria, resolution) or {}
+                row |= {f"paper_{name}": at_sqrt_d.get(name, np.nan) for name in statistics}
             rows.append(row)
     return rows, notes
 
 
 def _frame(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) -> pd.DataFrame:
     of_keys = [*(f"{key}{end}" for key in keys for end in ("", "_edge")), "at", "choices"]
-    statistics = list(judge([0.0], criteria))
     columns = [*GROUP, "fusion", *of_keys, *(f"baseline_{name}" for name in of_keys)]
-    columns += ["length", "seeds", "scores", "baseline_scores", "deltas"]
-    columns += [*statistics, *(f"paper_{name}" for name in statistics)]
+    columns += ["length", *(name for name in no_comparison(criteria) if name != "resolution")]
+    columns += [*(f"paper_{name}" for name in judge([0.0], criteria))]
     columns += ["resolution", "baseline_variant"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -281,16 +285,6 @@ def _best(cells: pd.DataFrame, by: list[str], metric: Metric) -> pd.DataFrame:
 def _at(row: dict[Any, Any], keys: list[str]) -> str:
     """The values of a row: "2", or "2, lr 0.001" where both keys vary."""
     return ", ".join(row[key] if key == keys[0] else f"{key} {row[key]}" for key in keys)
-
-
-def _pairs(
-    scores: pd.DataFrame, one: dict[Any, Any], other: dict[Any, Any], keys: list[str]
-) -> pd.DataFrame:
-    """The scores of two rows of the cells, columns 0 and 1, by the seeds that both have."""
-    columns = [(row["fusion"], *(row[key] for key in keys)) for row in (one, other)]
-    if any(column not in scores for column in columns):  # no run of it is tested
-        return pd.DataFrame(columns=[0, 1], dtype=float)
-    return scores[columns].set_axis([0, 1], axis=1).dropna()
 
 
 def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[str]:

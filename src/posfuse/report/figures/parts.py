@@ -1,7 +1,7 @@
 """Parts that several figures share: the rows of a panel, its limits, intervals and ticks."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from posfuse.evidence.collect import CELL
 from posfuse.report.figures import svg
-from posfuse.report.figures.style import QUIET, SMALL, LineName, look, operator_name, short
+from posfuse.report.figures.style import QUIET, SMALL, LineName, grid, look, operator_name, short
 
 PANEL = ["data", "encoding", "variant"]
 MOST_CLASSES = 12  # with more, a heatmap's cells are too small for numbers
@@ -27,6 +27,16 @@ def panels_of(frame: pd.DataFrame) -> dict[Any, list[Row]]:
     """The rows of each data x encoding x variant."""
     groups = frame.groupby(PANEL, sort=False)
     return {key: group.to_dict("records") for key, group in groups}
+
+
+def panel_figure(
+    frame: pd.DataFrame, caption: str, size: tuple[float, float], **layout: Any
+) -> tuple[Figure, list[tuple[pd.DataFrame, list[Axes]]]]:
+    """A figure with a panel for each data x encoding x variant; the rows and the axes of each.
+    `layout` are arguments of `style.grid`."""
+    panels = dict(list(frame.groupby(PANEL, sort=False)))
+    figure, axes = grid(group_sizes(panels), panels, caption, size, **layout)
+    return figure, list(zip(panels.values(), axes, strict=True))
 
 
 def group_sizes(panels: Iterable[tuple[Any, ...]]) -> list[int]:
@@ -58,19 +68,30 @@ def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
     axis.set_xlim(-0.6, len(names) - 0.4)
 
 
-def band_line(
-    axis: Axes, fusion: str, x: Any, mean: Any, band: tuple[Any, Any], text: str, every: int = 1
+def lines(
+    axis: Axes,
+    rows: pd.DataFrame,
+    x: str,
+    text_of: Callable[["pd.Series[float]"], str],
+    ends_of: Callable[["pd.Series[float]"], tuple[float, float]] = lambda a: (a.min(), a.max()),
 ) -> None:
-    """A line of an operator with a band, its name at the end, and a hover text. `every`: the marks
-    that are drawn."""
-    one = look(fusion)
-    axis.fill_between(x, *band, color=one.color, alpha=0.13, linewidth=0)
-    (line,) = axis.plot(
-        x, mean, color=one.color, linestyle=one.dash, marker=one.marker, markevery=every,
-        markersize=3.5,
-    )  # fmt: skip
-    svg.mark(line, text)
-    LineName(axis, (x[-1], mean[-1]), fusion)
+    """Draw the mean over seeds of the column `value` over the column `x`, a line for each operator.
+
+    The band is between the `ends_of` the values of each place, by default the lowest seed and the
+    highest. `text_of` makes the hover text from the means by place.
+    """
+    for fusion, runs in rows.groupby("fusion", sort=False):
+        values = runs.groupby(x)["value"]
+        mean, low_high = values.mean(), [ends_of(own) for _, own in values]
+        one, places = look(str(fusion)), mean.index.to_numpy()
+        axis.fill_between(places, *np.transpose(low_high), color=one.color, alpha=0.13, linewidth=0)
+        (line,) = axis.plot(
+            places, mean, color=one.color, linestyle=one.dash, marker=one.marker,
+            markevery=max(1, len(places) // 8), markersize=3.5,
+        )  # fmt: skip
+        name = joined(runs.iloc[0].to_dict())
+        svg.mark(line, f"{name}: {text_of(mean)}, n={runs['seed'].nunique()}")
+        LineName(axis, (places[-1], mean.iloc[-1]), str(fusion))
 
 
 def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -27,23 +26,18 @@ def section(sweep: Sweep) -> Section:
 @style.styled("no learning curves")
 def curves(rows: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The validation result by epoch; columns CELL, seed, epoch, value."""
-    panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
+
+    def best(mean: "pd.Series[float]") -> str:
+        epoch = mean.idxmin() if metric.lower_is_better else mean.idxmax()
+        return f"best mean {metric.number(mean[epoch])}{metric.percent} at epoch {epoch}"
+
     caption = (
         f"validation {metric.title} by epoch; line: mean over the seeds that still train; band: "
         "from their lowest to their highest"
     )
-    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
-    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
-        for fusion, runs in part.groupby("fusion", sort=False):
-            by_epoch = runs.groupby("epoch")["value"].agg(["mean", "min", "max"])
-            x, mean = by_epoch.index.to_numpy(), by_epoch["mean"].to_numpy()
-            best = int(np.argmin(mean) if metric.lower_is_better else np.argmax(mean))
-            n = runs["seed"].nunique()
-            name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
-            text = f"{metric.number(mean[best])}{metric.percent} at epoch {x[best]}"
-            band = by_epoch["min"], by_epoch["max"]
-            text = f"{name}: best mean {text}, n={n}"
-            parts.band_line(axis, str(fusion), x, mean, band, text, every=max(1, len(x) // 8))
+    figure, panels = parts.panel_figure(rows, caption, (3.0, 2.3))
+    for part, (axis,) in panels:
+        parts.lines(axis, part, "epoch", best)
         if part["epoch"].nunique() == 1:
             axis.set_xlim(part["epoch"].iloc[0] - 1, part["epoch"].iloc[0] + 1)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))

@@ -226,11 +226,10 @@ def learning_rate(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
 @style.styled("fewer than three trials of each operator")
 def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The rows of `budgets`, a panel for each data x encoding x variant."""
-    panels = parts.panels_of(by_budget)
     caption = f"expected best validation {metric.level} of k trials, drawn without replacement"
-    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.4, 2.4))
-    for rows, (axis,) in zip(panels.values(), axes, strict=True):
-        for row in rows:
+    figure, panels = parts.panel_figure(by_budget, caption, (3.4, 2.4))
+    for part, (axis,) in panels:
+        for row in part.to_dict("records"):
             one = style.look(row["fusion"])
             x, y = range(1, row["trials"] + 1), row["expected"]
             (line,) = axis.plot(
@@ -248,7 +247,6 @@ def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
 
 
 def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more: str) -> Figure:
-    panels = parts.panels_of(cells)
     both = {f"{other}_number" for other in ("scale", "lr")} <= set(cells)
     at_best = f", each at the best value of the other tuned key by validation {metric.title}"
     caption = (
@@ -256,9 +254,9 @@ def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more:
         "95 % t interval (± one standard deviation with 2 seeds); ring: the operator's best "
         f"{name} by validation {metric.title}{more}"
     )
-    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (5.2, 3.4), most=2)
-    for rows, (axis,) in zip(panels.values(), axes, strict=True):
-        _draw_lines(axis, rows, metric, key, name)
+    figure, panels = parts.panel_figure(cells, caption, (5.2, 3.4), most=2)
+    for part, (axis,) in panels:
+        _draw_lines(axis, part.to_dict("records"), metric, key, name)
     return figure
 
 

@@ -200,15 +200,15 @@ def _theirs(cell: Row) -> str:
 @style.styled("no runs")
 def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The metric above latency by fusion, a panel for each data x encoding x variant."""
-    panels = parts.panels_of(cells)
     caption = (
         f"test {metric.level} and latency in ms per document by fusion; mark: mean over seeds; "
         "line: ± one standard deviation"
     )
-    widest = max(len(rows) for rows in panels.values())
+    widest = cells.groupby(parts.PANEL).size().max()
     size = (min(3.4, 1.7 + 0.35 * widest), 3.4)
-    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, size, ratios=(1.3, 1))
-    for rows, (upper, lower) in zip(panels.values(), axes, strict=True):
+    figure, panels = parts.panel_figure(cells, caption, size, ratios=(1.3, 1))
+    for part, (upper, lower) in panels:
+        rows = part.to_dict("records")
         for axis, value, unit in (
             (upper, "", metric.percent.strip()),
             (lower, "latency_", "ms per document"),

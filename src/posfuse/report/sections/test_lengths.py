@@ -111,27 +111,24 @@ def results_by_length(
     `rows` are those of `by_test_length` in statistics/lengths.py; `chance` has the result of
     guessing by data; it may lack some.
     """
-    panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
+
+    def by_length(mean: "pd.Series[float]") -> str:
+        digits = metric.digits - 1
+        return ", ".join(f"{n}: {mean[n]:.{digits}f}{metric.percent}" for n in mean.index)
+
+    def interval(values: "pd.Series[float]") -> tuple[float, float]:
+        # Equal accuracies and one seed have no interval, so no band.
+        low, high = np.clip(st.t_interval(values), 0, 100 if metric.is_share else None)
+        return low, high
+
     caption = (
         f"test {metric.level} against the length of the test documents in tokens; shaded: the "
         "lengths of training; line: mean over seeds; band: its 95 % t interval"
         f"{'; dotted: chance' if chance else ''}"
     )
-    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
-    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
-        for fusion, runs in part.groupby("fusion", sort=False):
-            table = runs.pivot(index="seed", columns="test_length", values="value")
-            x, mean = table.columns.to_numpy(), table.mean().to_numpy()
-            # Equal accuracies and one seed have no interval, so no band.
-            ends = [st.t_interval(table[n].dropna()) for n in x]
-            low, high = np.clip(ends, 0, 100 if metric.is_share else None).T
-            name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
-            texts = ", ".join(
-                f"{n}: {value:.{metric.digits - 1}f}{metric.percent}"
-                for n, value in zip(x, mean, strict=True)
-            )
-            text = f"{name}: {texts}, n={runs['seed'].nunique()}"
-            parts.band_line(axis, str(fusion), x, mean, (low, high), text)
+    figure, panels = parts.panel_figure(rows, caption, (3.0, 2.3))
+    for part, (axis,) in panels:
+        parts.lines(axis, part, "test_length", by_length, interval)
         if (guess := chance.get(str(part["data"].iloc[0]))) is not None:
             axis.axhline(guess, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
         axis.set_ylabel(metric.axis)

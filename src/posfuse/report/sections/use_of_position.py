@@ -56,23 +56,19 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
     `rows` are those of `mechanism` in evidence/mechanism.py with the name LOSS_BY_POSITION. A mark
     stands for its place and all places after the mark before.
     """
-    panels = dict(list(rows.groupby(parts.PANEL, sort=False)))
+
+    def by_place(mean: "pd.Series[float]") -> str:
+        return f"{', '.join(f'{n}: {value:.3f}' for n, value in mean.items())} bits"
+
+    bits = rows.assign(value=rows["value"] / np.log(2), place=rows["high"] + 1)
     caption = (
         "test loss in bits per target by the target's place in the window; a mark stands for its "
         "place and all places after the mark before; line: mean over seeds; band: from the lowest "
         "seed to the highest"
     )
-    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 2.3))
-    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
-        for fusion, runs in part.groupby("fusion", sort=False):
-            bits = (runs["value"] / np.log(2)).groupby(runs["high"] + 1)
-            by_place = bits.agg(["mean", "min", "max"])
-            x, mean = by_place.index.to_numpy(), by_place["mean"].to_numpy()
-            name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
-            texts = ", ".join(f"{n}: {value:.3f}" for n, value in zip(x, mean, strict=True))
-            text = f"{name}: {texts} bits, n={runs['seed'].nunique()}"
-            band = by_place["min"], by_place["max"]
-            parts.band_line(axis, str(fusion), x, mean, band, text)
+    figure, panels = parts.panel_figure(bits, caption, (3.0, 2.3))
+    for part, (axis,) in panels:
+        parts.lines(axis, part, "place", by_place)
         axis.set_xscale("log", base=2)
         axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(lambda place, _: f"{place:g}")
@@ -165,34 +161,32 @@ def probe_by_layer(rows: pd.DataFrame) -> Figure:
     """The probe's R^2 above its share within 2 tokens, by layer, a panel for each data x encoding x
     variant."""
     probed = rows[rows["name"].str.startswith("probe_")]
-    panels = dict(list(probed.groupby(parts.PANEL, sort=False)))
     caption = (
         "a linear probe of a token's place in its document, on test documents that it was not "
         "fitted to; layer 0: the fused input; line: mean over seeds; band: from the lowest seed to "
         "the highest; dotted: always predicting the mean place"
     )
-    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, (3.0, 3.6), ratios=(1, 1))
-    for (key, part), pair in zip(panels.items(), axes, strict=True):
+    figure, panels = parts.panel_figure(probed, caption, (3.0, 3.6), ratios=(1, 1))
+    for part, pair in panels:
         for axis, value, label in zip(
             pair, ("probe_r2", "probe_within_2"), ("R²", "within 2 tokens, %"), strict=True
         ):
             unit = 1 if value == "probe_r2" else 100
-            of = part[part["name"] == value]
-            baseline = unit * of.loc[of["layer"] == WHOLE, "value"].mean()
+            own = part[part["name"] == value]
+            own = own.assign(value=unit * own["value"])
+            is_baseline = own["layer"] == WHOLE
+            baseline = own.loc[is_baseline, "value"].mean()
             axis.axhline(baseline, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
-            for fusion, runs in of[of["layer"] != WHOLE].groupby("fusion", sort=False):
-                by_layer = runs.groupby("layer")["value"]
-                x, mean = by_layer.mean().index.to_numpy(), unit * by_layer.mean().to_numpy()
-                low, high = (unit * end.to_numpy() for end in (by_layer.min(), by_layer.max()))
-                name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
-                texts = ", ".join(f"layer {at} {y:.3g}" for at, y in zip(x, mean, strict=True))
-                text = f"{name}: {label} {texts}, n={runs['seed'].nunique()}"
-                parts.band_line(axis, str(fusion), x, mean, (low, high), text)
+            parts.lines(axis, own[~is_baseline], "layer", partial(_by_layer, label))
             axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axis.set_ylim(-0.1 if unit == 1 else -3, 1.05 * unit)
             axis.set_ylabel(label)
         pair[1].set_xlabel("layer")
     return figure
+
+
+def _by_layer(label: str, mean: "pd.Series[float]") -> str:
+    return f"{label} {', '.join(f'layer {n} {value:.3g}' for n, value in mean.items())}"
 
 
 @style.styled(EMPTY)
@@ -203,23 +197,21 @@ def patching(rows: pd.DataFrame) -> Figure:
     run = [*parts.PANEL, "fusion", "seed"]
     table = patched.pivot(index=run, columns="name", values="value").reset_index()
     table = patched[run].drop_duplicates().merge(table, on=run)  # in the order of the rows
-    panels = dict(list(table.groupby(parts.PANEL, sort=False)))
     caption = (
         "test documents whose prediction changes if their tokens are in random order, in %; above: "
         "tokens with the fused input of the new order and the old places inside attention; below: "
         "the other way round; full: the prediction follows the new order; light: a third class; "
         "empty: it stays; mean over seeds"
     )
-    widest = max(part["fusion"].nunique() for part in panels.values())
+    widest = table.groupby(parts.PANEL)["fusion"].nunique().max()
     size = (min(3.4, 1.7 + 0.35 * widest), 3.6)
-    figure, axes = style.grid(parts.group_sizes(panels), panels, caption, size, ratios=(1, 1))
-    for (key, part), pair in zip(panels.items(), axes, strict=True):
+    figure, panels = parts.panel_figure(table, caption, size, ratios=(1, 1))
+    for part, pair in panels:
         fusions = list(part["fusion"].unique())
         for axis, patch in zip(pair, ("input", "attention"), strict=True):
             for x, fusion in enumerate(fusions):
                 runs = part[part["fusion"] == fusion]
-                name = parts.joined({**dict(zip(parts.PANEL, key, strict=True)), "fusion": fusion})
-                _bar(axis, x, runs, patch, name)
+                _bar(axis, x, runs, patch, parts.joined(runs.iloc[0].to_dict()))
             axis.set_ylim(0, 103)
             axis.set_ylabel(f"{patch} moved, %")
         parts.name_operators(pair[1], fusions)
