@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from posfuse.errors import InputError
+from posfuse.evidence.predictions import read_predictions
 from posfuse.statistics import over_documents as over
 from posfuse.statistics.documents import (
     Paired,
@@ -17,7 +18,6 @@ from posfuse.statistics.documents import (
     judge_documents,
     pair,
     read_all,
-    read_predictions,
 )
 
 LABEL = [0, 1, 1, 0, 1, 0]

@@ -6,11 +6,10 @@ from functools import cached_property
 import pandas as pd
 
 from posfuse.errors import InputError
-from posfuse.evidence.collect import CELL, missing, of_classifiers
+from posfuse.evidence.collect import missing, of_classifiers
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for
-from posfuse.statistics.documents import DocumentEvidence, document_evidence
-from posfuse.statistics.language_windows import window_evidence
+from posfuse.statistics.documents import DocumentEvidence, document_evidence, window_evidence
 from posfuse.statistics.lengths import beyond
 from posfuse.statistics.own_best import OwnBest, own_best
 from posfuse.statistics.second_differences import placebos, survival
@@ -95,8 +94,7 @@ class Sweep:
         if self.metric == ACCURACY and len(self.classifiers):
             classified = of_classifiers(self.comparisons, self.runs)
             return document_evidence(classified, self.classifiers, self.criteria.baseline)
-        by_window, problems = window_evidence(self.comparisons, self.runs, self.criteria)
-        return DocumentEvidence(by_window, pd.DataFrame(columns=CELL), {}), problems
+        return window_evidence(self.comparisons, self.runs, self.criteria)
 
     @cached_property
     def missing(self) -> tuple[list[str], list[str]]:

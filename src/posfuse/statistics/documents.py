@@ -1,13 +1,13 @@
 """Statistics of the saved predictions: over documents as well as seeds.
 
-Shapes: S seeds, D test documents, C classes. Documents with a part in common are a group: they are
-resampled together, since they are often classified alike.
+Shapes: S seeds, D test documents (of a language model: windows or strings), C classes. Documents
+with a part in common are a group: they are resampled together, since they are often classified
+alike.
 """
 
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,45 +17,15 @@ from sklearn.metrics import confusion_matrix
 
 from posfuse.errors import InputError
 from posfuse.evidence.collect import CELL, SHARED
-from posfuse.evidence.metric import ACCURACY
+from posfuse.evidence.predictions import read_predictions, read_windows
 from posfuse.runs.records import PREDICTIONS
 from posfuse.runs.split_seeds import BY_RUN
-from posfuse.seals import check_whole
 from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
-from posfuse.untrusted import read_parquet
+from posfuse.statistics.comparisons import Criteria
 
 SPLIT_SEED = "settings.data.split_seed"
-COLUMNS = ["index", "length", "label", "predicted"]
 BINS = 4  # quantiles of document length
-
-
-def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
-    """COLUMNS and group of the D test documents of a row of `collect`, lengths cut at the run's
-    max_len. In a file without groups each document is its own.
-
-    Raises InputError where the file is missing, damaged, or contradicts the run's record.
-    """
-    path = Path(run["folder"]) / PREDICTIONS
-    names, accuracy = run.get("label_names"), run.get(ACCURACY.column)
-    try:
-        check_whole(path)
-        whole = "a whole number"
-        table = read_parquet(path, dict.fromkeys(COLUMNS, whole), {"group": whole})
-        for name, column in table.items():
-            if column.dtype.kind not in "iu" or column.empty or column.min() < 0:
-                raise ValueError(f"{name} is not a whole number from 0 for each document")
-        if isinstance(names, list) and table[["label", "predicted"]].to_numpy().max() >= len(names):
-            raise ValueError("more classes than result.json names")
-        correct = (table["label"] == table["predicted"]).mean()
-        if accuracy is not None and abs(correct - accuracy) > 1e-4:
-            right = f"{100 * correct:.2f} % are right"
-            raise ValueError(f"{right}, result.json says {100 * accuracy:.2f} %")
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error
-    table["length"] = table["length"].clip(1, run.get("settings.data.max_len"))
-    return table.assign(group=table.get("group", table["index"])).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -113,6 +83,22 @@ def read_all(runs: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
     return read, problems
 
 
+def frames_of(
+    comparison: dict[Any, Any], runs: pd.DataFrame, baseline: str, read: dict[str, pd.DataFrame]
+) -> tuple[list[Any], list[pd.DataFrame], list[pd.DataFrame]]:
+    """The seeds of a row of `compare` whose two runs are both in `read`, by folder; and their
+    frames, of the operator and of the baseline."""
+    folder_of = runs.set_index([*CELL, "seed"])["folder"]
+    place = (comparison["data"], comparison["encoding"])
+    both = (
+        (*place, comparison["fusion"], comparison["variant"]),
+        (*place, baseline, comparison["baseline_variant"]),
+    )
+    seeds = [s for s in comparison["seeds"] if all(folder_of[*cell, s] in read for cell in both)]
+    fused, base = ([read[folder_of[*cell, s]] for s in seeds] for cell in both)
+    return seeds, fused, base
+
+
 def pair(
     comparison: dict[Any, Any], runs: pd.DataFrame, baseline: str, read: dict[str, pd.DataFrame]
 ) -> Paired | None:
@@ -121,16 +107,9 @@ def pair(
     None if no seed is left, if the two operators have different documents, or if seeds have
     different numbers of documents.
     """
-    folder_of = runs.set_index([*CELL, "seed"])["folder"]
-    place = (comparison["data"], comparison["encoding"])
-    both = (
-        (*place, comparison["fusion"], comparison["variant"]),
-        (*place, baseline, comparison["baseline_variant"]),
-    )
-    seeds = [s for s in comparison["seeds"] if all(folder_of[*cell, s] in read for cell in both)]
+    seeds, fused, base = frames_of(comparison, runs, baseline, read)
     if not seeds:
         return None
-    fused, base = ([read[folder_of[*cell, s]] for s in seeds] for cell in both)
     same = ["index", "length", "label"]
     of_base, of_fused = ([t[same] for t in ts] for ts in (base, fused))
     is_paired = all(one.equals(other) for one, other in zip(of_base, of_fused, strict=True))
@@ -254,3 +233,25 @@ def document_evidence(
         return DocumentEvidence(empty, pd.DataFrame(columns=CELL), {}), notes
     all_bins = pd.concat(bins, ignore_index=True)
     return DocumentEvidence(pd.DataFrame(rows), all_bins, confusions), notes
+
+
+def window_evidence(
+    comparisons: pd.DataFrame, runs: pd.DataFrame, criteria: Criteria
+) -> tuple[DocumentEvidence, list[str]]:
+    """The statistics over windows of every comparison of language models, without bins and
+    confusions; and a line for each run that is left out."""
+    read, rows, problems = {}, [], []
+    for run in runs.to_dict("records"):
+        try:
+            read[run["folder"]] = read_windows(run, criteria.metric)
+        except InputError as error:
+            problems.append(str(error))
+    for comparison in comparisons.to_dict("records"):
+        seeds, fused, base = frames_of(comparison, runs, criteria.baseline, read)
+        if not seeds or not all(one["index"].equals(fused[0]["index"]) for one in (*fused, *base)):
+            continue
+        values, of_base = (np.stack([one["value"] for one in frames]) for frames in (fused, base))
+        judged = judge_differences(seeds, values - of_base, fused[0]["group"].to_numpy())
+        rows.append({**{name: comparison[name] for name in CELL}, **judged})
+    statistics = pd.DataFrame(rows, columns=None if rows else CELL)
+    return DocumentEvidence(statistics, pd.DataFrame(columns=CELL), {}), problems

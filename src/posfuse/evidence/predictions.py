@@ -1,0 +1,89 @@
+"""The saved predictions of test splits, checked against the records of their runs."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from posfuse.errors import InputError
+from posfuse.evidence.metric import (
+    ACCURACY,
+    BITS_PER_BYTE,
+    EXACT_MATCH,
+    GREEDY_ACCURACY,
+    Metric,
+)
+from posfuse.runs.records import PREDICTIONS
+from posfuse.seals import check_whole
+from posfuse.untrusted import read_parquet
+
+OF_DOCUMENTS = ["index", "length", "label", "predicted"]
+OF_WINDOWS = ["index", "group", "targets"]
+COUNTED = {  # what each metric counts in a window
+    ACCURACY.name: "right",
+    EXACT_MATCH.name: "right",
+    GREEDY_ACCURACY.name: "greedy_right",
+    BITS_PER_BYTE.name: "loss",
+}
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Raises InputError if the file is missing or damaged, or if reading it raises ValueError."""
+    try:
+        check_whole(path)
+        yield
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error
+
+
+def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
+    """OF_DOCUMENTS and group of the D test documents of a row of `collect`, lengths cut at the
+    run's max_len. In a file without groups each document is its own.
+
+    Raises InputError where the file is missing, damaged, or contradicts the run's record.
+    """
+    path = Path(run["folder"]) / PREDICTIONS
+    names, accuracy = run.get("label_names"), run.get(ACCURACY.column)
+    with _whole(path):
+        whole = "a whole number"
+        table = read_parquet(path, dict.fromkeys(OF_DOCUMENTS, whole), {"group": whole})
+        for name, column in table.items():
+            if column.dtype.kind not in "iu" or column.empty or column.min() < 0:
+                raise ValueError(f"{name} is not a whole number from 0 for each document")
+        if isinstance(names, list) and table[["label", "predicted"]].to_numpy().max() >= len(names):
+            raise ValueError("more classes than result.json names")
+        correct = (table["label"] == table["predicted"]).mean()
+        if accuracy is not None and abs(correct - accuracy) > 1e-4:
+            right = f"{100 * correct:.2f} % are right"
+            raise ValueError(f"{right}, result.json says {100 * accuracy:.2f} %")
+    table["length"] = table["length"].clip(1, run.get("settings.data.max_len"))
+    return table.assign(group=table.get("group", table["index"])).astype(np.int64)
+
+
+def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
+    """index, group and value of the W windows of a language model's test split, or of the strings
+    of a task; the mean value is the metric.
+
+    Raises InputError where the file is missing, damaged, or contradicts the run's record.
+    """
+    path = Path(run["folder"]) / PREDICTIONS
+    with _whole(path):
+        kinds = dict.fromkeys(OF_WINDOWS, "a whole number") | {COUNTED[metric.name]: "a number"}
+        frame = read_parquet(path, kinds)
+        counted = frame[COUNTED[metric.name]]
+        if metric == EXACT_MATCH:
+            value = 100.0 * (counted == frame["targets"])
+        else:  # a mean over targets, of which each window counts its own
+            share = counted / frame["targets"].mean()
+            value = share / math.log(2) if metric == BITS_PER_BYTE else 100.0 * share
+        recorded = metric.factor * run[metric.column]
+        if not abs(value.mean() - recorded) < 10**-metric.digits:
+            own = metric.number(value.mean())
+            raise ValueError(f"{metric.title} is {own}, result.json says {metric.number(recorded)}")
+    return frame[["index", "group"]].assign(value=value)
