@@ -25,7 +25,7 @@ import violations
 from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.decisions import AHEAD, BEHIND
+from posfuse.statistics.contrasts import AHEAD, BEHIND
 from posfuse.statistics.sequential import Looks, Margins, judge_family, shares_of_results
 from posfuse.verdicts.claims import judge_claims, read_claims
 from violations import rate

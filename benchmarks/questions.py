@@ -17,7 +17,7 @@ from posfuse.config import CONF_DIR
 from posfuse.report.figures.style import QUIET, RC, look
 from posfuse.report.table import interval
 from posfuse.statistics.cautions import TUNED
-from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
 from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
 from posfuse.study.looks import Verdict, deltas

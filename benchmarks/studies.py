@@ -28,8 +28,7 @@ from posfuse.report import formats, page
 from posfuse.report.sections.cautions_table import cautions_tables
 from posfuse.report.table import Table
 from posfuse.study import caveats, tables
-from posfuse.study.plan import PLAN, Plan
-from posfuse.study.provenance import provenance
+from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS
 
 TOP = FOLDER.parents[1]

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from posfuse.statistics.decisions import AHEAD, BEHIND
+from posfuse.statistics.contrasts import AHEAD, BEHIND
 from posfuse.statistics.sequential import Looks, Margins, judge_family, shares_of_results
 
 SEEDS = (5, 8, 16, 24)

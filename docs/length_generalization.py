@@ -17,7 +17,7 @@ from posfuse.evidence.foreign import Columns, read_foreign
 from posfuse.report.table import p_value
 from posfuse.runs import records
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
 from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
 
 HERE = Path(__file__).parent

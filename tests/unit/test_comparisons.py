@@ -22,7 +22,7 @@ from posfuse.statistics.comparisons import (
     seeds_for_equivalence,
     strictest_level,
 )
-from posfuse.statistics.slopes import interactions, trends
+from posfuse.statistics.lengths import interactions, trends
 
 
 def write(

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE
-from posfuse.statistics.contrasts import Contrast
-from posfuse.statistics.decisions import ANSWERS, answer, decide
+from posfuse.statistics.contrasts import ANSWERS, Contrast, answer, decide
 from posfuse.study.looks import contrast_of, deltas
 from posfuse.study.spec import Hypothesis
 from posfuse.verdicts.sentences import NO_NUMBER, Size, decided, to_settle

@@ -8,8 +8,8 @@ from posfuse.report.entry import sections_of
 from posfuse.report.sections.spread import convergence_tables
 from posfuse.report.sweep import Sweep
 from posfuse.statistics.cautions import LAST
+from posfuse.statistics.cells import convergence
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.convergence import convergence
 from posfuse.verdicts.claims import read_claims
 from small_records import write_record
 

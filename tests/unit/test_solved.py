@@ -7,9 +7,9 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 
 from posfuse.report.sections.spread import solved_tables
+from posfuse.statistics.cells import solved_best, solved_cells, thresholds
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.shares import paired_share_interval
-from posfuse.statistics.solved import solved_best, solved_cells, thresholds
 from small_records import posfuse_report, write_sweep
 
 

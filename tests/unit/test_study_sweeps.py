@@ -17,8 +17,7 @@ from posfuse.errors import HubUnreachable, InputError
 from posfuse.process import signals
 from posfuse.runs import configs, records
 from posfuse.study import configurations, forecast, run_table, stages, sweeps
-from posfuse.study.plan import Plan
-from posfuse.study.provenance import provenance
+from posfuse.study.plan import Plan, provenance
 from posfuse.study.run_table import read_results
 from posfuse.study.scores import outcomes
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning

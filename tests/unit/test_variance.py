@@ -12,8 +12,8 @@ from posfuse.report.sections import answer
 from posfuse.report.sections.spread import variance_tables
 from posfuse.report.sweep import Sweep
 from posfuse.statistics import paired as st
+from posfuse.statistics.cells import follows_seed, is_held, variance
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.variance import follows_seed, is_held, variance
 from posfuse.verdicts.claims import read_claims
 from small_records import write_record
 

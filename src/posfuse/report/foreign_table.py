@@ -26,7 +26,7 @@ from posfuse.statistics.cautions import (
     cautions,
 )
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
 from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
 from posfuse.verdicts.sentences import decided
 

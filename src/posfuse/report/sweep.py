@@ -8,12 +8,12 @@ import pandas as pd
 from posfuse.errors import InputError
 from posfuse.evidence.collect import missing, of_classifiers
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
+from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for
 from posfuse.statistics.documents import DocumentEvidence, document_evidence, window_evidence
 from posfuse.statistics.lengths import beyond
 from posfuse.statistics.own_best import OwnBest, own_best
 from posfuse.statistics.second_differences import placebos, survival
-from posfuse.statistics.variance import is_held
 from posfuse.verdicts.claims import Claims, Verdict, judge_claims
 
 Compared = tuple[pd.DataFrame, list[str]]  # the rows of `compare`, and its notes

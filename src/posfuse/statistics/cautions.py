@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.statistics.cells import APART, convergence
 from posfuse.statistics.comparisons import PLACEBO, Criteria
-from posfuse.statistics.convergence import convergence
 from posfuse.statistics.own_best import KEYS
-from posfuse.statistics.solved import APART
 
 # A caution in words -> the arms of the verdict that it concerns; no arm: all of them.
 Cautions = dict[str, list[str]]

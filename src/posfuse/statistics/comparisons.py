@@ -11,8 +11,7 @@ from posfuse.evidence.collect import CELL, differing, settings_columns
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.settings import NO_TABLE, described
 from posfuse.statistics import paired as st
-from posfuse.statistics.contrasts import Contrast
-from posfuse.statistics.decisions import decide
+from posfuse.statistics.contrasts import Contrast, decide
 from posfuse.statistics.shares import outperforming
 
 POWER = 0.8

@@ -1,10 +1,12 @@
-"""A contrast: what a comparison, a difference of differences and a study's hypothesis share."""
+"""A contrast, and what tests decide about it: one vocabulary for all verdicts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True)
@@ -28,3 +30,27 @@ class Contrast:
             return pd.Series(dtype=float)
         weighted = outcomes[arms] * list(self.weights.values())
         return weighted.sum(axis=1, skipna=False).dropna()
+
+
+AHEAD, BEHIND, EQUIVALENT, UNDECIDED = "ahead", "behind", "equivalent", "undecided"
+SUPPORTED, REFUTED = "supported", "refuted"
+# The answer of each result, by what a hypothesis expects.
+ANSWERS = {
+    "greater": {AHEAD: SUPPORTED, BEHIND: REFUTED, EQUIVALENT: EQUIVALENT},
+    "less": {AHEAD: REFUTED, BEHIND: SUPPORTED, EQUIVALENT: EQUIVALENT},
+    "equivalent": {AHEAD: REFUTED, BEHIND: REFUTED, EQUIVALENT: SUPPORTED},
+}
+
+
+def decide(mean: ArrayLike, differs: ArrayLike, equivalent: ArrayLike) -> NDArray[Any]:
+    """The result of each comparison, from its mean difference, positive for ahead, and from whether
+    tests show a difference and show equivalence. A shown difference comes first."""
+    is_above = np.asarray(mean, dtype=float) > 0
+    shown = np.asarray(differs, dtype=bool)
+    cases = [shown & is_above, shown, np.asarray(equivalent, dtype=bool)]
+    return np.select(cases, [AHEAD, BEHIND, EQUIVALENT], UNDECIDED)
+
+
+def answer(supports: bool, refutes: bool) -> str:
+    """The verdict on a statement that has a test for it and one against it."""
+    return SUPPORTED if supports else REFUTED if refutes else UNDECIDED

@@ -14,7 +14,7 @@ from scipy import stats
 from posfuse.errors import InputError
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, decide
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, decide
 
 MOST_COMPARISONS = 1_000_000
 AT_A_TIME = 100_000  # comparisons; bounds the memory

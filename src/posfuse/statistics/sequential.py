@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from posfuse.statistics import decisions
+from posfuse.statistics import contrasts
 from posfuse.statistics import paired as st
-from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 
 NODES = 201  # of the Gauss-Legendre rule; 801 give the same levels to 1e-9
 FAR = 9.0  # standard deviations that the integrals cover
@@ -124,7 +124,7 @@ def decide(
     p = 2 * min(st.p_above(d, margins.beyond, step), st.p_below(d, -margins.beyond, step))
     p_equivalence = st.p_equivalence(d, margins.equivalence, step)
     equivalent, differs = p_equivalence <= level_equivalence, p <= 2 * level
-    result = str(decisions.decide(mean, differs, equivalent))
+    result = str(contrasts.decide(mean, differs, equivalent))
     small = bool(differs and equivalent)
     of_one_side = level_equivalence if result == EQUIVALENT else level
     low, high = st.t_interval(d, 1 - 2 * of_one_side, step)

@@ -17,7 +17,7 @@ from posfuse.statistics.cautions import (
     sentence,
     shared_by_all,
 )
-from posfuse.statistics.decisions import EQUIVALENT
+from posfuse.statistics.contrasts import EQUIVALENT
 from posfuse.statistics.sequential import chances
 from posfuse.study.forecast import expected_spread
 from posfuse.study.looks import Progress

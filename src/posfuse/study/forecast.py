@@ -8,7 +8,7 @@ from collections.abc import Callable
 from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
 from posfuse.runs.records import Record
-from posfuse.statistics.decisions import AHEAD, EQUIVALENT
+from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import Margins, chances
 from posfuse.study.configurations import fingerprints
 from posfuse.study.spec import Hypothesis, Study

@@ -1,19 +1,29 @@
-"""What the test seeds say about each hypothesis so far, and which runs the next look needs."""
+"""What the test seeds say about each hypothesis so far, and which runs the next look needs.
 
-from collections.abc import Mapping
+The look that decides early is one with a large difference, so its estimate is too large on average.
+Seeds that ran later for other hypotheses correct it (`AllSeeds`).
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from posfuse.statistics.comparisons import POWER, seeds_for_equivalence
-from posfuse.statistics.contrasts import Contrast
-from posfuse.statistics.decisions import ANSWERS, UNDECIDED
-from posfuse.statistics.paired import decision_power, seeds_needed, spread_limit
+from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, Contrast
+from posfuse.statistics.paired import decision_power, seeds_needed, spread_limit, t_interval
 from posfuse.statistics.sequential import Decision, judge_family
-from posfuse.study.all_seeds import AllSeeds, over_all_seeds
 from posfuse.study.scores import Results, outcomes, resolution
 from posfuse.study.spec import Hypothesis, Study
+
+
+@dataclass(frozen=True)
+class AllSeeds:
+    n: int
+    mean: float
+    low: float  # of the 95 % interval
+    high: float
 
 
 @dataclass(frozen=True)
@@ -45,43 +55,42 @@ def progress(study: Study, results: Results) -> Progress:
     `results` are those of the test sweep by (arm, seed). A run that diverged counts as
     guessing.
     """
-    seeds, planned = study.test_seeds, study.looks
-    metric = study.measured
+    seeds, planned, metric = study.test_seeds, study.looks, study.measured
     by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
-    found: dict[str, Decision] = {}
+    samples = {h.name: deltas(h, by_outcome[h.outcome], seeds) for h in study.hypotheses}
+    steps = {h.name: resolution(results, h.weights, metric) for h in study.hypotheses}
+    decisions: dict[str, Decision] = {}
     made = {}
-    open_: list[Hypothesis] = []
     for family, hypotheses in study.families.items():
-        samples = {h.name: deltas(h, by_outcome[h.outcome], seeds) for h in hypotheses}
-        margins = {
-            h.name: replace(h.margins, resolution=resolution(results, h.weights, metric))
-            for h in hypotheses
-        }
-        decisions, made[family] = judge_family(samples, margins, planned)
-        found |= decisions
-        if made[family] < len(planned.seeds):
-            open_ += [
-                h
-                for h in hypotheses
-                if h.name not in decisions or decisions[h.name].result == UNDECIDED
-            ]
-    looks = [made[h.family] for h in open_]
-    n = planned.seeds[min(looks)] if looks else 0
-    needed = {arm for h in open_ if made[h.family] == min(looks) for arm in h.weights}
-    verdicts = []
+        margins = {h.name: replace(h.margins, resolution=steps[h.name]) for h in hypotheses}
+        own = {h.name: samples[h.name] for h in hypotheses}
+        judged, made[family] = judge_family(own, margins, planned)
+        decisions |= judged
+    verdicts, needed = [], []
     for h in study.hypotheses:
-        verdict, more = _verdict(h, found), None
-        if verdict == UNDECIDED and made[h.family] == len(planned.seeds):
-            sample = deltas(h, by_outcome[h.outcome], seeds)[: planned.seeds[-1]]
+        decision, sample = decisions.get(h.name), samples[h.name]
+        result = decision.result if decision else UNDECIDED
+        verdict = ANSWERS[h.expects].get(result, UNDECIDED)
+        more = every = None
+        if made[h.family] < len(planned.seeds):
+            needed += [h] if result == UNDECIDED else []
+        elif verdict == UNDECIDED:
             level = planned.alpha / len(study.families[h.family])
-            step = resolution(results, h.weights, metric)
-            more = seeds_to_decide(h, sample, level, step)
-        verdicts.append(Verdict(h, found.get(h.name), verdict, more))
-    for i, v in enumerate(verdicts):
-        if v.decision and v.verdict != UNDECIDED:
-            sample = deltas(v.hypothesis, by_outcome[v.hypothesis.outcome], seeds)
-            verdicts[i] = replace(v, all_seeds=over_all_seeds(sample, v.decision.n))
-    return Progress(verdicts, [arm for arm in study.arms if arm in needed], seeds[:n], made)
+            more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, steps[h.name])
+        if decision and verdict != UNDECIDED:
+            every = over_all_seeds(sample, decision.n)
+        verdicts.append(Verdict(h, decision, verdict, more, every))
+    next_look = min((made[h.family] for h in needed), default=None)
+    arms = {arm for h in needed if made[h.family] == next_look for arm in h.weights}
+    n = 0 if next_look is None else planned.seeds[next_look]
+    return Progress(verdicts, [arm for arm in study.arms if arm in arms], seeds[:n], made)
+
+
+def over_all_seeds(sample: Sequence[float], decided: int) -> AllSeeds | None:
+    """None if the look that decided, with `decided` seeds, had the whole sample."""
+    if len(sample) <= decided:
+        return None
+    return AllSeeds(len(sample), float(np.mean(sample)), *t_interval(sample))
 
 
 def seeds_to_decide(
@@ -101,23 +110,13 @@ def seeds_to_decide(
     return as_measured, seeds_for_equivalence(std, margin, 0.0, level)
 
 
-def _verdict(h: Hypothesis, found: Mapping[str, Decision]) -> str:
-    result = found[h.name].result if h.name in found else UNDECIDED
-    return ANSWERS[h.expects].get(result, UNDECIDED)
-
-
-def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[int]) -> list[float]:
-    """The hypothesis's paired differences, up to the first seed that an arm lacks."""
-    outcomes = pd.DataFrame({arm: _by_seed(values, arm) for arm in h.weights}, index=seeds)
-    found = contrast_of(h).differences(outcomes).reindex(seeds)
-    whole = int(found.notna().cumprod().sum())
-    return [round(value, 9) for value in found[:whole]]  # differences of rounding are ties
-
-
 def contrast_of(h: Hypothesis) -> Contrast:
     return Contrast(h.weights, h.expects, h.margin, h.family)
 
 
-def _by_seed(values: Mapping[tuple[str, int], float], arm: str) -> "pd.Series[float]":
-    found = {seed: value for (name, seed), value in values.items() if name == arm}
-    return pd.Series(found, dtype=float)
+def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[int]) -> list[float]:
+    """The hypothesis's paired differences, up to the first seed that an arm lacks."""
+    by_arm = {arm: [values.get((arm, seed), np.nan) for seed in seeds] for arm in h.weights}
+    differences = contrast_of(h).differences(pd.DataFrame(by_arm, index=seeds)).reindex(seeds)
+    whole = int(differences.notna().cumprod().sum())
+    return [round(value, 9) for value in differences[:whole]]  # differences of rounding are ties

@@ -12,8 +12,7 @@ from posfuse.report.sections.section import RESULTS, Drawing, Section
 from posfuse.runs.records import flatten
 from posfuse.study import caveats, figure, tables
 from posfuse.study.looks import Progress, deltas
-from posfuse.study.plan import PLAN, Plan
-from posfuse.study.provenance import provenance
+from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS, at
 from posfuse.study.scores import Results, outcomes
 

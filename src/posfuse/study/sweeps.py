@@ -24,8 +24,7 @@ from posfuse.errors import Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import configs, records
 from posfuse.runs.multirun import MULTIRUN, folder_of, read_multirun
-from posfuse.study.plan import Plan
-from posfuse.study.provenance import refusal
+from posfuse.study.plan import Plan, refusal
 from posfuse.study.spec import Study, Values
 
 OUTPUT = Path("multirun")

@@ -11,8 +11,7 @@ from posfuse.report.sections import own_values
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.budget import FEWEST, best_by_budget
-from posfuse.statistics.decisions import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
-from posfuse.study import all_seeds
+from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.study.looks import Progress, Verdict
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, best_was_last, by_length, outcomes
@@ -45,7 +44,7 @@ def numbers(v: Verdict, metric: Metric) -> str:
         equal = f" Margin: ±{h.margin:g}."
     more = f" {to_settle(*v.seeds)}" if v.seeds else ""
     is_refuted = v.verdict == REFUTED
-    every = all_seeds.sentence(v.all_seeds, metric, (1 if d.mean > 0 else -1) * is_refuted)
+    every = _all_seeds(v, metric, (1 if d.mean > 0 else -1) * is_refuted)
     size = Size(
         *h.operands, d.mean, d.low, d.high, metric, metric.digits - 1, h.where,
         are_differences=bool(h.minus),
@@ -53,6 +52,18 @@ def numbers(v: Verdict, metric: Metric) -> str:
     # What is true instead of a refuted hypothesis: which side is behind, and by how much.
     shown = size.relation if is_refuted else size.difference
     return f"{shown}{small}, {d.n} seeds.{equal}{every}{more.rstrip()}"
+
+
+def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
+    """The difference over all seeds, after a space; empty if the look that decided had them all.
+    With a sign, 1 or -1, the difference is in this direction and has no plus."""
+    if v.all_seeds is None:
+        return ""
+    turn, plus = sign or 1, "" if sign else "+"
+    ends = sorted((turn * v.all_seeds.low, turn * v.all_seeds.high))
+    values = (turn * v.all_seeds.mean, *ends)
+    mean, low, high = (f"{value:{plus}.{metric.digits - 1}f}" for value in values)
+    return f" All {v.all_seeds.n} seeds: {mean} (95 % interval {low} to {high})."
 
 
 def sentence(v: Verdict, metric: Metric) -> str:
@@ -89,16 +100,27 @@ def _differences(metric: Metric) -> str:
 
 def verdict_table(study: Study, state: Progress) -> Table:
     """One row per hypothesis."""
+    looks, metric = ", ".join(map(str, study.looks.seeds)), study.measured
+    has_more = any(v.all_seeds for v in state.verdicts)
     rows = []
     for v in state.verdicts:
         h, d = v.hypothesis, v.decision
         row = {"hypothesis": h.name, "family": h.family, "difference": h.difference}
         row |= {"expects": h.expects, "verdict": v.verdict}
         values = vars(d) if d else dict.fromkeys(NUMBERS, np.nan)
-        rows.append(row | {name: values[name] for name in NUMBERS} | {"margin": h.margin})
-    estimates = [v.all_seeds for v in state.verdicts]
-    every, every_caption = all_seeds.column(estimates, rows, study.measured)
-    looks, metric = ", ".join(map(str, study.looks.seeds)), study.measured
+        row |= {name: values[name] for name in NUMBERS} | {"margin": h.margin}
+        every = vars(v.all_seeds) if v.all_seeds else dict.fromkeys(OF_ALL_SEEDS, np.nan)
+        rows.append(row | {f"all_{name}": every[name] for name in OF_ALL_SEEDS * has_more})
+
+    def over_all(n: float, mean: float, low: float, high: float) -> str:
+        ends = interval(low, high, digits=metric.digits)
+        return "" if np.isnan(n) else f"{metric.signed(mean)} ({ends}), {n:.0f}"
+
+    caption = (
+        " The difference of a look that decides early is too large on average. All seeds: the "
+        "difference over all seeds that ran, with its 95 % interval and their number."
+    )
+    all_seeds: Column = ("all seeds", over_all, *(f"all_{name}" for name in OF_ALL_SEEDS))
     return table_of(
         pd.DataFrame(rows),
         [
@@ -106,7 +128,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
             ("n", table.count, "n"),
             (metric.unit, partial(table.signed, digits=metric.digits), "mean"),
             ("interval", partial(interval, digits=metric.digits), "low", "high"),
-            *every,
+            *([all_seeds] * has_more),
             ("p", p_value, "p_difference"),
             ("level", lambda level: "" if np.isnan(level) else f"{level:.2g}", "level"),
             ("margin", lambda margin: f"±{margin:g}", "margin"),
@@ -121,10 +143,11 @@ def verdict_table(study: Study, state: Progress) -> Table:
         "family, for differences and for equivalences alike). "
         "Equivalence uses the level of a one-sided test. The interval belongs to the test that "
         "decided, otherwise to the test of a difference. For one hypothesis it holds at all looks "
-        f"together; several hypotheses together need wider ones.{every_caption}",
+        f"together; several hypotheses together need wider ones.{caption * has_more}",
     )  # fmt: skip
 
 
+OF_ALL_SEEDS = ("n", "mean", "low", "high")
 NUMBERS = ("n", "mean", "low", "high", "p_difference", "level", "p_equivalence")
 
 

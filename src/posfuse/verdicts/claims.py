@@ -26,7 +26,7 @@ from posfuse.evidence.settings import NO_TABLE
 from posfuse.runs.schemas import Problems, Strict, one_of, read_as, refuse
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, criteria_for
-from posfuse.statistics.decisions import UNDECIDED, answer
+from posfuse.statistics.contrasts import UNDECIDED, answer
 from posfuse.statistics.second_differences import of_position, placebos
 from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Evidence, evidence, untested
 

@@ -19,7 +19,7 @@ from posfuse.statistics.comparisons import (
     seeds_for_difference,
     seeds_for_equivalence,
 )
-from posfuse.statistics.slopes import interactions
+from posfuse.statistics.lengths import interactions
 
 EXTRAPOLATES = "extrapolates"  # a gain in the area beyond the trained length
 POWER = (

@@ -11,7 +11,7 @@ from posfuse.report.sections.section import Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, interval, p_value
 from posfuse.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
-from posfuse.statistics.decisions import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.statistics.own_best import chosen_by, keys_of
 from posfuse.verdicts.sentences import Size, decided, to_settle
 

@@ -18,7 +18,7 @@ from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Row, Table, interval, p_value, signed, table_of
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.slopes import interactions, trends
+from posfuse.statistics.lengths import interactions, trends
 
 MOST_HEATMAPS = 12
 

@@ -24,7 +24,7 @@ from posfuse.statistics.cautions import (
     Cautions,
     of_comparisons,
 )
-from posfuse.statistics.solved import APART
+from posfuse.statistics.cells import APART
 
 MOST = 8  # names in a cell
 ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)

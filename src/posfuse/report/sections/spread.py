@@ -18,10 +18,8 @@ from posfuse.report.table import (
     signed,
     table_of,
 )
+from posfuse.statistics.cells import convergence, solved_best, solved_cells, thresholds, variance
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.convergence import convergence
-from posfuse.statistics.solved import solved_best, solved_cells, thresholds
-from posfuse.statistics.variance import variance
 
 OF_PAIRS = ["pairs", "with", "base", "gained", "lost", "difference", "difference_low"]
 OF_PAIRS += ["difference_high", "p_mcnemar"]
