@@ -32,7 +32,7 @@ from posfuse.data.tasks import LETTERS, MARK
 from posfuse.errors import InputError
 from posfuse.evidence.bag_of_words import bag_of_words
 from posfuse.runs.checks import checked
-from posfuse.runs.records import settings
+from posfuse.runs.identity import settings
 from posfuse.runs.split_seeds import with_split_seed
 from posfuse.study.plan import PLAN, stored
 from posfuse.study.sweeps import Sweep

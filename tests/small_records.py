@@ -13,7 +13,8 @@ import pytest
 
 from posfuse import cli
 from posfuse.report import page
-from posfuse.runs.records import SCHEMA, texts_digest
+from posfuse.runs.identity import texts_digest
+from posfuse.runs.records import SCHEMA
 from small_runs import write_corpus
 
 N_DOCUMENTS = 40

@@ -10,19 +10,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 from omegaconf import OmegaConf, open_dict, read_write
 
-from posfuse.config import sweep_folder
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
-from posfuse.runs.multirun import (
-    AXES,
-    NAMES,
-    composed_names,
-    folder_of,
-    folders_of,
-    names_in,
-    with_arm,
-)
+from posfuse.runs.folders import AXES, NAMES, composed_names, folder_of, folders_of, sweep_folder
+from posfuse.runs.multirun import names_in, with_arm
 from posfuse.sweeps.failures import FAIL_FAST
 from posfuse.sweeps.launching import composed
 

@@ -1,59 +1,21 @@
-"""The typed schema of conf/, and the folder of a run.
+"""The typed schema of conf/.
 
 Hydra merges every file of conf/ and every override into these dataclasses, so a misspelt key or a
 value of the wrong type fails at once. Each field states its meaning and its limits (limits.py), and
 docs/config.md is generated from both.
 """
 
-import hashlib
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
 
-from posfuse.errors import InputError
-from posfuse.limits import option
+from posfuse.limits import check_folder, check_name, option
 
 # conf/ lies inside the installed package; in a checkout it lies at the top.
 _PACKAGE = Path(__file__).resolve().parent
 CONF_DIR = next(p for p in (_PACKAGE / "conf", _PACKAGE.parents[1] / "conf") if p.is_dir())
-
-# Keys that cannot change a number: the fingerprint and the folder's name leave them out. The names
-# of data, encoding and fusion are labels; the other keys define what is run.
-NEUTRAL_KEYS = (
-    "sweep_id", "output_dir", "cache_dir", "logger", "trainer.progress", "experiment",
-    "trainer.checkpoint_minutes", "trainer.mechanism", "fidelity.notebook_parts_only", "sweep",
-)  # fmt: skip
-
-# Keys that came later, with the value that changes nothing: earlier records lack them.
-LATER_KEYS: dict[str, Any] = {
-    "data.test_lengths": [],
-    "data.word_order": "original",
-    "encoding.positions": "contiguous",
-    "encoding.range": 2048,
-    "data.targets": "all",
-    "data.vocabulary.ending": "",
-    "task.name": "classification",
-    "task._target_": None,
-    "task.output": "untied",
-    "task.class_weights": "none",
-    "pretrain.name": "none",
-    "pretrain.max_epochs": 10,
-    "pretrain.lr": 1e-3,
-    "pretrain.batch_size": 64,
-    "pretrain.share": 0.15,
-    "host.name": "own",
-    "host.path": None,
-    "optim.weight_decay_of": "all",
-    "optim.schedule": "constant",
-    "optim.warmup": 0,
-    "optim.end_factor": 0.0,
-    "trainer.accumulate": 1,
-}
 
 # The kinds of task with a name; another kind has a `_target_`.
 TASKS = {
@@ -61,30 +23,9 @@ TASKS = {
     "language_model": "posfuse.training.task.language_model",
 }
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
-NAME_LETTERS = "must be a folder name of letters (A-Z, a-z), digits and _.-"
-VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
-
 MOST_TOKENS = 2**20  # a position table has max_len rows: 256 MB with model.d_model=64
 MOST_THREADS = 1024  # far larger numbers fail with a misleading error
 LARGEST_SEED = 2**32 - 1
-
-
-def check_name(key: str, name: Any) -> None:
-    """Raise InputError unless `name` can be the name of a folder on every file system."""
-    if not isinstance(name, str):  # fusion is an untyped dict
-        raise InputError(f"{key}: must be a string (got {name!r}); for example {key}=my_name")
-    if not NAME.fullmatch(name):
-        raise InputError(f"{key}: {NAME_LETTERS} (got {name!r})")
-
-
-def check_folder(key: str, folder: str) -> None:
-    """Raise InputError for an empty name and for the root of the file system: an unset shell
-    variable can give either."""
-    place = Path(folder).resolve()
-    if not folder.strip() or place == Path(place.anchor):
-        what = "the root of the file system" if folder.strip() else "empty"
-        raise InputError(f"{key}: {folder!r} is {what}; name a folder with {key}=FOLDER")
 
 
 @dataclass
@@ -204,11 +145,9 @@ class ModelConfig:
     )
     norm_first: bool | None = option(False, "pre-norm instead of post-norm")
     dropout: float | None = option(
-        0.1,
-        "dropout after attention, in the feed-forward layers and before the head",
-        least=0,
+        0.1, "dropout after attention, in the feed-forward layers and before the head", least=0,
         below=1,
-    )
+    )  # fmt: skip
     attention_dropout: float | None = option(
         None, "dropout of the attention weights; null: as dropout", least=0, below=1
     )
@@ -265,10 +204,9 @@ class TrainerConfig:
     accelerator: str = option("auto", "device type", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
     precision: str = option(
-        "32-true",
-        "fastest: the faster of the two on this machine",
+        "32-true", "fastest: the faster of the two on this machine",
         choices=("32-true", "bf16-mixed", "fastest"),
-    )
+    )  # fmt: skip
     threads: int | None = option(
         None, "CPU threads; null: torch decides", least=1, most=MOST_THREADS
     )
@@ -308,10 +246,9 @@ class FidelityConfig:
     concat_bias: bool = option(False, "add a bias to the projection of [E; P]")
     mlp_activation: str = option("gelu", "activation of the operator mlp", choices=("gelu", "relu"))
     mlp_biases: str = option(
-        "zero",
-        "initial biases of the operator mlp; linear: as nn.Linear",
+        "zero", "initial biases of the operator mlp; linear: as nn.Linear",
         choices=("zero", "linear"),
-    )
+    )  # fmt: skip
     gate_start: str = option(
         "half", "initial gates: near 0.5; linear: as nn.Linear", choices=("half", "linear")
     )
@@ -390,50 +327,4 @@ def longest(data: DataConfig) -> int:
     return max([data.max_len, *data.test_lengths])
 
 
-def sweep_folder(output_dir: str, sweep_id: str) -> str:
-    """The folder of a sweep. Raises InputError, since Hydra creates it before any run starts."""
-    check_folder("output_dir", output_dir)
-    check_name("sweep_id", sweep_id)
-    return f"{output_dir}/{sweep_id}"
-
-
-def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iterable[str]) -> str:
-    """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
-
-    The other overrides are written in characters that every file system accepts. If characters are
-    replaced or the text is long, a hash keeps two different runs apart. Of host.path the last part
-    is written, so that the folder's place does not count.
-    """
-    own = sorted(_without_place(o) for o in overrides if not _in_path_already(o))
-    text = "__".join(own)
-    plain = re.sub(f"[^{VARIANT_LETTERS}]+", "-", text)[:80].strip(".-")
-    if plain != text:
-        plain += "-" + hashlib.sha256(text.encode()).hexdigest()[:8]
-    # fusion.name can be of any type here; `check_name` refuses it later.
-    parts = (data, encoding, str(fusion), plain, f"seed={seed}")
-    return "/".join(part for part in parts if part)
-
-
-def _in_path_already(override: str) -> bool:
-    key = override.lstrip("+~").split("=")[0]
-    # Content, not location, identifies a data folder: the record's settings have its digest.
-    named = (
-        "data", "encoding", "fusion", "seed", "data.name", "encoding.name", "fusion.name",
-        "data.path",
-    )  # fmt: skip
-    return key.startswith(("hydra.", "hydra/")) or key in named or is_neutral(key)
-
-
-def _without_place(override: str) -> str:
-    key, _, value = override.partition("=")
-    return f"{key}={Path(value).name}" if key == "host.path" else override
-
-
-def is_neutral(key: str) -> bool:
-    """Whether a key of the config cannot change a number of a run."""
-    return any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS)
-
-
 ConfigStore.instance().store(name="schema", node=Config)
-OmegaConf.register_new_resolver("posfuse.sweep_folder", sweep_folder, replace=True)
-OmegaConf.register_new_resolver("posfuse.run_folder", run_folder, replace=True)

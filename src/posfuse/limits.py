@@ -6,9 +6,13 @@ import re
 import typing
 from collections.abc import Mapping
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from posfuse.errors import InputError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+NAME_LETTERS = "must be a folder name of letters (A-Z, a-z), digits and _.-"
 
 
 def option(default: Any, meaning: str, **limits: Any) -> Any:
@@ -32,6 +36,23 @@ def check_limits(node: Any, prefix: str = "") -> None:
             check(key, value)
         elif (limits := limits_of(f.metadata)) and not _is_within(value, f.metadata):
             raise InputError(f"{key}: must be {limits} (got {_spelt(value)})")
+
+
+def check_name(key: str, name: Any) -> None:
+    """Raise InputError unless `name` can be the name of a folder on every file system."""
+    if not isinstance(name, str):  # fusion is an untyped dict
+        raise InputError(f"{key}: must be a string (got {name!r}); for example {key}=my_name")
+    if not NAME.fullmatch(name):
+        raise InputError(f"{key}: {NAME_LETTERS} (got {name!r})")
+
+
+def check_folder(key: str, folder: str) -> None:
+    """Raise InputError for an empty name and for the root of the file system: an unset shell
+    variable can give either."""
+    place = Path(folder).resolve()
+    if not folder.strip() or place == Path(place.anchor):
+        what = "the root of the file system" if folder.strip() else "empty"
+        raise InputError(f"{key}: {folder!r} is {what}; name a folder with {key}=FOLDER")
 
 
 def limits_of(metadata: Mapping[str, Any]) -> str:

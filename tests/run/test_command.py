@@ -7,7 +7,7 @@ from joblib import cpu_count
 
 import posfuse
 from posfuse import train
-from posfuse.config import NAME_LETTERS
+from posfuse.limits import NAME_LETTERS
 from posfuse.process import devices
 from posfuse.runs import records
 from processes import assert_one_line

@@ -8,7 +8,7 @@ import pytest
 
 from posfuse.config import CONF_DIR, TASKS, Config
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import identity, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.train import train
 from posfuse.training.trained import load_run
@@ -80,4 +80,4 @@ def test_an_unknown_task_is_refused_in_one_line(corpus):
 
 
 def test_a_kind_of_task_of_posfuse_leaves_fingerprints_as_they_were():
-    assert "task._target_" not in records.settings(Config(fusion={"name": "add"}))
+    assert "task._target_" not in identity.settings(Config(fusion={"name": "add"}))

@@ -8,7 +8,7 @@ import wandb
 from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.runs import records
+from posfuse.runs import identity
 from posfuse.tracking import places as places_of_wandb
 from posfuse.tracking import projection
 from posfuse.tracking.live import Live, started, tracked
@@ -149,7 +149,7 @@ def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch
         cfg.seed = seed
         run = started(cfg, tmp_path / "sinusoidal" / "gate_scalar" / f"seed={seed}")
         ids.append((run.id, run.sweep_id))
-        prints.append(records.fingerprint(cfg))
+        prints.append(identity.fingerprint(cfg))
         run.finish()
     assert all(own.startswith(prefix) for (own, _), prefix in zip(ids, prints, strict=True))
     assert {sweep for _, sweep in ids} == {None}

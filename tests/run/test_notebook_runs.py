@@ -5,12 +5,12 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posfuse.config import run_folder
 from posfuse.evidence.bag_of_words import bags_of_words
 from posfuse.evidence.collect import collect
 from posfuse.model.fusion import GateFeature
-from posfuse.runs import records
+from posfuse.runs import identity, records
 from posfuse.runs.checks import checked
+from posfuse.runs.folders import run_folder
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.train import train
 from posfuse.training.trained import load_run
@@ -57,7 +57,7 @@ def test_a_run_shows_what_ran_and_is_read_back(sweep) -> None:
     record = records.read_result(folder / "result.json")
     assert record["variant"] == "fidelity=notebook"
     cfg, data, classifier = load_run(folder)
-    assert records.fingerprint(cfg) == record["fingerprint"]
+    assert identity.fingerprint(cfg) == record["fingerprint"]
     assert type(classifier.model.fusion) is GateFeature
     frame = pd.read_parquet(folder / "predictions.parquet")
     with torch.no_grad():

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from posfuse.errors import InputError
 from posfuse.process import precision
 from posfuse.process.precision import Shape, fastest
-from posfuse.runs import records
+from posfuse.runs import identity
 from posfuse.train import train
 from small_runs import small_config, write_corpus
 
@@ -55,7 +55,7 @@ def test_it_is_bfloat16_only_if_that_is_clearly_faster(
     assert cfg.trainer.precision == again.trainer.precision == chosen
     assert caplog.messages == [f"trainer.precision=fastest: {line}"]
     explicit = small_config(corpus, *fast, f"trainer.precision={chosen}")  # not measured
-    assert records.fingerprint(cfg) == records.fingerprint(explicit)
+    assert identity.fingerprint(cfg) == identity.fingerprint(explicit)
     assert len(caplog.messages) == 1
 
 

@@ -12,7 +12,7 @@ import torch
 from omegaconf import OmegaConf
 
 from posfuse.config import Config
-from posfuse.runs import records
+from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training import run as entry
@@ -57,7 +57,7 @@ def test_a_run_writes_config_result_predictions_and_best_weights(reference):
 def test_the_written_config_gives_the_same_run(reference):
     folder, record = reference
     loaded = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(folder / "config.yaml"))
-    assert records.fingerprint(checked(loaded)) == record["fingerprint"]
+    assert identity.fingerprint(checked(loaded)) == record["fingerprint"]
 
 
 def test_accuracy_and_loss_follow_from_the_predictions(reference):

@@ -11,7 +11,7 @@ from posfuse.errors import InputError
 from posfuse.model import kernels
 from posfuse.model.attention_encoding import AttentionEncoding, Rotary, alibi_slopes, t5_buckets
 from posfuse.runs.checks import checked
-from posfuse.runs.records import settings
+from posfuse.runs.identity import settings
 from posfuse.training.build import build_parts
 from small_runs import composed
 from variants import ENCODINGS, build, drawn_masks, make_network, random_tensor

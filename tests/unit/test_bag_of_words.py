@@ -14,7 +14,7 @@ from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit
 from posfuse.evidence import bag_of_words as module
 from posfuse.evidence.bag_of_words import bag_of_words, bags_of_words
-from posfuse.runs import configs, records
+from posfuse.runs import configs, identity
 from posfuse.runs.checks import checked
 from small_runs import composed, small_config, write_corpus
 
@@ -28,7 +28,7 @@ def corpus(tmp_path_factory):
 def fitted(corpus):
     """A config, its record's settings and the result."""
     cfg = small_config(corpus, "data.vocabulary.min_count=1", "data.max_len=9")
-    settings = records.settings(cfg)
+    settings = identity.settings(cfg)
     return cfg, settings, bag_of_words(cfg, settings, Path())
 
 
@@ -67,7 +67,7 @@ def test_a_corpus_is_fitted_once_and_again_when_the_cache_is_damaged(corpus, fit
         assert bag_of_words(cfg, settings, Path()) == found
         assert json.loads(cached.read_text())["accuracy"] == found.accuracy
     shorter = small_config(corpus, "data.max_len=2")
-    bag_of_words(shorter, records.settings(shorter), Path())
+    bag_of_words(shorter, identity.settings(shorter), Path())
     assert len(list((corpus.parent / "cache").glob("*.bag_of_words.json"))) == 2
 
 
@@ -91,7 +91,7 @@ def test_with_a_split_for_each_seed_it_is_the_mean_over_their_splits(tmp_path):
         (tmp_path / str(seed)).mkdir()
         OmegaConf.save(OmegaConf.structured(cfg), tmp_path / str(seed) / "config.yaml")
         numbered = checked(composed(*asked, f"data.split_seed={seed}"))
-        alone.append(bag_of_words(numbered, records.settings(numbered), Path()))
+        alone.append(bag_of_words(numbered, identity.settings(numbered), Path()))
     given = runs(*(tmp_path / str(seed) for seed in (0, 1, 2))).assign(data="missing_palindrome")
     (found,) = bags_of_words(pd.concat([given, given]))[0].values()
     for name in ("accuracy", "with_ends"):
@@ -112,7 +112,7 @@ def test_a_corpus_that_cannot_be_loaded_is_one_line_and_the_others_are_fitted(co
         "data: {name: odd, corpus: {_target_: no.such}}\nencoding: {name: a}\n"
     )
     folders = [tmp_path / n for n in ("good", "moved", "odd", "none")]
-    given = runs(*folders, **{"data.path": records.texts_digest(corpus)})
+    given = runs(*folders, **{"data.path": identity.texts_digest(corpus)})
     found, problems = bags_of_words(given)
     assert list(found) == [("good", "")]
     assert [line.split(":")[0] for line in problems] == ["moved", "odd", "none"]
@@ -124,7 +124,7 @@ def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
     run.mkdir()
     cfg = small_config(corpus)
     configs.write_config(run, cfg)
-    given = runs(run, **{"data.path": records.texts_digest(corpus)})
+    given = runs(run, **{"data.path": identity.texts_digest(corpus)})
     write_corpus(corpus, seed=1)
     found, problems = bags_of_words(given)
     assert found == {}
@@ -144,7 +144,7 @@ def task(name, tmp_path, max_len=40):
     sizes = "data.corpus.sizes=[6000,60,3000]"
     cfg = checked(composed(f"data={name}", sizes, f"cache_dir={tmp_path}"))
     cfg.data.max_len = max_len  # the checks refuse to cut strings, unless the task is a user's own
-    return bag_of_words(cfg, records.settings(cfg), Path())
+    return bag_of_words(cfg, identity.settings(cfg), Path())
 
 
 def test_a_task_also_has_the_pair_of_its_ends(tmp_path):
@@ -172,7 +172,7 @@ def test_a_corpus_whose_texts_changed_is_fitted_again(tmp_path, monkeypatch):
     )
     for number in ({}, {}, {cfg.data.corpus["_target_"]: 1}):
         monkeypatch.setattr(module, "PART_NUMERICS", number)
-        bag_of_words(cfg, records.settings(cfg), Path())
+        bag_of_words(cfg, identity.settings(cfg), Path())
     assert len(fits) == 2
 
 

@@ -19,7 +19,7 @@ from posfuse.data.vocabulary import (
     encode_bytes,
 )
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from small_runs import composed, write_splits
 
@@ -123,7 +123,7 @@ def test_an_empty_vocabulary_is_refused_with_the_fix(tmp_path, unit, fix) -> Non
 
 def test_the_unit_is_a_setting_of_the_run() -> None:
     words, characters = (
-        records.settings(checked(composed("data=bbc_article", *more)))
+        identity.settings(checked(composed("data=bbc_article", *more)))
         for more in ([], ["data.vocabulary.unit=characters"])
     )
     changed = {key for key in words if words[key] != characters[key]}

@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import CONF_DIR, NAME_LETTERS, is_neutral, run_folder
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.limits import NAME_LETTERS
+from posfuse.runs import identity
 from posfuse.runs.checks import checked
+from posfuse.runs.folders import run_folder
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.records import fingerprint, flatten
+from posfuse.runs.identity import fingerprint, flatten, is_neutral
 from posfuse.training.build import build_parts
 from small_runs import composed, hydra_composed, write_corpus
 
@@ -289,7 +291,7 @@ def test_a_part_whose_numbers_changed_has_another_fingerprint(monkeypatch) -> No
         for encoding, data in (("rope", "bbc_article"), ("pope", "listops"), ("rope", "listops"))
     )
     before = [fingerprint(cfg) for cfg in (on_bbc, *others)]
-    monkeypatch.setattr(records, "PART_NUMERICS", {"posfuse.model.polar.Pope": 2})
+    monkeypatch.setattr(identity, "PART_NUMERICS", {"posfuse.model.polar.Pope": 2})
     assert [fingerprint(cfg) in before for cfg in (on_bbc, *others)] == [False, False, True]
 
 
@@ -297,7 +299,7 @@ def test_a_part_whose_numbers_changed_has_another_fingerprint(monkeypatch) -> No
 def test_every_bbc_corpus_has_numerics_of_its_own(monkeypatch, data: str) -> None:
     cfg = checked(composed(f"data=bbc_{data}"))
     before = fingerprint(cfg)
-    monkeypatch.delitem(records.PART_NUMERICS, f"posfuse.data.bbc.{data}")
+    monkeypatch.delitem(identity.PART_NUMERICS, f"posfuse.data.bbc.{data}")
     assert fingerprint(cfg) != before
 
 

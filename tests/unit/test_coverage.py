@@ -3,7 +3,7 @@
 import pytest
 
 from posfuse.runs.coverage import coverage_warning
-from posfuse.runs.records import flatten
+from posfuse.runs.identity import flatten
 from posfuse.tracking.projection import STEP, Finished
 from small_records import posfuse_report, write_record
 

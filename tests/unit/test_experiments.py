@@ -7,9 +7,10 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from posfuse.config import CONF_DIR, run_folder
-from posfuse.runs import records
+from posfuse.config import CONF_DIR
+from posfuse.runs import identity
 from posfuse.runs.checks import checked
+from posfuse.runs.folders import run_folder
 from posfuse.runs.multirun import with_arm
 from small_runs import composed, hydra_composed
 
@@ -258,8 +259,8 @@ def test_a_run_of_the_scale_surface_has_a_folder_that_says_its_scale():
 
 
 def test_the_scale_surface_takes_another_corpus_small_enough_for_a_cpu():
-    quickstart = records.settings(checked(composed("experiment=quickstart", "data=imdb")))
-    imdb = records.settings(checked(composed("experiment=scale_surface", "data=imdb")))
+    quickstart = identity.settings(checked(composed("experiment=quickstart", "data=imdb")))
+    imdb = identity.settings(checked(composed("experiment=scale_surface", "data=imdb")))
     assert imdb == quickstart
     assert (imdb["data.corpus.id"], imdb["data.limit"]) == ("stanfordnlp/imdb", 2500)
     assert imdb["data.max_len"] == 256
@@ -302,7 +303,7 @@ def test_every_cell_passes_the_checks_and_is_of_its_sweep(experiment):
 def test_settings_are_the_papers(experiment, data):
     cfg = checked(composed(f"experiment={experiment}", f"data={data}"))
     expected = EXPECTED[experiment, data]
-    settings = records.settings(cfg)
+    settings = identity.settings(cfg)
     assert {key: settings[key] for key in expected} == expected
 
 
@@ -321,7 +322,7 @@ def test_the_tables_corpora_are_the_papers():
 @pytest.mark.parametrize("data", ["agnews", "imdb", "arxiv"])
 def test_speed_fast_changes_the_precision_and_attentions_dropout_alone(data: str) -> None:
     exact, fast = (
-        records.flatten(
+        identity.flatten(
             OmegaConf.to_container(composed("experiment=table1", f"data={data}", *speed))
         )
         for speed in ((), ("speed=fast",))

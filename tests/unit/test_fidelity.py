@@ -14,7 +14,7 @@ from posfuse.config import CONF_DIR, FidelityConfig
 from posfuse.errors import InputError
 from posfuse.model.encoding import Learned, RelativeTable, RopeFeatures, Sinusoidal
 from posfuse.model.fusion import MLP, Add, Concat, Gated, GateFeature, GateMLP, GateScalar, Multiply
-from posfuse.runs import records
+from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_data, build_module, build_network, build_parts
 from small_runs import SMALL, composed, hydra_composed, write_corpus
@@ -106,12 +106,12 @@ def test_each_option_is_set_alone(option: str) -> None:
     asked = f"fidelity.{option}={NOTEBOOK[option]}"
     before, after = (checked(composed(*choices, *more)) for more in ([], [asked]))
     assert asdict(after.fidelity) == PAPER | {option: NOTEBOOK[option]}
-    old, new = records.settings(before), records.settings(after)
+    old, new = identity.settings(before), identity.settings(after)
     changed = {key for key in old | new if old.get(key) != new.get(key)}
     changed_parts = {key for key in changed if key.startswith(("fusion.", "encoding."))}
     assert changed - changed_parts == {f"fidelity.{option}"} - {"fidelity.notebook_parts_only"}
     assert bool(changed_parts) == bool(choices)
-    same = records.fingerprint(after) == records.fingerprint(before)
+    same = identity.fingerprint(after) == identity.fingerprint(before)
     assert same == (option == "notebook_parts_only")  # which refuses, and changes no number
 
 

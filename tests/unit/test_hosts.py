@@ -10,15 +10,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from posfuse.config import run_folder
 from posfuse.data.pretrained_folder import read_tokenizer
 from posfuse.errors import InputError
 from posfuse.model.encoder import valid_positions
 from posfuse.model.pretrained_host import PretrainedEncoder
 from posfuse.process import precision
-from posfuse.runs import records
+from posfuse.runs import identity
 from posfuse.runs.checks import checked
-from posfuse.runs.records import fingerprint, settings
+from posfuse.runs.folders import run_folder
+from posfuse.runs.identity import fingerprint, settings
 from posfuse.training.build import build_data, build_module
 from posfuse.training.hosts import load_host
 from small_pretrained import (
@@ -409,4 +409,4 @@ def test_without_the_extra_its_name_is_given(bert, monkeypatch):
 
 def test_the_table_of_the_encoding_is_the_hosts():
     assert HOST.table == {"_target_": "posfuse.model.pretrained_host.HostTable"}
-    assert records.LATER_KEYS["host.name"] == "own"
+    assert identity.LATER_KEYS["host.name"] == "own"

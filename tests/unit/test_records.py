@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import identity, records
 from small_runs import small_config, write_corpus
 
 
@@ -31,13 +31,13 @@ def test_a_test_run_of_a_study_names_its_plan(cfg, tmp_path) -> None:
     own = replace(cfg, sweep=replace(cfg.sweep, plan="d" * 64))
     assert records.identity(own, tmp_path)["plan"] == "d" * 64
     assert "plan" not in records.identity(cfg, tmp_path)
-    assert records.fingerprint(own) == records.fingerprint(cfg)
-    assert records.fingerprint(cfg) == records.fingerprint_of(records.settings(cfg))
+    assert identity.fingerprint(own) == identity.fingerprint(cfg)
+    assert identity.fingerprint(cfg) == identity.fingerprint_of(identity.settings(cfg))
 
 
 def test_settings_differ_in_keys_that_either_lacks() -> None:
     one, other = {"a": 1, "b": None, "c": 2}, {"a": 1, "c": 3, "d": 4}
-    assert records.differing(one, other) == records.differing(other, one) == ["b", "c", "d"]
+    assert identity.differing(one, other) == identity.differing(other, one) == ["b", "c", "d"]
 
 
 def test_a_record_without_predictions_is_not_done(cfg, tmp_path) -> None:
@@ -47,7 +47,7 @@ def test_a_record_without_predictions_is_not_done(cfg, tmp_path) -> None:
 
 
 def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> None:
-    settings = {**records.settings(cfg), "optim.lr": 9}
+    settings = {**identity.settings(cfg), "optim.lr": 9}
     write(tmp_path, cfg, fingerprint="another", settings=settings)
     before = (tmp_path / "result.json").read_text()
     with pytest.raises(InputError, match=r"result\.json: .*optim\.lr 9 -> 0\.01.*sweep_id=NAME"):

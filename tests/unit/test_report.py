@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from posfuse.config import run_folder
 from posfuse.errors import Conflict, InputError
 from posfuse.evidence.collect import collect, failures, missing, of_classifiers, standing
+from posfuse.runs.folders import run_folder
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.verdicts.claims import judge_claims, not_judged, read_claims
 from small_records import posfuse_report, write_predictions, write_record, write_sweep

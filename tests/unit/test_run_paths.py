@@ -5,9 +5,9 @@ import shutil
 import pytest
 from omegaconf import OmegaConf
 
-from posfuse.config import is_neutral
 from posfuse.errors import InputError
-from posfuse.runs import configs, records
+from posfuse.runs import configs, identity
+from posfuse.runs.identity import is_neutral
 from small_runs import small_config, write_corpus
 
 
@@ -15,7 +15,7 @@ def run_in(project, **paths):
     """The folder of a run whose config has these paths, and the settings of its record."""
     write_corpus(project / "mine")
     cfg = small_config(project / "mine", "sweep_id=mine", f"output_dir={project / 'multirun'}")
-    recorded = records.settings(cfg)
+    recorded = identity.settings(cfg)
     folder = project / "multirun" / "mine" / "mine" / "sinusoidal" / "add" / "seed=0"
     folder.mkdir(parents=True)
     cfg.data.path = paths.pop("data", cfg.data.path)
@@ -41,7 +41,7 @@ def test_a_config_is_written_with_absolute_paths(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     read = configs.located(configs.read_config(folder), folder, recorded)
-    assert records.settings(read) == recorded
+    assert identity.settings(read) == recorded
     assert is_neutral("cache_dir")
     assert is_neutral("output_dir")
 
@@ -94,7 +94,7 @@ def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (tmp_path / "host" / name).write_text(name)
     cfg.host.path = str(tmp_path / "host")
-    recorded = records.settings(cfg)
+    recorded = identity.settings(cfg)
     configs.write_config(folder, cfg)
     read = configs.read_config(folder)
     assert configs.located(read, folder, recorded).host.path == str(tmp_path / "host")

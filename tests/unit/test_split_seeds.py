@@ -5,7 +5,7 @@ from omegaconf import OmegaConf
 
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
-from posfuse.runs import records
+from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.runs.split_seeds import split_seed, validation_seed, with_split_seed
 from posfuse.training.build import build_data
@@ -38,11 +38,11 @@ def test_the_seed_reaches_every_generated_corpus_as_a_number() -> None:
 def test_the_config_keeps_the_word() -> None:
     one, other = (checked(composed("data.split_seed=seed", f"seed={seed}")) for seed in (1, 2))
     assert one.data.split_seed == one.data.corpus["split_seed"] == "seed"
-    assert records.fingerprint(one) != records.fingerprint(other)
-    settings = [{**records.settings(cfg), "seed": None} for cfg in (one, other)]
+    assert identity.fingerprint(one) != identity.fingerprint(other)
+    settings = [{**identity.settings(cfg), "seed": None} for cfg in (one, other)]
     assert settings[0] == settings[1]
     again = checked(OmegaConf.structured(one))  # as a run's config.yaml is read
-    assert records.fingerprint(again) == records.fingerprint(one)
+    assert identity.fingerprint(again) == identity.fingerprint(one)
 
 
 @pytest.mark.parametrize("value", ["-1", "4294967296", "seeds", "'3'"])
@@ -93,7 +93,7 @@ def test_by_seed_draws_the_validation_split_and_not_the_sample_of_the_test_split
 def test_two_seeds_of_a_cell_are_one_configuration_of_the_report(tmp_path) -> None:
     for seed in range(3):
         cfg = checked(composed("data.split_seed=seed", f"seed={seed}"))
-        write_record(tmp_path / "sweep", 0.5, seed=seed, settings=records.settings(cfg))
+        write_record(tmp_path / "sweep", 0.5, seed=seed, settings=identity.settings(cfg))
     runs, problems = collect(tmp_path / "sweep")
     assert problems == []
     assert len(runs) == 3

@@ -15,7 +15,7 @@ from posfuse import cli
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.process import signals
-from posfuse.runs import configs, records
+from posfuse.runs import configs, identity, records
 from posfuse.study import configurations, forecast, run_table, stages, sweeps
 from posfuse.study.plan import Plan, provenance
 from posfuse.study.run_table import read_results
@@ -46,8 +46,8 @@ SETTINGS = {
     for fusion in ("add", "concat")
 }
 CONFIGS = {
-    "a": records.fingerprint_of(SETTINGS["add"]),
-    "c": records.fingerprint_of(SETTINGS["concat"]),
+    "a": identity.fingerprint_of(SETTINGS["add"]),
+    "c": identity.fingerprint_of(SETTINGS["concat"]),
 }
 FROZEN = "2026-11-25T12:00:00+00:00"
 PLAN = Plan(Study("q", arms=ARMS), {}, CONFIGS, "d" * 64, FROZEN)
@@ -59,7 +59,7 @@ def write_own(root, accuracy, fusion, seed, **more):
     settings = SETTINGS[fusion] | {"seed": seed} | more.pop("settings", {})
     folder = write_record(root, accuracy, fusion, seed, **more)
     path, own = folder / records.RESULT, {"settings": settings}
-    own["fingerprint"] = more.get("fingerprint", records.fingerprint_of(settings))
+    own["fingerprint"] = more.get("fingerprint", identity.fingerprint_of(settings))
     path.write_text(json.dumps(json.loads(path.read_text()) | own))
     return folder
 
@@ -103,7 +103,7 @@ OTHER = "has another configuration than the arm"
     ],
 )
 def test_a_record_of_another_config_is_no_result(sweep, settings, message):
-    rewrite(sweep, settings=settings, fingerprint=records.fingerprint_of(settings))
+    rewrite(sweep, settings=settings, fingerprint=identity.fingerprint_of(settings))
     assert sorted(sweep.results("ac", [0, 1])) == [("a", 0), ("a", 1), ("c", 0)]
     reason = sweep.reasons("ac", [0, 1])["c", 1]
     assert reason == f"{sweep.folder / OF_C / records.RESULT}: {message}; remove it to run again"
@@ -126,16 +126,16 @@ def test_a_damaged_record_is_no_result_and_the_others_count(sweep, damage):
 
 
 def test_a_record_whose_settings_were_edited_is_no_result(sweep):
-    rewrite(sweep, fingerprint=records.fingerprint_of(OWN | {"model.d_model": 16}))
+    rewrite(sweep, fingerprint=identity.fingerprint_of(OWN | {"model.d_model": 16}))
     assert ("c", 1) not in sweep.results("ac", [0, 1])
     assert "its fingerprint does not fit its settings" in sweep.reasons("c", [1])["c", 1]
 
 
 def test_a_record_may_state_the_precision_that_was_chosen_as_the_fastest(sweep):
     asked = SETTINGS["concat"] | {"trainer.precision": "fastest"}
-    sweep.configs = CONFIGS | {"c": records.fingerprint_of(asked)}
+    sweep.configs = CONFIGS | {"c": identity.fingerprint_of(asked)}
     own = OWN | {"trainer.precision": "bf16-mixed"}
-    rewrite(sweep, settings=own, fingerprint=records.fingerprint_of(own))
+    rewrite(sweep, settings=own, fingerprint=identity.fingerprint_of(own))
     assert sorted(sweep.results("c", [0, 1])) == [("c", 1)]
 
 
@@ -185,8 +185,8 @@ def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
     config = {"fusion": {"name": "concat"}, "seed": 1, "sweep_id": "x", "data": {"name": "tiny"},
               "encoding": {"name": "sinusoidal"}}  # fmt: skip
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    own = records.settings(configs.read_config(folder)) | {"seed": 0}
-    sweep.configs = CONFIGS | {"c": records.fingerprint_of(own)}
+    own = identity.settings(configs.read_config(folder)) | {"seed": 0}
+    sweep.configs = CONFIGS | {"c": identity.fingerprint_of(own)}
     assert sweep.results("c", [1]) == {("c", 1): None}
     sweep.configs = CONFIGS
     assert sweep.results("c", [1]) == {}
@@ -208,7 +208,7 @@ class Command:
 def test_a_sweep_whose_runs_failed_raises(sweep, monkeypatch):
     monkeypatch.setattr(sweeps.subprocess, "Popen", Command)
     sweep.run("ac", [0, 1], [])  # all runs are done: another error of the command
-    rewrite(sweep, settings={}, fingerprint=records.fingerprint_of({}))
+    rewrite(sweep, settings={}, fingerprint=identity.fingerprint_of({}))
     with pytest.raises(
         RunsFailed, match=rf"1 of 4 runs have no result, such as c seed=1 \(.*{OTHER}"
     ):
@@ -258,7 +258,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(SETTINGS, "mul", SETTINGS["add"] | {"fusion.name": "mul"})
     settings = dict(zip("acd", SETTINGS.values(), strict=True))
-    configs = {arm: records.fingerprint_of(own) for arm, own in settings.items()}
+    configs = {arm: identity.fingerprint_of(own) for arm, own in settings.items()}
     monkeypatch.setattr(stages, "composed", lambda *_: settings)
     monkeypatch.setattr(stages, "fingerprints", lambda *_: configs)
     monkeypatch.setattr(sweeps.subprocess, "Popen", Failing)

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.config import LATER_KEYS, longest
+from posfuse.config import longest
 from posfuse.data.token_store import open_store
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
-from posfuse.runs import records
+from posfuse.runs import identity, records
 from posfuse.runs.checks import checked
+from posfuse.runs.identity import LATER_KEYS
 from posfuse.training.build import build_data, build_network, build_parts
 from small_records import write_record
 from small_runs import composed, small_config, write_corpus
@@ -102,10 +103,10 @@ def test_the_model_is_built_for_the_longest_document() -> None:
 
 def test_runs_without_test_lengths_keep_their_fingerprint() -> None:
     cfg = checked(composed())
-    assert records.settings(cfg).keys().isdisjoint(LATER_KEYS)
+    assert identity.settings(cfg).keys().isdisjoint(LATER_KEYS)
     longer = checked(composed("data.test_lengths=[300]"))
-    assert records.settings(longer) == records.settings(cfg) | {"data.test_lengths": [300]}
-    assert records.fingerprint(longer) != records.fingerprint(cfg)
+    assert identity.settings(longer) == identity.settings(cfg) | {"data.test_lengths": [300]}
+    assert identity.fingerprint(longer) != identity.fingerprint(cfg)
 
 
 # Splits

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from posfuse.config import LATER_KEYS
 from posfuse.data.batching import ResidentDocuments
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
-from posfuse.runs import records
+from posfuse.runs import identity
 from posfuse.runs.checks import checked
+from posfuse.runs.identity import LATER_KEYS
 from posfuse.study import stages
 from posfuse.study.spec import Study
 from posfuse.training.build import build_data
@@ -90,10 +90,10 @@ def test_a_device_has_the_same_order(corpus) -> None:
 def test_only_a_shuffled_run_has_the_key(corpus) -> None:
     plain, found = small_config(corpus), small_config(corpus, *SHUFFLED)
     assert LATER_KEYS["data.word_order"] == plain.data.word_order == "original"
-    assert "data.word_order" not in records.settings(plain)
-    assert records.settings(found)["data.word_order"] == "shuffled"
+    assert "data.word_order" not in identity.settings(plain)
+    assert identity.settings(found)["data.word_order"] == "shuffled"
     pretrained = [first_phase(c) for c in (found, replace(found, data=plain.data))]
-    assert records.fingerprint(pretrained[0]) != records.fingerprint(pretrained[1])
+    assert identity.fingerprint(pretrained[0]) != identity.fingerprint(pretrained[1])
 
 
 ARXIV = ["data=arxiv", "data.word_order=shuffled"]

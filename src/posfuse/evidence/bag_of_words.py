@@ -20,7 +20,8 @@ from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
 from posfuse.runs.configs import located, read_config
-from posfuse.runs.records import PART_NUMERICS, Record, write_json
+from posfuse.runs.identity import PART_NUMERICS
+from posfuse.runs.records import Record, write_json
 from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
 from posfuse.seals import digest_of
 from posfuse.untrusted import read_json

@@ -13,11 +13,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from posfuse.config import NAME, VARIANT_LETTERS, SeedsConfig
+from posfuse.config import SeedsConfig
 from posfuse.errors import InputError
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
-from posfuse.runs.multirun import asked, check_asked, has_result, lies_in, primary_family
-from posfuse.runs.records import HISTORY, RESULT, failures_in, flatten, read_history, read_result
+from posfuse.limits import NAME
+from posfuse.runs.folders import VARIANT_LETTERS, lies_in
+from posfuse.runs.identity import flatten
+from posfuse.runs.multirun import asked, check_asked, has_result, primary_family
+from posfuse.runs.records import HISTORY, RESULT, failures_in, read_history, read_result
 
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared

@@ -12,10 +12,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import LARGEST_SEED, TASKS, Config, DataConfig, check_name, is_pretrained
+from posfuse.config import LARGEST_SEED, TASKS, Config, DataConfig, is_pretrained
 from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
-from posfuse.limits import check_limits
+from posfuse.limits import check_limits, check_name
+from posfuse.runs.configs import config_of
 from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.host_checks import check_host
 from posfuse.runs.hydra_errors import one_line
@@ -32,9 +33,10 @@ def checked(config: DictConfig) -> Config:
 
     The parts of the model are not built here: `training.build.build_parts` does that.
     """
-    _check_keys("", config, Config)
-    cfg = OmegaConf.to_object(config)
-    assert isinstance(cfg, Config)
+    try:  # once more, since "+key=value" adds a key in spite of the schema
+        cfg = config_of(OmegaConf.to_container(config))
+    except OmegaConfBaseException as error:
+        raise InputError(one_line(error)) from error
     cfg.model.token_scale = _number(cfg.model.token_scale)
     check_limits(cfg)
     check_name("fusion.name", cfg.fusion.get("name"))
@@ -180,16 +182,6 @@ def _check_task(data: DataConfig) -> None:
             "data.vocabulary.unit: must be words for a task, whose tokens are its symbols (got "
             f"{data.vocabulary.unit})"
         )
-
-
-def _check_keys(prefix: str, node: Any, schema: Any) -> None:
-    """Refuse unknown keys: "+key=value" adds them in spite of the schema."""
-    allowed = {f.name: f.type for f in dataclasses.fields(schema)}
-    for key in node:
-        if key not in allowed:
-            raise InputError(f"{prefix}{key}: unknown key; use one of {', '.join(allowed)}")
-        if dataclasses.is_dataclass(allowed[key]):
-            _check_keys(f"{prefix}{key}.", node[key], allowed[key])
 
 
 def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> None:

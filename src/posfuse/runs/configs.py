@@ -15,7 +15,8 @@ from posfuse.config import Config
 from posfuse.data.pretrained_folder import pretrained_digest
 from posfuse.errors import InputError
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.records import replacing, texts_digest
+from posfuse.runs.identity import texts_digest
+from posfuse.runs.records import replacing
 
 CONFIG = "config.yaml"
 
@@ -109,10 +110,10 @@ def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
     return [Path(path), *(Path(os.path.normpath(output / within)) for output in own)]
 
 
-def config_of(text: str) -> Config:
-    """A config from the checked text of a YAML file; raises OmegaConfBaseException or ValueError
-    if it does not fit the schema."""
-    content = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(text))
-    cfg = OmegaConf.to_object(content)
+def config_of(content: Any) -> Config:
+    """A config from plain values, or from the checked text of a YAML file; raises
+    OmegaConfBaseException or ValueError if they do not fit the schema."""
+    config = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(content))
+    cfg = OmegaConf.to_object(config)
     assert isinstance(cfg, Config)
     return cfg

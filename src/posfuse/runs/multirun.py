@@ -15,15 +15,13 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from posfuse.config import run_folder
 from posfuse.errors import Conflict, InputError
-from posfuse.runs.records import FAILURE, RESULT, Record, read_failure, read_result
+from posfuse.runs.folders import AXES, NAMES, folders_of, lies_in
+from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result
 from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
-AXES = ("data", "encoding", "fusion")  # their names are parts of a run's folder
 MOST_RUNS = 100_000  # of a sweep; a range in a file may stand for more than memory holds
-NAMES = "names"  # of the sweeper: composed names, see `composed_names`
 
 
 def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
@@ -111,32 +109,6 @@ def primary_family(sweep: Path) -> tuple[str, ...]:
     return tuple(map(str, OmegaConf.select(cfg, "sweep.primary") or ()))
 
 
-def folder_of(overrides: list[str], cfg: Any) -> str:
-    """The folder of the run with these overrides, relative to its sweep. `cfg` is the composed
-    config in the sweep's multirun.yaml."""
-    return folders_of([overrides], cfg)[0]
-
-
-def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
-    """`folder_of` each job."""
-    usual = {axis: str(OmegaConf.select(cfg, f"{axis}.name")) for axis in AXES}
-    usual_seed = OmegaConf.select(cfg, "seed")
-    names = dict(OmegaConf.select(cfg, f"hydra.sweeper.{NAMES}") or {})
-    found = []
-    for overrides in jobs:
-        given = _given(overrides)
-        labels = [
-            given.get(f"{axis}.name") or names.get(f"{axis}={given.get(axis)}")
-            or given.get(axis, usual[axis])
-            for axis in AXES
-        ]  # fmt: skip
-        data, encoding, fusion = labels
-        found.append(
-            run_folder(data, encoding, fusion, int(given.get("seed", usual_seed)), overrides)
-        )
-    return found
-
-
 def names_in(sweep: Path) -> dict[str, str]:
     """The `composed_names` of a sweep's earlier commands; none if multirun.yaml is missing or
     damaged, since the next command writes it."""
@@ -145,21 +117,6 @@ def names_in(sweep: Path) -> dict[str, str]:
             cfg, _ = read_multirun(sweep / MULTIRUN)
             return dict(cfg.hydra.sweeper.get(NAMES) or {})
     return {}
-
-
-def composed_names(overrides: list[str], job: Any) -> dict[str, str]:
-    """The names of the files that the overrides choose, as {"fusion=mod": "modulate"}. `job` is the
-    config that Hydra has composed from the overrides."""
-    given = _given(overrides)
-    names = {axis: str(OmegaConf.select(job, f"{axis}.name")) for axis in AXES}
-    chosen = [axis for axis in AXES if axis in given and f"{axis}.name" not in given]
-    return {f"{axis}={given[axis]}": names[axis] for axis in chosen}
-
-
-def _given(overrides: list[str]) -> dict[str, str]:
-    """The values by key, without prefixes and quotes."""
-    pairs = (o.lstrip("+").split("=", 1) for o in overrides if "=" in o and not o.startswith("~"))
-    return {key: value.strip("'\"") for key, value in pairs}
 
 
 def check_asked(folder: Path) -> None:
@@ -197,10 +154,3 @@ def has_result(folder: Path) -> bool:
         return lies_in(read_result(folder / RESULT), folder)
     except InputError:
         return True
-
-
-def lies_in(record: Record, folder: Path) -> bool:
-    """Whether a folder that a sweep gave to a run is that of the run with this record."""
-    keys = ("data", "encoding", "fusion", "variant")
-    parts = (*(part for key in keys if (part := record.get(key))), f"seed={record.get('seed')}")
-    return folder.parts[-len(parts) :] == parts

@@ -1,4 +1,4 @@
-"""The files of a run: its identity, its record and its measurements.
+"""The files of a run: its record and its measurements.
 
 Every file is written under another name and then renamed, result.json last, so a folder with a
 result.json holds a finished run. SHA256SUMS has the digest of each file; `sha256sum -c` checks it.
@@ -6,9 +6,9 @@ result.json holds a finished run. SHA256SUMS has the digest of each file; `sha25
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -18,22 +18,12 @@ from filelock import FileLock, Timeout
 from pyarrow.csv import read_csv
 
 from posfuse import seals, untrusted
-from posfuse.config import LATER_KEYS, Config, is_neutral
-from posfuse.data.corpora import files_digest, folder_files
-from posfuse.data.pretrained_folder import pretrained_digest
+from posfuse.config import Config
 from posfuse.errors import AlreadyRunning, Conflict, InputError, visible
-from posfuse.seals import SUMS, check_whole, digest, digest_of
+from posfuse.runs.identity import differing, fingerprint, settings
+from posfuse.seals import SUMS, check_whole, digest
 
 SCHEMA = 3  # of result.json's keys
-NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
-# The same for an encoding or a corpus whose numbers have changed alone, by its _target_.
-PART_NUMERICS = {
-    "posfuse.model.polar.Pope": 1,
-    "posfuse.data.bbc.lead_paragraph": 1,
-    "posfuse.data.bbc.article": 1,
-    "posfuse.data.bbc.digest": 1,
-    "posfuse.data.bbc.lead_story": 1,
-}
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
@@ -69,61 +59,10 @@ def kinds_of(row: type) -> dict[str, str]:
     return {name: kinds[kind] for name, kind in get_type_hints(row).items()}
 
 
-def settings(cfg: Config) -> dict[str, Any]:
-    """The config without the neutral keys, flat: {"model.d_model": 64, ...}.
-
-    A key of LATER_KEYS is left out at its value there, so that earlier runs keep their fingerprint.
-    """
-    flat = {
-        key: value
-        for key, value in flatten(asdict(cfg)).items()
-        if not is_neutral(key) and not (key in LATER_KEYS and value == LATER_KEYS[key])
-    }
-    if cfg.data.path is not None:
-        # Content, not location, identifies a data folder.
-        flat["data.path"] = texts_digest(cfg.data.path)
-        flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
-    if cfg.host.path is not None:
-        flat["host.path"] = pretrained_digest(cfg.host.path)
-    return flat
-
-
-def texts_digest(path: str) -> str:
-    """sha256 of the texts in a folder; raises InputError as `folder_files`."""
-    return files_digest(folder_files(path))
-
-
-def fingerprint(cfg: Config) -> str:
-    """16 hex digits of everything that can change a number of the run, and nothing else."""
-    return fingerprint_of(settings(cfg))
-
-
-def fingerprint_of(own: Mapping[str, Any]) -> str:
-    """The fingerprint of a run with these `settings`, of its config or of its record."""
-    parts = [number for part, number in PART_NUMERICS.items() if part in own.values()]
-    return digest_of([NUMERICS, dict(own), *parts])[:16]
-
-
 def judged_by(scores: Collection[str]) -> str:
     """The metric that a run with these test scores is judged by: its task's own one, otherwise
     accuracy."""
     return next(name for name in ("bits_per_byte", "exact_match", "accuracy") if name in scores)
-
-
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The keys whose values differ in two settings, and those that one of the two lacks."""
-    return [k for k in sorted(one.keys() | other.keys()) if one.get(k, ...) != other.get(k, ...)]
-
-
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as one, keys joined with dots."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def identity(cfg: Config, folder: Path) -> Record:

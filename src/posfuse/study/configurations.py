@@ -15,13 +15,14 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import CONF_DIR, Config, DataConfig, run_folder
+from posfuse.config import CONF_DIR, Config, DataConfig
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.process import signals
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.coverage import training_lengths
+from posfuse.runs.folders import run_folder
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.records import differing, fingerprint_of, settings
+from posfuse.runs.identity import differing, fingerprint_of, settings
 from posfuse.study.spec import Study, Values
 from posfuse.study.sweeps import Sweep
 

@@ -20,8 +20,9 @@ from pydantic import TypeAdapter
 from posfuse.errors import InputError
 from posfuse.evidence.metric import Metric
 from posfuse.process.precision import FASTEST
-from posfuse.runs import records
-from posfuse.runs.records import Record, fingerprint_of
+from posfuse.runs import identity, records
+from posfuse.runs.identity import fingerprint_of
+from posfuse.runs.records import Record
 from posfuse.seals import digest_of
 from posfuse.study.scores import Results, best_was_last, guess, value_of
 from posfuse.study.spec import Study, Values
@@ -154,7 +155,7 @@ def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], fo
     the time."""
     frozen = records.now()
     content = {
-        "numerics": records.NUMERICS,
+        "numerics": identity.NUMERICS,
         "frozen": frozen,
         "choices": {arm: asdict(choice) for arm, choice in choices.items()},
         "configs": configs,
@@ -190,8 +191,8 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
             raise InputError(f"{path}: missing, but test seeds ran; restore it from a copy")
         return None
     frozen, numerics = stored(path)
-    changed = records.differing(_content(study), _content(frozen.study))
-    if numerics != records.NUMERICS:
+    changed = identity.differing(_content(study), _content(frozen.study))
+    if numerics != identity.NUMERICS:
         changed.append("posfuse's numerics")
     if not changed:
         return replace(frozen, study=study)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from posfuse.config import CONF_DIR, check_name, is_neutral
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
+from posfuse.limits import check_name
+from posfuse.runs.identity import is_neutral
 from posfuse.runs.schemas import Problems, read_as, refuse
 from posfuse.study.spec import (
     BEYOND,

@@ -9,7 +9,7 @@ from posfuse.report import formats, page
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.section import PLAN as THE_PLAN
 from posfuse.report.sections.section import RESULTS, Drawing, Section
-from posfuse.runs.records import flatten
+from posfuse.runs.identity import flatten
 from posfuse.study import caveats, figure, tables
 from posfuse.study.looks import Progress, deltas
 from posfuse.study.plan import PLAN, Plan, provenance

@@ -19,11 +19,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from posfuse.config import CONF_DIR, is_neutral
+from posfuse.config import CONF_DIR
 from posfuse.errors import Diverged, InputError
 from posfuse.process import signals
-from posfuse.runs import configs, records
-from posfuse.runs.multirun import MULTIRUN, folder_of, read_multirun
+from posfuse.runs import configs, identity, records
+from posfuse.runs.folders import folder_of
+from posfuse.runs.identity import is_neutral
+from posfuse.runs.multirun import MULTIRUN, read_multirun
 from posfuse.study.plan import Plan, refusal
 from posfuse.study.spec import Study, Values
 
@@ -139,7 +141,7 @@ class Sweep:
                 return None, str(error)
             refused = refusal(record, seed, config, self.plan)
             score = f"test.{self.study.metric}"
-            if not refused and not isinstance(records.flatten(record).get(score), int | float):
+            if not refused and not isinstance(identity.flatten(record).get(score), int | float):
                 refused = f"has no number {score}"
             return record, f"{path}: {refused}; remove it to run again" if refused else ""
         if not (folder / records.FAILURE).exists():

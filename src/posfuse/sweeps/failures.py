@@ -13,7 +13,6 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
-from posfuse.config import check_folder
 from posfuse.errors import (
     NO_MEMORY,
     AlreadyRunning,
@@ -24,6 +23,7 @@ from posfuse.errors import (
     lacks_memory,
     visible,
 )
+from posfuse.limits import check_folder
 from posfuse.process import signals
 from posfuse.process.arguments import config_options, pasted
 from posfuse.runs import records

@@ -23,7 +23,8 @@ from rich.text import Text
 
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.runs import records
-from posfuse.runs.multirun import asked, lies_in
+from posfuse.runs.folders import lies_in
+from posfuse.runs.multirun import asked
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 WIDE = 1000  # columns if stdout is not a terminal: names are not cut

@@ -18,7 +18,7 @@ import pandas as pd
 from posfuse import untrusted
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
-from posfuse.runs import measurements, records
+from posfuse.runs import identity, measurements, records
 from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.records import Diagnostic
 
@@ -174,7 +174,7 @@ class Finished:
         own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", "latency_ms")
         parts = {"val": "validation", "test": "test", "position": "position"}
         by_length = self.record.get("lengths", {}).items()
-        warning = coverage_warning(records.flatten(self.record))
+        warning = coverage_warning(identity.flatten(self.record))
         return {
             **self.rows[-1],
             **{

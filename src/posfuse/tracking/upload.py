@@ -15,7 +15,7 @@ from typing import Any
 
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
-from posfuse.runs import configs, records
+from posfuse.runs import configs, identity, records
 from posfuse.runs.multirun import check_asked
 from posfuse.tracking import projection, server
 from posfuse.tracking.places import prepare
@@ -118,7 +118,7 @@ def difference(upload: Upload, there: Any) -> str:
         ("config", projection.config(upload.run.record), there.config),
         ("summary", upload.run.summary, there.summary_metrics),
     ):
-        held = records.flatten(theirs)
+        held = identity.flatten(theirs)
         if wrong := [key for key, value in here.items() if held.get(key) != value]:
             return f"the {name} on the server differs ({', '.join(wrong[:5])})"
     artifact = projection.artifact_name(upload.id)

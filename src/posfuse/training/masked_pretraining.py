@@ -24,7 +24,7 @@ from posfuse.errors import InputError
 from posfuse.model.masked import MaskedModel, mask
 from posfuse.model.network import Backbone, FusionTransformer, seed_from
 from posfuse.process import signals
-from posfuse.runs import records
+from posfuse.runs import identity, records
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.module import TrainingModule
 from posfuse.training.task import Task
@@ -116,7 +116,7 @@ def sole_use(cfg: Config) -> Iterator[Path]:
 
     Raises Interrupted after a signal.
     """
-    folder = Path(cfg.cache_dir, "pretrained", records.fingerprint(cfg))
+    folder = Path(cfg.cache_dir, "pretrained", identity.fingerprint(cfg))
     interrupted = " before pretraining"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -167,8 +167,8 @@ def write(
     records.write_json(
         folder / records.RESULT,
         {
-            "fingerprint": records.fingerprint(cfg),
-            "settings": records.settings(cfg),
+            "fingerprint": identity.fingerprint(cfg),
+            "settings": identity.settings(cfg),
             **validation,
             "epochs": epochs,
             "seconds": seconds,

@@ -19,7 +19,7 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
 from posfuse.process.distributed import rank
-from posfuse.runs import measurements, records
+from posfuse.runs import identity, measurements, records
 from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.measurements import Measurement
 from posfuse.runs.records import Diagnostic, Record
@@ -73,7 +73,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     stopwatch = Stopwatch()
     data, module = build(cfg, backbone, pretrained)
     facts |= data.facts()
-    if rank() == 0 and (line := coverage_warning(records.flatten(facts))):
+    if rank() == 0 and (line := coverage_warning(identity.flatten(facts))):
         warn(line)
     history, diagnostics = History(data.evaluations), Diagnostics(data, cfg.trainer.mechanism)
     observers = [stopwatch, diagnostics]
@@ -149,8 +149,8 @@ def fit(
 
     Raises Interrupted after a signal, OutOfMemory, and Diverged for a loss that is not finite.
     """
-    last, identity = folder / records.LAST, records.fingerprint(cfg)
-    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, identity, started)
+    last, own = folder / records.LAST, identity.fingerprint(cfg)
+    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, own, started)
     limit = MemoryLimit(cfg.data, module.batch_key)
     trainer = build_trainer(cfg, folder, [history, *observers, state, limit])
     with limit.explain():

@@ -1,0 +1,107 @@
+"""The folder of a sweep, and of each run in it: data/encoding/fusion[/other overrides]/seed=n."""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from posfuse.limits import check_folder, check_name
+from posfuse.runs.identity import is_neutral
+
+AXES = ("data", "encoding", "fusion")  # their names are parts of a run's folder
+NAMES = "names"  # of the sweeper: composed names, see `composed_names`
+VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
+
+
+def sweep_folder(output_dir: str, sweep_id: str) -> str:
+    """The folder of a sweep. Raises InputError, since Hydra creates it before any run starts."""
+    check_folder("output_dir", output_dir)
+    check_name("sweep_id", sweep_id)
+    return f"{output_dir}/{sweep_id}"
+
+
+def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iterable[str]) -> str:
+    """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
+
+    The other overrides are written in characters that every file system accepts. If characters are
+    replaced or the text is long, a hash keeps two different runs apart. Of host.path the last part
+    is written, so that the folder's place does not count.
+    """
+    own = sorted(_without_place(o) for o in overrides if not _in_path_already(o))
+    text = "__".join(own)
+    plain = re.sub(f"[^{VARIANT_LETTERS}]+", "-", text)[:80].strip(".-")
+    if plain != text:
+        plain += "-" + hashlib.sha256(text.encode()).hexdigest()[:8]
+    # fusion.name can be of any type here; `check_name` refuses it later.
+    parts = (data, encoding, str(fusion), plain, f"seed={seed}")
+    return "/".join(part for part in parts if part)
+
+
+def _in_path_already(override: str) -> bool:
+    key = override.lstrip("+~").split("=")[0]
+    # Content, not location, identifies a data folder: the record's settings have its digest.
+    named = (
+        "data", "encoding", "fusion", "seed", "data.name", "encoding.name", "fusion.name",
+        "data.path",
+    )  # fmt: skip
+    return key.startswith(("hydra.", "hydra/")) or key in named or is_neutral(key)
+
+
+def _without_place(override: str) -> str:
+    key, _, value = override.partition("=")
+    return f"{key}={Path(value).name}" if key == "host.path" else override
+
+
+def folder_of(overrides: list[str], cfg: Any) -> str:
+    """The folder of the run with these overrides, relative to its sweep. `cfg` is the composed
+    config in the sweep's multirun.yaml."""
+    return folders_of([overrides], cfg)[0]
+
+
+def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
+    """`folder_of` each job."""
+    usual = {axis: str(OmegaConf.select(cfg, f"{axis}.name")) for axis in AXES}
+    usual_seed = OmegaConf.select(cfg, "seed")
+    names = dict(OmegaConf.select(cfg, f"hydra.sweeper.{NAMES}") or {})
+
+    def name(axis: str, values: dict[str, str]) -> str:
+        """The name of the corpus, encoding or operator of a job: its own, or that of its file."""
+        of_file = names.get(f"{axis}={values.get(axis)}") or values.get(axis, usual[axis])
+        return values.get(f"{axis}.name") or of_file
+
+    folders = []
+    for overrides in jobs:
+        values = _values(overrides)
+        data, encoding, fusion = (name(axis, values) for axis in AXES)
+        seed = int(values.get("seed", usual_seed))
+        folders.append(run_folder(data, encoding, fusion, seed, overrides))
+    return folders
+
+
+def composed_names(overrides: list[str], job: Any) -> dict[str, str]:
+    """The names of the files that the overrides choose, as {"fusion=mod": "modulate"}. `job` is the
+    config that Hydra has composed from the overrides."""
+    given = _values(overrides)
+    names = {axis: str(OmegaConf.select(job, f"{axis}.name")) for axis in AXES}
+    chosen = [axis for axis in AXES if axis in given and f"{axis}.name" not in given]
+    return {f"{axis}={given[axis]}": names[axis] for axis in chosen}
+
+
+def _values(overrides: list[str]) -> dict[str, str]:
+    """The values by key, without prefixes and quotes."""
+    pairs = (o.lstrip("+").split("=", 1) for o in overrides if "=" in o and not o.startswith("~"))
+    return {key: value.strip("'\"") for key, value in pairs}
+
+
+def lies_in(record: dict[str, Any], folder: Path) -> bool:
+    """Whether a folder that a sweep gave to a run is that of the run with this record."""
+    keys = ("data", "encoding", "fusion", "variant")
+    parts = (*(part for key in keys if (part := record.get(key))), f"seed={record.get('seed')}")
+    return folder.parts[-len(parts) :] == parts
+
+
+OmegaConf.register_new_resolver("posfuse.sweep_folder", sweep_folder, replace=True)
+OmegaConf.register_new_resolver("posfuse.run_folder", run_folder, replace=True)

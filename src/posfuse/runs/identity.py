@@ -1,0 +1,113 @@
+"""The identity of a run: its settings, and their fingerprint. Folders, names and ids do not count.
+
+A run is a function of its config, its texts and the numerics of this version. Two runs with one
+fingerprint have the same numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from posfuse.config import Config
+from posfuse.data.corpora import files_digest, folder_files
+from posfuse.data.pretrained_folder import pretrained_digest
+from posfuse.seals import digest_of
+
+NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
+# The same for an encoding or a corpus whose numbers have changed alone, by its _target_.
+PART_NUMERICS = {
+    "posfuse.model.polar.Pope": 1,
+    "posfuse.data.bbc.lead_paragraph": 1,
+    "posfuse.data.bbc.article": 1,
+    "posfuse.data.bbc.digest": 1,
+    "posfuse.data.bbc.lead_story": 1,
+}
+
+# Keys that cannot change a number: the fingerprint and the folder's name leave them out. The names
+# of data, encoding and fusion are labels; the other keys define what is run.
+NEUTRAL_KEYS = (
+    "sweep_id", "output_dir", "cache_dir", "logger", "trainer.progress", "experiment",
+    "trainer.checkpoint_minutes", "trainer.mechanism", "fidelity.notebook_parts_only", "sweep",
+)  # fmt: skip
+
+# Keys that came later, with the value that changes nothing: earlier records lack them.
+LATER_KEYS: dict[str, Any] = {
+    "data.test_lengths": [],
+    "data.word_order": "original",
+    "encoding.positions": "contiguous",
+    "encoding.range": 2048,
+    "data.targets": "all",
+    "data.vocabulary.ending": "",
+    "task.name": "classification",
+    "task._target_": None,
+    "task.output": "untied",
+    "task.class_weights": "none",
+    "pretrain.name": "none",
+    "pretrain.max_epochs": 10,
+    "pretrain.lr": 1e-3,
+    "pretrain.batch_size": 64,
+    "pretrain.share": 0.15,
+    "host.name": "own",
+    "host.path": None,
+    "optim.weight_decay_of": "all",
+    "optim.schedule": "constant",
+    "optim.warmup": 0,
+    "optim.end_factor": 0.0,
+    "trainer.accumulate": 1,
+}
+
+
+def is_neutral(key: str) -> bool:
+    """Whether a key of the config cannot change a number of a run."""
+    return any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS)
+
+
+def settings(cfg: Config) -> dict[str, Any]:
+    """The config without the neutral keys, flat: {"model.d_model": 64, ...}.
+
+    A key of LATER_KEYS is left out at its value there, so that earlier runs keep their fingerprint.
+    """
+    flat = {
+        key: value
+        for key, value in flatten(asdict(cfg)).items()
+        if not is_neutral(key) and not (key in LATER_KEYS and value == LATER_KEYS[key])
+    }
+    if cfg.data.path is not None:
+        # Content, not location, identifies a data folder.
+        flat["data.path"] = texts_digest(cfg.data.path)
+        flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
+    if cfg.host.path is not None:
+        flat["host.path"] = pretrained_digest(cfg.host.path)
+    return flat
+
+
+def texts_digest(path: str) -> str:
+    """sha256 of the texts in a folder; raises InputError as `folder_files`."""
+    return files_digest(folder_files(path))
+
+
+def fingerprint(cfg: Config) -> str:
+    """16 hex digits of everything that can change a number of the run, and nothing else."""
+    return fingerprint_of(settings(cfg))
+
+
+def fingerprint_of(own: Mapping[str, Any]) -> str:
+    """The fingerprint of a run with these `settings`, of its config or of its record."""
+    parts = [number for part, number in PART_NUMERICS.items() if part in own.values()]
+    return digest_of([NUMERICS, dict(own), *parts])[:16]
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The keys whose values differ in two settings, and those that one of the two lacks."""
+    return [k for k in sorted(one.keys() | other.keys()) if one.get(k, ...) != other.get(k, ...)]
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one, keys joined with dots."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
