@@ -1,5 +1,6 @@
 """posfuse COMMAND: starts a command, and turns the error that ends it into one line."""
 
+import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -7,8 +8,11 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import posfuse
-from posfuse.errors import InputError, checked_streams, failure_of_stdout
+from posfuse.errors import InputError, visible
 from posfuse.process import signals
+from posfuse.process.streams import failure_of_stdout, require_streams
+
+CURE = "fix this and retry"  # of a file that cannot be read or written
 
 
 class Command(NamedTuple):
@@ -19,14 +23,14 @@ class Command(NamedTuple):
     module: str
     summary: str
     example: str
-    cure: str = "fix this and retry"  # of a file that cannot be read or written
+    cure: str = CURE
 
 
 COMMANDS = {
     "train": Command(
         "Run", "posfuse.train", "Train one run, or a sweep of runs with -m.",
         "fusion=gate_scalar data=bbc_article",
-        cure="fix this and retry; finished runs are skipped",
+        cure=f"{CURE}; finished runs are skipped",
     ),
     "study": Command(
         "Run", "posfuse.study.command", "Freeze a plan with hypotheses, then train and judge.",
@@ -60,41 +64,59 @@ FIRST_HOUR = {
 }
 
 
-@checked_streams()
 def main() -> None:
     """Exit status: 0 when the command is done, 75 after a signal, 1 after an error, 2 for options
     that it does not have."""
-    name, *arguments = sys.argv[1:] or ["--help"]
-    if name in ("-h", "--help"):
-        print(overview())
-    elif name == "--version":
-        print(f"posfuse {posfuse.__version__}")
-    elif name == "--completion":
-        print(completion(arguments))
-    elif name in COMMANDS:
-        sys.argv = [f"posfuse {name}", *arguments]
-        execute(COMMANDS[name])
-    else:
-        near = get_close_matches(name, COMMANDS, n=1)
-        use = f"use posfuse {near[0]}" if near else f"use one of {', '.join(COMMANDS)}"
-        sys.exit(f"error: {name}: no such command; {use}")
+    require_streams()
+    status = status_of(*sys.argv[1:])
+    if isinstance(status, str):
+        status = visible(status)
+    if status := status or failure_of_stdout():
+        sys.exit(status)
 
 
-def execute(command: Command) -> None:
-    """Run a command; an error that a user can correct ends this process with one line."""
+def status_of(name: str = "--help", *arguments: str) -> str | int | None:
+    """Run a command. Returns its exit status, or the line of the error that ended it."""
+    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
-        import_module(command.module).main()
+        if name in ("-h", "--help"):
+            print(overview())
+        elif name == "--version":
+            print(f"posfuse {posfuse.__version__}")
+        elif name == "--completion":
+            print(completion(list(arguments)))
+        else:
+            sys.argv = [f"posfuse {name}", *arguments]
+            import_module(command(name).module).main()
+    except SystemExit as end:
+        return end.code
+    except KeyboardInterrupt:
+        return 130  # as in a shell
+    except BrokenPipeError:  # the reader of stdout is gone, as in `| head`
+        failure_of_stdout()  # otherwise Python reports what is buffered at exit
+        return 1
     except signals.Interrupted as stop:
         signals.ignore()
         print(f"{stop}; run the same command to resume", file=sys.stderr)
-        sys.exit(signals.EXIT_STATUS)
+        return signals.EXIT_STATUS
     except InputError as error:
-        sys.exit(f"error: {error}")
-    except BrokenPipeError:
-        raise  # checked_streams ends without a message
+        return f"error: {error}"
     except OSError as error:
-        line = f"error: {error.filename or 'disk'}: {error.strerror or error}; {command.cure}"
-        sys.exit((None if error.filename else failure_of_stdout("\n")) or line)
+        if wants_traceback:
+            raise
+        cure = COMMANDS[name].cure if name in COMMANDS else CURE
+        line = f"error: {error.filename or 'disk'}: {error.strerror or error}; {cure}"
+        return (None if error.filename else failure_of_stdout("\n")) or line
+    return None
+
+
+def command(name: str) -> Command:
+    """The command of this name; raises InputError with the nearest one if there is none."""
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, n=1)
+        use = f"use posfuse {near[0]}" if near else f"use one of {', '.join(COMMANDS)}"
+        raise InputError(f"{name}: no such command; {use}")
+    return COMMANDS[name]
 
 
 def overview() -> str:
@@ -103,12 +125,12 @@ def overview() -> str:
         "usage: posfuse COMMAND ...",
         "       posfuse COMMAND --help | --version | --completion bash",
     ]
-    for group in dict.fromkeys(command.group for command in COMMANDS.values()):
+    for group in dict.fromkeys(each.group for each in COMMANDS.values()):
         lines += ["", f"{group}:"]
-        for name, command in COMMANDS.items():
-            if command.group == group:
-                lines.append(f"  {name:<11}{command.summary}")
-                lines.append(f"{'':<13}posfuse {name} {command.example}")
+        for name, each in COMMANDS.items():
+            if each.group == group:
+                lines.append(f"  {name:<11}{each.summary}")
+                lines.append(f"{'':<13}posfuse {name} {each.example}")
     width = max(map(len, FIRST_HOUR))
     lines += ["", "The first hour, on 2 idle CPU cores:"]
     return "\n".join([*lines, *(f"  {c:<{width}}  # {what}" for c, what in FIRST_HOUR.items())])
@@ -117,9 +139,9 @@ def overview() -> str:
 def completion(shells: list[str]) -> str:
     """The script of `posfuse --completion bash`, which zsh can read as well."""
     if shells != ["bash"]:
-        raise SystemExit(
-            'error: --completion: needs the shell, bash; run eval "$(posfuse --completion bash)", '
-            "in zsh after autoload -U bashcompinit && bashcompinit"
+        raise InputError(
+            '--completion: is for bash; run eval "$(posfuse --completion bash)", in zsh '
+            "after autoload -U bashcompinit && bashcompinit"
         )
     script = files("posfuse").joinpath("completion.bash").read_text(encoding="utf-8")
     return script.replace("COMMANDS", " ".join(COMMANDS))

@@ -1,9 +1,6 @@
-"""Exceptions whose message is shown to the user without a traceback, and checked streams."""
+"""Exceptions whose message is shown to the user without a traceback."""
 
 import errno
-import io
-import os
-import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,54 +93,3 @@ def visible(text: str) -> str:
     return "".join(
         ascii(c)[1:-1] if unicodedata.category(c) in hidden and c != "\n" else c for c in text
     )
-
-
-@contextmanager
-def checked_streams() -> Iterator[None]:
-    """Exit with status 1 if a command's stdout or stderr does not work; decorates its `main`.
-
-    Characters that a stream cannot encode, such as ± on a terminal with an ASCII locale, are
-    printed as question marks, and control characters of an error message are escaped.
-
-    A closed stream is an error, because the next file that is opened would get its number and
-    what is printed would damage that file. If the reader of stdout is gone, as in `| head`, there
-    is no message; if stdout cannot be written, as on a full disk, there is one line.
-    """
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            message = f"error: {name} is closed; give a file or /dev/null"
-            print(message, file=sys.stderr or sys.stdout)  # nothing if both are closed
-            sys.exit(1)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # stderr escapes them by itself
-        sys.stdout.reconfigure(errors="replace")
-    status: str | int | None = None
-    try:
-        yield
-    except SystemExit as end:
-        status = visible(end.code) if isinstance(end.code, str) else end.code
-    except KeyboardInterrupt:
-        status = 130  # as in a shell
-    except BrokenPipeError:
-        failure_of_stdout()  # otherwise Python reports what is buffered at exit
-        status = 1
-    except OSError as error:
-        status = None if error.filename else failure_of_stdout("\n")
-        if status is None:
-            raise
-    if status := status or failure_of_stdout():
-        sys.exit(status)
-
-
-def failure_of_stdout(end: str = "") -> str | None:
-    """Write `end` and what is buffered to stdout, as Python does at exit, where no handler is
-    left. Returns one line if that fails; None on success and if the reader of stdout is gone.
-
-    An OSError without a file name may come from stdout or from a file: writing shows which.
-    """
-    try:
-        print(end=end, flush=True)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            return f"error: stdout: {error.strerror}; free it or print elsewhere"
-    return None
