@@ -8,12 +8,11 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from posfuse import untrusted
 from posfuse.config import Config
 from posfuse.data.pretrained_folder import pretrained_digest
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.identity import texts_digest
 from posfuse.runs.records import replacing
@@ -46,13 +45,10 @@ def read_config(folder: Path) -> Config:
     Raises InputError if the file is missing or does not fit the schema.
     """
     path = folder / CONFIG
+    with input_errors(f"{path}: cannot be read", "give a finished run's folder"):
+        text = untrusted.read_yaml(path)
     try:
-        cfg = config_of(untrusted.read_yaml(path))
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise InputError(
-            f"{path}: cannot be read ({reason}); give a finished run's folder"
-        ) from error
+        cfg = config_of(text)
     except (OmegaConfBaseException, ValueError) as error:
         raise InputError(
             f"{path}: does not fit this version ({one_line(error)}); run it again"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from posfuse.errors import InputError
-from posfuse.runs.records import MECHANISM, RESULT, kinds_of, table_of
+from posfuse.errors import input_errors
+from posfuse.runs.records import MECHANISM, RUN_AGAIN, kinds_of, table_of
 from posfuse.seals import check_whole
 from posfuse.untrusted import read_parquet
 
@@ -48,10 +48,6 @@ def read(folder: Path) -> pd.DataFrame:
     path = folder / MECHANISM
     if not path.exists():
         return frame([])
-    try:
+    with input_errors(f"{path}: not readable", RUN_AGAIN):
         check_whole(path)
-        found = read_parquet(path, kinds_of(Measurement))
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: not readable ({reason}); remove {RESULT} to run again") from None
-    return found
+        return read_parquet(path, kinds_of(Measurement))

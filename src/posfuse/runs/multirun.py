@@ -10,12 +10,9 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
-from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
-from posfuse.errors import Conflict, InputError
+from posfuse.errors import Conflict, InputError, input_errors
 from posfuse.runs.folders import AXES, NAMES, folders_of, lies_in
 from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result
 from posfuse.untrusted import read_yaml
@@ -30,7 +27,8 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
     The keys of the overrides are as in the command, with a leading + or ~ and a package. Raises
     InputError if the file is damaged.
     """
-    try:
+    fix = "run the sweep's command again to write it"
+    with input_errors(f"{path}: not a sweep's settings", fix):
         config: Any = OmegaConf.create(read_yaml(path, is_interpolated=True))
         params = [f"{k}={v}" for k, v in (config.hydra.sweeper.get("params") or {}).items()]
         parsed = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
@@ -40,13 +38,7 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
         for seed in values.get("seed") or [str(config.seed)]:
             int(seed.strip("'\""))
         _check_types(config)
-        return config, values
-    except (OSError, ValueError, AttributeError, TypeError, YAMLError, OmegaConfBaseException,
-            HydraException) as error:  # fmt: skip
-        reason = " ".join(str(error).split())[:80]
-        raise InputError(
-            f"{path}: not a sweep's settings ({reason}); run the sweep's command again to write it"
-        ) from error
+    return config, values
 
 
 def _check_types(config: Any) -> None:

@@ -19,7 +19,7 @@ from pyarrow.csv import read_csv
 
 from posfuse import seals, untrusted
 from posfuse.config import Config
-from posfuse.errors import AlreadyRunning, Conflict, InputError, visible
+from posfuse.errors import AlreadyRunning, Conflict, InputError, input_errors, visible
 from posfuse.runs.identity import differing, fingerprint, settings
 from posfuse.seals import SUMS, check_whole, digest
 
@@ -30,6 +30,7 @@ BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
 INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
+RUN_AGAIN = f"remove {RESULT} to run again"  # the fix for a damaged file of a run
 WAIT = 1.0  # seconds to wait for a run's lock, which posfuse status holds for a moment
 
 Record = dict[str, Any]
@@ -111,12 +112,10 @@ def finished(folder: Path, cfg: Config) -> Record | None:
 def read_result(path: Path) -> Record:
     """A record of this schema; raises InputError otherwise."""
     cure = "remove it to run again"
-    try:
+    with input_errors(f"{path}: not a readable record", cure):
         check_whole(path)
         record: Record = untrusted.read_json(path)
         schema = record["schema"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: not a readable record ({error}); {cure}") from error
     if schema != SCHEMA:
         raise InputError(f"{path}: has schema {schema}, but this version reads {SCHEMA}; {cure}")
     for key, kind in (("fingerprint", str), ("settings", dict)):
@@ -185,13 +184,8 @@ def read_history(folder: Path) -> pd.DataFrame:
 def read_diagnostics(folder: Path) -> pd.DataFrame:
     """The columns of `Diagnostic`; raises InputError if the file is missing or damaged."""
     path = folder / DIAGNOSTICS
-    try:
+    with input_errors(f"{path}: not readable", RUN_AGAIN):
         return untrusted.read_parquet(path, kinds_of(Diagnostic))
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{path}: not readable ({reason}); remove {RESULT} to run again"
-        ) from error
 
 
 def write_result(folder: Path, record: Record) -> None:

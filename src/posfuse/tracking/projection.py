@@ -17,7 +17,7 @@ import pandas as pd
 
 from posfuse import untrusted
 from posfuse.config import LoggerConfig
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.runs import identity, measurements, records
 from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.records import Diagnostic
@@ -154,7 +154,7 @@ class Finished:
         record = records.read_result(folder / records.RESULT)
         for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
             if not records.is_whole(path := folder / name):
-                raise InputError(f"{path}: missing or damaged; remove result.json to run again")
+                raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
         history = _history(folder / records.HISTORY)
         frame = records.read_diagnostics(folder)
         diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
@@ -190,15 +190,10 @@ class Finished:
 
 
 def _history(path: Path) -> pd.DataFrame:
-    try:
+    with input_errors(f"{path}: not readable", records.RUN_AGAIN):
         history = records.read_history(path.parent)
         if not np.isfinite(history[["epoch", "step"]].to_numpy(float)).all():
             raise ValueError("has values that are not numbers")
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{path}: not readable ({reason}); remove result.json to run again"
-        ) from error
     return history
 
 
