@@ -33,7 +33,7 @@ from posfuse.errors import InputError
 from posfuse.evidence.bag_of_words import bag_of_words
 from posfuse.runs.checks import checked
 from posfuse.runs.identity import settings
-from posfuse.runs.split_seeds import with_split_seed
+from posfuse.runs.seeds import with_split_seed
 from posfuse.study.plan import PLAN, stored
 from posfuse.study.sweeps import Sweep
 

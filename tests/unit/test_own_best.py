@@ -397,11 +397,11 @@ def test_seeds_are_numbers_and_ranges(text, found):
 def test_what_is_wrong_with_the_seeds_is_an_error_of_one_line(surface):
     root, _ = surface
     for text, error in (
-        ("", "must be seeds such as 0,1 or 0-4 (got '')"),
-        ("0,x", "must be seeds such as 0,1 or 0-4 (got '0,x')"),
-        ("2-0", "must be seeds such as 0,1 or 0-4 (got '2-0')"),
-        ("-1", "must be seeds such as 0,1 or 0-4 (got '-1')"),
-        ("1-99999999999", "no run has seed 3; choose among 0, 1, 2"),
+        ("", "must be seeds such as 0-7 or 0,1,2 (got '')"),
+        ("0,x", "must be seeds such as 0-7 or 0,1,2 (got '0,x')"),
+        ("2-0", "must be seeds such as 0-7 or 0,1,2 (got '2-0')"),
+        ("-1", "must be seeds such as 0-7 or 0,1,2 (got '-1')"),
+        ("1-9", "no run has seed 3; choose among 0, 1, 2"),
         ("0-2", "0-2 contains all seeds; leave at least one to test"),
     ):
         _, refused = posfuse_report(root, f"--select-seeds={text}")

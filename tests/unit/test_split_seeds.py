@@ -7,7 +7,7 @@ from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.runs import identity
 from posfuse.runs.checks import checked
-from posfuse.runs.split_seeds import split_seed, validation_seed, with_split_seed
+from posfuse.runs.seeds import split_seed, validation_seed, with_split_seed
 from posfuse.training.build import build_data
 from small_records import write_record
 from small_runs import composed, small_config, write_corpus

@@ -22,7 +22,7 @@ from posfuse.errors import InputError
 from posfuse.runs.configs import located, read_config
 from posfuse.runs.identity import PART_NUMERICS
 from posfuse.runs.records import Record, write_json
-from posfuse.runs.split_seeds import BY_RUN, validation_seed, with_split_seed
+from posfuse.runs.seeds import BY_RUN, validation_seed, with_split_seed
 from posfuse.seals import digest_of
 from posfuse.untrusted import read_json
 

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import re
 import shlex
 import sys
 from collections.abc import Iterable
@@ -36,6 +35,7 @@ from posfuse.report.sections import (
 )
 from posfuse.report.sections.section import Section
 from posfuse.report.sweep import Sweep
+from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.comparisons import Criteria, criteria_for
 from posfuse.verdicts.claims import read_claims
 
@@ -123,20 +123,13 @@ def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
 
     Raises InputError for another text, for a seed that is not known, and if no known seed is left.
     """
-    known, found = set(known), set()
-    for part in text.split(","):
-        ends = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
-        first, last = (int(end) for end in (ends[1], ends[2] or ends[1])) if ends else (1, 0)
-        if last < first:
-            raise InputError(f"--select-seeds: must be seeds such as 0,1 or 0-4 (got {text!r})")
-        for seed in range(first, last + 1):
-            if seed not in known:
-                listed = ", ".join(map(str, sorted(known)))
-                raise InputError(f"--select-seeds: no run has seed {seed}; choose among {listed}")
-            found.add(seed)
-    if found == known:
+    seeds, known = set(seeds_of("--select-seeds", text)), set(known)
+    if unknown := sorted(seeds - known):
+        listed = ", ".join(map(str, sorted(known)))
+        raise InputError(f"--select-seeds: no run has seed {unknown[0]}; choose among {listed}")
+    if seeds == known:
         raise InputError(f"--select-seeds: {text} contains all seeds; leave at least one to test")
-    return tuple(sorted(found))
+    return tuple(sorted(seeds))
 
 
 def family_in(text: str, known: Iterable[str], baseline: str) -> tuple[str, ...]:

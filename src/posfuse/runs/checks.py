@@ -20,7 +20,7 @@ from posfuse.runs.configs import config_of
 from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.host_checks import check_host
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.split_seeds import with_split_seed
+from posfuse.runs.seeds import with_split_seed
 
 # Where the files of Python and of installed packages begin.
 LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))

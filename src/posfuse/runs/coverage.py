@@ -8,7 +8,7 @@ import numpy as np
 
 from posfuse.config import Config
 from posfuse.data.token_store import Poll, open_store
-from posfuse.runs.split_seeds import validation_seed, with_split_seed
+from posfuse.runs.seeds import validation_seed, with_split_seed
 
 UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from here on
 FEWEST_TOKENS = 3  # of a document, in the mean of a split; a warning below

@@ -19,7 +19,7 @@ from posfuse.errors import InputError
 from posfuse.evidence.collect import CELL, SHARED
 from posfuse.evidence.predictions import read_predictions, read_windows
 from posfuse.runs.records import PREDICTIONS
-from posfuse.runs.split_seeds import BY_RUN
+from posfuse.runs.seeds import BY_RUN
 from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria

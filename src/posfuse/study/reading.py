@@ -14,16 +14,15 @@ from posfuse.errors import InputError
 from posfuse.limits import check_name
 from posfuse.runs.identity import is_neutral
 from posfuse.runs.schemas import Problems, read_as, refuse
+from posfuse.runs.seeds import MOST, seeds_of
 from posfuse.study.spec import (
     BEYOND,
-    MOST,
     MOST_LOOKS,
     Evaluation,
     Hypothesis,
     Study,
     Tuning,
     Values,
-    seeds_of,
 )
 from posfuse.study.sweeps import is_group, is_of_launcher, is_set_by_study
 

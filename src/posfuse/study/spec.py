@@ -2,21 +2,18 @@
 
 import itertools
 import math
-import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, WithJsonSchema
 
-from posfuse.config import LARGEST_SEED
-from posfuse.errors import InputError
 from posfuse.evidence.metric import METRICS, Metric
 from posfuse.runs.schemas import Strict, one_of
+from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.sequential import Looks, Margins
 
-MOST, MOST_LOOKS = 10_000, 50  # seeds or trials, and looks
+MOST_LOOKS = 50
 EXPECTED = ("greater", "less", "equivalent")
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
 Values = dict[str, Any]  # overrides by key
@@ -216,21 +213,3 @@ class Study(Strict):
             keys = list(self.tuning.grid)
             rows = [list(values) for values in itertools.product(*self.tuning.grid.values())]
         return {f"t{i:02}": dict(zip(keys, row, strict=True)) for i, row in enumerate(rows)}
-
-
-def seeds_of(key: str, given: Any) -> list[int]:
-    """Seeds from "0-7", "3" or a list; raises InputError for anything else."""
-    seeds = given
-    if isinstance(given, str) and (ends := re.fullmatch(r"(\d{1,10})-(\d{1,10})", given.strip())):
-        if int(ends[2]) - int(ends[1]) >= MOST:
-            raise InputError(f"{key}: {given} are more than {MOST} seeds; give fewer")
-        seeds = list(range(int(ends[1]), int(ends[2]) + 1))
-    found = seeds if isinstance(seeds, list) else [seeds]
-    if len(found) > MOST:
-        raise InputError(f"{key}: {len(found)} are more than {MOST} seeds; give fewer")
-    found = [int(s) if isinstance(s, str) and re.fullmatch(r"\d{1,10}", s) else s for s in found]
-    if not found or not all(type(s) is int and 0 <= s <= LARGEST_SEED for s in found):
-        raise InputError(f"{key}: must be seeds such as 0-7 or [0, 1, 2] (got {given!r})")
-    if len(set(found)) < len(found):
-        raise InputError(f"{key}: seed {Counter(found).most_common(1)[0][0]} is given twice")
-    return found

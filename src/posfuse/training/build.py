@@ -36,7 +36,7 @@ from posfuse.model.pretrained_host import Host, HostTable
 from posfuse.process import signals
 from posfuse.runs.checks import task_of
 from posfuse.runs.records import BEST, LAST
-from posfuse.runs.split_seeds import validation_seed, with_split_seed
+from posfuse.runs.seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import MovableCheckpoint, ResumableEarlyStopping, WholeFiles
 from posfuse.training.hosts import load_host
 from posfuse.training.progress import progress_callbacks
