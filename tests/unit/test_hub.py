@@ -1,12 +1,17 @@
-"""A corpus of the Hugging Face hub: when the hub is asked, and what its errors say."""
+"""A corpus of the Hugging Face hub: its form, when the hub is asked, and what its errors say."""
 
 import socket
 
+import pandas as pd
 import pytest
 
+from posfuse.config import DataConfig
 from posfuse.data import corpora
 from posfuse.data.corpora import hub
-from posfuse.errors import HubUnreachable
+from posfuse.data.splits import splits
+from posfuse.errors import HubUnreachable, InputError
+
+TEXTS = [f"word{i} and more" for i in range(40)]
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +38,6 @@ def test_outside_a_sweep_each_call_asks_the_hub_again(monkeypatch) -> None:
     assert len(calls) == 2
 
 
-def test_a_corpus_of_the_hub_is_loaded_once(monkeypatch) -> None:
-    calls = []
-    parts = {"train": [], "test": []}
-    monkeypatch.setattr("datasets.load_dataset", lambda *a, **o: calls.append((a, o)) or parts)
-    assert [corpora._from_hub(id, "main") for id in ("a/b", "a/b", "a/c")] == [parts] * 3
-    assert calls == [(("a/b",), {"revision": "main"}), (("a/c",), {"revision": "main"})]
-
-
 def test_a_lack_of_memory_is_not_reported_as_an_unreachable_hub(monkeypatch) -> None:
     def plain(*_, **__):
         raise MemoryError
@@ -63,3 +60,50 @@ def test_after_do_without_hub_nothing_is_looked_up(monkeypatch) -> None:
     with pytest.raises(HubUnreachable, match=r"\(the hub was unreachable in an earlier run"):
         hub("posfuse/no-such-corpus")
     assert not looked_up
+
+
+def hub_form(root, features: str = "") -> str:
+    (root / "data").mkdir()
+    frame = pd.DataFrame({"text": TEXTS, "label": [i % 2 for i in range(40)]})
+    for split in ("train", "test"):
+        frame.to_parquet(root / "data" / f"{split}-00000-of-00001.parquet")
+    (root / "README.md").write_text(features)
+    return str(root)
+
+
+CLASS_LABELS = """---
+dataset_info:
+  features:
+  - name: text
+    dtype: string
+  - name: label
+    dtype:
+      class_label:
+        names:
+          '0': neg
+          '1': pos
+---
+"""
+
+
+@pytest.mark.parametrize(("features", "names"), [("", ["0", "1"]), (CLASS_LABELS, ["neg", "pos"])])
+def test_a_corpus_in_the_hubs_form_loads(tmp_path, monkeypatch, features: str, names) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "hub").mkdir()
+    corpus = hub(hub_form(tmp_path / "hub", features))
+    frames, found = splits(corpus, DataConfig(name="tiny"))
+    assert found == names
+    assert list(frames["test"].texts()) == TEXTS
+    assert len(frames["validation"]) == 4
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "dev", "eval"])
+def test_a_hub_corpus_whose_validation_split_would_be_ignored_is_refused(monkeypatch, name) -> None:
+    monkeypatch.setattr(corpora, "_from_hub", lambda *_: dict.fromkeys(("train", name, "test")))
+    with pytest.raises(InputError) as caught:
+        hub("someone/corpus")
+    assert str(caught.value) == (
+        f"data.corpus.id: 'someone/corpus' has the split '{name}', which is not read, and no "
+        "validation split; save its splits as train, validation and test.parquet in a folder and "
+        "give data.path=FOLDER"
+    )

