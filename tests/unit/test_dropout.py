@@ -1,7 +1,5 @@
 """Dropout against its definition: its rate, scale, gradient and independent draws."""
 
-import math
-
 import pytest
 import torch
 
@@ -37,17 +35,6 @@ def test_numbers_near_and_far_are_dropped_independently(p):
     for distance in (1, 2, 3, 10, 100):
         both = (drops[distance:] * drops[:-distance]).double().mean().item()
         assert both == pytest.approx(p**2, abs=5 * (p**2 / len(drops)) ** 0.5)
-
-
-@pytest.mark.parametrize("p", [0.01, 0.1, 0.5])
-def test_gaps_are_geometric(p):
-    """The survival function at every length up to where 1 of 1,000 remain."""
-    places = Draws(p, 0, CPU).next(torch.empty(2_000_000))
-    gaps = places.diff().numpy()
-    for k in range(1, int(math.log(1e-3) / math.log1p(-p))):
-        survival = (1 - p) ** k
-        deviation = (survival * (1 - survival) / len(gaps)) ** 0.5
-        assert (gaps > k).mean() == pytest.approx(survival, abs=5 * deviation + 1e-5)
 
 
 def test_the_first_number_and_the_last_are_dropped_as_often_as_others():

@@ -10,10 +10,6 @@ from posfuse.model.encoding import Fourier
 from variants import ENCODINGS, make_network, make_table
 
 
-def test_each_file_is_named_after_its_encoding():
-    assert [node.name for node in ENCODINGS.values()] == list(ENCODINGS)
-
-
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_table_has_a_row_per_position(name):
     for d_model, max_len in ((2, 1), (8, 5), (6, 40)):
@@ -69,15 +65,6 @@ def test_fourier_features_follow_the_formula():
         hidden = [a * 0.5 * (1 + math.erf(a / 2**0.5)) for a in z]
         out = [sum(a * b for a, b in zip(hidden, row, strict=True)) for row in w2]
         assert row == pytest.approx([a + b for a, b in zip(out, b2, strict=True)], abs=1e-12)
-
-
-def test_a_fourier_feature_by_hand():
-    """At position 1 the angle is pi / 2: r = (0, 1) / sqrt(2), GELU(2) = 1.95450, 3 GELU + 0.5."""
-    table = Fourier(1, 2, gamma=4.0, features=2, hidden=1)
-    values = ([2 * math.pi], [[5.0, 8**0.5]], [0.0], [[3.0]], [0.5])
-    for parameter, value in zip(table.parameters(), values, strict=True):
-        parameter.data = torch.tensor(value)
-    assert table()[1].item() == pytest.approx(6.36350, abs=1e-5)
 
 
 def test_fourier_features_start_as_loud_as_the_sinusoidal_table_and_smooth():

@@ -58,29 +58,10 @@ def test_a_norm_after_the_fusion_folds_too():
         assert {"fused_norm.weight", "fused_norm.bias"} <= folded.state_dict().keys()
 
 
-def test_the_token_scale_is_folded_in():
-    for scale in ("learned", 0.25):
-        origin = network("gate_scalar", token_scale=scale)
-        if scale == "learned":
-            origin.token_scale.log_scale.data.fill_(-0.7)
-        check_equal(origin.fold(), origin)
-
-
 def test_a_document_without_words_counts_as_one_padding():
     origin = network("gate_scalar")
     given = IDS[:, :3].clone().index_fill_(0, torch.tensor([1]), 0), torch.tensor([3, 0])
     torch.testing.assert_close(origin.fold()(*given), origin(*given), rtol=0, atol=1e-10)
-
-
-@every_operator
-def test_a_packed_batch_is_fused_without_projections(name, monkeypatch):
-    origin = network(name)
-    folded = origin.fold()
-    ids, positions = torch.tensor([3, 9, 4, 8]), torch.tensor([0, 4, 1, 11])
-    fused = origin.fusion(origin.tokens(ids), origin.table(), positions)
-    for part in ("project", "project_tokens"):
-        monkeypatch.setattr(type(folded.fusion), part, None)
-    torch.testing.assert_close(folded.fuse(ids, positions), fused, rtol=0, atol=1e-12)
 
 
 # How many numbers are stored per word and per position, with d = 8.
@@ -146,15 +127,6 @@ def test_a_folded_model_cannot_be_trained():
     assert folded.eval() is folded
     with pytest.raises(ValueError, match="train its origin, then fold again"):
         folded.train()
-
-
-def test_a_document_longer_than_the_table_raises_the_same_error():
-    origin = network("gate_scalar")
-    ids, lengths = IDS.repeat(1, 2)[:, :13], torch.tensor([13, 13])
-    with pytest.raises(ValueError) as caught:
-        origin(ids, lengths)
-    with pytest.raises(ValueError, match=re.escape(str(caught.value))):
-        origin.fold()(ids, lengths)
 
 
 class Modulate(Fusion):

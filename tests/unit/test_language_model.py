@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from posfuse.model import kernels
 from posfuse.model.attention_encoding import AttentionEncoding
@@ -86,32 +85,6 @@ def test_in_training_too(encoding):
         assert 6 in touched or p
 
 
-@torch.no_grad()
-def test_it_is_the_causal_encoder_of_torch():
-    for norm_first in (False, True):
-        ours = Encoder(8, 2, 2, 16, 0.0, "relu", norm_first, causal=True).double()
-        layer = nn.TransformerEncoderLayer(
-            8, 2, 16, 0.0, "relu", batch_first=True, norm_first=norm_first, dtype=torch.float64
-        )
-        norm = nn.LayerNorm(8, dtype=torch.float64) if norm_first else None
-        theirs = nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False)
-        for mine, other in zip(ours.blocks, theirs.layers, strict=True):
-            for parameter in mine.parameters():
-                parameter.data = random_tensor(*parameter.shape, seed=parameter.numel())
-            mine.attention.qkv_weight.data *= 0.3
-            other.self_attn.in_proj_weight.copy_(mine.attention.qkv_weight)
-            other.self_attn.in_proj_bias.copy_(mine.attention.qkv_bias)
-            other.self_attn.out_proj.weight.copy_(mine.attention.out_weight)
-            other.self_attn.out_proj.bias.copy_(mine.attention.out_bias)
-            for name in ("linear1", "linear2", "norm1", "norm2"):
-                getattr(other, name).load_state_dict(getattr(mine, name).state_dict())
-        x = random_tensor(2, 6, 8)
-        mask = nn.Transformer.generate_square_subsequent_mask(6, dtype=torch.float64)
-        expected = theirs(x, mask, is_causal=True)
-        found = ours(x, torch.tensor([6, 6]))
-        torch.testing.assert_close(found, expected)
-
-
 @pytest.mark.parametrize("p", [0.0, 0.3])
 @pytest.mark.parametrize("scores", [2**20, 40, 8])
 def test_causal_block_attention_is_the_plain_one(p, scores, monkeypatch):
@@ -145,18 +118,6 @@ def causal_masks(shape, p):
                 1 - p
             )
     return masks
-
-
-def test_without_dropout_the_librarys_causal_kernel_is_used(monkeypatch):
-    called = []
-    kernel = F.scaled_dot_product_attention
-    monkeypatch.setattr(
-        kernels.F,
-        "scaled_dot_product_attention",
-        lambda *a, **options: called.append(options) or kernel(*a, **options),
-    )
-    language_model("add", "rope")(IDS, LENGTHS)
-    assert called == [{"is_causal": True}] * 2
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
