@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from posfuse.model import kernels
 from posfuse.model.attention_encoding import Alibi
-from posfuse.model.kernels import block_attention, padded_bias_attention
+from posfuse.model.kernels import block_attention
 from variants import drawn_masks, random_tensor
 
 B, H, L, D = 3, 2, 9, 4
@@ -110,36 +110,6 @@ def test_bfloat16_blocks_do_not_round_scores(factor):
         errors = [(mine - exact).norm() / exact.norm() for mine, exact in zip(*found, strict=True)]
         assert errors[0] < 3e-3
         assert max(errors[1:]) < 4e-3
-
-
-def test_blocks_run_with_dropout_and_where_they_are_faster(monkeypatch):
-    called = []
-    monkeypatch.setattr(kernels, "block_attention", lambda *_, **__: called.append("blocks"))
-    sdpa = "scaled_dot_product_attention"
-    monkeypatch.setattr(F, sdpa, lambda *_, **__: called.append("torch"))
-    short = kernels.SHORT
-    for length, p, dtype, trains, expected in (
-        (9, 0.0, torch.float32, True, "torch"),
-        (300, 0.0, torch.float32, True, "torch"),
-        (300, 0.1, torch.float32, True, "blocks"),
-        (9, 0.0, torch.bfloat16, False, "torch"),
-        (short, 0.0, torch.bfloat16, True, "blocks"),
-        (short + 1, 0.0, torch.bfloat16, True, "torch"),
-    ):
-        x = torch.zeros(1, 1, length, 2, dtype=dtype, requires_grad=trains)
-        kernels.attention(x, x, x, None, None, p)
-        assert called.pop() == expected
-
-
-def test_padded_bias_attention_equals_attention_without_the_padding():
-    for dtype, atol in ((torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 1e-2)):
-        q, k, v = (x.detach().to(dtype) for x in qkv(12))
-        bias = alibi(12).to(dtype)
-        mask = (torch.arange(12) < 7)[None, None, None].expand(3, 1, 1, 12)
-        padded = padded_bias_attention(q, k, v, mask, bias[None], 0.0)[:, :, :7]
-        q, k, v = (x[:, :, :7] for x in (q, k, v))
-        alone = F.scaled_dot_product_attention(q, k, v, bias[None, :, :7, :7])
-        torch.testing.assert_close(padded, alone, rtol=10 * atol, atol=atol)
 
 
 @pytest.mark.parametrize("length", [12, 300, 1200])  # one and several blocks of torch's kernel
