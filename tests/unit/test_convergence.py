@@ -3,15 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.collect import collect
-from posfuse.report.entry import sections_of
 from posfuse.report.sections.spread import convergence_tables
-from posfuse.report.sweep import Sweep
-from posfuse.statistics.cautions import LAST
 from posfuse.statistics.cells import convergence
-from posfuse.statistics.comparisons import Criteria
-from posfuse.verdicts.claims import read_claims
-from small_records import write_record
 
 
 def frame(**records):
@@ -53,15 +46,3 @@ def test_records_without_the_numbers_are_left_out():
     assert convergence_tables(convergence(frame(add=[{}]))) == []
     found = convergence(frame(add=[*epochs(7), {"best_epoch": np.nan, "epochs": 7}]))
     assert found["n"].tolist() == [1]
-
-
-def test_the_report_has_the_table_and_the_caution(tmp_path):
-    for seed in range(5):
-        write_record(tmp_path, 0.5 + seed / 10, "add", seed, best_epoch=1, epochs=2)
-        write_record(tmp_path, 0.6, "concat", seed, best_epoch=2, epochs=2)
-    runs, _ = collect(tmp_path)
-    sections = sections_of(Sweep(str(tmp_path), runs, Criteria(), read_claims()))
-    tables = {table.name: table for section in sections for table in section.tables}
-    assert "convergence" in tables
-    (improving,) = (row for row in tables["cautions"].rows if row[0] == LAST)
-    assert improving == [LAST, "tiny sinusoidal concat", "all"]

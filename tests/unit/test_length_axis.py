@@ -81,15 +81,6 @@ def test_a_run_without_a_test_at_its_trained_length_has_its_ordinary_test_there(
     assert [t.name for t in length_tables(rows, nothing, nothing, CRITERIA)] == ["lengths"]
 
 
-def test_without_test_lengths_there_is_nothing(tmp_path):
-    write_record(tmp_path / "s", 0.9)
-    runs = collect(tmp_path / "s")[0]
-    assert beyond(runs).empty
-    assert by_test_length(runs).empty
-    rows = by_test_length(runs)
-    assert length_tables(rows, rows, runs.iloc[:0], CRITERIA) == []
-
-
 def test_claims_of_kind_extrapolates_are_about_the_area(runs):
     rng = np.random.default_rng(0)
     noisy = runs.copy()
