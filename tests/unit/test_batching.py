@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posfuse.data.batching import Documents, LengthBatches, ResidentDocuments, SortedBatches
@@ -28,7 +28,6 @@ def order(lengths, seed=0, epoch=0, batch_size=4, pool_batches=3) -> list[list[i
     return [members.tolist() for members in batches]
 
 
-@settings(deadline=None)
 @given(lengths_lists, st.integers(1, 9), st.integers(1, 5), st.integers(0, 3), st.integers(0, 3))
 def test_every_document_comes_once_an_epoch(lengths, batch_size, pool, seed, epoch) -> None:
     batches = order(lengths, seed, epoch, batch_size, pool)
@@ -37,7 +36,6 @@ def test_every_document_comes_once_an_epoch(lengths, batch_size, pool, seed, epo
     assert len(batches) == len(LengthBatches(np.asarray(lengths), batch_size, pool, seed))
 
 
-@settings(deadline=None)
 @given(lengths_lists, st.integers(1, 9), st.integers(1, 4), st.integers(0, 2), st.integers(1, 30))
 def test_the_parts_of_an_epoch_are_its_batches_in_order(lengths, batch_size, parts, epoch, most):
     whole = order(lengths, 0, epoch, batch_size)[:most]
@@ -58,7 +56,6 @@ def test_the_parts_of_an_epoch_are_its_batches_in_order(lengths, batch_size, par
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(deadline=None)
 @given(lengths_lists, st.integers(1, 9))
 def test_evaluation_takes_every_document_once_the_shortest_first(lengths, batch_size) -> None:
     members = np.concatenate(list(SortedBatches(np.asarray(lengths), batch_size)))
@@ -66,7 +63,6 @@ def test_evaluation_takes_every_document_once_the_shortest_first(lengths, batch_
     assert np.all(np.diff(np.asarray(lengths)[members]) >= 0)
 
 
-@settings(deadline=None)
 @given(lengths_lists, st.integers(1, 30), st.data())
 def test_a_batch_is_padded_to_its_longest_member_and_cut_at_max_len(lengths, max_len, data) -> None:
     split = split_of(lengths)
@@ -85,7 +81,6 @@ def test_a_batch_is_padded_to_its_longest_member_and_cut_at_max_len(lengths, max
         assert row == list(range(start + 2, start + 2 + n)) + [0] * (max(kept) - n)
 
 
-@settings(deadline=None)
 @given(lengths_lists, st.integers(1, 30), st.integers(0, 1), st.data())
 def test_a_batch_assembled_on_the_device_is_the_same_but_for_more_padding(
     lengths, max_len, ending, data

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hydra.errors import HydraException
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf.errors import OmegaConfBaseException
 
@@ -72,16 +72,11 @@ HYDRAS = {
     "model.d_modle=3": "model.d_modle: unknown key; use model.d_model",
     "d_model=3": "d_model: unknown key; use model.d_model",
     "lr=3": "lr: unknown key; use pretrain.lr or optim.lr",
-    "optmi=3": "optmi: unknown key; use optim",
     "model.depth=3": "model.depth: unknown key; use one of d_model, n_heads",
     "nonsense=1": "nonsense: unknown key; use one of seed, sweep_id",
     "+model.depth=8": "model.depth: unknown key; use one of d_model, n_heads",
-    "+nonsense=1": "nonsense: unknown key; use one of seed, sweep_id",
-    "+data.vocabulary.size=1": "data.vocabulary.size: unknown key; use one of max_size",
     "model.d_model=4.5": "model.d_model: Value '4.5' of type 'float' could not",
-    "optim.lr=abc": "optim.lr: Value 'abc' of type 'str' could not",
     "trainer.compile=maybe": "trainer.compile: Value 'maybe' is not a valid bool",
-    "data.max_len=abc": "data.max_len: Value 'abc' of type 'str' could not",
     "data.split_seed=1.5": "data.split_seed: ",
     "data.name=null": "data.name: field 'data.name' is not Optional",
     "data.test_lengths=80": "data.test_lengths: Invalid value assigned: int is not a ListConfig",
@@ -99,9 +94,7 @@ HYDRAS = {
     "seed=0,": "seed=0,: not an override that Hydra can read; write key=value, or",
     "seed=nope(3)": "seed=nope(3): Unknown function 'nope' Available: bool,",
     "seed={a": "seed={a: not an override that Hydra can read; write key=value, or",
-    "sweep_id=ü": "sweep_id=ü: not an override that Hydra can read; write key=value, or",
     "sweep_id='ü'": f"sweep_id: {NAME_LETTERS} (got 'ü')",
-    "data.name=a:b": f"data.name: {NAME_LETTERS} (got 'a:b')",
 }
 
 
@@ -116,21 +109,15 @@ SCALE = "must be sqrt_d, learned, or between 1e-6 and 1e6"
 BAD = {
     "model.n_heads=7": "must divide model.d_model=64 (got 7); use one of 1, 2, 4, 8",
     "model.dropout=1": "must be at least 0 and below 1 (got 1)",
-    "model.attention_dropout=-1": "must be at least 0 and below 1 (got -1)",
     "model.activation=tanh": "must be gelu or relu (got tanh)",
-    "model.fused_norm=batch": "must be none or layer (got batch)",
-    "model.token_scale=0": f"{SCALE} (got 0)",
     "model.token_scale=null": f"{SCALE} (got None)",
     "model.token_scale=true": f"{SCALE} (got True)",
     "model.token_scale=loud": f"{SCALE} (got loud)",
     "model.token_scale=1/0": f"{SCALE} (got 1/0)",
     "model.token_scale=1e300": f"{SCALE} (got 1e300)",
     "data.max_len=-5": "must be between 1 and 1048576 (got -5)",
-    "data.max_len=999999999": "must be between 1 and 1048576 (got 999999999)",
     "data.batch_size=0": "must be at least 1 (got 0)",
     "data.validation_fraction=1": "must be above 0 and below 1 (got 1)",
-    "data.vocabulary.max_size=2": "must be at least 3 (got 2)",
-    "data.vocabulary.source=test": "must be train or all (got test)",
     "data.path=": "'' is empty; name a folder with data.path=FOLDER",
     "cache_dir=/": "'/' is the root of the file system; name a folder with cache_dir=FOLDER",
     "data.name=a/b": "must be a folder name of letters (A-Z, a-z), digits and _.- (got 'a/b')",
@@ -141,16 +128,10 @@ BAD = {
     "fusion._target_=builtins.dict": "cannot import 'builtins.dict'",
     "fusion._target_=5": "cannot import 5",
     "fusion._target_=null": "missing",
-    "data.corpus._target_=math.pi": "cannot import 'math.pi'",
     "encoding.table._target_=posfuse.model.fusion.Add": "posfuse.model.fusion.Add takes no max_len",
     "optim.lr=nan": "must be above 0 (got nan)",
-    "optim.scalar_lr_factor=0": "must be above 0 (got 0)",
-    "optim.name=sgd": "must be adamw or adam (got sgd)",
     "seed=-1": "must be between 0 and 4294967295 (got -1)",
     "trainer.monitor=f1": "must be accuracy, loss, or metric (got f1)",
-    "trainer.evaluations=0": "must be at least 1 (got 0)",
-    "trainer.threads=100000": "must be between 1 and 1024 (got 100000)",
-    "trainer.precision=8": "must be 32-true, bf16-mixed, or fastest (got 8)",
     "data.path=somewhere": "bbc_lead_paragraph is made by posfuse.data.bbc.lead_paragraph, which",
 }
 
@@ -207,7 +188,6 @@ def test_an_operator_whose_module_fails_is_named_by_its_key(tmp_path, monkeypatc
     monkeypatch.setattr(sys, "exit", scope["exit"])
     codes = {
         "def f(:": "(SyntaxError: invalid syntax (broken_0.py, line 1))",
-        "1 / 0": "(ZeroDivisionError: division by zero, {file} line 1)",
         "\nimport no_such_module": "(ModuleNotFoundError: No module named 'no_such_module', ",
         "raise RuntimeError('a\\nb')": "(RuntimeError: a b, {file} line 1)",
         "import sys\nsys.exit(3)": "(SystemExit: 3, {file} line 2)",
@@ -232,9 +212,6 @@ def test_the_config_reference_and_the_schemas_are_current() -> None:
     assert "| `model.token_scale` | any | `sqrt_d` | sqrt_d, learned, or between" in written
 
 
-# Folders
-
-
 def test_a_plain_runs_folder_names_its_cell_and_seed() -> None:
     overrides = "data=x fusion=add seed=3 logger=none hydra/launcher=parallel experiment=quickstart"
     overrides = [*overrides.split(), "output_dir=/elsewhere", "trainer.progress=none"]
@@ -247,7 +224,6 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_siz
 override_lists = st.lists(texts.map(lambda v: f"model.token_scale={v}"), max_size=3)
 
 
-@settings(deadline=None)
 @given(override_lists, override_lists)
 def test_folders_have_valid_names_and_different_overrides_different_folders(one, two) -> None:
     folders = [run_folder("x", "y", "z", 0, overrides) for overrides in (one, two)]
@@ -265,9 +241,6 @@ def test_values_that_look_alike_in_plain_letters_get_different_folders() -> None
     for pair in (("a/b", "a,b"), ("a=b", "a b"), ("[1,2]", "[1/2]"), ("A", "Å")):
         folders = {run_folder("x", "y", "z", 0, [f"data.corpus.id={value}"]) for value in pair}
         assert len(folders) == 2
-
-
-# Fingerprints
 
 
 def test_every_setting_is_in_the_fingerprint_unless_it_is_neutral() -> None:

@@ -214,11 +214,6 @@ def test_learning_curves_are_means_with_a_band_from_lowest_to_highest(drawn):
     assert any({*by_epoch.min(), *by_epoch.max()} <= band for band in bands)
 
 
-def test_a_curve_of_one_epoch_is_a_point_in_the_middle():
-    axis = curves.curves(curves_of(sweep(corpora=("short",)), epochs=1)).axes[0]
-    assert axis.get_xlim() == (0, 2)
-
-
 def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
     runs = sweep(fusions=list(LOOKS), corpora=("long",))
     comparisons, _ = compare(runs, Criteria())

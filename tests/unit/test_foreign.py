@@ -215,23 +215,16 @@ def test_losses_are_ranked_from_the_lowest(shown, tmp_path):
     assert code == 0, printed
     assert "Lower values of loss are better." in printed
     assert "b 0.216 > a 0.315" in printed
-    code, printed = shown(*options, "--baseline", "a", "--lower-is-better")
-    (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
-    assert (row["name"], row["verdict"]) == ("b", "ahead")
-    assert row["mean"] == pytest.approx(-0.09875)
-    assert row["low"] < row["mean"] < row["high"]
-    assert "-0.0988" in printed
-    page = (out / "index.html").read_text()
-    assert "Mean difference, name minus than (negative: better)" in page
+    assert "a 0.315 > b 0.216" in shown(*options, "--all-pairs")[1]
+    for more, verdict in (([], "behind"), (["--lower-is-better"], "ahead")):
+        code, printed = shown(*options, "--baseline", "a", *more)
+        (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+        assert (row["name"], row["verdict"]) == ("b", verdict)
+        assert row["mean"] == pytest.approx(-0.09875)
+        assert row["low"] < row["mean"] < row["high"]
     svg = (out / "figures" / "forest.svg").read_text()
     assert "difference to a, loss (negative: better)" in svg
     assert "accuracy" not in svg
-    code, printed = shown(*options, "--baseline", "a")
-    (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
-    assert (row["verdict"], row["mean"]) == ("behind", pytest.approx(-0.09875))
-    assert "Lower" not in printed
-    code, printed = shown(*options, "--all-pairs")
-    assert "a 0.315 > b 0.216" in printed
 
 
 def of_tasks(cells):
@@ -329,21 +322,16 @@ def test_white_space_around_a_name_does_not_count(shown, tmp_path):
     path.write_text(SHORT.replace("seed,method", " seed, method ").replace("1,a", "1 ,\u00a0a"))
     columns = Columns()
     pd.testing.assert_frame_equal(read_foreign(path, columns), read_foreign(clean, columns))
-    code, printed = shown("--from", path, "--baseline", " a", "--out", tmp_path / "out")
-    assert code == 0, printed
     path.write_text(SHORT + "2,a ,.6\n")
     assert "row 6: seed 2 of a is given twice" in shown("--from", path, "--baseline", "a")[0]
 
 
 LOOKALIKES = [
     ("2,a", "2,a\u200b", r"method: 'a' and 'a\u200b' (U+200B) look alike but differ; write"),
-    ("2,a", "2,\uff41", "method: 'a' and '\uff41' (U+FF41) look alike but differ; write them"),
     ("2,a", "\uff12,a", "seed: '\uff12' (U+FF12) and '2' look alike"),
     ("2,a", "2.0,a", "seed: 2.0 and 2 are the same number; write them alike"),
     ("2,a", "02,a", "seed: 02 and 2 are the same number"),
     ("2,a", "2,a\x07", r"method: 'a\x07' has the character U+0007, which cannot be shown; remove"),
-    ("2,a", "2,\x00", r"method: '\x00' has the character U+0000"),
-    ("2,a", "2\uffff,a", "seed: '2\\uffff' (U+FFFF) has the character U+FFFF"),
     ("2,a", "2,\u200b", "row 3: method is empty; fill it in"),
 ]
 
@@ -384,31 +372,13 @@ def test_an_argument_that_no_page_can_show_is_refused(shown, tmp_path):
         assert "which cannot be shown; remove it" in code
 
 
-def test_unusual_tables_are_judged(shown, tmp_path):
-    """Names of other scripts, of markup and of formulas; seeds of any length or as text."""
-    path, out = tmp_path / "table.csv", tmp_path / "out"
-    for one, other in (("$x$", "$\\frac$"), ("<b>&", "=1+1"), ("加法", "x" * 500), ("+1", "-1")):
-        for seeds in (("9" * 40, "1" + "9" * 39), ("first", "second")):
-            rows = [
-                f"{s},{n},{v}"
-                for n, v in ((one, 50), (other, 60))
-                for s, v in zip(seeds, (v, v * 1.02), strict=True)
-            ]
-            path.write_text("\n".join(["\ufeffseed,method,accuracy", *rows]) + "\n", "utf-8")
-            code, printed = shown("--from", path, "--all-pairs", "--out", out)
-            assert code == 0, printed
-            assert list(pd.read_csv(out / "tables" / "comparisons.csv")["n"]) == [2]
-
-
 def test_numbers_in_another_notation_have_a_cure(shown, tmp_path):
     path = tmp_path / "table.csv"
     for text, cure in (
         ('"0,6"', "accuracy is '0,6'; write it with a decimal point"),
         ("60 %", "accuracy is '60 %'; give a number without %"),
         ("1" * 400, "; give a number of at most 1e+100, or remove the row"),
-        ("inf", "'inf'; give a number of at most 1e+100, or remove the row"),
         ("n/a", "'n/a'; give a number, or remove the row"),
-        ("True", "'True'; give a number"),
     ):
         path.write_text(SHORT.replace("2,a,.6", f"2,a,{text}"))
         code, _ = shown("--from", path, "--unit", "raw", "--margin", "1", "--baseline", "a")
@@ -423,10 +393,6 @@ def test_too_many_comparisons_are_refused(shown, tmp_path):
     assert code == (
         "error: --all-pairs: makes 1,999,000 comparisons, and 1,000,000 are possible; compare "
         "fewer with --where, or with one --baseline"
-    )
-    code, _ = shown("--from", path, "--baseline", "z")
-    assert code.endswith(
-        "use one of m0, m1, m10, m100, m1000, m1001, m1002, m1003 and 1,992 more, or --all-pairs"
     )
 
 
@@ -456,11 +422,8 @@ def test_the_command_writes_tables_and_a_page(table, shown, tmp_path):
     written = pd.read_csv(out / "tables" / "comparisons.csv")
     assert written["verdict"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
     page = (out / "index.html").read_text()
-    assert "2 of 4 comparisons" in page
-    assert "--baseline a" in page
-    assert "Accuracies are in percent." in page
-    code, printed = shown("--from", table(), *OPTIONS, "--all-pairs", "--out", out)
-    assert "b 61.2 > a 51.2" in printed
+    for text in ("2 of 4 comparisons", "--baseline a", "Accuracies are in percent."):
+        assert text in page
     raw = ("--unit", "raw", "--margin", "0.03")
     code, printed = shown("--from", table(), *OPTIONS, "--baseline", "a", *raw, "--out", out)
     assert code == 0, printed
@@ -477,7 +440,6 @@ MISTAKES = [
     ((("one,1,a,0.6\n", "one,1,a,60\n"),), [], "score mixes fractions (0.5 in row 2) and percent "
      "(60 in row 5); convert one of them, or say --unit percent"),
     ((("one,1,a,0.6\n", "one,1,a,\n"),), [], "row 5: score is ''; give a number, or remove the"),
-    ((("one,1,a,0.6\n", "one,1,a,nan\n"),), [], "row 5: score is 'nan'; give a number, or remove"),
     ((("one,1,a,0.6\n", "one,1,a,-0.6\n"),), [], "row 5: score -0.6 is no accuracy; for other"),
     ((("one,1,a", "one,0,a"),), [], "row 5: seed 0 of a is given twice for one; separate the rows"),
     ((), ["--where", "task=three"], "no row has task=three; use one of one, two"),
@@ -485,7 +447,6 @@ MISTAKES = [
     ((), ["--where", "task"], "--where: must be COLUMN=VALUE (got 'task')"),
     ((("method,score", "method,method"),), [], "the header has 'method' twice; rename one of the"),
     ((("one,1,a,0.6", "one,,a,0.6"),), [], "row 5: run is empty; fill it in, or remove the row"),
-    ((("one,1,a,0.6", "one,1, ,0.6"),), [], "row 5: method is empty; fill it in, or"),
     *(((), [option, value], f"{option}: is for the folder of a sweep, not for --from; remove it")
       for option, value in (("--primary", "b"), ("--select-seeds", "0"), ("--solved", "60"),
                             ("--effect", "2"), ("--claims", "mine.yaml"))),
@@ -494,10 +455,8 @@ MISTAKES = [
     ((), ["--unit", "raw"], "--margin: must be given with --unit raw, in the units of score, "),
     ((), ["--by", "", "--overall", "run"], "--overall: is the mean over the groups of --by; give"),
     ((), ["--overall", "method"], "--overall: must be run, or columns of --by (got method)"),
-    ((), ["--overall", "run,task"], "--overall: must be run, or columns of --by (got run)"),
     ((), ["--overall", "task", "--unpaired"], "--unpaired: is for --overall run; remove it, bec"),
     ((), ["--overall", "run", "--resolution", "1"], "--resolution: is for single groups; remove"),
-    ((("one,1,a,0.6", ",1,a,0.6"),), [], "row 5: task is empty; fill it in, or remove the row"),
     ((), ["--margin", "0"], "--margin: must be above 0 (got 0)"),
 ]  # fmt: skip
 

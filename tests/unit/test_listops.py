@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from posfuse.data import listops as module
 from posfuse.data.corpora import SPLITS, load
 from posfuse.data.listops import evaluate, listops
 from posfuse.data.splits import splits
@@ -27,9 +26,6 @@ SHORT = LRA | {"max_depth": 4, "max_arguments": 5, "lengths": [8, 60], "sizes": 
 
 def documents(split_seed: int = 0, **options) -> pd.DataFrame:
     return pd.concat(listops(split_seed, **SHORT | options).read(), names=["split", "row"])
-
-
-# Values
 
 
 def tree(text: str):
@@ -66,12 +62,9 @@ def operators(node) -> list[list]:
     [
         ("[MAX 4 [MED 1 9 8 3 ] [SM 7 5 ] 0 ]", 5),
         ("[MIN 4 2 9 ]", 2),
-        ("[MAX 4 2 9 ]", 9),
         ("[MED 9 0 4 ]", 4),
-        ("[MED 1 2 ]", 1),  # 1.5, cut
         ("[MED 0 9 ]", 4),  # 4.5, cut
         ("[MED 8 2 6 4 ]", 5),
-        ("[SM 5 5 ]", 0),
         ("[SM 9 9 9 ]", 7),
         ("[SM 1 [SM 2 [SM 3 4 ] ] [MIN 5 [MAX 6 7 ] ] ]", 5),
         ("[MED [MIN 3 1 ] [MAX 3 1 ] [SM 3 1 ] [MED 3 1 ] ]", 2),  # 1 3 4 2
@@ -90,22 +83,9 @@ expressions = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(expressions)
 def test_any_expression_has_the_value_that_recursion_finds(text: str) -> None:
     assert evaluate(text.split()) == value(tree(text))
-
-
-@settings(deadline=None)
-@given(st.sampled_from(list(module.OPERATORS)), st.lists(st.integers(0, 9), min_size=2), st.data())
-def test_the_order_of_arguments_does_not_matter(name, arguments, data) -> None:
-    shuffled = data.draw(st.permutations(arguments))
-    found = {evaluate([name, *map(str, a), "]"]) for a in (arguments, shuffled)}
-    assert len(found) == 1
-    assert found <= set(range(10))
-
-
-# Documents
 
 
 def test_long_range_arenas_documents_keep_its_limits() -> None:
@@ -119,7 +99,7 @@ def test_long_range_arenas_documents_keep_its_limits() -> None:
     assert {node[0] for node in inner} == {"MIN", "MAX", "MED", "SM"}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.integers(0, 99),
     st.integers(3, 6),
@@ -208,42 +188,11 @@ def test_the_distribution_is_that_of_the_published_description() -> None:
     assert z.abs().max() < 4.5, z
 
 
-def test_stopping_early_discards_only_expressions_that_are_too_long() -> None:
-    """The same nodes, cut at 20 tokens and not cut at all: every short document is in both."""
-
-    digits = [(str(d), 0) for d in range(10)]
-    inner = [(name, n) for name in module.OPERATORS for n in range(2, 6)]
-
-    def drawn(longest: int) -> list[list[str] | None]:
-        draw = random.Random(1)
-        found = []
-        for _ in range(500):  # 156 nodes at most: 1 + 5 + 25 + 125
-            nodes = iter([draw.choice(inner), *draw.choices(digits * 4 + inner, k=155)])
-            last = (digits[7] for _ in nodes)
-            found.append(module._expression([nodes, nodes, nodes, last], longest))
-        return found
-
-    cut, whole = drawn(20), drawn(10**9)
-    assert 50 < sum(e is None for e in cut) < 450
-    assert [e if len(e) <= 20 else None for e in whole] == cut
-
-
-# Arguments that are refused
-
 BAD = {
     "max_arguments": ({"max_arguments": 1}, "max_arguments: must be at least 2 (got 1)"),
     "max_depth": ({"max_depth": 1}, "max_depth: must be at least 2 (got 1)"),
     "digit_probability": ({"digit_probability": 1.0}, "must be at least 0 and below 1 (got "),
-    "digit_probability below": (
-        {"digit_probability": -0.1},
-        "must be at least 0 and below 1 (got ",
-    ),
-    "digit_probability nan": (
-        {"digit_probability": float("nan")},
-        "must be at least 0 and below 1 (got ",
-    ),
     "lengths": ({"lengths": [60, 8]}, "4 <= min <= max"),
-    "lengths too small": ({"lengths": [3, 8]}, "4 <= min <= max"),
     "lengths one": ({"lengths": [8]}, "4 <= min <= max"),
     "sizes": ({"sizes": [9, 0, 9]}, "three numbers of at least 1 (got"),
     "sizes two": ({"sizes": [9, 9]}, "three numbers of at least 1 (got"),
@@ -265,11 +214,7 @@ def test_impossible_limits_are_refused_before_anything_is_drawn(case: str) -> No
     ("options", "found"),
     [
         ({"max_depth": 3, "lengths": [36, 40]}, "only 0 of 20000 expressions are new"),
-        ({"digit_probability": 0.0, "lengths": [50, 60], "max_depth": 9}, "only 0 of"),
-        (
-            {"max_depth": 2, "max_arguments": 2, "lengths": [4, 4]},
-            "with 400 of 690 documents found",
-        ),
+        ({"max_depth": 2, "max_arguments": 2, "lengths": [4, 4]}, "with 400 of 690 documents"),
     ],
 )
 def test_limits_that_almost_no_expression_meets_are_an_error(options, found: str) -> None:
@@ -279,18 +224,12 @@ def test_limits_that_almost_no_expression_meets_are_an_error(options, found: str
     assert "\n" not in str(caught.value)
 
 
-# The configured corpus
-
-SMALL = ["data=listops", "data.corpus.sizes=[300,30,30]"]
-
-
 def test_the_configured_corpus_is_long_range_arenas_and_nothing_is_cut(tmp_path) -> None:
     whole = checked(composed("data=listops")).data
     arguments = {k: v for k, v in whole.corpus.items() if k not in ("_target_", "split_seed")}
     assert arguments == LRA | {"sizes": [96_000, 2_000, 2_000]}
     assert whole.max_len >= arguments["lengths"][1]
-
-    cfg = checked(composed(*SMALL)).data
+    cfg = checked(composed("data=listops", "data.corpus.sizes=[300,30,30]")).data
     frames, names = splits(load(cfg), cfg)
     assert names == list("0123456789")
     store = open_store(cfg, tmp_path)
