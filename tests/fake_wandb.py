@@ -1,7 +1,6 @@
 """A small W&B server on 127.0.0.1 for wandb, its public API and wandb-workspaces.
 
-It has runs and views by id. Like W&B's own it places history rows by the offset that the client
-sends, and a client that resumes a run asks for the number of rows.
+It has runs and views by id. As W&B's own, it places history rows by the offset of the client.
 """
 
 import base64
@@ -50,7 +49,7 @@ class FakeWandb:
         self.runs, self.views, self.artifacts = {}, {}, {}
         self.asked, self.unknown = [], []  # the queries' names, in order
         self.refuse = lambda query, variables: False
-        self.lose = {}  # by run: "rows" (and summary) or "summary" not stored
+        self.lose = set()  # ids of runs whose rows and summary are not stored
         self.deleted = set()  # ids of deleted runs, which W&B refuses
 
     def answer(self, query, variables):
@@ -106,7 +105,7 @@ class FakeWandb:
         run = self.runs[run_id]
         for name, part in body.get("files", {}).items():
             lines, start = part["content"], part["offset"]
-            if name == "wandb-history.jsonl" and self.lose.get(run_id) != "rows":
+            if name == "wandb-history.jsonl" and run_id not in self.lose:
                 run.history[start : start + len(lines)] = map(json.loads, lines)
             elif name == "wandb-summary.json" and run_id not in self.lose:
                 run.summary = json.loads(lines[-1])
@@ -155,9 +154,8 @@ class FakeWandb:
             return {"project": None}
         wanted = json.loads(v["filters"] or "{}").get("name", {}).get("$in", list(self.runs))
         nodes = [self.bucket(name) for name in wanted if name in self.runs]
-        return {
-            "project": PROJECT | {"runCount": len(nodes), "readOnly": False, "runs": page(nodes)}
-        }
+        found = {"runCount": len(nodes), "readOnly": False, "runs": page(nodes)}
+        return {"project": PROJECT | found}
 
     def on_RunOutputArtifacts(self, v):
         project = PROJECT | {"name": v["project"], "entity": {"name": ENTITY}}

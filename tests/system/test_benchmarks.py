@@ -24,7 +24,7 @@ import steps
 import store
 import training
 from posfuse.training.build import build_data, build_module
-from small_runs import SMALL, small_config, write_corpus
+from small_runs import SMALL, small_config
 
 ROOT = Path(__file__).parents[2]
 OF_BLOCK = {  # torch's names: ours
@@ -33,11 +33,6 @@ OF_BLOCK = {  # torch's names: ours
     "self_attn.out_proj.weight": "attention.out_weight",
     "self_attn.out_proj.bias": "attention.out_bias",
 }
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("benchmarks") / "corpus")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.train import train
 from processes import HANG, alive, command, descendants, ended, started, wait_for
-from small_runs import small_config, write_corpus
+from small_runs import small_config
 from sweeps import PARALLEL, results, sweep
 
 TWO = ["trainer=ddp", "trainer.devices=2"]
@@ -22,11 +22,6 @@ COMMON = ["data.limit=57", "data.max_len=9", "data.test_lengths=[11]", "model.dr
           "trainer.progress=none", *FAULTY]  # fmt: skip
 # Variables of another program that starts processes.
 FOREIGN = {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1"}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("ddp") / "corpus")
 
 
 def batched(argv, size):
@@ -82,13 +77,6 @@ def test_two_processes_have_the_numbers_of_one_with_the_doubled_batch(corpus, wh
     assert not list(run.glob("*.part"))
 
 
-def test_variables_of_another_program_change_nothing(corpus, whole, tmp_path):
-    environment = faulty(tmp_path / "fault", "") | FOREIGN
-    done = ended(batched(command(corpus, *COMMON), 16), tmp_path, environment)
-    assert done.returncode == 0, done.stderr
-    assert_close(tmp_path, whole)
-
-
 def test_a_sweep_has_runs_of_two_processes(corpus, tmp_path):
     """Two workers for three runs: one worker does two of them, one after the other."""
     done = ended(sweep(corpus, *TWO, "seed=0,1,2", "trainer.max_epochs=1", *PARALLEL), tmp_path)
@@ -113,14 +101,6 @@ def test_an_interrupted_run_of_two_processes_leaves_none_and_resumes(name, corpu
     again = ended(argv, tmp_path, faulty(tmp_path / "no fault", ""))
     assert again.returncode == 0, again.stderr
     assert_close(whole, tmp_path)
-
-
-def test_a_killed_process_is_a_failure_that_names_it(corpus, tmp_path):
-    environment = faulty(tmp_path / "fault", "SIGKILL", rank=1)
-    done = ended(two(corpus), tmp_path, environment)
-    assert done.returncode == 1
-    assert "process 1 of trainer.devices=2 ended with status -9" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 # A network that runs out of memory in some of the run's processes during the backward pass, while
@@ -158,24 +138,8 @@ def test_out_of_memory_in_one_process_names_the_batch_size_that_fits(full, corpu
     )
 
 
-def test_divergence_is_reported_as_with_one_process(corpus, tmp_path):
-    environment = faulty(tmp_path / "fault", "")
-    done = ended(command(corpus, *TWO, *COMMON, "optim.lr=1e30"), tmp_path, environment)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: diverged at step ")
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_process_exits_if_its_parent_has_ended():
     """Its parent is this test and not process 1, whose id it gets."""
     argv = [sys.executable, "-m", "posfuse.training.replica_process", "1"]
     done = subprocess.run(argv, timeout=HANG, check=False)
     assert done.returncode == -signal.SIGKILL
-
-
-def test_more_processes_than_documents_are_refused(corpus, tmp_path):
-    refused = ended(command(corpus, *TWO, "trainer.devices=21"), tmp_path)
-    assert refused.returncode == 1
-    message = "error: trainer.devices: validation has 20 documents for 21 processes; use fewer"
-    assert refused.stderr.startswith(message)
-    assert refused.stderr.count("\n") == 1

@@ -1,79 +1,20 @@
-"""Runs side by side on one machine: their GPUs, and what a failure does to the others."""
+"""Runs side by side on one machine: what a failure does to the others."""
 
 import json
-import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
-from joblib import cpu_count
 
 from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
 from processes import HANG, alive, children, descendants, ended, started, wait_for
-from small_runs import write_corpus
 from sweeps import PARALLEL, at_work, kinds, results, sweep
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("parallel") / "corpus")
-
-
-# The command on a machine with two GPUs, which it must not use.
-PRETENDED = """
-from posfuse import cli
-from posfuse.process import devices
-devices.gpus = lambda: ["0", "1"]
-cli.main()
-"""
-
-
-def test_a_sweep_with_gpus_spreads_over_them(corpus, tmp_path):
-    _, _, _, *overrides = sweep(corpus, "seed=0,1,2", "hydra/launcher=parallel")
-    overrides = ["auto".join(o.split("cpu")) if "accelerator" in o else o for o in overrides]
-    argv = [sys.executable, "-c", PRETENDED, *overrides]
-    done = ended(argv, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert len(results(tmp_path)) == 3
-    assert sorted(p.name for p in (tmp_path / "multirun/default/.places").iterdir()) == ["0", "1"]
-
-
-WITNESS = """
-import os
-from pathlib import Path
-from posfuse.model.fusion import Add
-
-class Witness(Add):
-    seen = False
-
-    def merge(self, *parts):
-        if self.training and not self.seen:
-            self.seen = True
-            with Path(os.environ["WITNESS"]).open("a") as file:
-                file.write(f"{os.getpid()}\\n")
-        return super().merge(*parts)
-"""
-
-
-def test_a_worker_starts_once_for_all_its_runs(corpus, tmp_path):
-    (tmp_path / "witness.py").write_text(WITNESS)
-    paths = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    known = {"PYTHONPATH": os.pathsep.join(paths), "WITNESS": str(tmp_path / "pids")}
-    operator = ["fusion=add", "fusion._target_=witness.Witness"]
-    argv = sweep(corpus, "seed=range(6)", *operator, *PARALLEL)
-    done = ended(argv, tmp_path, {**os.environ, **known})
-    assert done.returncode == 0, done.stderr
-    pids = (tmp_path / "pids").read_text().split()
-    assert len(pids) == 6
-    assert len(set(pids)) <= 2
-
-
-@pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
-def test_a_failure_is_reported_while_the_others_run(launcher, corpus, tmp_path):
-    argv = sweep(corpus, "trainer.max_epochs=3000", "data.limit=2,null", *launcher)
+def test_a_failure_is_reported_while_the_others_run(corpus, tmp_path):
+    argv = sweep(corpus, "trainer.max_epochs=3000", "data.limit=2,null", *PARALLEL)
     process = started(argv, tmp_path)
     line = process.stderr.readline()
     assert line.startswith("failed: tiny/sinusoidal/add/")
@@ -99,14 +40,6 @@ def test_fail_fast_interrupts_the_others(corpus, tmp_path):
         ["failed"],
     ]
     assert not results(tmp_path)
-
-
-def test_runs_per_core_allows_more_runs_than_cores(corpus, tmp_path):
-    cores = cpu_count()
-    argv = sweep(corpus, "hydra/launcher=parallel", f"hydra.launcher.n_jobs={cores + 1}")
-    done = ended([*argv, "hydra.launcher.runs_per_core=2"], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert len(results(tmp_path)) == 1
 
 
 def workers(process):

@@ -8,17 +8,11 @@ from pathlib import Path
 import pytest
 
 from processes import HANG, ended, started, wait_for
-from small_runs import write_corpus
 from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
 
 pytest.importorskip("ray", reason="needs the extra: pip install -e '.[ray]'")
 pytestmark = pytest.mark.slow
 LONG = [*SIX, "trainer.max_epochs=100"]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("ray") / "corpus")
 
 
 @pytest.fixture(scope="module")
@@ -90,21 +84,3 @@ def test_an_interrupted_command_saves_its_runs(corpus, cluster, tmp_path):
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 75, err
     assert kinds(tmp_path) == ["interrupted", "interrupted"]
-
-
-def test_two_runs_share_a_gpu(corpus, tmp_path):
-    """ray gets one GPU. Its four cores would have room for all three runs."""
-    short = tempfile.mkdtemp(prefix="ray")
-    argv = sweep(corpus, "seed=0,1,2", "trainer.max_epochs=3000", "hydra/launcher=ray")
-    argv += [f"+hydra.launcher.ray.init._temp_dir={short}", "+hydra.launcher.ray.init.num_cpus=4"]
-    argv += ["+hydra.launcher.ray.init.num_gpus=1", "hydra.launcher.ray.remote.num_gpus=0.5"]
-    process = started(argv, tmp_path)
-    try:
-        wait_for(lambda: len(at_work(tmp_path)) == 2)
-        both = at_work(tmp_path)
-        wait_for(lambda: all("epoch 200/" in (run / "train.log").read_text() for run in both))
-        assert len(list((tmp_path / "multirun").rglob("config.yaml"))) == 2
-    finally:
-        process.terminate()
-        process.communicate(timeout=HANG)
-        shutil.rmtree(short, ignore_errors=True)

@@ -13,16 +13,10 @@ from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
 from processes import HANG, alive, command, descendants, ended, started, wait_for
-from small_runs import write_corpus
 from sweeps import PARALLEL, assert_same_results, at_work, sweep
 
 RESUME = "; run the same command to resume\n"
 FOUR = [*FAULTY, "seed=range(4)"]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("signals") / "corpus")
 
 
 def test_a_signal_while_the_config_is_checked_is_handled_after_it(corpus, tmp_path):

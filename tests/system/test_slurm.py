@@ -15,7 +15,6 @@ import pytest
 import cluster_jobs
 import slurm_cluster
 from processes import HANG, ended, started, wait_for
-from small_runs import write_corpus
 from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
 
 pytestmark = [
@@ -24,11 +23,6 @@ pytestmark = [
 ]
 LONG = [*SIX, "trainer.max_epochs=100"]
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.array_parallelism=2"]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("slurm") / "corpus")
 
 
 @pytest.fixture(scope="module")

@@ -162,16 +162,6 @@ def test_its_state_and_its_forecast_are_shown(study, undisturbed):
     assert not (study.parent / "planned" / "multirun").exists()
 
 
-def test_a_study_changed_after_its_test_seeds_ran_is_one_line(study, undisturbed, tmp_path):
-    folder, _ = undisturbed
-    changed = tmp_path / "mine.yaml"
-    changed.write_text(study.read_text().replace("margin: 60", "margin: 50"))
-    done = ended(posfuse_study("run", changed), folder)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "changed after test seeds ran (hypotheses)" in done.stderr
-
-
 def test_texts_changed_after_test_seeds_ran_are_one_line(study, undisturbed):
     folder, _ = undisturbed
     corpus = study.parent / "corpus" / "test.parquet"

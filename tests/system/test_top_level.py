@@ -1,4 +1,4 @@
-"""The files at the top of the repository, and the folder of sweeps, which Git ignores."""
+"""The folder of sweeps at the top of the repository, which Git ignores except for its README."""
 
 import shutil
 import subprocess

@@ -14,7 +14,6 @@ from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.tracking import projection, upload
-from posfuse.tracking.live import tracked
 from posfuse.tracking.places import PLACES
 from posfuse.train import train
 from processes import children, command, wait_for
@@ -195,22 +194,3 @@ def test_without_its_process_wandb_is_given_up_and_the_run_is_not(
     assert upload.upload_sweep(sweep, "") == (f"{fake.url} holds 2 of 2 runs", [])
     for run in fake.runs.values():
         assert [row["_step"] for row in run.history] == ALL_STEPS
-
-
-def test_an_empty_mode_is_offline_and_any_text_is_a_tag(fake, config, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "")
-    long, odd = "a tag that is too long " * 4, "a\x85b\u2028c"
-    folder = tmp_path / "run"
-    cfg = config(f"logger.tags=['{long}','{odd}']", "trainer.max_epochs=1")
-    with tracked(cfg, folder):
-        train(small_config_of(cfg), folder)
-    assert fake.asked == []
-    sent(folder)
-    (run,) = fake.runs.values()
-    assert run.settings["tags"][-2:] == [projection.shortened(long, 64), odd]
-
-
-def small_config_of(cfg):
-    """The same run without W&B."""
-    cfg.logger.name = "none"
-    return cfg

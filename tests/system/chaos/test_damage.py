@@ -14,9 +14,8 @@ from posfuse.errors import InputError
 from posfuse.process.signals import Interrupted
 from posfuse.runs import records
 from posfuse.train import train
-from posfuse.training.classifier import Classifier
-from processes import HANG, assert_same_files, command
-from small_runs import small_config, write_corpus
+from processes import HANG, assert_same_files, command, ended
+from small_runs import at_step, small_config, write_corpus
 
 pytestmark = pytest.mark.slow
 TRIALS = 25  # a file and a kind of damage
@@ -28,23 +27,14 @@ def world(tmp_path_factory):
     root = tmp_path_factory.mktemp("damage")
     corpus = write_corpus(root / "corpus")
     cfg = small_config(corpus)
-    done, ended = (root / "sweep" / "tiny" / "none" / "add" / f"seed={n}" for n in (0, 1))
+    done, begun = (root / "sweep" / "tiny" / "none" / "add" / f"seed={n}" for n in (0, 1))
     done.mkdir(parents=True)
     train(cfg, done)
-    original = Classifier.training_step
-
-    def interrupting(self, *arguments):
-        if self.global_step == 9:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, *arguments)
-
-    ended.mkdir(parents=True)
-    Classifier.training_step = interrupting
-    try:
+    begun.mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patched:
+        at_step(patched, 9, lambda: os.kill(os.getpid(), signal.SIGTERM))
         with pytest.raises(Interrupted):
-            train(cfg, ended)
-    finally:
-        Classifier.training_step = original
+            train(cfg, begun)
     return root, cfg
 
 
@@ -122,10 +112,10 @@ def test_a_report_leaves_a_damaged_file_out_and_names_it(name, damage, world, tm
         shutil.copytree(tmp_path / "good", sweep)
         path = sweep / "tiny" / "none" / "add" / "seed=0" / name
         path.write_bytes(damage(path.read_bytes(), draw))
-        ended = error_of(report_of, sweep, sweep / "report")
-        said = capsys.readouterr().out + (str(ended.code) if ended else "")
+        error = error_of(report_of, sweep, sweep / "report")
+        said = capsys.readouterr().out + (str(error.code) if error else "")
         table = sweep / "report" / "tables" / "table1.csv"
-        if ended or table.read_bytes() != expected:
+        if error or table.read_bytes() != expected:
             # With damaged digests, the message names a file that does not match them.
             assert str(path.parent if name == records.SUMS else path) in "".join(said.split("\n"))
         shutil.rmtree(sweep)
@@ -189,13 +179,11 @@ def test_a_read_only_folder_is_one_line(key, small_disk, tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     disk = small_disk("ro")
     argv = [a for a in command(corpus) if not a.startswith(key)]
-    ended = subprocess.run(
-        [*argv, f"{key}={disk / 'here'}"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1
-    assert str(disk) in ended.stderr
-    assert "Read-only file system" in ended.stderr
+    refused = ended([*argv, f"{key}={disk / 'here'}"], tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert str(disk) in refused.stderr
+    assert "Read-only file system" in refused.stderr
 
 
 def test_two_sweeps_on_one_folder_at_once_share_the_work_or_say_so(tmp_path):
@@ -231,29 +219,17 @@ def test_a_clock_that_jumps_changes_nothing(world, tmp_path):
     """The clock jumps by years at every call. Numbers and failure messages stay the same."""
     corpus = write_corpus(tmp_path / "corpus")
     (tmp_path / "sitecustomize.py").write_text(JUMPS)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     argv = [*command(corpus, "-m"), "seed=0,1"]
     for _ in range(3):
         for folder in (tmp_path / "multirun").rglob("seed=1"):
             shutil.rmtree(folder)
-        ended = subprocess.run(
-            argv,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
+        done = ended(argv, tmp_path, environment)
+        assert done.returncode == 0, done.stderr
         reference = world[0] / "sweep" / "tiny" / "none" / "add" / "seed=0"
-        (done,) = (tmp_path / "multirun").rglob("seed=0")
-        assert_same_files(reference, done)
-    failing = subprocess.run(
-        command(corpus, "-m", "seed=0,1", "optim.lr=1e30", "sweep_id=diverging"),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        (run,) = (tmp_path / "multirun").rglob("seed=0")
+        assert_same_files(reference, run)
+    argv = command(corpus, "-m", "seed=0,1", "optim.lr=1e30", "sweep_id=diverging")
+    failing = ended(argv, tmp_path, environment)
     assert failing.returncode == 1
     assert failing.stderr.count("diverged at step") == 2 * 2  # as it happens, and in the end
