@@ -37,8 +37,8 @@ def attention_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[
         weights = by_layer(model, batch, lambda of_heads: of_heads.mean(1))
         for tally, of_layer in zip(tallies, weights, strict=True):
             tally.add(of_layer, places(batch), batch.lengths)
-    uniform = tallies[0].rows(WHOLE, ("uniform",)) if tallies else []
-    return uniform + [row for layer, tally in enumerate(tallies, 1) for row in tally.rows(layer)]
+    rows = [row for layer, tally in enumerate(tallies, 1) for row in tally.rows(layer)]
+    return tallies[0].shares(WHOLE, "uniform") + rows if tallies else []
 
 
 class _Tally:
@@ -47,7 +47,7 @@ class _Tally:
     def __init__(self, longest: int) -> None:
         self.longest = longest
         self.sums = {name: np.zeros(2 * longest - 1) for name in ("mean", "ratio", "pairs")}
-        self.shares = dict.fromkeys(("first", "previous", "same", "uniform"), (0.0, 0))
+        self.totals = dict.fromkeys(("first", "previous", "same", "uniform"), (0.0, 0))
 
     def add(self, weights: Tensor, queries: Tensor, lengths: Tensor) -> None:
         """weights (B, Q, L) of the queries with these indices (Q,), documents' lengths (B,)."""
@@ -70,20 +70,20 @@ class _Tally:
         self._count("uniform", (1 / n_tokens).expand_as(asked), asked)
 
     def _count(self, name: str, share: Tensor, chosen: Tensor) -> None:
-        total, n = self.shares[name]
-        self.shares[name] = total + float(share[chosen].double().sum()), n + int(chosen.sum())
+        total, n = self.totals[name]
+        self.totals[name] = total + float(share[chosen].double().sum()), n + int(chosen.sum())
 
-    def rows(
-        self, layer: int, of: Sequence[str] = ("first", "previous", "same")
-    ) -> list[Measurement]:
-        """The shares of these kinds; of a layer the distances too."""
-        shares = {name: self.shares[name] for name in of}
-        rows = [
+    def rows(self, layer: int) -> list[Measurement]:
+        """The measurements of this layer."""
+        return self.shares(layer, "first", "previous", "same") + self._by_distance(layer)
+
+    def shares(self, layer: int, *names: str) -> list[Measurement]:
+        """The mean shares of attention on these kinds of keys."""
+        return [
             Measurement(f"attention_{name}", layer, n, total / n)
-            for name, (total, n) in shares.items()
-            if n
+            for name, (total, n) in self.totals.items()
+            if name in names and n
         ]
-        return rows if layer == WHOLE else rows + self._by_distance(layer)
 
     def _by_distance(self, layer: int) -> list[Measurement]:
         distances = np.arange(1 - self.longest, self.longest)

@@ -159,8 +159,9 @@ class TrainingModule(L.LightningModule):
     def steps(self) -> int:
         """The steps of the optimiser in the whole training, without early stopping."""
         trainer: Any = self.trainer
+        epochs = int(trainer.datamodule.evaluations.epochs(trainer.max_epochs))
         in_epoch: int = trainer.datamodule.steps_of_epoch(trainer.accumulate_grad_batches)
-        return in_epoch * int(trainer.max_epochs) // int(trainer.datamodule.evaluations.per_epoch)
+        return in_epoch * epochs
 
 
 class TestedModule(TrainingModule):
