@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from posfuse.errors import InputError
-from posfuse.evidence.collect import collect, learning_curves
+from posfuse.evidence.collect import collect
+from posfuse.evidence.saved import learning_curves
 from posfuse.report.sections.by_document import interactions_table
 from posfuse.runs.records import SCHEMA
 from posfuse.statistics.comparisons import (

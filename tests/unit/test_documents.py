@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from posfuse.errors import InputError
-from posfuse.evidence.predictions import read_predictions
+from posfuse.evidence.saved import read_predictions
 from posfuse.statistics import over_documents as over
 from posfuse.statistics.documents import (
     Paired,

@@ -4,23 +4,22 @@ import json
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from posfuse.config import SeedsConfig
 from posfuse.errors import InputError
-from posfuse.evidence.metric import ACCURACY, METRICS, Metric
+from posfuse.evidence.metric import ACCURACY, METRICS
 from posfuse.limits import NAME
 from posfuse.runs.folders import VARIANT_LETTERS, lies_in
 from posfuse.runs.identity import flatten
 from posfuse.runs.multirun import asked, check_asked, has_result, primary_family
-from posfuse.runs.records import HISTORY, RESULT, failures_in, read_history, read_result
+from posfuse.runs.records import RESULT, failures_in, read_result
 
 CELL = ["data", "encoding", "fusion", "variant"]
 SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
@@ -65,10 +64,10 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     mixed = _mixed(runs)
     problems += mixed.tolist()
     keys = ["sweep_id", *CELL]
-    kept = [key not in mixed.index for key in runs[keys].itertuples(index=False, name=None)]
-    if not any(kept):
+    is_whole = [key not in mixed.index for key in runs[keys].itertuples(index=False, name=None)]
+    if not any(is_whole):
         raise InputError(problems[-1])
-    return runs[kept].reset_index(drop=True), problems
+    return runs[is_whole].reset_index(drop=True), problems
 
 
 def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -133,7 +132,7 @@ def _row(path: Path) -> dict[str, Any]:
     return row
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -146,11 +145,11 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 
 NAMED = ("a name of letters, digits and _.-", _matches(NAME))
-MEASURED = ("a number", lambda v: v is None or _is_number(v))
+MEASURED = ("a number", lambda v: v is None or is_number(v))
 OPTIONAL = ("latency_ms", "parameters", "fusion_parameters", "documents.test")
-A_SHARE = ("a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1)
-AN_AMOUNT = ("a number from 0 on", lambda v: _is_number(v) and v >= 0)
-ABOVE_0 = ("a number above 0", lambda v: _is_number(v) and v > 0)
+A_SHARE = ("a number from 0 to 1", lambda v: is_number(v) and 0 <= v <= 1)
+AN_AMOUNT = ("a number from 0 on", lambda v: is_number(v) and v >= 0)
+ABOVE_0 = ("a number above 0", lambda v: is_number(v) and v > 0)
 A_SIZE = ("a whole number above 0", lambda v: type(v) is int and 0 < v < 2**63)
 A_SEED = ("a whole number", lambda v: type(v) is int and abs(v) < 2**63)
 # What the report computes with, of settings that a record may lack.
@@ -267,44 +266,6 @@ def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
     Raises InputError if the sweep's multirun.yaml is damaged.
     """
     return next(filter(None, map(primary_family, _sweeps(folder, sweep_id))), ())
-
-
-def learning_curves(
-    runs: pd.DataFrame, metric: Metric = ACCURACY
-) -> tuple[pd.DataFrame, list[str]]:
-    """CELL, seed, epoch and value of the metric, one row per evaluation of each run; and a line for
-    each run whose history.csv is missing or damaged.
-
-    `epoch` is the number of epochs done, a fraction if an epoch has several evaluations.
-    """
-    curves: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
-    kept, problems = [], []
-    for at, run in enumerate(runs.to_dict("records")):
-        path = Path(run["folder"]) / HISTORY
-        try:
-            history = read_history(path.parent)
-            epoch, value = history[["epoch", f"val_{metric.name}"]].to_numpy(float).T
-            if not np.isfinite([epoch, value]).all():
-                raise ValueError("has values that are not numbers")
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            reason = str(error).splitlines()[0]
-            problems.append(f"{path}: no learning curve ({reason}); remove {RESULT} to run again")
-            continue
-        per_epoch = run.get("settings.trainer.evaluations", 1)
-        if _is_number(per_epoch) and per_epoch > 1:
-            epoch = (np.arange(1, len(epoch) + 1) / per_epoch).round(3)
-        curves.append((epoch, value * metric.factor))
-        kept.append(at)
-    found = repeated(runs.iloc[kept], [len(epoch) for epoch, _ in curves])
-    if curves:
-        epochs, values = map(np.concatenate, zip(*curves, strict=True))
-        found = found.assign(epoch=epochs, value=values)
-    return found.reindex(columns=[*CELL, "seed", "epoch", "value"]), problems
-
-
-def repeated(runs: pd.DataFrame, times: Sequence[int]) -> pd.DataFrame:
-    """CELL and seed of each run, as many rows as it has measurements."""
-    return runs.loc[np.repeat(runs.index, times), [*CELL, "seed"]].reset_index(drop=True)
 
 
 def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:

@@ -17,7 +17,7 @@ from sklearn.metrics import confusion_matrix
 
 from posfuse.errors import InputError
 from posfuse.evidence.collect import CELL, SHARED
-from posfuse.evidence.predictions import read_predictions, read_windows
+from posfuse.evidence.saved import read_predictions, read_windows
 from posfuse.runs.records import PREDICTIONS
 from posfuse.runs.seeds import BY_RUN
 from posfuse.statistics import over_documents as over

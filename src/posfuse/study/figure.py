@@ -8,48 +8,37 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.report.figures import style, svg
+from posfuse.report.figures import style
+from posfuse.report.sections.differences import forest_of
 from posfuse.report.sections.test_lengths import results_by_length
 from posfuse.study.looks import Verdict
 from posfuse.study.run_table import at
 from posfuse.study.spec import BEYOND, Study, Values
 
-COLORS = {"supported": "#0072B2", "refuted": "#D55E00", "equivalent": "#009E73"}
 
-
-@style.styled("no look yet")
 def hypotheses(
     verdicts: Sequence[Verdict],
     deltas: Mapping[str, Sequence[float]],
     metric: Metric = ACCURACY,
 ) -> Figure:
-    """One row per hypothesis: a mark for each seed, the mean with its interval, the margin."""
+    """A row for each hypothesis that was looked at, in a block for each family."""
     beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
     longer = ", or of its mean beyond the trained length" if beyond else ""
     caption = (
-        f"difference in {metric.points}{metric.better}{longer}; mark: one seed; dot: mean; line: "
-        "the interval that holds at all looks together; grey band: the margin within which a "
-        "difference does not matter"
+        f"difference in {metric.points}{metric.better}{longer}; small mark: one seed; line: the "
+        "interval that holds at all looks together; shaded: the margin within which a difference "
+        "does not matter"
     )
-    size = (7.5, 0.8 + 0.42 * len(verdicts))
-    figure, ((axis,),) = style.grid([1], [("",)], caption, size)
-    for y, v in enumerate(verdicts):
-        h, d = v.hypothesis, v.decision
-        axis.fill_betweenx([y - 0.35, y + 0.35], -h.margin, h.margin, color="0.9", linewidth=0)
-        if d is None:
-            continue
-        color = COLORS.get(v.verdict, style.QUIET)
-        seeds = list(deltas[h.name])[: d.n]
-        axis.plot(seeds, [y + 0.22] * len(seeds), "|", color=style.QUIET, markersize=5)
-        axis.plot([d.low, d.high], [y, y], color=color)
-        (dot,) = axis.plot(d.mean, y, "o", color=color)
-        mean, low, high = map(metric.signed, (d.mean, d.low, d.high))
-        svg.mark(dot, f"{h.name}: {mean} [{low}, {high}], {v.verdict}")
-    axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=0)
-    names = [f"{style.short(v.hypothesis.name, 27)}\n{v.verdict}" for v in verdicts]
-    axis.set_yticks(range(len(verdicts)), names)
-    axis.set_ylim(len(verdicts) - 0.4, -0.6)
-    return figure
+    rows = [
+        {
+            "data": v.hypothesis.family, "encoding": v.hypothesis.name, "fusion": v.verdict,
+            "variant": "", "margin": v.hypothesis.margin, "n": d.n, "mean": d.mean, "low": d.low,
+            "high": d.high, "deltas": list(deltas[v.hypothesis.name])[: d.n],
+        }
+        for v in verdicts
+        if (d := v.decision)
+    ]  # fmt: skip
+    return forest_of(pd.DataFrame(rows), caption, metric.digits, with_seeds=True)
 
 
 @style.styled("no run has a ratio")

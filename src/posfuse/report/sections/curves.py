@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from posfuse.evidence.collect import learning_curves
 from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.saved import learning_curves
 from posfuse.report.figures import parts, style
 from posfuse.report.sections.section import TRAINING, Drawing, Section
 from posfuse.report.sweep import Sweep

@@ -272,17 +272,26 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     return figure
 
 
-@style.styled("nothing to compare")
 def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
-    """One row for each comparison with mean, interval and numbers; one block for each corpus."""
+    """Every comparison as a row; a block for each corpus."""
+    caption = (
+        f"{difference_axis(criteria)}; mean with its 95 % t interval; shaded: within ± "
+        f"{criteria.margin:g}"
+    )
+    rows = comparisons.assign(margin=criteria.margin)
+    return forest_of(rows, caption, criteria.metric.digits)
+
+
+@style.styled("nothing to compare")
+def forest_of(
+    comparisons: pd.DataFrame, caption: str, digits: int, with_seeds: bool = False
+) -> Figure:
+    """A row for each comparison with mean, interval, margin and numbers; a block for each value of
+    the column data. With `with_seeds` a row also has a mark for each of its deltas."""
     by_data = comparisons.groupby("data", sort=False)
     blocks = {data: part.to_dict("records") for data, part in by_data}
-    views = parts.shared_views([parts.view_of(rows) for rows in blocks.values()], [0] * len(blocks))
-    digits = criteria.metric.digits
-    caption = (
-        f"{difference_axis(criteria)}; mean with its 95 % t "
-        f"interval; shaded: within ± {criteria.margin:g}"
-    )
+    own_views = [parts.view_of(rows, with_seeds) for rows in blocks.values()]
+    views = parts.shared_views(own_views, [0] * len(blocks))
     caption += "; each block has its own scale" if len(set(views)) > 1 else ""
     caption = style.wrapped([caption + parts.cut_note(blocks.values(), views)], 7.8, style.CAPTION)
     sizes = [len(rows) for rows in blocks.values()]
@@ -292,9 +301,12 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     places = figure.add_gridspec(len(blocks), 1, height_ratios=[n + 0.6 for n in sizes])
     for i, ((data, rows), view) in enumerate(zip(blocks.items(), views, strict=True)):
         axis = figure.add_subplot(places[i])
-        axis.axvspan(-criteria.margin, criteria.margin, color="0.88", linewidth=0)
-        axis.axvline(0, color=style.QUIET, linewidth=0.8)
         for y, row in enumerate(rows):
+            ends = y - 0.5, y + 0.5
+            axis.fill_betweenx(ends, -row["margin"], row["margin"], color="0.88", linewidth=0)
+            if with_seeds:
+                marks = [y + 0.3] * len(row["deltas"])
+                axis.plot(row["deltas"], marks, "|", color=style.QUIET, markersize=4)
             parts.whisker(axis, y, row, view, upright=False)
             point = parts.dot(axis, row["mean"], y, row["fusion"], 6)
             svg.mark(point, f"{parts.joined(row)}: {parts.numbers(row, digits)}")
@@ -302,6 +314,7 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
                 1.02, y, parts.numbers(row, digits), transform=axis.get_yaxis_transform(),
                 va="center", family="monospace", fontsize=style.SMALL,
             )  # fmt: skip
+        axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=1)
         labels = [
             style.short(parts.joined(row, ("encoding", "fusion", "variant")), 52) for row in rows
         ]

@@ -1,6 +1,6 @@
 """How models use position: attention by distance, the probe of position, patching, loss by place.
 
-`rows` are those of `mechanism` in evidence/mechanism.py. A line or a bar is the mean over seeds, a
+`rows` are those of `mechanism` in evidence/saved.py. A line or a bar is the mean over seeds, a
 band reaches from the lowest seed to the highest.
 """
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from posfuse.evidence.measured import mechanism
+from posfuse.evidence.saved import mechanism
 from posfuse.report.figures import parts, style, svg
 from posfuse.report.sections.section import TRAINING, Drawing, Section
 from posfuse.report.sweep import Sweep
@@ -53,7 +53,7 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
     """A language model's loss in bits per target against the target's place in the window, a panel
     for each data x encoding x variant.
 
-    `rows` are those of `mechanism` in evidence/mechanism.py with the name LOSS_BY_POSITION. A mark
+    `rows` are those of `mechanism` in evidence/saved.py with the name LOSS_BY_POSITION. A mark
     stands for its place and all places after the mark before.
     """
 

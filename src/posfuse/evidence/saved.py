@@ -1,7 +1,7 @@
-"""The saved predictions of test splits, checked against the records of their runs."""
+"""The files that runs save beside their records: predictions, learning curves, use of position."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.errors import InputError
+from posfuse.evidence.collect import CELL, is_number
 from posfuse.evidence.metric import (
     ACCURACY,
     BITS_PER_BYTE,
@@ -17,7 +18,8 @@ from posfuse.evidence.metric import (
     GREEDY_ACCURACY,
     Metric,
 )
-from posfuse.runs.records import PREDICTIONS
+from posfuse.runs import measurements
+from posfuse.runs.records import HISTORY, PREDICTIONS, RESULT, read_history
 from posfuse.seals import check_whole
 from posfuse.untrusted import read_parquet
 
@@ -87,3 +89,62 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
             own = metric.number(value.mean())
             raise ValueError(f"{metric.title} is {own}, result.json says {metric.number(recorded)}")
     return frame[["index", "group"]].assign(value=value)
+
+
+def learning_curves(
+    runs: pd.DataFrame, metric: Metric = ACCURACY
+) -> tuple[pd.DataFrame, list[str]]:
+    """CELL, seed, epoch and value of the metric, one row per evaluation of each run; and a line for
+    each run whose history.csv is missing or damaged.
+
+    `epoch` is the number of epochs done, a fraction if an epoch has several evaluations.
+    """
+    return _of_runs(runs, lambda run: _curve(run, metric), ["epoch", "value"])
+
+
+def mechanism(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of mechanism.parquet of every run, with CELL and seed; and a line for each run whose
+    file is damaged.
+
+    Columns: CELL, seed and those of `Measurement`. No rows if no run has the file.
+    """
+    columns = list(measurements.frame([]))
+    return _of_runs(runs, lambda run: measurements.read(Path(run["folder"]))[columns], columns)
+
+
+def _curve(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
+    path = Path(run["folder"]) / HISTORY
+    try:
+        history = read_history(path.parent)
+        epoch, value = history[["epoch", f"val_{metric.name}"]].to_numpy(float).T
+        if not np.isfinite([epoch, value]).all():
+            raise ValueError("has values that are not numbers")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{path}: no learning curve ({reason}); remove {RESULT} to run again"
+        ) from error
+    per_epoch = run.get("settings.trainer.evaluations", 1)
+    if is_number(per_epoch) and per_epoch > 1:
+        epoch = (np.arange(1, len(epoch) + 1) / per_epoch).round(3)
+    return pd.DataFrame({"epoch": epoch, "value": value * metric.factor})
+
+
+def _of_runs(
+    runs: pd.DataFrame, read: Callable[[dict[Any, Any]], pd.DataFrame], columns: list[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that `read` returns for each run, with CELL and seed; and a line for each run for
+    which it raises InputError."""
+    labels = [*CELL, "seed"]
+    frames, problems = [], []
+    for run in runs.to_dict("records"):
+        try:
+            frame = read(run)
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        if len(frame):
+            frames.append(frame.assign(**{name: run[name] for name in labels}))
+    if not frames:
+        return pd.DataFrame(columns=[*labels, *columns]), problems
+    return pd.concat(frames, ignore_index=True)[[*labels, *columns]], problems
