@@ -16,7 +16,7 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from posfuse.config import CONF_DIR, Config
-from posfuse.process.environment import denormals_flushed, keep_memory, peak_memory
+from posfuse.process.environment import flushing_denormals, keep_memory, peak_memory
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 
@@ -90,7 +90,7 @@ def _begin(threads: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -
     _object = make(*arguments)
 
 
-@denormals_flushed()  # as a run is
+@flushing_denormals()  # as a run is
 def _do(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return work(_object, *arguments)
 

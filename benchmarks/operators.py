@@ -27,7 +27,7 @@ from posfuse.config import CONF_DIR, Config
 from posfuse.data.batching import Batch
 from posfuse.evidence.published import numbers
 from posfuse.model.network import PositionClassifier
-from posfuse.process.environment import denormals_flushed, keep_memory
+from posfuse.process.environment import flushing_denormals, keep_memory
 from posfuse.runs.checks import task_of
 from posfuse.training.build import build_module
 from steps import stepper
@@ -190,7 +190,7 @@ def latency_table(measured: dict[str, Any]) -> store.Table:
     return store.table("Latency by operator", columns, rows, note)
 
 
-@denormals_flushed()  # as a run is
+@flushing_denormals()  # as a run is
 def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
     keep_memory()  # as a run does
     trained, latencies = {}, {}

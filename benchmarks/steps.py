@@ -34,7 +34,7 @@ from harness import DEVICE
 from posfuse.config import Config
 from posfuse.data.batching import Batch, ResidentDocuments
 from posfuse.data.datamodule import TextDataModule
-from posfuse.process.environment import denormals_flushed, do_without_broken_amx, keep_memory
+from posfuse.process.environment import do_without_broken_amx, flushing_denormals, keep_memory
 from posfuse.training.build import build_data, build_module
 
 MEASURES = (
@@ -98,7 +98,7 @@ def stepper(cfg: Config, data: TextDataModule, kind: Any = None, compiled: bool 
     return step
 
 
-@denormals_flushed()  # as a run is
+@flushing_denormals()  # as a run is
 def seconds(step: Step, on: Sequence[Batch]) -> float:
     return harness.seconds(lambda: [step(batch) for batch in on], harness.used)
 

@@ -75,7 +75,7 @@ def config(name: str, system: str, folder: Path, cache: str) -> Config:
         f"output_dir={cache}", f"data.batch_size={SETTINGS[name].batch}", "trainer.max_epochs=1",
         "logger=none",
     )  # fmt: skip
-    cfg.trainer.precision = precision.chosen(cfg)  # as posfuse train does
+    cfg.trainer.precision = precision.precision_of(cfg)  # as posfuse train does
     return cfg
 
 

@@ -30,7 +30,7 @@ def job(config: DictConfig) -> float:
     hydra_cfg = HydraConfig.get()
     folder, overrides = Path(hydra_cfg.runtime.output_dir), list(hydra_cfg.overrides.task)
     try:
-        with records.sole_use(folder), signals.handled():
+        with records.sole_use(folder), signals.handling():
             if not (folder / records.RESULT).exists():
                 train(config.seed, folder)
             (folder / records.FAILURE).unlink(missing_ok=True)

@@ -50,7 +50,7 @@ def fault(folder, to):
     except FileExistsError:
         if len(list(folder.glob("ready-*"))) > int(os.environ.get("FAULT_RUNS", 1)):
             return  # a later run
-    while signals.received() is None:  # until the signal arrives or this process is killed
+    while signals.interruption() is None:  # until the signal arrives or this process is killed
         time.sleep(0.01)
 
 

@@ -91,7 +91,7 @@ def composed(*overrides: str) -> DictConfig:
 
 def small_config(corpus: Path, *overrides: str) -> Config:
     cfg = checked(composed(*small_overrides(corpus), *overrides))
-    cfg.trainer.precision = precision.chosen(cfg)
+    cfg.trainer.precision = precision.precision_of(cfg)
     return cfg
 
 

@@ -65,23 +65,23 @@ class ParallelLauncher(SweepLauncher):
         sweep = Path(self.config.hydra.sweep.dir)
         context = multiprocessing.get_context("spawn")
         start = partial(ProcessPoolExecutor, 1, context, prepare, (os.getpid(), places, sweep))
-        with signals.blocked():
+        with signals.blocking():
             resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
         idle = [start() for _ in range(n_jobs)]
         busy: dict[Future[bytes], tuple[ProcessPoolExecutor, Call]] = {}
         left = list(reversed(calls))
         try:
             while left or busy:
-                while left and idle and not signals.received():
+                while left and idle and not signals.interruption():
                     worker, call = idle.pop(), left.pop()
-                    with signals.blocked():
+                    with signals.blocking():
                         try:
                             run = worker.submit(in_worker, cloudpickle.dumps(call))
                         except BrokenProcessPool:  # killed between two runs
                             worker = start()
                             run = worker.submit(in_worker, cloudpickle.dumps(call))
                     busy[run] = worker, call
-                if signals.received():
+                if signals.interruption():
                     left.clear()
                     interrupt()  # again, for a process that has just started
                 for run in wait(busy, 0.05, FIRST_COMPLETED).done:
@@ -102,12 +102,12 @@ class ParallelLauncher(SweepLauncher):
 
     def room(self, job_overrides: list[list[str]]) -> tuple[int, list[str]]:
         """How many runs train at once, and the GPUs of each; no GPUs if the runs are on CPUs."""
-        asked = self.checked_jobs()
+        asked = self.valid_n_jobs()
         places = self.places(job_overrides)
         room = len(places) or cpu_count() * self.runs_per_core
         return devices.runs_at_once(asked, room, "GPU" if places else "core"), places
 
-    def checked_jobs(self) -> int:
+    def valid_n_jobs(self) -> int:
         """n_jobs; raises InputError for a value that starts no run."""
         n_jobs: Any = self.n_jobs
         per = {"runs_per_gpu": self.runs_per_gpu, "runs_per_core": self.runs_per_core}

@@ -16,7 +16,7 @@ SAVE_SECONDS = 60  # time limit for interrupted runs to save
 def run_task(*call: Any) -> JobReturn:
     """One run on a node of the cluster."""
     signals.launcher = "ray"
-    with signals.handled():
+    with signals.handling():
         return execute(*call)
 
 

@@ -23,9 +23,9 @@ from posfuse.sweeps.launching import (
     Call,
     Results,
     SweepLauncher,
-    composed,
+    composed_config,
     execute,
-    executed,
+    execute_config,
     folder_of,
 )
 
@@ -44,9 +44,9 @@ class SlurmRun:
         from submitit import JobEnvironment
 
         signals.launcher = "slurm"
-        with signals.handled():
+        with signals.handling():
             result = execute(*call)
-        if not signals.received():
+        if not signals.interruption():
             return result
         asked = ["squeue", "--noheader", "--format=%T", "--jobs", JobEnvironment().job_id]
         state = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
@@ -68,12 +68,12 @@ class SlurmLauncher(SweepLauncher):
         executor = self.executor()
         from submitit.core.utils import FailedJobError, UncompletedJobError
 
-        calls = yield from self.unfinished(calls)
+        calls = yield from self.calls_left(calls)
         if not calls:
             return
         try:
             # Ctrl-C in the terminal must not end sbatch. Its stderr is in the error below.
-            with signals.blocked(), redirect_stderr(StringIO()):
+            with signals.blocking(), redirect_stderr(StringIO()):
                 jobs = executor.map_array(SlurmRun(), *zip(*calls, strict=True))
         except FailedJobError as error:
             raise InputError(
@@ -104,7 +104,7 @@ class SlurmLauncher(SweepLauncher):
                 while subprocess.run(asked, capture_output=True, check=False).stdout:
                     time.sleep(1)
 
-    def unfinished(self, calls: list[Call]) -> Generator[tuple[Call, JobReturn], None, list[Call]]:
+    def calls_left(self, calls: list[Call]) -> Generator[tuple[Call, JobReturn], None, list[Call]]:
         """Execute the finished runs here, which skips them; returns the other calls."""
         if not any(Path(self.config.hydra.sweep.dir).rglob(records.RESULT)):
             return calls  # composing all configs of a new sweep would take long
@@ -112,10 +112,10 @@ class SlurmLauncher(SweepLauncher):
         for call in calls:
             signals.check()
             number, overrides, *_ = call
-            cfg = composed(number, overrides, self.hydra_context, self.config)
+            cfg = composed_config(number, overrides, self.hydra_context, self.config)
             folder = folder_of(cfg)
             if (folder / records.RESULT).exists() and records.is_complete(folder):
-                yield call, executed(cfg, self.hydra_context, self.task_function)
+                yield call, execute_config(cfg, self.hydra_context, self.task_function)
             else:
                 left.append(call)
         return left

@@ -16,7 +16,7 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs.folders import AXES, NAMES, composed_names, folder_of, folders_of, sweep_folder
 from posfuse.runs.multirun import names_in, with_arm
 from posfuse.sweeps.failures import FAIL_FAST
-from posfuse.sweeps.launching import composed
+from posfuse.sweeps.launching import composed_config
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
@@ -42,10 +42,10 @@ class PosfuseSweeper(BasicSweeper):
     ) -> list[list[list[str]]]:
         """The overrides of each run, in batches. Raises InputError if a run has a key twice."""
         batches = super().split_arguments(overrides, max_batch_size)
-        found = [[with_arm(run, self.arms) for run in batch] for batch in batches]
-        for run in (run for batch in found for run in batch):
+        runs = [[with_arm(run, self.arms) for run in batch] for batch in batches]
+        for run in (run for batch in runs for run in batch):
             refuse_twice(run)
-        return found
+        return runs
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run every job, or with sweep.fail_fast up to the first failure.
@@ -57,8 +57,8 @@ class PosfuseSweeper(BasicSweeper):
         assert self.hydra_context is not None
         parser = OverridesParser.create(self.hydra_context.config_loader)
         given = [*(f"{key}={value}" for key, value in self.params.items()), *arguments]
-        listed = [_listed(override) for override in parser.parse_overrides(given)]
-        # multirun.yaml gets the names that a glob has found: posfuse status and the report read it
+        listed = [_with_values(override) for override in parser.parse_overrides(given)]
+        # multirun.yaml gets the names that a glob stands for: posfuse status and the report read it
         # without the config groups.
         self.params = {}
         with read_write(self.config.hydra):
@@ -70,11 +70,11 @@ class PosfuseSweeper(BasicSweeper):
         self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
         (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
         self.validate_batch_is_legal(jobs)
-        refuse_shared(jobs, folders_of(jobs, self.config))
+        refuse_shared_folders(jobs, folders_of(jobs, self.config))
         try:
             return super().sweep(listed)
         except signals.Interrupted:
-            if signals.received() != FAIL_FAST:
+            if signals.interruption() != FAIL_FAST:
                 raise
             return []
 
@@ -94,7 +94,7 @@ class PosfuseSweeper(BasicSweeper):
                 continue
             self.seen.update(overrides)
             try:
-                job = composed(0, overrides, self.hydra_context, self.config)
+                job = composed_config(0, overrides, self.hydra_context, self.config)
                 names = composed_names(overrides, job)
                 for key, name in names.items():
                     if (other := self.named.setdefault(key, name)) != name:
@@ -138,7 +138,7 @@ def check_place(job: Any, folder: str) -> None:
         )
 
 
-def refuse_shared(jobs: list[list[str]], folders: list[str]) -> None:
+def refuse_shared_folders(jobs: list[list[str]], folders: list[str]) -> None:
     """Raise InputError if two runs of a sweep would have one folder: the second would be refused or
     taken for the first."""
     first: dict[str, list[str]] = {}
@@ -158,8 +158,8 @@ def refuse_shared(jobs: list[list[str]], folders: list[str]) -> None:
         )
 
 
-def _listed(override: Override) -> str:
-    """The override as given, with the names that a glob has found in its place."""
+def _with_values(override: Override) -> str:
+    """The override as given, with the names that a glob stands for in its place."""
     line = str(override.input_line)
     if not override.is_sweep_override():
         return line

@@ -35,7 +35,7 @@ def check_limits(node: Any, prefix: str = "") -> None:
         elif check := f.metadata.get("check"):
             check(key, value)
         elif (limits := limits_of(f.metadata)) and not _is_within(value, f.metadata):
-            raise InputError(f"{key}: must be {limits} (got {_spelt(value)})")
+            raise InputError(f"{key}: must be {limits} (got {_text(value)})")
 
 
 def check_name(key: str, name: Any) -> None:
@@ -59,16 +59,16 @@ def limits_of(metadata: Mapping[str, Any]) -> str:
     """A field's limits in words: "adamw or adam", "at least 0 and below 1"; "" without limits."""
     named = list(metadata.get("choices", ()))
     bounds = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
-    found = {bound: _spelt(metadata[bound]) for bound in bounds if bound in metadata}
-    if found.keys() == {"least", "most"}:
-        named.append(f"between {found['least']} and {found['most']}")
-    elif found:
-        named.append(" and ".join(f"{bounds[bound]} {limit}" for bound, limit in found.items()))
+    given = {bound: _text(metadata[bound]) for bound in bounds if bound in metadata}
+    if given.keys() == {"least", "most"}:
+        named.append(f"between {given['least']} and {given['most']}")
+    elif given:
+        named.append(" and ".join(f"{bounds[bound]} {limit}" for bound, limit in given.items()))
     comma = "," if len(named) > 2 else ""
     return f"{', '.join(named[:-1])}{comma} or {named[-1]}" if len(named) > 1 else "".join(named)
 
 
-def _spelt(value: Any) -> str:
+def _text(value: Any) -> str:
     """1e-06 as 1e-6, 1000000.0 as 1e6, 0.0 as 0."""
     if not isinstance(value, float):
         return str(value)

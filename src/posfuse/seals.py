@@ -29,11 +29,11 @@ def digest_of(content: Any) -> str:
 
 def checksum(path: Path) -> int:
     """The CRC-32 of a file: quicker than a digest, and enough against damage."""
-    found = 0
+    value = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
-            found = zlib.crc32(block, found)
-    return found
+            value = zlib.crc32(block, value)
+    return value
 
 
 def sums_of(digests: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
-from posfuse.tracking.live import tracked
+from posfuse.tracking.live import track
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def job(config: DictConfig) -> float:
         signals.check(" before training started")
         from posfuse.process import precision  # torch takes seconds, and a refusal needs none of it
 
-        cfg.trainer.precision = precision.chosen(cfg)  # config.yaml and the record state it
+        cfg.trainer.precision = precision.precision_of(cfg)  # config.yaml and the record state it
         return float(train(cfg, folder)["test"][task_of(cfg).metric])
     except signals.Interrupted as stop:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)
@@ -94,9 +94,9 @@ def train(cfg: Config, folder: Path) -> records.Record:
 
     label = f"{cfg.data.name} {cfg.encoding.name} {cfg.fusion['name']} seed={cfg.seed}"
     metric = task_of(cfg).metric
-    with records.sole_use(folder), signals.handled():
+    with records.sole_use(folder), signals.handling():
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
-        if record := records.finished(folder, cfg):
+        if record := records.finished_record(folder, cfg):
             value = record["test"][metric]
             log.info("%s: already done, test %s %.4f", label, metric.replace("_", " "), value)
             return record
@@ -104,7 +104,7 @@ def train(cfg: Config, folder: Path) -> records.Record:
         configs.write_config(folder, cfg)
         if (folder / records.LAST).exists():
             log.info("%s: resuming from its last checkpoint", label)
-        with tracked(cfg, folder) as log_rows:
+        with track(cfg, folder) as log_rows:
             record = run(cfg, folder, log_rows)
         # Another sweep may have recorded meanwhile that this run was busy.
         (folder / records.FAILURE).unlink(missing_ok=True)

@@ -63,7 +63,7 @@ def command(kept_logging, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["posfuse", "train", *map(str, overrides)])
         capsys.readouterr()
         code = 0
-        with signals.handled():
+        with signals.handling():
             signals._received.clear()
             try:
                 cli.main()

@@ -116,8 +116,8 @@ def test_a_changed_folder_is_another_configuration(config, tmp_path):
     copy = shutil.copytree(config().host.path, tmp_path / "bert")
     train(config("trainer.max_epochs=1"), tmp_path / "run")
     moved = config("trainer.max_epochs=1", f"host.path={copy}")
-    assert records.finished(tmp_path / "run", moved)
+    assert records.finished_record(tmp_path / "run", moved)
     with (copy / "config.json").open("a") as file:
         file.write(" ")
     with pytest.raises(InputError, match=r"another configuration's result \(host\.path "):
-        records.finished(tmp_path / "run", moved)
+        records.finished_record(tmp_path / "run", moved)

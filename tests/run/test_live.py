@@ -11,7 +11,7 @@ from posfuse.process import signals
 from posfuse.runs import identity
 from posfuse.tracking import places as places_of_wandb
 from posfuse.tracking import projection
-from posfuse.tracking.live import Live, started, tracked
+from posfuse.tracking.live import Live, start_run, track
 from posfuse.train import train
 from small_runs import REFERENCE, small_config
 from uploads import in_use
@@ -78,7 +78,7 @@ def test_rows_that_the_server_has_are_not_logged_again():
 def test_a_finished_run_is_completed(run, cfg, reference):
     folder, record = reference
     run.starting_step = 9
-    with tracked(cfg, folder):
+    with track(cfg, folder):
         pass
     assert run.steps == [12, 16, 17]
     assert run.summary["test/accuracy"] == record["test"]["accuracy"]
@@ -91,7 +91,7 @@ def test_a_finished_run_is_completed(run, cfg, reference):
     [(KeyboardInterrupt, END), (signals.Interrupted, END), (RuntimeError, [("finish", 1)])],
 )
 def test_an_interrupted_run_is_marked_and_has_the_status_75(error, end, run, cfg, tmp_path):
-    with pytest.raises(error), tracked(cfg, tmp_path):
+    with pytest.raises(error), track(cfg, tmp_path):
         raise error
     assert run.ended == end
 
@@ -118,7 +118,7 @@ def test_an_offline_run_replaces_the_earlier_log(run, cfg, tmp_path, monkeypatch
     logs = tmp_path / "wandb"
     for name in ("offline-run-1-x", "run-2-x"):
         (logs / name).mkdir(parents=True)
-    assert started(cfg, tmp_path) is run
+    assert start_run(cfg, tmp_path) is run
     assert os.environ["WANDB_MODE"] == "offline"
     assert [log.name for log in logs.iterdir()] == ["run-2-x"]  # that one was online
 
@@ -147,7 +147,7 @@ def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch
     ids, prints = [], []
     for seed in (0, 1):
         cfg.seed = seed
-        run = started(cfg, tmp_path / "sinusoidal" / "gate_scalar" / f"seed={seed}")
+        run = start_run(cfg, tmp_path / "sinusoidal" / "gate_scalar" / f"seed={seed}")
         ids.append((run.id, run.sweep_id))
         prints.append(identity.fingerprint(cfg))
         run.finish()

@@ -18,7 +18,7 @@ from posfuse.runs import identity
 from posfuse.train import train
 from small_runs import small_config, write_corpus
 
-MEASURE = "from posfuse.process import precision; print(precision.measured(precision.Shape()))"
+MEASURE = "from posfuse.process import precision; print(precision.speedup(precision.Shape()))"
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def corpus(tmp_path):
 def measuring(monkeypatch, *ratios):
     """The measurement gives these numbers in turn, then none."""
     found = iter(ratios)
-    monkeypatch.setattr(precision, "measured", lambda of: next(found))
+    monkeypatch.setattr(precision, "speedup", lambda of: next(found))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_damaged_choice_is_named(content, tmp_path):
 
 def test_concurrent_processes_get_the_same_precision(tmp_path, monkeypatch):
     waiting = itertools.cycle((0.5, 3.0))
-    monkeypatch.setattr(precision, "measured", lambda of: next(waiting))
+    monkeypatch.setattr(precision, "speedup", lambda of: next(waiting))
     with ThreadPoolExecutor(8) as threads:
         asked = [threads.submit(fastest, "cpu", Shape(128), tmp_path) for _ in range(8)]
     assert {one.result() for one in asked} == {"32-true"}

@@ -159,11 +159,11 @@ def test_a_run_that_waits_for_pretraining_heeds_signals(first, monkeypatch):
     cfg, *_ = first
     monkeypatch.setattr(locks, "WAIT", 0.01)
     folder = folder_of(cfg)
-    with FileLock(folder / ".lock"), signals.handled():
+    with FileLock(folder / ".lock"), signals.handling():
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(signals.Interrupted, match="interrupted by SIGTERM before pretraining"):
             folder_of(cfg)
-    with signals.handled():  # forgets the signal
+    with signals.handling():  # forgets the signal
         assert folder_of(cfg) == folder  # the lock is free again
 
 

@@ -82,7 +82,7 @@ def test_a_resumed_run_draws_the_same_positions(corpus, tmp_path, monkeypatch):
 
 def test_a_worker_sees_a_signal_that_it_blocks(corpus, tmp_path, monkeypatch):
     at_step(monkeypatch, 5, lambda: signal.raise_signal(signal.SIGTERM))
-    with monkeypatch.context() as patched, signals.blocked():
+    with monkeypatch.context() as patched, signals.blocking():
         patched.setattr(signals, "launcher", "ray")
         with pytest.raises(signals.Interrupted, match="SIGTERM; saved at step 6"):
             train(small_config(corpus), tmp_path)

@@ -40,7 +40,7 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command
 
     write_corpus(folder, n_classes=2)
     done = {path: path.stat().st_mtime_ns for path in root.rglob(records.RESULT)}
-    again = command(*shlex.split(retries[0])[1:])
+    again = command(*shlex.split(retries[0])[2:])
     assert again.code == 0, again.err
     assert len(results(tmp_path / "work")) == 3  # that run alone, in the sweep's folder
     assert all(path.stat().st_mtime_ns == time for path, time in done.items())

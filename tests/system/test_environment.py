@@ -109,8 +109,8 @@ def test_denormals_stay_flushed_after_a_part_that_flushes_them():
         return not (torch.tensor(1e-38) * 0.1).item()
 
     assert not is_flushed()
-    with environment.denormals_flushed():
-        with environment.denormals_flushed():
+    with environment.flushing_denormals():
+        with environment.flushing_denormals():
             assert is_flushed()
         assert is_flushed()
     assert not is_flushed()

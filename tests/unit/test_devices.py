@@ -51,8 +51,8 @@ def test_a_value_of_the_launcher_that_starts_no_run_is_refused():
     ):  # fmt: skip
         ((name, value),) = given.items()
         with pytest.raises(InputError, match=rf"hydra.launcher.{name}: must be 1 .*got {value!r}"):
-            ParallelLauncher(**{"n_jobs": -1, **given}).checked_jobs()
-    assert ParallelLauncher(n_jobs=-1).checked_jobs() == -1
+            ParallelLauncher(**{"n_jobs": -1, **given}).valid_n_jobs()
+    assert ParallelLauncher(n_jobs=-1).valid_n_jobs() == -1
 
 
 def test_a_place_is_held_by_one_process_at_a_time(tmp_path, monkeypatch, capsys):

@@ -225,7 +225,7 @@ def test_the_runs_folder_names_the_model_and_not_its_place():
 
 
 def test_its_precision_is_that_of_a_large_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(precision, "measured", lambda of: 2.0)
+    monkeypatch.setattr(precision, "speedup", lambda of: 2.0)
     cfg = composed("host=transformers", "encoding=host", "speed=fast", "data.max_len=64")
     assert precision.shape(cfg) == precision.Shape(tokens=64)
     assert precision.fastest("cpu", precision.shape(cfg), tmp_path) == "bf16-mixed"

@@ -5,7 +5,7 @@ import os
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.gate_plot import gate_plot
 from posfuse.tracking.places import PLACES, prepare
-from posfuse.tracking.projection import STEP, config, rows, run_id, shortened
+from posfuse.tracking.projection import STEP, config, rows, run_id, short_name
 
 
 def identity(**more):
@@ -23,8 +23,8 @@ def test_an_id_names_the_run_and_its_place():
 
 
 def test_long_names_are_shortened_and_stay_different():
-    assert shortened("a" * 64, 64) == "a" * 64
-    one, other = shortened("a" * 65, 64), shortened("a" * 66, 64)
+    assert short_name("a" * 64, 64) == "a" * 64
+    one, other = short_name("a" * 65, 64), short_name("a" * 66, 64)
     assert (len(one), len(other)) == (64, 64)
     assert one != other
 

@@ -22,9 +22,9 @@ def write(folder, cfg, **changes) -> None:
 
 
 def test_a_run_is_done_when_its_record_matches(cfg, tmp_path) -> None:
-    assert records.finished(tmp_path, cfg) is None
+    assert records.finished_record(tmp_path, cfg) is None
     write(tmp_path, cfg)
-    assert records.finished(tmp_path, cfg)["test"] == {"accuracy": 0.5}
+    assert records.finished_record(tmp_path, cfg)["test"] == {"accuracy": 0.5}
 
 
 def test_a_test_run_of_a_study_names_its_plan(cfg, tmp_path) -> None:
@@ -43,7 +43,7 @@ def test_settings_differ_in_keys_that_either_lacks() -> None:
 def test_a_record_without_predictions_is_not_done(cfg, tmp_path) -> None:
     write(tmp_path, cfg)
     (tmp_path / "predictions.parquet").unlink()
-    assert records.finished(tmp_path, cfg) is None
+    assert records.finished_record(tmp_path, cfg) is None
 
 
 def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> None:
@@ -51,14 +51,14 @@ def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> Non
     write(tmp_path, cfg, fingerprint="another", settings=settings)
     before = (tmp_path / "result.json").read_text()
     with pytest.raises(InputError, match=r"result\.json: .*optim\.lr 9 -> 0\.01.*sweep_id=NAME"):
-        records.finished(tmp_path, cfg)
+        records.finished_record(tmp_path, cfg)
     assert (tmp_path / "result.json").read_text() == before
 
 
 def test_a_record_of_another_schema_is_named(cfg, tmp_path) -> None:
     write(tmp_path, cfg, schema=0)
     with pytest.raises(InputError, match="has schema 0, but this version reads 3"):
-        records.finished(tmp_path, cfg)
+        records.finished_record(tmp_path, cfg)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path) -> None:

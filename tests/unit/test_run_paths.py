@@ -40,7 +40,7 @@ def test_a_config_is_written_with_absolute_paths(tmp_path, monkeypatch):
     assert cfg.data.path == "mine"  # the run's own config is unchanged
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    read = configs.located(configs.read_config(folder), folder, recorded)
+    read = configs.with_folders(configs.read_config(folder), folder, recorded)
     assert identity.settings(read) == recorded
     assert is_neutral("cache_dir")
     assert is_neutral("output_dir")
@@ -55,7 +55,7 @@ def test_an_old_relative_path_is_the_folder_with_the_runs_texts(place, tmp_path,
     other = tmp_path if place == "above" else project / place
     write_corpus(other / "mine", seed=1)
     monkeypatch.chdir(other)
-    read = configs.located(configs.read_config(folder), folder, recorded)
+    read = configs.with_folders(configs.read_config(folder), folder, recorded)
     assert read.data.path == str(project / "mine")
 
 
@@ -66,7 +66,7 @@ def test_a_project_may_be_moved(tmp_path):
     configs.write_config(folder, cfg)
     (tmp_path / "old").rename(tmp_path / "new")
     folder = tmp_path / "new" / folder.relative_to(tmp_path / "old")
-    read = configs.located(configs.read_config(folder), folder, recorded)
+    read = configs.with_folders(configs.read_config(folder), folder, recorded)
     assert read.data.path == str(tmp_path / "new" / "mine")
     assert read.cache_dir == str(tmp_path / "new" / "ids")
     shutil.rmtree(tmp_path / "new" / "ids")
@@ -79,13 +79,13 @@ def test_texts_that_are_gone_or_changed_are_one_line(tmp_path):
     read = configs.read_config(folder)
     write_corpus(tmp_path / "mine", seed=1)
     with pytest.raises(InputError, match=r"its files are not those of the run .*restore") as error:
-        configs.located(read, folder, recorded)
+        configs.with_folders(read, folder, recorded)
     assert str(error.value).startswith(str(tmp_path / "mine"))
     with pytest.raises(InputError, match="its files are not those"):
-        configs.located(read, folder, {})  # a record without the digest
+        configs.with_folders(read, folder, {})  # a record without the digest
     shutil.rmtree(tmp_path / "mine")
     with pytest.raises(InputError, match=r"config\.yaml: data\.path: no folder .*new place"):
-        configs.located(read, folder, recorded)
+        configs.with_folders(read, folder, recorded)
 
 
 def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
@@ -97,7 +97,7 @@ def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
     recorded = identity.settings(cfg)
     configs.write_config(folder, cfg)
     read = configs.read_config(folder)
-    assert configs.located(read, folder, recorded).host.path == str(tmp_path / "host")
+    assert configs.with_folders(read, folder, recorded).host.path == str(tmp_path / "host")
     (tmp_path / "host" / "config.json").write_text("{}")
     with pytest.raises(InputError, match="host: its files are not those of the run"):
-        configs.located(read, folder, recorded)
+        configs.with_folders(read, folder, recorded)

@@ -229,7 +229,7 @@ assumed: {difference: 1, spread: 1}
 
 def study_command(*arguments):
     """The exit status or message of posfuse study."""
-    with pytest.MonkeyPatch.context() as patch, signals.handled():
+    with pytest.MonkeyPatch.context() as patch, signals.handling():
         patch.setattr(sys, "argv", ["posfuse", "study", *arguments])
         try:
             cli.main()

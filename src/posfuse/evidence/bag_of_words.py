@@ -19,7 +19,7 @@ from posfuse.config import Config
 from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
-from posfuse.runs.configs import located, read_config
+from posfuse.runs.configs import read_config, with_folders
 from posfuse.runs.identity import PART_NUMERICS
 from posfuse.runs.records import Record, write_json
 from posfuse.runs.seeds import BY_RUN, validation_seed, with_split_seed
@@ -98,7 +98,7 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
         TypeError,
         AttributeError,
     ):  # no cache, or a damaged one
-        found = _fit(located(cfg, folder, settings))
+        found = _fit(with_folders(cfg, folder, settings))
         write_json(path, asdict(found))
         return found
 

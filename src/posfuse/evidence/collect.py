@@ -18,7 +18,7 @@ from posfuse.evidence.metric import ACCURACY, METRICS
 from posfuse.limits import NAME
 from posfuse.runs.folders import VARIANT_LETTERS, lies_in
 from posfuse.runs.identity import flatten
-from posfuse.runs.multirun import asked, check_asked, has_result, primary_family
+from posfuse.runs.multirun import check_is_current, folders_asked_for, has_result, primary_family
 from posfuse.runs.records import RESULT, failures_in, read_result
 
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -49,7 +49,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     problems = []
     for path in sorted(root.rglob(RESULT)):
         try:
-            check_asked(path.parent)
+            check_is_current(path.parent)
             rows.append(_row(path))
         except InputError as error:
             problems.append(str(error))
@@ -249,7 +249,9 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     in_place = _in_place(runs)
     for sweep_id in runs["sweep_id"].unique():
         for sweep in _sweeps(folder, sweep_id):
-            folders = [f for f in asked(sweep) if str(f) not in in_place and not has_result(f)]
+            folders = [
+                f for f in folders_asked_for(sweep) if str(f) not in in_place and not has_result(f)
+            ]
             absent += [run.relative_to(sweep).as_posix() for run in folders]
     return absent
 

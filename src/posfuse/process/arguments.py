@@ -57,7 +57,7 @@ def config_options(arguments: list[str]) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
 
 
-def pasted(words: Iterable[str], has_own_files: bool) -> str:
+def shell_line(words: Iterable[str], has_own_files: bool) -> str:
     """These words as a line for the shell.
 
     Config files of the user's own may name classes of their own, which PYTHONPATH finds.

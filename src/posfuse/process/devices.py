@@ -54,7 +54,7 @@ def take(places: list[str], sweep: Path) -> str:
     folder = sweep / PLACES
     folder.mkdir(exist_ok=True)
     tries = 0
-    while not signals.received():
+    while not signals.interruption():
         for number, place in enumerate(places):
             lock = (folder / str(number)).open("a")
             try:

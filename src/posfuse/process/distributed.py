@@ -19,17 +19,17 @@ def world_size() -> int:
     return distributed.get_world_size() if is_connected else 1
 
 
-def summed(x: Tensor) -> Tensor:
+def sum_of_all(x: Tensor) -> Tensor:
     """The sum over the run's processes, in place."""
     if world_size() > 1:
         distributed.all_reduce(x)
     return x
 
 
-def gathered(own: list[Any]) -> list[Any]:
+def items_of_all(own: list[Any]) -> list[Any]:
     """The items of all processes of the run, ordered by rank."""
     if world_size() == 1:
         return own
-    found: list[list[Any]] = [[]] * world_size()
-    distributed.all_gather_object(found, own)
-    return [item for part in found for item in part]
+    of_each: list[list[Any]] = [[]] * world_size()
+    distributed.all_gather_object(of_each, own)
+    return [item for items in of_each for item in items]

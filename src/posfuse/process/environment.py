@@ -83,7 +83,7 @@ def keep_memory() -> None:
 
 
 @contextmanager
-def denormals_flushed() -> Iterator[None]:
+def flushing_denormals() -> Iterator[None]:
     """Treat numbers below 1e-38 as 0, in this thread and in those that it starts. Attention to a
     single token gives such weights to the others, and each takes an Intel processor a hundred times
     as long. torch does not tell whether it does so already, but a product does."""

@@ -43,7 +43,7 @@ class Shape:
 _log_once = cache(logging.getLogger(__name__).info)  # a process has many runs of a sweep
 
 
-def chosen(cfg: Config) -> str:
+def precision_of(cfg: Config) -> str:
     """The precision of a run: the config's own, or the one chosen for fastest."""
     if cfg.trainer.precision != FASTEST:
         return cfg.trainer.precision
@@ -84,8 +84,8 @@ def fastest(accelerator: str, of: Shape, sweep: Path) -> str:
 def _is_faster(accelerator: str, of: Shape) -> tuple[bool, str]:
     """Whether bfloat16 is clearly faster on this machine's device, and why."""
     # Of the devices that exist; otherwise torch names the one that it was built for.
-    found = torch.accelerator.current_accelerator(check_available=True)
-    device = None if accelerator == "cpu" else found
+    present = torch.accelerator.current_accelerator(check_available=True)
+    device = None if accelerator == "cpu" else present
     if device is not None and device.type != "cpu":
         has_units = device.type == "cuda" and torch.cuda.is_bf16_supported(
             including_emulation=False
@@ -93,13 +93,13 @@ def _is_faster(accelerator: str, of: Shape) -> tuple[bool, str]:
         return has_units, f"this GPU has {'' if has_units else 'no '}bfloat16 units"
     if of.d_model < SMALLEST:
         return False, f"a model of {of.d_model} features is too small to gain from bfloat16"
-    ratio = measured(of)
+    ratio = speedup(of)
     how = "faster" if ratio >= FASTER else "slower" if ratio < 1 else "hardly faster"
     return ratio >= FASTER, f"bfloat16 is {how} on this CPU ({ratio:.1f}x)"
 
 
 @torch.no_grad()
-def measured(of: Shape) -> float:
+def speedup(of: Shape) -> float:
     """How many times as fast as in float32 a layer's products and attention are in bfloat16, with
     one thread.
 

@@ -7,7 +7,7 @@ No handler raises. `check` raises `Interrupted` where a run can stop without los
 runs, between training steps and between batches of tokenising. The exit status is then 75.
 
 Idle workers of hydra/launcher=parallel block these signals, and the launcher passes them on. A busy
-worker still sees a blocked signal, since `received` also looks at pending ones.
+worker still sees a blocked signal, since `interruption` also looks at pending ones.
 """
 
 import ctypes
@@ -63,7 +63,7 @@ def request(name: str) -> None:
 
 
 @contextmanager
-def handled() -> Iterator[None]:
+def handling() -> Iterator[None]:
     """Handle the signals during the block and restore the earlier handlers after it."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     if _handle not in before.values():
@@ -77,7 +77,7 @@ def handled() -> Iterator[None]:
 
 
 @contextmanager
-def blocked() -> Iterator[None]:
+def blocking() -> Iterator[None]:
     """Block the signals in this thread and in processes that it starts; handle them afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -86,7 +86,7 @@ def blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def received() -> str | None:
+def interruption() -> str | None:
     """The name of the first signal that this process has received, or None."""
     pending = sorted(signal.Signals(n).name for n in signal.sigpending().intersection(SIGNALS))
     return next(iter([*_received, *pending]), None)
@@ -94,7 +94,7 @@ def received() -> str | None:
 
 def check(detail: str = "") -> None:
     """Raise Interrupted if a signal was received; `detail` is added to its message."""
-    if name := received():
+    if name := interruption():
         raise Interrupted(f"interrupted by {name}{detail}")
 
 

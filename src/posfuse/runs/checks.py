@@ -97,7 +97,7 @@ def task_of(cfg: Config) -> Any:
             f"task.name: must be {' or '.join(TASKS)} (got {task.name}); another kind of task "
             "needs task._target_, the import path of its class"
         )
-    return _imported("task", target)(cfg)
+    return _import("task", target)(cfg)
 
 
 def _check_word_order(cfg: Config) -> None:
@@ -189,7 +189,7 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     target = node.get("_target_")
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
-    parameters = inspect.signature(_imported(key, target)).parameters
+    parameters = inspect.signature(_import(key, target)).parameters
     if lacking := [name for name in given if name not in parameters]:
         raise InputError(
             f"{key}._target_: {target} takes no {', '.join(lacking)}; give a class that {key} "
@@ -211,22 +211,22 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         raise InputError(f"{key}.{one_line(error)}") from error
 
 
-def _imported(key: str, target: Any) -> Any:
+def _import(key: str, target: Any) -> Any:
     """The class or function with this import path; raises InputError if there is none."""
     try:
-        part = _resolved(str(target))
+        part = _resolve(str(target))
         inspect.signature(part)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         if lacks_memory(error):
             raise
         raise InputError(
-            f"{key}._target_: cannot import {target!r} ({_raised(error)}); give the path of a "
+            f"{key}._target_: cannot import {target!r} ({_reason(error)}); give the path of a "
             "class or function that Python can import"
         ) from error
     return part
 
 
-def _resolved(target: str) -> Any:
+def _resolve(target: str) -> Any:
     try:
         return pkgutil.resolve_name(target)
     except AttributeError:
@@ -235,7 +235,7 @@ def _resolved(target: str) -> Any:
         raise
 
 
-def _raised(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """An import error in one line, with the last line of the user's own code that led to it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((__file__, *LIBRARIES))]

@@ -40,7 +40,7 @@ def write_config(folder: Path, cfg: Config) -> None:
 
 
 def read_config(folder: Path) -> Config:
-    """The config.yaml of a run. `located` finds the folders of its texts and its pretrained model.
+    """The config.yaml of a run. `with_folders` replaces folders that have moved.
 
     Raises InputError if the file is missing or does not fit the schema.
     """
@@ -59,14 +59,14 @@ def read_config(folder: Path) -> Config:
     return cfg
 
 
-def located(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
+def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
     """The config of a run with the folders of the texts and of the pretrained model that it read.
 
     `recorded` are the settings of the run's record, which have the digests of both. Raises
     InputError if no folder with this content is where config.yaml says.
     """
 
-    def found(key: str, path: str, digest_of: Callable[[str], str]) -> str:
+    def folder_with(key: str, path: str, digest_of: Callable[[str], str]) -> str:
         changed = None
         for place in filter(Path.is_dir, _places(cfg, folder, path)):
             try:
@@ -86,8 +86,8 @@ def located(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
         )
 
     data, host = cfg.data.path, cfg.host.path
-    data = data and found("data.path", data, texts_digest)
-    host = host and found("host.path", host, pretrained_digest)
+    data = data and folder_with("data.path", data, texts_digest)
+    host = host and folder_with("host.path", host, pretrained_digest)
     return replace(cfg, data=replace(cfg.data, path=data), host=replace(cfg.host, path=host))
 
 

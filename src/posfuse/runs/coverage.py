@@ -48,7 +48,7 @@ def training_lengths(cfg: Config, poll: Poll) -> np.ndarray:
 def _worst(row: Mapping[Any, Any], name: str, sign: int) -> tuple[float, str]:
     """The largest number of the splits, or with sign -1 the smallest, and its split."""
     values = {split: row.get(f"{name}.{split}") for split in SPLITS}
-    found = [(sign * v, split) for split, v in values.items()
+    known = [(sign * v, split) for split, v in values.items()
              if isinstance(v, int | float) and math.isfinite(v)]  # fmt: skip
-    value, split = max(found, key=lambda pair: pair[0], default=(-math.inf, ""))
+    value, split = max(known, key=lambda pair: pair[0], default=(-math.inf, ""))
     return sign * value, split

@@ -66,7 +66,7 @@ def _values(override: Override) -> list[str]:
     return [override.get_value_element_as_str()]
 
 
-def asked(sweep: Path) -> list[Path]:
+def folders_asked_for(sweep: Path) -> list[Path]:
     """The folders of the runs in multirun.yaml; none if the file is missing."""
     if not (sweep / MULTIRUN).exists():
         return []
@@ -83,14 +83,14 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
 
     Raises InputError if the sweep has no such arm.
     """
-    found: list[str] = []
+    own: list[str] = []
     for override in overrides:
         key, _, name = override.partition("=")
         if key == "arm" and name not in arms:
             known = f"use one of {', '.join(arms)}" if arms else "add it there, or choose a study"
             raise InputError(f"arm: no arm {name!r} in hydra.sweeper.arms; {known}")
-        found += arms[name] if key == "arm" else [override]
-    return found
+        own += arms[name] if key == "arm" else [override]
+    return own
 
 
 def primary_family(sweep: Path) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def names_in(sweep: Path) -> dict[str, str]:
     return {}
 
 
-def check_asked(folder: Path) -> None:
+def check_is_current(folder: Path) -> None:
     """Raise InputError if the result in a run's folder is known not to be that of the run that was
     last asked for there: posfuse train has compared the fingerprints.
 
@@ -123,15 +123,15 @@ def check_asked(folder: Path) -> None:
     if failure["kind"] != Conflict.kind:
         return
     sweep = next((above for above in folder.parents if (above / MULTIRUN).exists()), None)
-    if sweep is None or folder in _asked(sweep, (sweep / MULTIRUN).stat().st_mtime_ns):
+    if sweep is None or folder in _last_asked_for(sweep, (sweep / MULTIRUN).stat().st_mtime_ns):
         raise InputError(
             f"{folder}: left out, not the run that was last asked for: {failure['message']}"
         )
 
 
 @cache
-def _asked(sweep: Path, modified: int) -> frozenset[Path]:
-    return frozenset(asked(sweep))
+def _last_asked_for(sweep: Path, modified: int) -> frozenset[Path]:
+    return frozenset(folders_asked_for(sweep))
 
 
 def has_result(folder: Path) -> bool:
@@ -139,7 +139,7 @@ def has_result(folder: Path) -> bool:
     if not (folder / RESULT).exists():
         return False
     try:
-        check_asked(folder)
+        check_is_current(folder)
     except InputError:
         return False
     try:

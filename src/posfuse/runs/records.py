@@ -86,7 +86,7 @@ def identity(cfg: Config, folder: Path) -> Record:
     }
 
 
-def finished(folder: Path, cfg: Config) -> Record | None:
+def finished_record(folder: Path, cfg: Config) -> Record | None:
     """The record in `folder` if it belongs to this config; None if the run is not finished.
 
     Raises Conflict if the folder holds the result of another configuration.
@@ -127,22 +127,22 @@ def read_result(path: Path) -> Record:
 def read_failure(path: Path) -> Record:
     """A failure.json: its id, time, kind, message and overrides."""
     try:
-        found = untrusted.read_json(path, has_bytes=True)
+        failure = untrusted.read_json(path, has_bytes=True)
         parts = {"id": str, "time": float, "kind": str, "message": str, "overrides": list}
-        if not all(isinstance(found[key], kind) for key, kind in parts.items()):
+        if not all(isinstance(failure[key], kind) for key, kind in parts.items()):
             raise ValueError
     except (OSError, ValueError, LookupError, TypeError):
         message = f"the run failed, but {path.name} is damaged"
         return {"id": "", "time": 0.0, "kind": "failed", "message": message, "overrides": []}
-    return {**found, "message": visible(" ".join(found["message"].split()))}
+    return {**failure, "message": visible(" ".join(failure["message"].split()))}
 
 
 def failures_in(folder: Path) -> list[tuple[Path, Record]]:
     """The folders of the runs below this one that failed or were interrupted, with the failure."""
-    found = [(path.parent, read_failure(path)) for path in sorted(folder.rglob(FAILURE))]
+    failures = [(path.parent, read_failure(path)) for path in sorted(folder.rglob(FAILURE))]
     # A run that another process was running may be finished by now.
     kind = AlreadyRunning.kind
-    return [(run, f) for run, f in found if f["kind"] != kind or not (run / RESULT).exists()]
+    return [(run, f) for run, f in failures if f["kind"] != kind or not (run / RESULT).exists()]
 
 
 @contextmanager
@@ -195,9 +195,9 @@ def write_result(folder: Path, record: Record) -> None:
         others = [PREDICTIONS, HISTORY, DIAGNOSTICS, BEST]
         others += [BY_LENGTH] if "lengths" in record else []
         others += [MECHANISM] if (folder / MECHANISM).exists() else []
-        found = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
+        digests = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
-            sums.write_text(seals.sums_of(found), encoding="utf-8")
+            sums.write_text(seals.sums_of(digests), encoding="utf-8")
 
 
 def is_whole(path: Path) -> bool:
@@ -230,10 +230,10 @@ def write_json(path: Path, content: Record) -> None:
 def read_json(path: Path) -> Record:
     """A file of `write_json`; empty if it is damaged."""
     try:
-        found = untrusted.read_json(path)
+        content = untrusted.read_json(path)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posfuse.process import signals
-from posfuse.process.arguments import pasted, refuse_twice
+from posfuse.process.arguments import refuse_twice, shell_line
 from posfuse.study import caveats, forecast, plan, results_page, stages, sweeps, tables
 from posfuse.study.looks import Progress
 from posfuse.study.plan import Plan
@@ -70,7 +70,7 @@ def _again(arguments: argparse.Namespace, given: list[str], study: Study) -> str
     """The command that runs the study, with the places of its config files, modules and texts."""
     places = [word for folder in arguments.config_dir for word in ("--config-dir", folder)]
     places += [o for o in given if o.startswith((sweeps.SEARCH, sweeps.PATH))]
-    return pasted(["posfuse", "study", "run", arguments.study, *places], bool(study.searchpath))
+    return shell_line(["posfuse", "study", "run", arguments.study, *places], bool(study.searchpath))
 
 
 def _say(line: str) -> None:

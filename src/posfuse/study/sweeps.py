@@ -178,7 +178,7 @@ def _ended(child: "subprocess.Popen[bytes]") -> int:
         try:
             return child.wait(timeout=0.2)
         except subprocess.TimeoutExpired:
-            if signals.received() and not passed:
+            if signals.interruption() and not passed:
                 passed = True
                 child.terminate()  # SIGINT would print a traceback while modules load
 

@@ -25,7 +25,7 @@ from posfuse.errors import (
 )
 from posfuse.limits import check_folder
 from posfuse.process import signals
-from posfuse.process.arguments import config_options, pasted
+from posfuse.process.arguments import config_options, shell_line
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
 
@@ -61,12 +61,12 @@ class Ending(Callback):
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         below = records.failures_in(Path(config.hydra.sweep.dir))
         # New failures are recognised by their ids, because a clock may jump.
-        found = [failure for run, failure in below if (run, failure) not in self.before]
-        if failed := [failure for failure in found if failure["kind"] != records.INTERRUPTED]:
+        new = [failure for run, failure in below if (run, failure) not in self.before]
+        if failed := [failure for failure in new if failure["kind"] != records.INTERRUPTED]:
             own = list(config.hydra.get("overrides", {}).get("hydra", []))
-            sys.exit(summary(failed, own, signals.received()))
-        if found:
-            raise signals.Interrupted(f"{len(found)} run(s) were interrupted")
+            sys.exit(summary(failed, own, signals.interruption()))
+        if new:
+            raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
 
 
 def refuse_empty(key: str, config: DictConfig) -> None:
@@ -160,4 +160,4 @@ def retry(overrides: list[str], own: list[str]) -> str:
     options += [override for override in own if override.startswith("hydra.searchpath=")]
     if any(o.startswith(("experiment=", "--config-name=")) for o in [*overrides, *options]):
         options.append("hydra.mode=RUN")  # that file may start a sweep
-    return pasted(["posfuse", "train", *overrides, *options], bool(options))
+    return shell_line(["posfuse", "train", *overrides, *options], bool(options))

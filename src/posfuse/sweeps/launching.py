@@ -1,4 +1,4 @@
-"""The part that the launchers parallel, slurm and ray share: execute runs, record lost ones."""
+"""What the launchers share: execute runs, and record the failure of runs without a result."""
 
 import math
 import os
@@ -38,10 +38,12 @@ def execute(
     os.chdir(folder)
     setup_globals()
     Singleton.set_state(state)
-    return executed(composed(number, overrides, context, config), context, task_function)
+    return execute_config(
+        composed_config(number, overrides, context, config), context, task_function
+    )
 
 
-def composed(
+def composed_config(
     number: int, overrides: list[str], context: HydraContext, config: DictConfig
 ) -> DictConfig:
     """The config of one run, which becomes that of this process: its folder's resolvers read it."""
@@ -57,7 +59,9 @@ def folder_of(cfg: DictConfig) -> Path:
     return Path(cfg.hydra.sweep.dir, cfg.hydra.sweep.subdir)
 
 
-def executed(cfg: DictConfig, context: HydraContext, task_function: TaskFunction) -> JobReturn:
+def execute_config(
+    cfg: DictConfig, context: HydraContext, task_function: TaskFunction
+) -> JobReturn:
     """Execute a composed run."""
     return run_job(
         task_function,
@@ -89,7 +93,7 @@ class SweepLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Execute all runs and return their results; the result of a lost run is NaN."""
+        """Execute all runs and return their results; the result of a run without one is NaN."""
         common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
         calls = [
             (number, list(overrides), os.getcwd(), *common)
@@ -110,7 +114,7 @@ class SweepLauncher(Launcher):
 
     def _record(self, number: int, overrides: list[str], reason: str) -> Path:
         """Record the failure of a run whose process ended without a result; returns its folder."""
-        folder = folder_of(composed(number, overrides, self.hydra_context, self.config))
+        folder = folder_of(composed_config(number, overrides, self.hydra_context, self.config))
         if not (folder / records.RESULT).exists():
             folder.mkdir(parents=True, exist_ok=True)
             record_failure(reason, folder, overrides, "failed")

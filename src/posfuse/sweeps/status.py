@@ -24,7 +24,7 @@ from rich.text import Text
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.runs import records
 from posfuse.runs.folders import lies_in
-from posfuse.runs.multirun import asked
+from posfuse.runs.multirun import folders_asked_for
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 WIDE = 1000  # columns if stdout is not a terminal: names are not cut
@@ -44,7 +44,7 @@ class RunStatus:
 
 def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, and every other run in the folder."""
-    wanted = set(folders := asked(sweep))
+    wanted = set(folders := folders_asked_for(sweep))
     every = dict.fromkeys([*folders, *(path.parent for path in sweep.rglob("config.yaml"))])
     return [status_of(folder, sweep, folder in wanted) for folder in every]
 
@@ -121,10 +121,10 @@ def _progress(folder: Path) -> tuple[str, float | None]:
     """The epoch of a running run, and the seconds that its other epochs will take; nothing in its
     first epoch, and if the file is damaged."""
     progress = records.read_json(folder / records.PROGRESS)
-    found: list[Any] = [progress.get(key) for key in ("epoch", "epochs", "epoch_seconds")]
-    if not all(map(_is_amount, found)):
+    values: list[Any] = [progress.get(key) for key in ("epoch", "epochs", "epoch_seconds")]
+    if not all(map(_is_amount, values)):
         return "", None
-    epoch, epochs, seconds = (float(value) for value in found)
+    epoch, epochs, seconds = (float(value) for value in values)
     return f"epoch {epoch:g}/{epochs:g}", max(0.0, epochs - epoch) * seconds
 
 
@@ -167,11 +167,11 @@ def page(sweep: Path, runs: list[RunStatus]) -> Group:
     summary = f"{done} of {len(runs)} runs are done"
     seconds = seconds_left(runs)
     if done < len(runs) and seconds is not None:
-        summary += f", about {spelt(seconds)} left"
+        summary += f", about {duration(seconds)} left"
     return Group(table, *lines, Text(summary))
 
 
-def spelt(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Seconds as text: 40 s, 12 min, 3 h 5 min."""
     if round(seconds) < 60:
         return f"{seconds:.0f} s"

@@ -108,8 +108,8 @@ def report(
     ]
     axes = [axis for axis in SHARED if axis != "variant" or runs["variant"].any()]
     # W&B has the variant of the record; `collect` shortens it.
-    found = [records.read_result(Path(folder, records.RESULT)) for folder in runs["folder"]]
-    stated = runs.assign(variant=[variant(record["variant"]) for record in found])
+    read = [records.read_result(Path(folder, records.RESULT)) for folder in runs["folder"]]
+    stated = runs.assign(variant=[variant(record["variant"]) for record in read])
     for cell in stated[axes].drop_duplicates().to_dict("records"):
         names = {str(axis): str(name) for axis, name in cell.items()}
         plots = curves(learning_curves(metric), wr.Config("fusion"))

@@ -15,13 +15,13 @@ AXES = {"position": "position in the document", "frequency": "occurrences of the
 
 def gate_plot(rows: Sequence[Diagnostic], epoch: int) -> Image.Image | None:
     """Mean and spread of the gates after an epoch; None if the operator has no gates."""
-    found = [row for row in rows if row.epoch == epoch and row.name in ("gate_mean", "gate_std")]
-    if not found:
+    gates = [row for row in rows if row.epoch == epoch and row.name in ("gate_mean", "gate_std")]
+    if not gates:
         return None
     figure = Figure(figsize=(8, 3), layout="constrained")
     canvas: Any = FigureCanvasAgg(figure)
     for axes, (by, label) in zip(figure.subplots(1, 2, sharey=True), AXES.items(), strict=True):
-        values = {(row.name, row.low): row.value for row in found if row.by == by}
+        values = {(row.name, row.low): row.value for row in gates if row.by == by}
         lows = sorted(low for name, low in values if name == "gate_mean")
         mean = [values["gate_mean", low] for low in lows]
         spread = [values["gate_std", low] for low in lows]

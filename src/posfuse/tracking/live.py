@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def tracked(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
+def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     """Track one run in W&B; yields a function that logs the run's new epochs, or None with
     logger=none.
 
@@ -41,7 +41,7 @@ def tracked(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     if cfg.logger.name == "none":
         yield None
         return
-    live = Live(started(cfg, folder))
+    live = Live(start_run(cfg, folder))
     code = 1
     try:
         yield live.log_rows
@@ -56,7 +56,7 @@ def tracked(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
         live.attempt(lambda run: run.finish(exit_code=code))
 
 
-def started(cfg: Config, folder: Path) -> "wandb.Run":
+def start_run(cfg: Config, folder: Path) -> "wandb.Run":
     """The run in W&B; raises InputError if W&B refuses to start it."""
     prepare(Path(cfg.output_dir, cfg.sweep_id))
     os.environ.setdefault("MPLCONFIGDIR", str(Path(cfg.cache_dir, "matplotlib").absolute()))

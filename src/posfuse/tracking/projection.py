@@ -36,7 +36,7 @@ def run_id(identity: records.Record, suffix: str = "") -> str:
     return "-".join(part for part in parts if part)
 
 
-def shortened(name: str, length: int) -> str:
+def short_name(name: str, length: int) -> str:
     """A name of at most `length` characters; a hash keeps the shortened ones apart."""
     if len(name) <= length:
         return name
@@ -74,9 +74,9 @@ def start(
     cell = "/".join(filter(None, [*parts, identity["variant"]]))
     return wandb.init(
         project=logger.project,
-        group=shortened(cell, 128),
-        name=shortened(f"{cell}/{identity['seed']}", 128),
-        tags=[shortened(tag, 64) for tag in (identity["sweep_id"], *parts, *logger.tags)],
+        group=short_name(cell, 128),
+        name=short_name(f"{cell}/{identity['seed']}", 128),
+        tags=[short_name(tag, 64) for tag in (identity["sweep_id"], *parts, *logger.tags)],
         config=config(identity),
         id=run_id(identity, suffix),
         resume="allow",
@@ -108,30 +108,30 @@ def rows(
     for row in diagnostics:
         name = f"diagnostics/{row.name}" + (f"_{row.by}_{row.low}" if row.by else "")
         inside.setdefault(row.epoch, {})[name] = row.value
-    found = []
+    curves = []
     evaluations = list(history)
     ends = {int(at["epoch"]): int(at["step"]) for at in evaluations}  # the last of each epoch
     for at in evaluations:
         epoch, step = int(at["epoch"]), int(at["step"])
         curve = {k.replace("_", "/", 1): v for k, v in at.items() if k != "step"}
         measured = inside.get(epoch, {}) if step == ends[epoch] else {}
-        found.append({STEP: step, **curve, **measured})
-    return found
+        curves.append({STEP: step, **curve, **measured})
+    return curves
 
 
 def mechanism(folder: Path) -> dict[str, float]:
     """The measurements of a finished run, without those by distance, by name and layer."""
-    found = {}
+    values = {}
     for row in measurements.read(folder).to_dict("records"):
         if row["name"] not in measurements.BY_DISTANCE:
             layer = "" if row["layer"] == measurements.WHOLE else f"_layer_{row['layer']}"
-            found[f"{row['name']}{layer}"] = row["value"]
-    return found
+            values[f"{row['name']}{layer}"] = row["value"]
+    return values
 
 
-def log_rows(run: "wandb.Run", found: Iterable[dict[str, float]], next_step: int) -> int:
+def log_rows(run: "wandb.Run", rows: Iterable[dict[str, float]], next_step: int) -> int:
     """Log the rows from `next_step` on; returns the first step that may be logged after them."""
-    for row in found:
+    for row in rows:
         if row[STEP] >= next_step:
             run.log(row, step=int(row[STEP]), commit=True)
             next_step = int(row[STEP]) + 1
@@ -160,8 +160,8 @@ class Finished:
         diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
         # Those of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
-        found = rows(history.to_dict("records"), inside)  # type: ignore[arg-type]
-        return cls(folder, record, found, diagnostics, mechanism(folder))
+        learning = rows(history.to_dict("records"), inside)  # type: ignore[arg-type]
+        return cls(folder, record, learning, diagnostics, mechanism(folder))
 
     @property
     def last_step(self) -> int:

@@ -46,7 +46,7 @@ def entity_of(api: wandb.Api) -> str:
 
 
 def has_project(api: wandb.Api, entity: str, project: str) -> bool:
-    return project in {found.name for found in api.projects(entity)}
+    return project in {each.name for each in api.projects(entity)}
 
 
 def reason_of(error: BaseException) -> str:

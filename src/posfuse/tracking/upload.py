@@ -16,7 +16,7 @@ from typing import Any
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.runs import configs, identity, records
-from posfuse.runs.multirun import check_asked
+from posfuse.runs.multirun import check_is_current
 from posfuse.tracking import projection, server
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import Finished
@@ -37,23 +37,23 @@ class Upload:
 def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
     """The sweep's finished runs, and a line for each record that is left out: it cannot be read, is
     not that of the run last asked for, or is a second one of a run."""
-    found: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
+    uploads: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
     problems = []
     for result in sorted(sweep.rglob(records.RESULT)):
         try:
-            check_asked(result.parent)
+            check_is_current(result.parent)
             run, logger = Finished.read(result.parent), configs.read_config(result.parent).logger
         except InputError as error:
             problems.append(str(error))
             continue
         own = Upload(run, projection.run_id(run.record, suffix), logger)
-        used = found.setdefault((run.record["sweep_id"], run.record["fingerprint"]), own)
+        used = uploads.setdefault((run.record["sweep_id"], run.record["fingerprint"]), own)
         if used is not own:
             problems.append(
                 f"{run.folder}: a second record of the run in {used.run.folder}; it is left out, "
                 "remove one of the two"
             )
-    return list(found.values()), problems
+    return list(uploads.values()), problems
 
 
 def sync(uploads: list[Upload], files: Path, suffix: str) -> list[str]:
@@ -88,15 +88,15 @@ def send(upload: Upload, files: Path, suffix: str) -> None:
 def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
     """The runs that the server does not hold, each with what it lacks."""
     held = on_server(uploads)
-    found = [(upload, difference(upload, held.get(upload.id))) for upload in uploads]
-    return [(upload, reason) for upload, reason in found if reason]
+    reasons = [(upload, difference(upload, held.get(upload.id))) for upload in uploads]
+    return [(upload, reason) for upload, reason in reasons if reason]
 
 
 def on_server(uploads: list[Upload]) -> dict[str, Any]:
     """The server's runs with these ids."""
     api = server.connect()  # a new one each time, since it caches answers
     entity = server.entity_of(api)
-    found: dict[str, Any] = {}
+    held: dict[str, Any] = {}
     for project in {upload.logger.project for upload in uploads}:
         if not server.has_project(api, entity, project):
             continue
@@ -104,8 +104,8 @@ def on_server(uploads: list[Upload]) -> dict[str, Any]:
         for at in range(0, len(ids), PAGE):
             wanted = {"name": {"$in": ids[at : at + PAGE]}}
             runs = api.runs(f"{entity}/{project}", wanted, per_page=PAGE)
-            found |= {run.id: run for run in runs}
-    return found
+            held |= {run.id: run for run in runs}
+    return held
 
 
 def difference(upload: Upload, there: Any) -> str:
@@ -122,7 +122,7 @@ def difference(upload: Upload, there: Any) -> str:
         if wrong := [key for key, value in here.items() if held.get(key) != value]:
             return f"the {name} on the server differs ({', '.join(wrong[:5])})"
     artifact = projection.artifact_name(upload.id)
-    if artifact not in {found.name.split(":")[0] for found in there.logged_artifacts()}:
+    if artifact not in {each.name.split(":")[0] for each in there.logged_artifacts()}:
         return f"the server has no artifact {artifact}"
     return ""
 

@@ -83,7 +83,7 @@ class Checkpoints(Callback):
         is_last = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
         if is_last or (batch_number + 1) % trainer.accumulate_grad_batches:
             return
-        due = signals.received() is not None or time.monotonic() - self.saved >= self.seconds
+        due = signals.interruption() is not None or time.monotonic() - self.saved >= self.seconds
         if trainer.world_size > 1:  # the processes of a run save together, at the same step
             due = trainer.global_step % AGREE_EVERY == 0 and trainer.strategy.broadcast(due)
         if due:

@@ -14,7 +14,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.errors import Diverged
 from posfuse.model.network import FusionTransformer, seed_from
-from posfuse.process.distributed import gathered, summed, world_size
+from posfuse.process.distributed import items_of_all, sum_of_all, world_size
 from posfuse.runs.measurements import Measurement
 from posfuse.training.optimizer import is_constant, optimizer, schedule
 
@@ -73,23 +73,25 @@ class TrainingModule(L.LightningModule):
             self.check_loss()
         if (processes := world_size()) > 1:
             # DDP averages the processes' gradients; weight them so that documents count equally.
-            loss = loss * (n * processes / summed(loss.new_tensor(n)))
+            loss = loss * (n * processes / sum_of_all(loss.new_tensor(n)))
         return loss if self.weight == 1 else loss * self.weight
 
     def epoch_loss(self) -> tuple[float, int]:
         """The sum of the losses of this epoch's documents so far, and their number, over all
         processes of the run."""
-        losses, documents = zip(*gathered([(float(self.loss_sum), self.documents)]), strict=True)
+        losses, documents = zip(
+            *items_of_all([(float(self.loss_sum), self.documents)]), strict=True
+        )
         return sum(losses), sum(documents)
 
     def seen_by_all(self) -> dict[str, int]:
         """`seen`, summed over all processes of the run."""
-        every = gathered([self.seen])
+        every = items_of_all([self.seen])
         return {name: sum(seen[name] for seen in every) for name in self.seen}
 
     def check_loss(self) -> None:
         """Raise Diverged with the first step whose loss was not finite."""
-        step = min(gathered([int(self.diverged)]))
+        step = min(items_of_all([int(self.diverged)]))
         if step < NEVER:
             raise self.divergence(step)
 
@@ -191,7 +193,7 @@ class TestedModule(TrainingModule):
         """The `predictions` of all processes of the run, a row for each document in the order of
         the split: index, row (in the file), length (before the cut), group (equal for documents
         with a part in common), and the others. Values (B, C) become C columns, name_0 and so on."""
-        batches = gathered(self.predictions)
+        batches = items_of_all(self.predictions)
         columns: dict[str, Any] = {}
         for name in batches[0]:
             values = np.concatenate([batch[name] for batch in batches])

@@ -14,7 +14,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.data.windows import IGNORED
 from posfuse.model.language_model import LanguageModel
-from posfuse.process.distributed import gathered
+from posfuse.process.distributed import items_of_all
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
 from posfuse.training.diagnostics import bins
 from posfuse.training.module import TestedModule
@@ -77,7 +77,7 @@ class NextToken(TestedModule):
         self.by_position = []
 
     def measurements(self) -> list[Measurement]:
-        every = gathered(self.by_position)
+        every = items_of_all(self.by_position)
         length = max(len(losses) for losses, _ in every)
         total, count = np.zeros(length), np.zeros(length, dtype=np.int64)
         for losses, targets in every:

@@ -105,7 +105,7 @@ def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
     }
     with (
         (folder / "train.log").open("a", encoding="utf-8") as log,
-        signals.blocked(),
+        signals.blocking(),
     ):  # rank 0 handles the signals
         command = [sys.executable, "-m", "posfuse.training.replica_process", str(os.getpid())]
         return subprocess.Popen(

@@ -58,7 +58,7 @@ class Tested(NamedTuple):
     measurements: list[Measurement]
 
 
-@environment.denormals_flushed()
+@environment.flushing_denormals()
 def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     """Train, or resume from the last checkpoint, test, and write all of the run's files.
 

@@ -40,7 +40,7 @@ def _load(folder: Path, kind: type[Module], refusal: str) -> tuple[Config, TextD
     if not (folder / records.RESULT).exists():
         raise InputError(f"{folder}: the run is not finished; run its command again")
     record = records.read_result(folder / records.RESULT)
-    cfg = configs.located(cfg, folder, record["settings"])
+    cfg = configs.with_folders(cfg, folder, record["settings"])
     try:
         cfg = checked(OmegaConf.structured(cfg))
     except InputError as error:
