@@ -69,7 +69,11 @@ def job(config: DictConfig) -> float:
         from posfuse.process import precision  # torch takes seconds, and a refusal needs none of it
 
         cfg.trainer.precision = precision.precision_of(cfg)  # config.yaml and the record state it
-        return float(train(cfg, folder)["test"][task_of(cfg).metric])
+        record = train(cfg, folder)
+        if hydra_cfg.mode == RunMode.RUN:
+            print(f"results: {folder}; next: run it with other settings, for example in a sweep: "
+                  "posfuse train -m fusion=add,concat seed=0,1,2 sweep_id=mine")  # fmt: skip
+        return float(record["test"][task_of(cfg).metric])
     except signals.Interrupted as stop:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)
         if not signals.is_worker():

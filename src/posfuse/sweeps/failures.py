@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 import time
 import traceback
@@ -39,7 +40,8 @@ class RunFailed(InputError):
 
 
 class Ending(Callback):
-    """Ends a sweep with status 1 if a run failed; raises Interrupted if one was interrupted."""
+    """Ends a sweep with status 1 if a run failed; raises Interrupted if one was interrupted.
+    Otherwise it prints where the results are."""
 
     def __init__(self, folder: str) -> None:
         """`folder` is the sweep's folder. Hydra resolves it here, where an error ends the command;
@@ -67,6 +69,8 @@ class Ending(Callback):
             sys.exit(summary(failed, own, signals.interruption()))
         if new:
             raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
+        folder = config.hydra.sweep.dir
+        print(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}", flush=True)
 
 
 def refuse_empty(key: str, config: DictConfig) -> None:
