@@ -9,7 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from posfuse.errors import InputError
 from posfuse.runs.seeds import seeds_of
 from posfuse.study.reading import read_study
-from posfuse.study.sweeps import check_extra, overrides, searched
+from posfuse.study.sweeps import check_extra, overrides, split_searchpath
 
 GOOD = {
     "question": "Does concat gain?",
@@ -260,10 +260,10 @@ def test_a_search_path_is_relative_to_the_studys_file(written, tmp_path):
 
 
 def test_a_search_path_on_the_command_line():
-    assert searched(["a=1", "hydra.searchpath=[my_conf,'file:///b c']"]) == (
+    assert split_searchpath(["a=1", "hydra.searchpath=[my_conf,'file:///b c']"]) == (
         ["my_conf", "file:///b c"],
         ["a=1"],
     )
     for wrong in ("my_conf", "[1]", "[a", ""):
         with pytest.raises(InputError, match="must be a list of folders, such as"):
-            searched([f"hydra.searchpath={wrong}"])
+            split_searchpath([f"hydra.searchpath={wrong}"])

@@ -44,17 +44,17 @@ Bags = dict[tuple[str, str], BagOfWords]  # by (data, variant): a variant may ch
 
 def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
     """The result for each corpus of the runs, and a line for each that cannot be loaded."""
-    found: Bags = {}
+    bags: Bags = {}
     problems = []
     for (data, variant), group in runs.groupby(["data", "variant"], sort=False):
         try:
-            found[str(data), str(variant)] = _mean_over_splits(group)
+            bags[str(data), str(variant)] = _mean_over_splits(group)
         except (InputError, ImportError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             problems.append(
                 f"{data}: no bag of words, because the corpus cannot be loaded ({reason})"
             )
-    return found, problems
+    return bags, problems
 
 
 def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
@@ -98,9 +98,9 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
         TypeError,
         AttributeError,
     ):  # no cache, or a damaged one
-        found = _fit(with_folders(cfg, folder, settings))
-        write_json(path, asdict(found))
-        return found
+        bag = _fit(with_folders(cfg, folder, settings))
+        write_json(path, asdict(bag))
+        return bag
 
 
 def task_bags(folder: Path, record: Record) -> dict[str, float]:
@@ -122,7 +122,7 @@ def _fit(cfg: Config) -> BagOfWords:
     size, max_len = store.vocabulary_size, cfg.data.max_len
     counts = [_counts(split, max_len, size) for split in (train, test)]
     weighting = TfidfTransformer().fit(counts[0])
-    words = [weighting.transform(found) for found in counts]
+    words = [weighting.transform(of_split) for of_split in counts]
     with_ends = None
     if is_task(cfg.data):
         ends = [_ends(split, max_len, size) for split in (train, test)]

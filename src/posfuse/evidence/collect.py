@@ -54,14 +54,14 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         except InputError as error:
             problems.append(str(error))
     if not rows:
-        found = f" ({problems[0]})" if problems else ""
-        raise InputError(f"{root}: no finished runs{found}; run posfuse train -m first")
+        why = f" ({problems[0]})" if problems else ""
+        raise InputError(f"{root}: no finished runs{why}; run posfuse train -m first")
     runs = pd.DataFrame(rows)
     runs["length"] = runs.groupby("data")["mean_tokens.train"].transform("mean")
     runs = runs.sort_values(["length", *CELL, "seed", "folder"]).reset_index(drop=True)
     runs, copies = _once(runs)
     problems += copies
-    mixed = _mixed(runs)
+    mixed = _problems_of_cells(runs)
     problems += mixed.tolist()
     keys = ["sweep_id", *CELL]
     is_whole = [key not in mixed.index for key in runs[keys].itertuples(index=False, name=None)]
@@ -217,7 +217,7 @@ def varying(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Se
     return labels
 
 
-def _mixed(runs: pd.DataFrame) -> "pd.Series[str]":
+def _problems_of_cells(runs: pd.DataFrame) -> "pd.Series[str]":
     """A line for every cell whose runs differ in more than their seed, by (sweep_id, *CELL)."""
     lines = {}
     settings = settings_columns(runs)
@@ -274,10 +274,12 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     """How many runs of the same sweeps did not finish and have not been run again, by kind, and a
     line for each."""
     sweeps = set(runs["sweep_id"])
-    found = [(r, f) for r, f in failures_in(Path(folder)) if sweeps & set(r.resolve().parts)]
-    kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in found)
-    count = [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if found else []
-    return [*count, *(f"{run}: {failure['message']}" for run, failure in found)]
+    unfinished = [(r, f) for r, f in failures_in(Path(folder)) if sweeps & set(r.resolve().parts)]
+    kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in unfinished)
+    count = (
+        [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if unfinished else []
+    )
+    return [*count, *(f"{run}: {failure['message']}" for run, failure in unfinished)]
 
 
 def standing(folder: str | Path, sweep_id: str) -> str:

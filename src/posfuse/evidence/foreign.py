@@ -52,10 +52,10 @@ def read_foreign(path: Path, columns: Columns) -> pd.DataFrame:
     table = _read(path)
     headings = list(map(str, table))
     check_distinct(headings, f"{path}: the header")
-    found = {canonical(heading): heading for heading in headings}
+    heading_of = {canonical(heading): heading for heading in headings}
 
     def column(name: str) -> str:
-        heading = found.get(canonical(name))
+        heading = heading_of.get(canonical(name))
         if heading is None:
             has = listed(headings)
             raise InputError(f"{path}: no column {name!r}; it has {has}; name yours as an option")
@@ -139,13 +139,13 @@ def _read(path: Path) -> pd.DataFrame:
     """The fields as texts; the index is the line of the file where a row begins. Rows without any
     text are left out."""
     try:
-        found = [(line, row) for line, row in rows(path) if any(field.strip() for field in row)]
+        numbered = [(line, row) for line, row in rows(path) if any(field.strip() for field in row)]
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); give a CSV file") from error
-    if len(found) < 2:
-        what = "has a header and no rows" if found else "is empty"
+    if len(numbered) < 2:
+        what = "has a header and no rows" if numbered else "is empty"
         raise InputError(f"{path}: {what}; give a header and one row per run")
-    lines, texts = zip(*found, strict=True)
+    lines, texts = zip(*numbered, strict=True)
     return pd.DataFrame(texts[1:], lines[1:], [" ".join(field.split()) for field in texts[0]])
 
 

@@ -41,10 +41,10 @@ class Published:
 @cache
 def numbers() -> dict[str, Any]:
     """published.json as it is: accuracies in percent, deltas as fractions."""
-    found: dict[str, Any] = json.loads(
+    content: dict[str, Any] = json.loads(
         files(__package__).joinpath("published.json").read_text(encoding="utf-8")
     )
-    return found
+    return content
 
 
 def published(table: int, data: str, encoding: str, fusion: str) -> Published | None:

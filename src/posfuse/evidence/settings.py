@@ -23,7 +23,7 @@ LENGTHS = tuple(
 Run = dict[Any, Any]
 
 
-def described(run: Run) -> dict[str, str]:
+def labels_of(run: Run) -> dict[str, str]:
     """All that this module says about a run, by column of a frame of comparisons."""
     return {
         "table": fused_table(run),
@@ -48,9 +48,9 @@ def in_attention(run: Run) -> str:
 
 def _part(run: Run, prefix: str) -> str:
     """The class without its module, and its arguments."""
-    found = {key.removeprefix(prefix): v for key, v in _settings(run).items() if prefix in key}
-    name = found.pop("_target_", "").rpartition(".")[2]
-    return " ".join([name, *(f"{key}={value}" for key, value in found.items())]).strip()
+    arguments = {key.removeprefix(prefix): v for key, v in _settings(run).items() if prefix in key}
+    name = arguments.pop("_target_", "").rpartition(".")[2]
+    return " ".join([name, *(f"{key}={value}" for key, value in arguments.items())]).strip()
 
 
 def other_settings(run: Run) -> str:
@@ -72,9 +72,9 @@ def task(run: Run) -> str:
     """Equal for runs of one task at several lengths: the name of the corpus function (folder for a
     local one), and a digest of all settings but LENGTHS, the encoding's, the operator's and the
     seed."""
-    found = _settings(run)
-    own = "folder" if "settings.data.path" in found else str(run["data"])
-    name = found.get("settings.data.corpus._target_", own).rpartition(".")[2]
+    settings = _settings(run)
+    own = "folder" if "settings.data.path" in settings else str(run["data"])
+    name = settings.get("settings.data.corpus._target_", own).rpartition(".")[2]
     return f"{name}-{_digest(run, SEED, ENCODING, FUSION, *LENGTHS)}"
 
 
@@ -86,6 +86,6 @@ def _digest(run: Run, *without: str) -> str:
 def _settings(run: Run) -> dict[str, str]:
     """The settings as texts, sorted by key, without those that are null or of other runs alone (a
     column of integers with gaps has 16.0 for 16)."""
-    found = {str(key): value for key, value in run.items() if str(key).startswith("settings.")}
-    texts = {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in sorted(found.items())}
+    values = {str(key): value for key, value in run.items() if str(key).startswith("settings.")}
+    texts = {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in sorted(values.items())}
     return {key: text for key, text in texts.items() if text not in ("nan", "None")}

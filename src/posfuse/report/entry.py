@@ -48,8 +48,8 @@ SECTIONS = (
 
 def sections_of(sweep: Sweep) -> list[Section]:
     """The sections for which the sweep has results."""
-    found = (module.section(sweep) for module in SECTIONS)
-    return [section for section in found if section is not None]
+    sections = (module.section(sweep) for module in SECTIONS)
+    return [section for section in sections if section is not None]
 
 
 def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Path:
@@ -109,13 +109,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--primary", metavar="FUSIONS", help=f"{listed}the sweep's sweep.primary)")
     add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
     foreign_table.add_options(parser)
-    found = parser.parse_args(arguments)
-    if (found.folder is None) == (found.table is None):
+    given = parser.parse_args(arguments)
+    if (given.folder is None) == (given.table is None):
         parser.error("give the folder of a sweep, or --from TABLE.csv")
-    for name in foreign_table.OF_TABLES if found.table is None else ():
-        if getattr(found, name) != parser.get_default(name):
+    for name in foreign_table.OF_TABLES if given.table is None else ():
+        if getattr(given, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} is for --from TABLE.csv; remove it")
-    return found
+    return given
 
 
 def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ def family_in(text: str, known: Iterable[str], baseline: str) -> tuple[str, ...]
     return tuple(dict.fromkeys(names))
 
 
-def _declared(folder: str, sweep_id: str) -> tuple[str, ...]:
+def _primary_of_sweep(folder: str, sweep_id: str) -> tuple[str, ...]:
     try:
         return declared_family(folder, sweep_id)
     except InputError:
@@ -190,7 +190,7 @@ def main() -> None:
     for sweep_id, of_sweep in sweeps:
         family = primary
         if family is None:
-            family = _declared(arguments.folder, str(sweep_id))
+            family = _primary_of_sweep(arguments.folder, str(sweep_id))
         metric = metric_of(of_sweep, arguments.metric)
         of_this = replace(criteria_for(criteria, metric), **given, primary=family)
         own_claims = arguments.claims is not None

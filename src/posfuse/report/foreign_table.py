@@ -188,13 +188,13 @@ def _cautions(
         key: Arm(values=runs["value"].tolist() if is_seed else (), perfect=perfect)
         for key, runs in results.groupby(["group", "name"])
     }
-    found = {}
+    leans = {}
     for row in comparisons.head(MOST_ROWS).to_dict("records"):
         names = [(row["group"], row["name"]), (row["group"], row["than"])]
         own = {" ".join(filter(None, key)): arms[key] for key in names}
         fewest = min(map(int, row["n"].split(", ")))
-        found[" - ".join(own)] = cautions(own, fewest, few=FEW if is_seed else FEW_VALUES)
-    return found
+        leans[" - ".join(own)] = cautions(own, fewest, few=FEW if is_seed else FEW_VALUES)
+    return leans
 
 
 def headline(

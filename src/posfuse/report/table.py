@@ -47,7 +47,7 @@ def table_of(
         [write(*(row[name] for name in names) if names else (row,)) for _, write, *names in shown]
         for row in frame.to_dict("records")
     ]
-    numbers = frame.map(lambda cell: _joined(cell) if isinstance(cell, list) else cell)
+    numbers = frame.map(lambda cell: _join(cell) if isinstance(cell, list) else cell)
     return Table(columns=[heading for heading, *_ in shown], rows=rows, numbers=numbers, **texts)
 
 
@@ -122,5 +122,5 @@ def p_value(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _joined(values: Sequence[Any]) -> str:
+def _join(values: Sequence[Any]) -> str:
     return " ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)

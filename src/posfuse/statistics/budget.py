@@ -31,12 +31,12 @@ def expected_best(scores: ArrayLike, replacement: bool = False) -> Floats:
     ordered = np.sort(np.asarray(scores, dtype=float))
     n = len(ordered)
     rank = np.arange(n + 1)
-    found = np.empty(n)
+    expected = np.empty(n)
     below = np.ones(n + 1)  # the probability that the highest is at most the i-th, by i from 0
     for k in range(1, n + 1):
         below = below * (rank / n if replacement else (rank - k + 1).clip(0) / (n - k + 1))
-        found[k - 1] = np.diff(below) @ ordered
-    return found
+        expected[k - 1] = np.diff(below) @ ordered
+    return expected
 
 
 def best_by_budget(scores: ArrayLike, metric: Metric) -> Floats:

@@ -57,7 +57,7 @@ def cautions(
     arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW
 ) -> Cautions:
     """What a verdict of n seeds leans on, from its arms by name."""
-    found: Cautions = {few: []} if n < FEWEST else {}
+    leans: Cautions = {few: []} if n < FEWEST else {}
     sharing = [shared(arm) for arm in arms.values()]
     concerned = {
         ONE_SPLIT: [text == ONE_SPLIT for text in sharing],
@@ -71,8 +71,8 @@ def cautions(
     for text, each in concerned.items():
         if any(each):
             is_of_all = all(each) and text not in (CHANCE, GROUPS)
-            found[text] = [] if is_of_all else list(compress(arms, each))
-    return found
+            leans[text] = [] if is_of_all else list(compress(arms, each))
+    return leans
 
 
 def _way(arm: Arm) -> float:
@@ -134,24 +134,22 @@ def separations(ordered: NDArray[np.float64]) -> NDArray[np.float64]:
 def _limits(n: int) -> NDArray[np.float64]:
     """The limit of each size, (n - 1,), from simulated normal values."""
     draws = np.random.default_rng(0).normal(size=(DRAWS, n))
-    found = separations(np.sort(draws, axis=1))
-    usual = np.quantile(found, 1 - LEVEL, axis=0)
-    return np.asarray(usual * np.quantile((found / usual).max(axis=1), 1 - LEVEL))
+    ratios = separations(np.sort(draws, axis=1))
+    usual = np.quantile(ratios, 1 - LEVEL, axis=0)
+    return np.asarray(usual * np.quantile((ratios / usual).max(axis=1), 1 - LEVEL))
 
 
-def shared_by_all(found: Mapping[str, Cautions]) -> Cautions:
+def shared_by_all(of_verdicts: Mapping[str, Cautions]) -> Cautions:
     """The cautions that all verdicts have, for the same arms; empty with one verdict."""
-    first, *others = found.values() or [{}]
+    first, *others = of_verdicts.values() or [{}]
     return {
         text: a for text, a in first.items() if others and all(o.get(text) == a for o in others)
     }
 
 
-def sentence(found: Cautions) -> str:
+def sentence(own: Cautions) -> str:
     """The cautions of a verdict in one line."""
-    return "; ".join(
-        f"{text} ({', '.join(arms)})" if arms else text for text, arms in found.items()
-    )
+    return "; ".join(f"{text} ({', '.join(arms)})" if arms else text for text, arms in own.items())
 
 
 def of_comparisons(
@@ -166,7 +164,7 @@ def of_comparisons(
         *(r for r in comparisons.to_dict("records") if (r["data"], r["encoding"]) not in tuned),
     ]
     arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
-    found: dict[str, Cautions] = {}
+    leans: dict[str, Cautions] = {}
     named: set[str] = set()  # the cautions that name an arm
     every = {}  # the arms of each comparison
     for row in rows:
@@ -183,13 +181,13 @@ def of_comparisons(
                 is_tuned=row.get(f"{of}choices", 1) > 1,
                 is_at_edge=any(row.get(f"{of}{key}_edge", False) for key in KEYS),
             )
-        each = found[name := next(iter(own))] = cautions(own, row["n"])
+        each = leans[name := next(iter(own))] = cautions(own, row["n"])
         named |= {text for text, concerned in each.items() if concerned}
         every[name] = list(own)
     # Where a caution names arms, it names them all: comparisons share arms.
     return {
         name: {text: some or every[name] * (text in named) for text, some in each.items()}
-        for name, each in found.items()
+        for name, each in leans.items()
     }
 
 
@@ -198,17 +196,17 @@ def _arms(runs: pd.DataFrame, by: list[str], metric: Metric) -> dict[tuple[str, 
     classes = runs.groupby("data")["label_names"].agg(lambda names: max(map(len, names)))
     trained = convergence(runs).groupby(by)[["last", "n"]].sum()
     last = (trained["last"] / trained["n"]).to_dict()
-    found = {}
+    arms = {}
     for key, group in runs.groupby(by, sort=False):
         run = group.iloc[0].dropna()
         guess = metric.guess
         if metric == ACCURACY:
             guess = 100 / classes[run["data"]] if classes[run["data"]] > 1 else np.nan
-        found[tuple(map(str, key))] = Arm(
+        arms[tuple(map(str, key))] = Arm(
             guess=guess,
             perfect=metric.perfect,
             settings={k.removeprefix("settings."): run[k] for k in map(str, run.index)},
             documents=run.get("documents.test", np.nan),
             last=last.get(key, 0.0),
         )
-    return found
+    return arms

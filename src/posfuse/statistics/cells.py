@@ -33,7 +33,7 @@ def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
     """
     if criteria.solved is not None:
         return dict.fromkeys(runs["data"].unique(), criteria.solved)
-    found = {}
+    above = {}
     for data, group in runs.groupby("data", sort=False):
         classes = max(map(len, group["label_names"]))
         if classes < 2:
@@ -43,8 +43,8 @@ def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
         of_cell = ACCURACY.of(group).groupby([group[axis] for axis in CELL])
         low, high = of_cell.min(), of_cell.max()
         if ((low <= middle - APART * way) & (high >= middle + APART * way)).any():
-            found[str(data)] = middle
-    return found
+            above[str(data)] = middle
+    return above
 
 
 def solved_cells(
@@ -129,9 +129,9 @@ GROUP = ["data", "encoding", "variant"]
 def follows_seed(runs: pd.DataFrame) -> pd.DataFrame:
     """For each run and each of SOURCES, whether it follows the run's seed."""
     none = pd.Series(None, runs.index, dtype=object)
-    found = {source: runs.get(f"settings.seeds.{source}", none).isna() for source in SEEDS}
+    follows = {source: runs.get(f"settings.seeds.{source}", none).isna() for source in SEEDS}
     by_data, by_fidelity = (runs.get(f"settings.{key}", none) for key in SPLITS)
-    return pd.DataFrame({**found, "split": (by_data == "seed") | (by_fidelity == "by_seed")})
+    return pd.DataFrame({**follows, "split": (by_data == "seed") | (by_fidelity == "by_seed")})
 
 
 def is_held(runs: pd.DataFrame) -> "pd.Series[bool]":

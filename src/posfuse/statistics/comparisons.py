@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from posfuse.evidence.collect import CELL, differing, settings_columns
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.evidence.settings import NO_TABLE, described
+from posfuse.evidence.settings import NO_TABLE, labels_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.contrasts import Contrast, decide
 from posfuse.statistics.shares import outperforming
@@ -70,7 +70,7 @@ def cells(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
     """One row for each cell but the baseline's, and a line for each cell or seed left out.
 
-    Columns: CELL, baseline_variant, length, and those of `described`, `compare_arms` and
+    Columns: CELL, baseline_variant, length, and those of `labels_of`, `compare_arms` and
     `in_families`. A cell pairs with the baseline of the same data and encoding whose settings are
     the same except for the fusion's, on the seeds that both have.
     """
@@ -128,12 +128,12 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
             {
                 **dict(zip(CELL, cell, strict=True)),
                 "baseline_variant": base_variant,
-                **described(group.iloc[0].to_dict()),
+                **labels_of(group.iloc[0].to_dict()),
                 "length": group["length"].iloc[0],
                 **compared,
             }
         )
-    columns = [*CELL, "baseline_variant", *described(dict.fromkeys(["data", "encoding"])), "length"]
+    columns = [*CELL, "baseline_variant", *labels_of(dict.fromkeys(["data", "encoding"])), "length"]
     columns += no_comparison(criteria)
     return in_families(pd.DataFrame(rows, columns=columns), criteria), notes
 

@@ -60,18 +60,18 @@ def read_all(runs: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
     if SPLIT_SEED in runs:
         same.append(runs["seed"].where(runs[SPLIT_SEED] == BY_RUN))
     for _, group in runs.groupby(same, sort=False, dropna=False):
-        found, documents = {}, {}
+        tables, documents = {}, {}
         for run in group.to_dict("records"):
             try:
                 table = read_predictions(run)
             except InputError as error:
                 problems.append(str(error))
                 continue
-            found[run["folder"]] = table
+            tables[run["folder"]] = table
             content = table[["index", "label", "length"]].to_numpy().tobytes()
             documents[run["folder"]] = hashlib.sha256(content).digest()
         most = Counter(documents.values()).most_common(1)
-        for folder, table in found.items():
+        for folder, table in tables.items():
             if documents[folder] == most[0][0]:
                 read[folder] = table
             else:

@@ -81,8 +81,12 @@ def compare_foreign(
     frame = pd.DataFrame(
         {"group": labels[0][one], "name": labels[1][one], "than": labels[1][other]}
     )
-    found = _paired(rows, one, other, resolution) if paired else _independent(arms, one, other)
-    frame = pd.concat([frame, found], axis=1)
+    estimates = (
+        _paired_estimates(rows, one, other, resolution)
+        if paired
+        else _welch_estimates(arms, one, other)
+    )
+    frame = pd.concat([frame, estimates], axis=1)
     for alone in frame[frame["n"] == ""].itertuples():
         why = f"not compared, because they have no {units} in common"
         notes.append(f"{alone.group}: {alone.name} and {alone.than}: {why}")
@@ -132,7 +136,7 @@ def _all_pairs(g: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return one, one + 1 + np.arange(n) - first
 
 
-def _paired(
+def _paired_estimates(
     rows: pd.DataFrame, one: NDArray[Any], other: NDArray[Any], resolution: float
 ) -> pd.DataFrame:
     """n, mean, error (of the mean) and df of the differences of each pair of arms.
@@ -160,7 +164,7 @@ def _paired(
     )
 
 
-def _independent(arms: pd.DataFrame, one: NDArray[Any], other: NDArray[Any]) -> pd.DataFrame:
+def _welch_estimates(arms: pd.DataFrame, one: NDArray[Any], other: NDArray[Any]) -> pd.DataFrame:
     """The same of Welch's test (no equal variances assumed); n is the runs of each side."""
     x, y = (arms.iloc[arm].reset_index(drop=True) for arm in (one, other))
     squared = x["error"] + y["error"]
@@ -197,10 +201,10 @@ def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria)
     arms = _arms(table, criteria.metric.sign)[1]
     signs, turned = {AHEAD: ">", BEHIND: "<", EQUIVALENT: "="}, {AHEAD: "<", BEHIND: ">"}
     columns = (comparisons[name] for name in ("group", "name", "than", "verdict"))
-    found = {}
+    sign_of = {}
     for group, name, than, verdict in zip(*columns, strict=True):
-        found[group, name, than] = signs.get(verdict, "?")
-        found[group, than, name] = (signs | turned).get(verdict, "?")
+        sign_of[group, name, than] = signs.get(verdict, "?")
+        sign_of[group, than, name] = (signs | turned).get(verdict, "?")
     rows = []
     for group, part in arms.groupby("group", sort=False):
         names = part["name"].tolist()
@@ -208,7 +212,7 @@ def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria)
             f"{name} {criteria.metric.sign * mean:.{criteria.metric.digits - 1}f}"
             for name, mean in zip(names, part["mean"], strict=True)
         ]
-        between = [found.get((group, *two), "?") for two in pairwise(names)]
+        between = [sign_of.get((group, *two), "?") for two in pairwise(names)]
         text = texts[0] + "".join(
             f" {sign} {name}" for sign, name in zip(between, texts[1:], strict=True)
         )

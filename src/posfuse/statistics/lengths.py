@@ -48,13 +48,13 @@ def by_test_length(
     """
     rows = []
     for run in runs.to_dict("records"):
-        found = _by_length(run, metric, windows)
-        if not found:
+        values = _by_length(run, metric, windows)
+        if not values:
             continue
         if windows == WHOLE:
-            found.setdefault(run[MAX_LEN], metric.factor * run[metric.column])
+            values.setdefault(run[MAX_LEN], metric.factor * run[metric.column])
         own = {**{axis: run[axis] for axis in CELL}, "seed": run["seed"], "trained": run[MAX_LEN]}
-        rows += [{**own, "test_length": n, "value": found[n]} for n in sorted(found)]
+        rows += [{**own, "test_length": n, "value": values[n]} for n in sorted(values)]
     return pd.DataFrame(rows, columns=[*CELL, "seed", "trained", "test_length", "value"])
 
 
@@ -67,8 +67,8 @@ def beyond(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
         return runs.iloc[:0]
     records = runs.to_dict("records")
     areas = [area(_by_length(run, metric), run[MAX_LEN]) / metric.factor for run in records]
-    found = runs.assign(**{metric.column: areas})
-    return found[found[metric.column].notna()]
+    with_area = runs.assign(**{metric.column: areas})
+    return with_area[with_area[metric.column].notna()]
 
 
 def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -77,28 +77,28 @@ def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
     `rows` are those of `by_test_length`.
     """
-    found = []
+    cells = []
     for cell, group in rows.groupby(CELL, sort=False):
         table = group.pivot(index="seed", columns="test_length", values="value")
         trained = group["trained"].iloc[0]
         areas = [area(dict(row.dropna()), trained) for _, row in table.iterrows()]
         row = {**dict(zip(CELL, cell, strict=True)), "n": len(table)}
         row |= {"mean": float(np.mean(areas)), "std": st.spread(areas)}
-        found.append(row | {str(n): mean for n, mean in table.mean().items()})
+        cells.append(row | {str(n): mean for n, mean in table.mean().items()})
     columns = sorted(rows["test_length"].unique())
-    return pd.DataFrame(found, columns=[*CELL, "n", "mean", "std", *map(str, columns)])
+    return pd.DataFrame(cells, columns=[*CELL, "n", "mean", "std", *map(str, columns)])
 
 
 def _by_length(
     run: Mapping[object, float], metric: Metric, windows: str = WHOLE
 ) -> dict[int, float]:
     """The metric of a run by test length."""
-    found = {}
+    values = {}
     for key, value in run.items():
         place = BY_LENGTH.fullmatch(str(key))
         if place and place[1] == windows and place[3] == metric.name and not np.isnan(value):
-            found[int(place[2])] = metric.factor * value
-    return found
+            values[int(place[2])] = metric.factor * value
+    return values
 
 
 def interactions(comparisons: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
@@ -140,8 +140,8 @@ def trends(bins: pd.DataFrame) -> pd.DataFrame:
         if len(group) > 1:
             gains = np.transpose(group["gains"].tolist())
             resolutions = 100 / group["n_documents"]
-            found = _slopes_and_tests(gains, group["mean_length"], resolutions)
-            rows.append({**dict(zip(CELL, cell, strict=True)), **found})
+            tests = _slopes_and_tests(gains, group["mean_length"], resolutions)
+            rows.append({**dict(zip(CELL, cell, strict=True)), **tests})
     return pd.DataFrame(rows, columns=[*CELL, *_slopes_and_tests([[0, 0]], [1, 2], [1, 1])])
 
 
@@ -157,11 +157,11 @@ def _slopes_and_tests(
     of_curvature = float(np.linalg.norm(st.curvatures(steps, lengths)))
     means = np.asarray(gains, dtype=float).mean(0)[np.argsort(lengths)]
     low, high = st.t_interval(slopes, resolution=resolution)
-    found = {"slopes": slopes.tolist(), "mean": float(slopes.mean()), "low": low, "high": high}
+    estimate = {"slopes": slopes.tolist(), "mean": float(slopes.mean()), "low": low, "high": high}
     tests = {
         "p_t": st.p_paired_t(slopes, resolution),
         "p_sign_flip": st.p_sign_flip(slopes),
         "p_fit": st.p_paired_t(curvatures, of_curvature),
         "monotone": bool((np.diff(means) > 0).all() or (np.diff(means) < 0).all()),
     }
-    return {"n": len(slopes), "resolution": resolution, **found, **tests}
+    return {"n": len(slopes), "resolution": resolution, **estimate, **tests}

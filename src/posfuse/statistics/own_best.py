@@ -19,7 +19,7 @@ import pandas as pd
 
 from posfuse.evidence.collect import settings_columns, varying
 from posfuse.evidence.metric import Metric
-from posfuse.evidence.settings import described
+from posfuse.evidence.settings import labels_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import (
     Criteria,
@@ -81,7 +81,7 @@ class OwnBest:
 
 def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     """From the rows of `collect`."""
-    tuned, keys = _tuned(runs, criteria.metric)
+    tuned, keys = _tuning_runs(runs, criteria.metric)
     cells = _cells(tuned, keys, criteria)
     tested = tuned[~tuned["seed"].isin(criteria.select)]
     rows, notes = _at_own_best(tested, cells, keys, criteria)
@@ -108,7 +108,7 @@ def _seeds(criteria: Criteria) -> str:
     return f"seed{'s' if len(criteria.select) > 1 else ''} {listed}"
 
 
-def _tuned(runs: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame, list[str]]:
+def _tuning_runs(runs: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame, list[str]]:
     """The runs of each GROUP with at least two combinations of values, and the keys that vary.
 
     Columns: GROUP, fusion, each key's text and number, learned, sqrt_d, validation, seed, length
@@ -146,7 +146,7 @@ def _encodings(runs: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     """GROUP, fusion, table, attention and other_settings, one row for each GROUP x fusion."""
     first = tuned[[*GROUP, "fusion"]].drop_duplicates()
     asked = runs.drop(columns=[f"settings.{key}" for key in KEYS.values()], errors="ignore")
-    settings = [described(run) for run in asked.loc[first.index].to_dict("records")]
+    settings = [labels_of(run) for run in asked.loc[first.index].to_dict("records")]
     columns = ["table", "attention", "other_settings"]
     return first.join(pd.DataFrame(settings, first.index, columns))
 
@@ -289,17 +289,17 @@ def _at(row: dict[Any, Any], keys: list[str]) -> str:
 
 def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[str]:
     """What a reader of one operator's choice must know, from its cells."""
-    found = []
+    lines = []
     if not rows["best"].any():
         named = " and ".join(KEYS[key] for key in keys)
         of = f" of {_seeds(criteria)}" if criteria.select else ""
-        found.append(f"no best {named}, because there is no validation {criteria.metric.title}{of}")
+        lines.append(f"no best {named}, because there is no validation {criteria.metric.title}{of}")
     n = rows.loc[rows["choosing"] > 0, "choosing"]
     if n.nunique() > 1:
-        found.append(f"its values have different numbers of seeds, {n.min()} to {n.max()}")
+        lines.append(f"its values have different numbers of seeds, {n.min()} to {n.max()}")
     for best in rows[rows["best"]].to_dict("records"):
         for key in (key for key in keys if best[f"{key}_edge"]):
             verb = "starts" if key == "scale" and best["learned"] else "is"
             end = f"{best[key]}, {verb} at the edge of the values tried; try values beyond it"
-            found.append(f"its best {KEYS[key]}, {end}")
-    return found
+            lines.append(f"its best {KEYS[key]}, {end}")
+    return lines

@@ -37,7 +37,7 @@ def _testable(differences: ArrayLike, at_least: int = 2) -> tuple[Floats, bool]:
     return d, len(d) >= at_least and bool(np.ptp(d) > 1e-9 * np.abs(d).max())
 
 
-def _rounded(differences: ArrayLike) -> Floats:
+def _in_billionths(differences: ArrayLike) -> Floats:
     """Whole billionths of the largest, so that differences equal but for rounding are ties."""
     d = np.asarray(differences, dtype=float)
     return np.rint(1e9 * d / np.abs(d).max()) if d.any() else d
@@ -105,11 +105,11 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
         return NONE
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # the NaN is what we want
-        found = stats.bootstrap(
+        interval = stats.bootstrap(
             (d,), np.mean, confidence_level=level, n_resamples=RESAMPLES, method="BCa",
             rng=np.random.default_rng(seed),
         ).confidence_interval  # fmt: skip
-    return float(found.low), float(found.high)
+    return float(interval.low), float(interval.high)
 
 
 def p_above(differences: ArrayLike, threshold: float = 0.0, resolution: float = np.nan) -> float:
@@ -148,7 +148,7 @@ def p_wilcoxon(differences: ArrayLike) -> float:
 
     Up to 30 seeds it is exact, with ties too: it is then the sign-flip test of the signed ranks.
     """
-    d = _rounded(differences)
+    d = _in_billionths(differences)
     n, d = len(d), d[d != 0]
     if n < 2 or not len(d):
         return np.nan
@@ -238,10 +238,10 @@ def power(effect: float, std: float, n: int, alpha: float = 0.05, sides: int = 2
     """
     error = std / np.sqrt(n)
     reach = stats.t.ppf(1 - alpha / sides, n - 1) * std * _spreads(n) / np.sqrt(n)
-    found = ndtr((abs(effect) - reach) / error)
+    power_by_spread = ndtr((abs(effect) - reach) / error)
     if sides == 2:
-        found += ndtr((-reach - abs(effect)) / error)
-    return float(found.mean())
+        power_by_spread += ndtr((-reach - abs(effect)) / error)
+    return float(power_by_spread.mean())
 
 
 def equivalence_power(
@@ -311,6 +311,6 @@ def curvatures(gains: ArrayLike, lengths: ArrayLike) -> Floats:
     return _without_noise(np.linalg.lstsq(np.vander(x - x.mean(), 3), y.T)[0][0], y)
 
 
-def _without_noise(found: Floats, values: Floats) -> Floats:
+def _without_noise(estimates: Floats, values: Floats) -> Floats:
     """0 in place of rounding errors of the values: any p-value could follow from their spread."""
-    return np.where(np.abs(found) <= 1e-9 * np.abs(values).max(), 0.0, found)
+    return np.where(np.abs(estimates) <= 1e-9 * np.abs(values).max(), 0.0, estimates)

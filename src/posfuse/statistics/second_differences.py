@@ -43,8 +43,8 @@ def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
             & (row["table"] != NO_TABLE)
         ]
         same_attention = same[same["attention"] == row["attention"]]
-        found: pd.DataFrame = pd.concat([same_attention, same[same["attention"] == ""]])
-        return found
+        both: pd.DataFrame = pd.concat([same_attention, same[same["attention"] == ""]])
+        return both
 
     return second_differences(comparisons, placebo_of, criteria, "placebo")
 
@@ -57,8 +57,8 @@ def survival(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
         same = (comparisons["pretrain"] == SCRATCH) & (row["pretrain"] != SCRATCH)
         for name in ("data", "encoding", "fusion", "besides_pretraining"):
             same &= comparisons[name] == row[name]
-        found: pd.DataFrame = comparisons[same]
-        return found
+        selected: pd.DataFrame = comparisons[same]
+        return selected
 
     return second_differences(comparisons, from_scratch, criteria, "scratch")
 
@@ -114,16 +114,16 @@ def of_position(
     `added` is the frame of `placebos`. If it lacks any of the rows, they stay as they are.
     """
     new = ["seeds", "deltas", "n", "gain", "placebo_gain"]
-    found = rows.drop(columns=new[:3]).merge(added[[*CELL, *new]], on=CELL, how="left")
+    with_position = rows.drop(columns=new[:3]).merge(added[[*CELL, *new]], on=CELL, how="left")
     names = [" ".join(filter(None, cell)) for cell in rows[CELL].itertuples(index=False)]
-    without = [name for name, n in zip(names, found["n"], strict=True) if np.isnan(n)]
+    without = [name for name, n in zip(names, with_position["n"], strict=True) if np.isnan(n)]
     if without:
         of = "" if len(without) == len(names) else f" for {', '.join(without)}"
         return rows, f"judged: the plain gain, because the placebo (encoding=none) was not run{of}"
     signed = metric.signed
-    gains = zip(names, found["gain"], found["placebo_gain"], strict=True)
+    gains = zip(names, with_position["gain"], with_position["placebo_gain"], strict=True)
     texts = [f"{name} {signed(gain)} and {signed(less)}" for name, gain, less in gains]
-    return found, (
+    return with_position, (
         "judged: what position adds, the gain with position minus the gain without "
         f"({', '.join(texts)})"
     )

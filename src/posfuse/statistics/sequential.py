@@ -45,7 +45,7 @@ def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ())
     """
     fractions = [n / looks[-1] for n in looks]
     spent = [alpha * s for s in shares] or [obrien_fleming(alpha, t) for t in fractions]
-    found: list[float] = []
+    nominal: list[float] = []
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     points, masses = np.zeros(1), np.ones(1)  # where the sum is, and how likely, if not stopped
     before = 0.0
@@ -58,12 +58,12 @@ def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ())
         far = FAR * np.sqrt(fraction)
         # A look that may spend almost nothing has its bound beyond what the integrals cover.
         bound = optimize.brentq(excess, -far, far, xtol=1e-12) if excess(far) < 0 else far
-        found.append(float(stats.norm.sf(bound / np.sqrt(fraction))))
+        nominal.append(float(stats.norm.sf(bound / np.sqrt(fraction))))
         grid = (bound - far) / 2 + (bound + far) / 2 * nodes  # from -far to the bound
         density = stats.norm.pdf((grid[:, None] - points) / step) / step
         points, masses = grid, (bound + far) / 2 * weights * (density @ masses)
         before = fraction
-    return found
+    return nominal
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ def judge_family(
             decided = [decision.result for decision in latest.values()]
             differ = sum(result in (AHEAD, BEHIND) for result in decided)
             sharing = len(samples) - differ, len(samples) - decided.count(EQUIVALENT)
-            found = {h: decide(samples[h], margins[h], looks, look, sharing) for h in remaining}
-            latest |= found
-            new = [h for h, decision in found.items() if decision.result != UNDECIDED]
+            judged = {h: decide(samples[h], margins[h], looks, look, sharing) for h in remaining}
+            latest |= judged
+            new = [h for h, decision in judged.items() if decision.result != UNDECIDED]
             remaining = [h for h in remaining if h not in new]
     return latest, len(looks.seeds)
 
@@ -179,10 +179,10 @@ def shares_of_results(
         error[np.ptp(draws[:, :n], axis=1) == 0] = np.nan  # equal differences decide nothing
         gap = margins.beyond + stats.t.isf(looks.level(look, alpha / 2), n - 1) * error
         room = margins.equivalence - stats.t.isf(looks.level(look, alpha), n - 1) * error
-        found = {AHEAD: mean >= gap, BEHIND: mean <= -gap}
-        found[EQUIVALENT] = (abs(mean) <= room) & (abs(mean) < gap)
-        for name, these in found.items():
+        shown = {AHEAD: mean >= gap, BEHIND: mean <= -gap}
+        shown[EQUIVALENT] = (abs(mean) <= room) & (abs(mean) < gap)
+        for name, these in shown.items():
             counts[name] += int(np.sum(these & undecided))
-        undecided &= ~np.any(list(found.values()), axis=0)
+        undecided &= ~np.any(list(shown.values()), axis=0)
         rows.append({name: count / len(draws) for name, count in counts.items()})
     return rows

@@ -16,8 +16,8 @@ def share_interval(successes: int, n: int, level: float = 0.95) -> Interval:
     """The exact interval of a share (Clopper and Pearson 1934); NaN if n is 0."""
     if not n:
         return NONE
-    found = stats.binomtest(successes, n).proportion_ci(level, method="exact")
-    return float(found.low), float(found.high)
+    interval = stats.binomtest(successes, n).proportion_ci(level, method="exact")
+    return float(interval.low), float(interval.high)
 
 
 def outperforming(differences: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:

@@ -33,7 +33,7 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
     study, metric = plan.study, plan.study.measured
     by_chance = guesses(results, metric)
     by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
-    found = {}
+    leans = {}
     for v in state.verdicts:
         if v.decision is None:
             continue
@@ -53,15 +53,15 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
                 is_tuned=study.tuning is not None,
                 is_at_edge=bool(choice.edges),
             )
-        found[h.name] = cautions(arms, v.decision.n, study.convergence.most_last)
-    return found
+        leans[h.name] = cautions(arms, v.decision.n, study.convergence.most_last)
+    return leans
 
 
-def sentences(found: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
+def sentences(leans: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
     """A sentence by hypothesis, and one about all of them; a text is empty without cautions."""
-    of_all = shared_by_all(found)
+    of_all = shared_by_all(leans)
     own = {}
-    for name, each in found.items():
+    for name, each in leans.items():
         rest = {text: arms for text, arms in each.items() if text not in of_all}
         own[name] = f"Caution: {sentence(rest)}." if rest else ""
     return own, f"Caution, all verdicts: {sentence(of_all)}." if of_all else ""
@@ -72,13 +72,13 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
     is_tuned = study.tuning is not None
     arms = {arm: Arm(settings=settings[arm], is_tuned=is_tuned) for arm in study.arms}
     early = [n for n in study.looks.seeds if n < FEWEST]
-    found = cautions(arms, min(early, default=FEWEST))
+    leans = cautions(arms, min(early, default=FEWEST))
     if early:
-        found[FEW] = [f"looks at {', '.join(map(str, early))}"]
+        leans[FEW] = [f"looks at {', '.join(map(str, early))}"]
     expected = [h for h in study.hypotheses if h.expects == "equivalent"]
     if hard := [h.name for h in expected if _chance_of_equivalence(study, h) < 1 / 2]:
-        found[MARGIN] = hard
-    return [f"caution: {sentence({text: names})}" for text, names in found.items()]
+        leans[MARGIN] = hard
+    return [f"caution: {sentence({text: names})}" for text, names in leans.items()]
 
 
 def _documents(records: list[Record]) -> float:
@@ -97,24 +97,24 @@ def settings_of(study: Study, arm: str) -> dict[str, Any]:
     """The settings that say what an arm's seeds share, for rows of runs.csv, which lack them: from
     the study's overrides and the files of conf/ that they name."""
     given = {**study.settings, **study.arms[arm]}
-    found: dict[str, Any] = {"data.split_seed": 0}
+    settings: dict[str, Any] = {"data.split_seed": 0}
     for name in (study.base, f"seeds/{given.get('seeds', 'all')}"):
         data = _content(name).get("data") or {}
-        found |= {f"data.{key}": value for key, value in data.items() if key == "split_seed"}
+        settings |= {f"data.{key}": value for key, value in data.items() if key == "split_seed"}
     corpus = study.corpus(arm)
     if not corpus or "split_seed" in _corpus(corpus):
-        found["data.corpus.split_seed"] = "seed"
-    return found | given
+        settings["data.corpus.split_seed"] = "seed"
+    return settings | given
 
 
 def _corpus(name: str) -> dict[str, Any]:
     """The arguments of a corpus of conf/data, those of the files that it extends included."""
     content = _content(f"data/{name}")
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for other in content.get("defaults", []):
         if isinstance(other, str) and other != "_self_":
-            found |= _corpus(other)
-    return found | (content.get("corpus") or {})
+            arguments |= _corpus(other)
+    return arguments | (content.get("corpus") or {})
 
 
 def _content(name: str) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def main() -> None:
     signals.install()
     given = extra
     refuse_twice(given)
-    folders, extra = sweeps.searched(given)
+    folders, extra = sweeps.split_searchpath(given)
     sweeps.check_extra(extra)
     places = {"--config-dir": arguments.config_dir, "hydra.searchpath": folders}
     searchpath = [config_folder(k, Path(), f) for k, own in places.items() for f in own]

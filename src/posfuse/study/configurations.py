@@ -50,11 +50,13 @@ def _check_metric(name: str, cfg: Config) -> None:
 
 
 def fingerprints(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, str]:
-    """The fingerprint of each arm's `composed` config."""
-    return {arm: fingerprint_of(own) for arm, own in composed(study, arms, extra).items()}
+    """The fingerprint of each arm's composed config."""
+    return {arm: fingerprint_of(own) for arm, own in settings_of_arms(study, arms, extra).items()}
 
 
-def composed(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Values]:
+def settings_of_arms(
+    study: Study, arms: Mapping[str, Values], extra: list[str]
+) -> dict[str, Values]:
     """The `settings` of each arm's config, as `configs_of`."""
     return {arm: settings(config) for arm, config in configs_of(study, arms, extra).items()}
 
@@ -66,7 +68,7 @@ def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> di
     overrides; data.path among them counts by its texts. Raises InputError, which names the arm, if
     its config is refused, is that of another arm, or has the same folder as another arm's.
     """
-    found: dict[str, Config] = {}
+    configs: dict[str, Config] = {}
     identities: dict[str, str] = {}  # the arm of each fingerprint
     folders: dict[str, tuple[str, Config]] = {}  # the arm of each folder of runs
     with tempfile.TemporaryDirectory() as place:
@@ -90,25 +92,25 @@ def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> di
             folder = run_folder(*names, 0, own)
             if folder in folders:
                 raise InputError(_same_folder(arm, config, *folders[folder]))
-            found[arm], folders[folder] = config, (arm, config)
-    return found
+            configs[arm], folders[folder] = config, (arm, config)
+    return configs
 
 
 def check_documents(
     study: Study,
     arms: Mapping[str, Values],
-    found: Mapping[str, Values],
+    settings_of: Mapping[str, Values],
     extra: list[str],
     say: Callable[[str], None],
 ) -> None:
     """Raise InputError for an arm whose data.max_len is above the length of nearly all training
     documents, if arms of its corpus differ in data.max_len.
 
-    `found` are the `settings` of the arms. The token store of the first test seed is read. Without
-    the hub nothing is checked: the plan can still be made, and `say` gets a line.
+    `settings_of` has the `settings` of each arm. The token store of the first test seed is read.
+    Without the hub nothing is checked: the plan can still be made, and `say` gets a line.
     """
-    for own in _by_corpus(found):
-        lengths = {arm: int(found[arm]["data.max_len"]) for arm in own}
+    for own in _by_corpus(settings_of):
+        lengths = {arm: int(settings_of[arm]["data.max_len"]) for arm in own}
         if len(set(lengths.values())) == 1:
             continue
         config = configs_of(study, {own[0]: arms[own[0]]}, extra)[own[0]]
@@ -120,7 +122,7 @@ def check_documents(
         fit = tokens[math.ceil(NEARLY_ALL * len(tokens)) - 1]
         for arm, length in lengths.items():
             if length > fit:
-                name = found[arm]["data.name"]
+                name = settings_of[arm]["data.name"]
                 raise InputError(
                     f"arms.{arm}: data.max_len={length}, but {100 * (tokens < length).mean():.0f} "
                     f"% of the training documents of {name} have fewer tokens (median "
@@ -129,10 +131,10 @@ def check_documents(
                 )
 
 
-def _by_corpus(found: Mapping[str, Values]) -> list[list[str]]:
+def _by_corpus(settings_of: Mapping[str, Values]) -> list[list[str]]:
     """The arms of each corpus that is read document by document; a language model reads windows."""
     corpora: dict[str, list[str]] = {}
-    for arm, own in found.items():
+    for arm, own in settings_of.items():
         if own.get("task.name") != "language_model":
             corpus = {key: value for key, value in own.items() if key.startswith(OF_CORPUS)}
             corpora.setdefault(str(corpus), []).append(arm)

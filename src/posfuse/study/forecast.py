@@ -51,14 +51,14 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     others = [override for override in extra if not override.startswith("logger=")]
     sweep.run(arms, [seed], ["logger=none", *others])
     results = sweep.results(arms, [seed])
-    found: list[float] = []
+    times: list[float] = []
     for arm in study.arms:
         short, long = (results.get((f"{arm}.{n}", seed)) for n in sizes)
         if short is not None and long is not None:
-            found.append(whole_seconds(short, long, sizes) * long["host"]["threads"])
-    if not found:
+            times.append(whole_seconds(short, long, sizes) * long["host"]["threads"])
+    if not times:
         raise InputError(f"{sweep.folder}: no arm could be timed; see above")
-    return sum(found) / len(found)
+    return sum(times) / len(times)
 
 
 def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:

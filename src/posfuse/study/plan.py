@@ -75,7 +75,7 @@ def choose(study: Study, results: Results) -> dict[str, Choice]:
     candidates = {arm: list(trials) for arm in study.arms}
     if study.final_seeds:
         candidates = finalists(study, results)
-    found = {}
+    choices = {}
     for arm, own in candidates.items():
         (best,) = _best(study, arm, own, seeds, results, 1)
         edges = [key for key, value in trials[best].items() if is_edge(study, key, value)]
@@ -83,8 +83,8 @@ def choose(study: Study, results: Results) -> dict[str, Choice]:
         last = float(np.mean([best_was_last(r) for r in runs if r]))
         score = _scores(study, arm, own, seeds, results)[best]
         scores = list(_scores(study, arm, trials, study.tuning_seeds, results).values())
-        found[arm] = Choice(trials[best], score, edges, scores, last)
-    return found
+        choices[arm] = Choice(trials[best], score, edges, scores, last)
+    return choices
 
 
 def finalists(study: Study, results: Results) -> dict[str, list[str]]:
@@ -106,11 +106,11 @@ def _best(
     left = {t: scores[t] for t in scores if all(results[trial_name(arm, t), s] for s in seeds)}
     if not left:
         raise InputError(f"arms.{arm}: every trial diverged; lower optim.lr in tuning")
-    found: list[str] = []
-    while left and len(found) < number:
-        found.append(list(left)[study.measured.first_best(left.values())])
-        del left[found[-1]]
-    return found
+    best: list[str] = []
+    while left and len(best) < number:
+        best.append(list(left)[study.measured.first_best(left.values())])
+        del left[best[-1]]
+    return best
 
 
 def _scores(

@@ -95,14 +95,14 @@ def _norm_ratio(folder: Path) -> float:
 def read_results(path: Path, metric: Metric = ACCURACY) -> Results:
     """The test runs in a runs.csv, as `progress` takes them."""
     frame = pd.read_csv(path)
-    found: dict[tuple[str, int], Any] = {}
+    results: dict[tuple[str, int], Any] = {}
     for row in frame[frame["stage"] == "testing"].to_dict("records"):
         lengths = {
             key.removeprefix(at(metric)): {metric.name: row[key] / metric.factor}
             for key in map(str, row)
             if key.startswith(at(metric)) and not np.isnan(row[key])
         }
-        found[row["arm"], row["seed"]] = None if row["diverged"] else {
+        results[row["arm"], row["seed"]] = None if row["diverged"] else {
             "lengths": lengths,
             "settings": {"data.max_len": row.get("max_len")},
             "test": {metric.name: row[f"test_{metric.name}"] / metric.factor},
@@ -111,4 +111,4 @@ def read_results(path: Path, metric: Metric = ACCURACY) -> Results:
             "best_evaluation": row["best_evaluation"],
             "evaluations": row["evaluations"],
         }  # fmt: skip
-    return found
+    return results

@@ -21,18 +21,18 @@ def outcomes(
     Runs without a test beyond their trained length have no such mean, and are left out.
     """
     of_arm = guesses(results, metric)
-    found = {
+    values = {
         key: of_arm[key[0]] if record is None else _value(record, metric, outcome)
         for key, record in results.items()
     }
-    return {key: value for key, value in found.items() if not np.isnan(value)}
+    return {key: value for key, value in values.items() if not np.isnan(value)}
 
 
 def _value(record: Record, metric: Metric, outcome: str) -> float:
     if outcome != BEYOND:
         return value_of(record["test"], metric)
-    found = by_length(record, metric)
-    return area(found, record["settings"]["data.max_len"]) if found else np.nan
+    values = by_length(record, metric)
+    return area(values, record["settings"]["data.max_len"]) if values else np.nan
 
 
 def by_length(record: Record, metric: Metric) -> dict[int, float]:
@@ -40,10 +40,10 @@ def by_length(record: Record, metric: Metric) -> dict[int, float]:
 
     The test split stands for the trained length if that has no test of its own.
     """
-    found = {int(n): value_of(split, metric) for n, split in record.get("lengths", {}).items()}
-    if found:
-        found.setdefault(int(record["settings"]["data.max_len"]), value_of(record["test"], metric))
-    return found
+    values = {int(n): value_of(split, metric) for n, split in record.get("lengths", {}).items()}
+    if values:
+        values.setdefault(int(record["settings"]["data.max_len"]), value_of(record["test"], metric))
+    return values
 
 
 def value_of(split: Mapping[str, float], metric: Metric) -> float:

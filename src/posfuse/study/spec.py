@@ -90,11 +90,11 @@ class Hypothesis(Strict):
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each arm's outcome in the difference."""
-        found: dict[str, float] = {}
+        weights: dict[str, float] = {}
         for sign, arms in zip((1, -1, -1, 1), self.sides, strict=False):
             for arm in arms:
-                found[arm] = found.get(arm, 0.0) + sign / len(arms)
-        return found
+                weights[arm] = weights.get(arm, 0.0) + sign / len(arms)
+        return weights
 
     @property
     def operands(self) -> tuple[str, str]:

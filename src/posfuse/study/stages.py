@@ -5,7 +5,7 @@ from itertools import product
 
 from posfuse.errors import InputError
 from posfuse.study import plan as plans
-from posfuse.study.configurations import check_documents, composed, fingerprints
+from posfuse.study.configurations import check_documents, fingerprints, settings_of_arms
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results
@@ -27,8 +27,8 @@ def tuning_sweep(name: str, study: Study, extra: list[str]) -> Sweep:
 
 def finalist_arms(study: Study, results: Results) -> list[str]:
     """The arms of the tuning sweep that run again with the final seeds."""
-    found = plans.finalists(study, results)
-    return [plans.trial_name(arm, trial) for arm, trials in found.items() for trial in trials]
+    finalists = plans.finalists(study, results)
+    return [plans.trial_name(arm, trial) for arm, trials in finalists.items() for trial in trials]
 
 
 def testing_sweep(name: str, plan: Plan) -> Sweep:
@@ -54,8 +54,8 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
     arms = {arm: {**own, **first} for arm, own in study.arms.items()}
     tuned = {f"{of_first[0]}.{t}": {**of_first[1], **values} for t, values in trials.items()}
     try:
-        settings = composed(study, arms, extra)
-        composed(study, tuned, extra)
+        settings = settings_of_arms(study, arms, extra)
+        settings_of_arms(study, tuned, extra)
         check_documents(study, arms, settings, extra, say)
     except InputError as error:
         raise InputError(f"study {name}: {error}") from None
@@ -96,7 +96,7 @@ def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     if plan is not None and _has_its_configs(name, plan, extra):
         return plan
     check_arms(name, study, extra, say)
-    return _tuned(name, study, extra, say)
+    return _tune(name, study, extra, say)
 
 
 def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Progress]:
@@ -122,8 +122,8 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
 
     Raises InputError if test seeds ran with other configs.
     """
-    found, frozen = fingerprints(plan.study, plan.arms(), extra), plan.configs
-    changed = [arm for arm in found | frozen if found.get(arm) != frozen.get(arm)]
+    configs, frozen = fingerprints(plan.study, plan.arms(), extra), plan.configs
+    changed = [arm for arm in configs | frozen if configs.get(arm) != frozen.get(arm)]
     if changed and has_tested(name, plan.study):
         raise InputError(
             f"{OUTPUT / name / plans.PLAN}: the config of {', '.join(changed)} was changed after "
@@ -133,7 +133,7 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
     return not changed
 
 
-def _tuned(name: str, study: Study, extra: list[str], say: Say) -> Plan:
+def _tune(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     """Tune every arm, and write its choice into plan.yaml."""
     results = _tuning_results(name, study, extra, say) if study.tuning else {}
     choices = plans.choose(study, results)

@@ -66,20 +66,20 @@ class Sweep:
         with_parent = partial(signals.exit_with_parent, os.getpid())
         command = [sys.executable, "-m", "posfuse", "train", "-m", *given]
         child = subprocess.Popen(command, process_group=0, preexec_fn=with_parent)
-        code = _ended(child)
+        code = _wait(child)
         signals.check()
         if code == signals.EXIT_STATUS:
             raise signals.Interrupted("interrupted")
         asked = list(product(arms, seeds))
-        found = self.results(arms, seeds)
-        if missing := [key for key in asked if key not in found]:
+        results = self.results(arms, seeds)
+        if missing := [key for key in asked if key not in results]:
             (arm, seed), n = missing[0], len(missing)
             reason = self.reasons([arm], [seed]).get((arm, seed), "see above")
             raise RunsFailed(
                 f"{self.folder}: {n} of {len(asked)} runs have no result, such as {arm} "
                 f"seed={seed} ({reason}); fix this and run the same command"
             )
-        if diverged := sum(record is None for record in found.values()):
+        if diverged := sum(record is None for record in results.values()):
             print(f"{diverged} of {len(asked)} runs diverged; the study continues", flush=True)
 
     def write_experiment(
@@ -122,14 +122,14 @@ class Sweep:
         A record that is not that of the run is left out; `reasons` says why.
         """
         folders = self.folders(arms, seeds).items()
-        found = {key: self._read(*key, folder) for key, folder in folders}
-        return {key: record for key, (record, reason) in found.items() if not reason}
+        read = {key: self._read(*key, folder) for key, folder in folders}
+        return {key: record for key, (record, reason) in read.items() if not reason}
 
     def reasons(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], str]:
         """Why runs that were started have no result, by arm and seed."""
         folders = self.folders(arms, seeds).items()
-        found = {key: self._read(*key, folder)[1] for key, folder in folders}
-        return {key: reason for key, reason in found.items() if reason not in ("", MISSING)}
+        reasons = {key: self._read(*key, folder)[1] for key, folder in folders}
+        return {key: reason for key, reason in reasons.items() if reason not in ("", MISSING)}
 
     def _read(self, arm: str, seed: int, folder: Path) -> tuple[records.Record | None, str]:
         """The record of a run, and why the run has no result; "" if it has one."""
@@ -171,7 +171,7 @@ class Sweep:
         return any(self.folder.rglob("config.yaml"))
 
 
-def _ended(child: "subprocess.Popen[bytes]") -> int:
+def _wait(child: "subprocess.Popen[bytes]") -> int:
     """Wait for the command; a signal that this process receives is passed on to it once."""
     passed = False
     while True:
@@ -232,13 +232,13 @@ def check_extra(extra: list[str]) -> None:
             raise InputError(f"{override}: would change the study; put {key} into its file instead")
 
 
-def searched(extra: list[str]) -> tuple[list[str], list[str]]:
+def split_searchpath(extra: list[str]) -> tuple[list[str], list[str]]:
     """The folders that hydra.searchpath=[...] names, and the other overrides.
 
     Raises InputError if it is not such a list.
     """
     given = [o for o in extra if o.startswith(SEARCH)]
-    found = []
+    folders = []
     for override in given:
         try:
             value = OverridesParser.create().parse_override(override).value()
@@ -246,5 +246,5 @@ def searched(extra: list[str]) -> tuple[list[str], list[str]]:
             value = None
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise InputError(f"{override}: must be a list of folders, such as {SEARCH}[my_conf]")
-        found += value
-    return found, [o for o in extra if o not in given]
+        folders += value
+    return folders, [o for o in extra if o not in given]

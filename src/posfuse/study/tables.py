@@ -159,8 +159,8 @@ def arms_table(plan: Plan, results: Results) -> Table:
     for arm, choice in plan.choices.items():
         runs = [record for (name, _), record in results.items() if name == arm]
         values, beyond = (
-            [value for (name, _), value in found.items() if name == arm]
-            for found in by_outcome.values()
+            [value for (name, _), value in of_outcome.items() if name == arm]
+            for of_outcome in by_outcome.values()
         )
         last = [best_was_last(record) for record in runs if record is not None]
         chosen = [f"{k}={v}{'†' if k in choice.edges else ''}" for k, v in choice.values.items()]

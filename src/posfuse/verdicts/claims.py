@@ -88,18 +88,18 @@ class Verdict:
 
 def read_claims(path: Path | None = None) -> Claims:
     """The claims of a YAML file, or the paper's; raises InputError with a line for each error."""
-    found = read_as(Claims, path or files(__package__).joinpath("claims.yaml"))
+    claims = read_as(Claims, path or files(__package__).joinpath("claims.yaml"))
     problems = Problems()
-    for i, claim in enumerate(found.claims):
-        problems.check(_check, claim, found, f"claims[{i}]")
-    names = Counter(claim.name for claim in found.claims)
+    for i, claim in enumerate(claims.claims):
+        problems.check(_check, claim, claims, f"claims[{i}]")
+    names = Counter(claim.name for claim in claims.claims)
     problems += [f"claims: two are named {n}; rename one" for n in names if names[n] > 1]
     if problems:
         refuse(str(path or "claims.yaml"), problems)
-    return found
+    return claims
 
 
-def _check(claim: Claim, found: Claims, place: str) -> None:
+def _check(claim: Claim, claims: Claims, place: str) -> None:
     if claim.kind == "less_stable" and claim.than is None:
         raise InputError(f"{place}: kind less_stable needs `than`; add `than: FUSION`")
     if claim.kind != "less_stable" and claim.than is not None:
@@ -109,7 +109,7 @@ def _check(claim: Claim, found: Claims, place: str) -> None:
     if claim.kind == "negligible" and claim.margin is not None and claim.margin <= 0:
         raise InputError(f"{place}.margin: must be above 0 for kind negligible")
     for axis, value in claim.where.items():
-        values = _listed(value)
+        values = _as_list(value)
         if not values or not all(isinstance(v, str | int | float) for v in values):
             raise InputError(
                 f"{place}.where.{axis}: must be a name or a list of names (got {value!r})"
@@ -117,13 +117,13 @@ def _check(claim: Claim, found: Claims, place: str) -> None:
     for axis in filter(None, [*claim.where, claim.each]):
         if axis not in AXIS_OF:
             raise InputError(f"{place}: unknown axis {axis!r}; use one of {', '.join(AXIS_OF)}")
-    for regime in _listed(claim.where.get("regime", [])):
-        if regime not in found.regimes:
-            known = f"use one of {', '.join(found.regimes)}" if found.regimes else "add `regimes`"
+    for regime in _as_list(claim.where.get("regime", [])):
+        if regime not in claims.regimes:
+            known = f"use one of {', '.join(claims.regimes)}" if claims.regimes else "add `regimes`"
             raise InputError(f"{place}: unknown regime {regime!r}; {known}")
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -168,14 +168,14 @@ def judge_claims(
 
 def not_judged(verdicts: list[Verdict]) -> list[str]:
     """The paper's claims without any comparison as one line, or none."""
-    found = [v for v in verdicts if not v.judged]
-    if not found:
+    unmatched = [v for v in verdicts if not v.judged]
+    if not unmatched:
         return []
-    names = ", ".join(v.claim.name for v in found)
-    claims, match = ("claim", "matches") if len(found) == 1 else ("claims", "match")
-    other_baseline = found[0].settle.startswith(BASELINE)  # then all of them
-    why = f"no comparison ({found[0].settle})" if other_baseline else "no runs here"
-    return [f"{len(found)} {claims} of the paper {match} {why}: {names}."]
+    names = ", ".join(v.claim.name for v in unmatched)
+    claims, match = ("claim", "matches") if len(unmatched) == 1 else ("claims", "match")
+    other_baseline = unmatched[0].settle.startswith(BASELINE)  # then all of them
+    why = f"no comparison ({unmatched[0].settle})" if other_baseline else "no runs here"
+    return [f"{len(unmatched)} {claims} of the paper {match} {why}: {names}."]
 
 
 def _evidence(
@@ -187,12 +187,12 @@ def _evidence(
 ) -> Evidence:
     if claims.baseline not in (None, criteria.baseline):
         return untested(f"{BASELINE} {claims.baseline}")
-    wanted = _wanted(claim, claims)
+    wanted = _choices(claim, claims)
     with_position = comparisons
     if "encoding" not in wanted:  # runs without position belong to claims that name them
         with_position = comparisons[comparisons["table"] != NO_TABLE]
     every = {axis: [v for _, own in choices for v in own] for axis, choices in wanted.items()}
-    rows = _selected(with_position, every)
+    rows = _select(with_position, every)
     absent = _absent(claim, wanted, rows, with_position)
     if rows.empty:
         tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
@@ -203,15 +203,15 @@ def _evidence(
     judged = ""
     if claim.of == "position":
         rows, judged = of_position(rows, added, criteria.metric)
-    found = evidence(claim.kind, rows, margin, others, criteria.metric)
-    if judged and found.numbers:
-        found = replace(found, numbers=[judged, *found.numbers])
+    result = evidence(claim.kind, rows, margin, others, criteria.metric)
+    if judged and result.numbers:
+        result = replace(result, numbers=[judged, *result.numbers])
     if not absent:
-        return found
+        return result
     # Some of the runs that the claim names are missing: it can be refuted but not supported.
     needs = "; ".join(absent)
     return replace(
-        found, p_support=np.nan, settle=lambda a: f"needs runs {needs}; {found.settle(a)}"
+        result, p_support=np.nan, settle=lambda a: f"needs runs {needs}; {result.settle(a)}"
     )
 
 
@@ -219,17 +219,17 @@ def _evidence(
 Choices = list[tuple[str, list[Any]]]
 
 
-def _wanted(claim: Claim, claims: Claims) -> dict[str, Choices]:
+def _choices(claim: Claim, claims: Claims) -> dict[str, Choices]:
     wanted: dict[str, Choices] = {}
     for axis, value in {"variant": "", **claim.where}.items():
-        wanted[axis] = [(f"{axis}={v}", [v]) for v in _listed(value)]
+        wanted[axis] = [(f"{axis}={v}", [v]) for v in _as_list(value)]
         if axis == "regime":
-            corpora = [(v, claims.regimes[v]) for v in _listed(value)]
+            corpora = [(v, claims.regimes[v]) for v in _as_list(value)]
             wanted[axis] = [(f"data={' or '.join(names)} ({v})", names) for v, names in corpora]
     return wanted
 
 
-def _selected(rows: pd.DataFrame, values: Mapping[str, list[Any]]) -> pd.DataFrame:
+def _select(rows: pd.DataFrame, values: Mapping[str, list[Any]]) -> pd.DataFrame:
     """The rows with one of these values on each axis."""
     for axis, allowed in values.items():
         rows = rows[rows[AXIS_OF[axis]].isin(allowed)]
@@ -244,13 +244,13 @@ def _absent(
     absent = []
     for combination in product(*wanted.values()):
         values = {axis: own for axis, (_, own) in zip(wanted, combination, strict=True)}
-        if not _selected(rows, values).empty:
+        if not _select(rows, values).empty:
             continue
         names = " ".join(name for name, _ in combination if name != "variant=")
         words = [f"with {names}"] if names else []
         if "variant" not in claim.where:
             del values["variant"]
-            words += _other_variants(_selected(comparisons, values))
+            words += _other_variants(_select(comparisons, values))
         absent.append(" ".join(words))
     # Encodings that fuse the same table, such as rope and sinusoidal, count as one.
     if claim.each:
@@ -263,9 +263,9 @@ def _absent(
 
 def _other_variants(rows: pd.DataFrame) -> list[str]:
     """How a claim can name the variant of these runs, which it would match then."""
-    found = sorted(set(rows["variant"]))
-    if not found:
+    variants = sorted(set(rows["variant"]))
+    if not variants:
         return []
-    more = " or another one" if len(found) > 1 else ""
-    named = f"`variant: {found[0]}`{more}"
+    more = " or another one" if len(variants) > 1 else ""
+    named = f"`variant: {variants[0]}`{more}"
     return [f"without overrides (to judge those here, add {named} to `where`)"]

@@ -147,9 +147,9 @@ def apart(places: ArrayLike, gap: float) -> NDArray[np.float64]:
     order = np.argsort(y, kind="stable")
     steps = gap * np.arange(len(y))
     first = isotonic_regression(y[order] - steps).x
-    found = np.empty_like(y)
-    found[order] = np.clip(first, 0, max(0.0, 1 - gap * (len(y) - 1))) + steps
-    return found
+    moved = np.empty_like(y)
+    moved[order] = np.clip(first, 0, max(0.0, 1 - gap * (len(y) - 1))) + steps
+    return moved
 
 
 class LineName(Text):

@@ -52,11 +52,11 @@ def headline(
     tuned = set(zip(best["data"], best["encoding"], strict=True))
 
     def by_place(at_best: pd.DataFrame, frame: pd.DataFrame) -> dict[tuple[str, ...], list[Row]]:
-        found: dict[tuple[str, ...], list[Row]] = {}
+        places: dict[tuple[str, ...], list[Row]] = {}
         untuned = (r for r in _rows(frame) if (r["data"], r["encoding"]) not in tuned)
         for row in [*_rows(at_best), *untuned]:
-            found.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
-        return found
+            places.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+        return places
 
     groups = by_place(best, comparisons)
     further = [by_place(best.iloc[:0], frame) for frame in second]
@@ -76,12 +76,12 @@ def headline(
         is_decided = any(row["verdict"] in DECIDED for row in group)
         lines.append((is_decided, f"{where}: {' '.join(filter(None, texts))}"))
     lines += [
-        (False, _not_compared(str(data), str(encoding), group, criteria))
+        (False, _why_not_compared(str(data), str(encoding), group, criteria))
         for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
         if (data, encoding) not in compared
     ]
     rows = [row for group in groups.values() for row in group]
-    return [_count(rows, criteria), *_folded(lines)]
+    return [_count(rows, criteria), *_fold(lines)]
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[Row]:
@@ -110,7 +110,7 @@ def _count(rows: list[Row], criteria: Criteria) -> str:
     )
 
 
-def _folded(lines: list[tuple[bool, str]]) -> list[str]:
+def _fold(lines: list[tuple[bool, str]]) -> list[str]:
     """All lines; if they are too many, the decided ones first and the number of the others."""
     if len(lines) <= MOST_LINES:
         return [text for _, text in lines]
@@ -131,7 +131,7 @@ def _sentences(every: list[Row], criteria: Criteria) -> str:
     # The undecided rows are the last ones.
     folded = undecided[1:] if len(undecided) > MOST_UNDECIDED else []
     texts = [_sentence(row, criteria) for row in ranked[: len(ranked) - len(folded)]]
-    texts += _listed("Also undecided", folded, metric)
+    texts += _line_of("Also undecided", folded, metric)
     if others := [row for row in every if row["role"] == EXPLORATORY]:
         listed = ", ".join(_exploratory(row, metric) for row in others)
         texts.append(f"Exploratory, not adjusted: {listed} {metric.points}.")
@@ -141,7 +141,7 @@ def _sentences(every: list[Row], criteria: Criteria) -> str:
     return text[:end] + text[end:].replace(metric.points, metric.unit)
 
 
-def _listed(what: str, rows: list[Row], metric: Metric) -> list[str]:
+def _line_of(what: str, rows: list[Row], metric: Metric) -> list[str]:
     listed = ", ".join(f"{row['operator']} {metric.signed(row['mean'])}" for row in rows)
     return [f"{what}: {listed}."] if rows else []
 
@@ -196,7 +196,7 @@ def _to_settle(row: Row) -> str:
     return to_settle(row["seeds_observed"], row["seeds_equivalence"])
 
 
-def _not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:
+def _why_not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:
     """Why a corpus and encoding has no comparison, and what to run."""
     base, metric = criteria.baseline, criteria.metric
     ranked = group.sort_values("mean", ascending=metric.lower_is_better).to_dict("records")

@@ -58,7 +58,7 @@ def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
     of_seeds: list[Column] = []
     tested, groups = "", "which are resampled together"
     if "p_mcnemar" in documents:
-        of_seeds = [("p McNemar by seed", _by_seed, "document_seeds", "p_mcnemar")]
+        of_seeds = [("p McNemar by seed", _p_by_seed, "document_seeds", "p_mcnemar")]
         tested = (
             " McNemar's exact test compares the two models of one seed on these documents; it is "
             "not about other seeds."
@@ -101,7 +101,7 @@ def _inside(margin: float, low: float, high: float) -> str:
     return "yes" if -margin < low and high < margin else "no"
 
 
-def _by_seed(seeds: Sequence[int], p_values: Sequence[float]) -> str:
+def _p_by_seed(seeds: Sequence[int], p_values: Sequence[float]) -> str:
     return "  ".join(f"{seed}: {p_value(p)}" for seed, p in zip(seeds, p_values, strict=True))
 
 

@@ -36,19 +36,19 @@ def section(sweep: Sweep) -> Section:
 
 
 def cautions_section(
-    found: Mapping[str, Cautions], verdicts: str = "comparisons", chapter: str = VERDICTS
+    leans: Mapping[str, Cautions], verdicts: str = "comparisons", chapter: str = VERDICTS
 ) -> Section:
-    tables = cautions_tables(found, verdicts)
+    tables = cautions_tables(leans, verdicts)
     return Section(chapter, tables=tables, shown=list(map(Text, caution_lines(tables))))
 
 
-def cautions_tables(found: Mapping[str, Cautions], verdicts: str) -> list[Table]:
-    """One row per caution, if there is one. `found` has the cautions of each verdict; `verdicts`
+def cautions_tables(leans: Mapping[str, Cautions], verdicts: str) -> list[Table]:
+    """One row per caution, if there is one. `leans` has the cautions of each verdict; `verdicts`
     are hypotheses or comparisons."""
     rows = []
     for text in ORDER:
-        concerned = [name for name, own in found.items() if text in own]
-        own = {name: found[name][text] for name in concerned}
+        concerned = [name for name, own in leans.items() if text in own]
+        own = {name: leans[name][text] for name in concerned}
         if any(own.values()):  # no arm: all of them
             own = {name: each or [f"all arms of {name}"] for name, each in own.items()}
         arms = dict.fromkeys(arm for each in own.values() for arm in each)
@@ -66,7 +66,7 @@ def cautions_tables(found: Mapping[str, Cautions], verdicts: str) -> list[Table]
     )
     columns: list[Column] = [
         ("arms", _some, "arms"),
-        (verdicts, partial(_some, every=len(found)), verdicts),
+        (verdicts, partial(_some, every=len(leans)), verdicts),
     ]
     title = "What the verdicts lean on"
     return [table_of(pd.DataFrame(rows), columns, ["caution"], name="cautions", title=title,

@@ -14,13 +14,13 @@ from posfuse.report.sweep import Sweep
 
 
 def section(sweep: Sweep) -> Section:
-    found, problems = learning_curves(sweep.runs, sweep.metric)
+    by_epoch, problems = learning_curves(sweep.runs, sweep.metric)
     caption = (
         f"Validation {sweep.metric.title} by epoch. The line is the mean over seeds, the band "
     )
     caption += "reaches from the lowest seed to the highest."
-    drawing = Drawing("learning_curves", partial(curves, found, sweep.metric), caption)
-    return Section(TRAINING, drawings=[drawing] * bool(len(found)), problems=problems)
+    drawing = Drawing("learning_curves", partial(curves, by_epoch, sweep.metric), caption)
+    return Section(TRAINING, drawings=[drawing] * bool(len(by_epoch)), problems=problems)
 
 
 @style.styled("no learning curves")

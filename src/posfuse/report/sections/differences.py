@@ -42,16 +42,16 @@ def t_interval(metric: Metric) -> Column:
     return "95 % t", partial(interval, digits=metric.digits), "low", "high"
 
 
-def _adjusted(role: str, adjusted: float, alone: float) -> str:
+def _adjusted_p(role: str, adjusted: float, alone: float) -> str:
     """The adjusted p-value; outside the family the unadjusted one, marked as such."""
     if role == PRIMARY or np.isnan(alone):
         return p_value(adjusted)
     return f"{p_value(alone)} (unadj.)"
 
 
-P_HOLM: Column = ("p Holm", _adjusted, "role", "p_holm", "p_t")
+P_HOLM: Column = ("p Holm", _adjusted_p, "role", "p_holm", "p_t")
 P_EQUIVALENCE: Column = (
-    "p equiv.", _adjusted, "role", "p_equivalence_holm", "p_equivalence"
+    "p equiv.", _adjusted_p, "role", "p_equivalence_holm", "p_equivalence"
 )  # fmt: skip
 
 

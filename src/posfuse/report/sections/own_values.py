@@ -52,20 +52,20 @@ LEARNED_SHIFT = 2**0.2  # a learned scale is drawn just right of the scale that 
 
 
 def section(sweep: Sweep) -> Section:
-    found, criteria, metric = sweep.best, sweep.criteria, sweep.metric
-    tables = second_tables(sweep.best_placebos, criteria, keys_of(found.best))
-    tables += own_best_tables(found, criteria)
+    own_best, criteria, metric = sweep.best, sweep.criteria, sweep.metric
+    tables = second_tables(sweep.best_placebos, criteria, keys_of(own_best.best))
+    tables += own_best_tables(own_best, criteria)
     problems = []
-    if criteria.select and not found.keys:
+    if criteria.select and not own_best.keys:
         problems.append(
             "--select-seeds: there is nothing to choose, because all runs have the same "
             "model.token_scale and optim.lr; remove this option"
         )
     figures = (
-        (scale, found.along("scale"), f"{metric.heading} by token scale: is an operator better, or "
-         "does it only move the best scale?"),
-        (learning_rate, found.along("lr"), f"{metric.heading} by learning rate."),
-        (budget, budgets(found.cells, metric), "Tuning budget: the expected best validation "
+        (scale, own_best.along("scale"), f"{metric.heading} by token scale: is an operator better, "
+         "or does it only move the best scale?"),
+        (learning_rate, own_best.along("lr"), f"{metric.heading} by learning rate."),
+        (budget, budgets(own_best.cells, metric), "Tuning budget: the expected best validation "
          f"{metric.title} of k trials."),
     )  # fmt: skip
     return Section(
@@ -77,26 +77,26 @@ def section(sweep: Sweep) -> Section:
         ],
         tables=tables,
         shown=list(map(formats.terminal, reversed(tables))),
-        notes=found.notes,
+        notes=own_best.notes,
         problems=problems,
     )
 
 
-def own_best_tables(found: OwnBest, criteria: Criteria) -> list[Table]:
+def own_best_tables(own_best: OwnBest, criteria: Criteria) -> list[Table]:
     """The tables that have rows."""
-    best = [best_table(found, criteria)] if len(found.best) else []
-    by_budget = budgets(found.cells, criteria.metric)
+    best = [best_table(own_best, criteria)] if len(own_best.best) else []
+    by_budget = budgets(own_best.cells, criteria.metric)
     trial = (
         "A trial is a combination of the tuned values; its score is the mean over the seeds that "
     )
     trial += "choose."
     more = [budget_table(by_budget, criteria.metric, trial)] if len(by_budget) else []
-    return [*best, by_value_table(found, criteria), *more] if len(found.cells) else best
+    return [*best, by_value_table(own_best, criteria), *more] if len(own_best.cells) else best
 
 
-def best_table(found: OwnBest, criteria: Criteria) -> Table:
+def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
     """Does an operator beat the baseline at the baseline's own best values?"""
-    best, keys, base, metric = found.best, found.keys, criteria.baseline, criteria.metric
+    best, keys, base, metric = own_best.best, own_best.keys, criteria.baseline, criteria.metric
     signs = partial(signed, digits=metric.digits)
     several = if_many(best, "encoding")  # a single one is in the title: the table is wide
     encoding = "" if several else f", encoding {best['encoding'].iloc[0]}"
@@ -133,9 +133,9 @@ def best_table(found: OwnBest, criteria: Criteria) -> Table:
     )
 
 
-def by_value_table(found: OwnBest, criteria: Criteria) -> Table:
+def by_value_table(own_best: OwnBest, criteria: Criteria) -> Table:
     """A row for each combination of values, a column for each operator."""
-    cells, keys, metric = found.cells, found.keys, found.metric
+    cells, keys, metric = own_best.cells, own_best.keys, own_best.metric
     labels = ["data", "encoding", *if_many(cells, "variant"), *keys]
     order = [f"{key}_number" for key in keys]
     order.insert(1, "learned")
@@ -157,7 +157,7 @@ def by_value_table(found: OwnBest, criteria: Criteria) -> Table:
         f"By {'token ' if 'scale' in keys else ''}{_words(keys)}",
         f"Test {metric.level}: mean ± standard deviation over seeds, number of seeds in brackets. "
         f"{MARK} the operator's {metric.best} mean validation {metric.title} "
-        f"({chosen_by(found.best, criteria)}). {AT_EDGE if edges else ''}"
+        f"({chosen_by(own_best.best, criteria)}). {AT_EDGE if edges else ''}"
         f"{scale if 'scale' in keys else ''}".strip(),
         [*labels, *fusions],
         rows,

@@ -74,15 +74,15 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
     at_one = cells[cells["encoding"] == encoding]
     return [
         _by_fusion(
-            _with_published(1, at_one, bags, metric),
+            _add_published(1, at_one, bags, metric),
             ["data"],
             "table1",
             f"Table 1. {metric.heading} by corpus and fusion, encoding {encoding}",
             metric,
         ),
-        _latency(_with_published(2, at_one, bags, metric), encoding, metric),
+        _latency(_add_published(2, at_one, bags, metric), encoding, metric),
         _by_fusion(
-            _with_published(3, cells, bags, metric),
+            _add_published(3, cells, bags, metric),
             ["data", "encoding"],
             "table3",
             f"Table 3. {metric.heading} by encoding and fusion",
@@ -91,7 +91,7 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
     ]
 
 
-def _with_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) -> pd.DataFrame:
+def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) -> pd.DataFrame:
     """The cells with the columns published_mean, published_std, published_n, disagrees and
     bag_of_words; NaN if the paper or the bag of words has no number for a cell. For tasks there is
     the column bag_with_ends too."""
@@ -174,8 +174,8 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
 
 def _bags(cell: Row | pd.Series) -> list[tuple[str, str]]:
     """The bags of words of a cell's corpus and their accuracies."""
-    found = [(bag, cell.get(column, np.nan)) for column, bag in BAGS.items()]
-    return [(bag, f"{accuracy:.2f}") for bag, accuracy in found if not np.isnan(accuracy)]
+    accuracies = [(bag, cell.get(column, np.nan)) for column, bag in BAGS.items()]
+    return [(bag, f"{accuracy:.2f}") for bag, accuracy in accuracies if not np.isnan(accuracy)]
 
 
 def _caption(cells: pd.DataFrame, metric: Metric) -> str:

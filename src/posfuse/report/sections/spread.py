@@ -46,12 +46,12 @@ def section(sweep: Sweep) -> Section:
     )
 
 
-def convergence_tables(found: pd.DataFrame) -> list[Table]:
+def convergence_tables(trained: pd.DataFrame) -> list[Table]:
     """The frame of `convergence`, if it has rows."""
-    if found.empty:
+    if trained.empty:
         return []
     table_ = table_of(
-        found,
+        trained,
         [
             ("best at the last", _of, "last", "n"),
             ("best evaluation", "{:.1f}".format, "best"),
@@ -72,13 +72,13 @@ def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> lis
     titles = {"solved_best": " at each operator's own best values", "solved": ""}
     frames = {"solved_best": best, "solved": cells}
     return [
-        _solved(frames[name], baseline, name, f"Runs that solve the task{title}")
+        _solved_table(frames[name], baseline, name, f"Runs that solve the task{title}")
         for name, title in titles.items()
         if len(frames[name])
     ]
 
 
-def _solved(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
+def _solved_table(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
     frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *OF_PAIRS])))
     at: list[Column] = [("at", str, "at"), (f"{baseline}'s", str, "baseline_at")]
     columns: list[Column] = [
@@ -110,17 +110,17 @@ def _solved(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
     )
 
 
-def variance_tables(found: pd.DataFrame, criteria: Criteria) -> list[Table]:
+def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
     """The frame of `variance`, if it has rows."""
-    if found.empty:
+    if spreads.empty:
         return []
     metric = criteria.metric
     number = partial(table.unsigned, digits=metric.digits)
     ends = partial(table.unsigned_interval, digits=metric.digits)
     delta = [f"delta_{name}" for name in ("std", "low", "high", "share")]
-    found = found.reindex(columns=list(dict.fromkeys([*found.columns, "share", *delta])))
-    keys = ["data", *if_many(found, "encoding"), *if_many(found, "variant"), "fusion"]
-    several_held = found.groupby([*keys, "varied"])["held"].nunique().max() > 1
+    spreads = spreads.reindex(columns=list(dict.fromkeys([*spreads.columns, "share", *delta])))
+    keys = ["data", *if_many(spreads, "encoding"), *if_many(spreads, "variant"), "fusion"]
+    several_held = spreads.groupby([*keys, "varied"])["held"].nunique().max() > 1
     columns: list[Column] = [
         ("varied", str, "varied"),
         *([("fixed", str, "held")] if several_held else []),
@@ -133,7 +133,7 @@ def variance_tables(found: pd.DataFrame, criteria: Criteria) -> list[Table]:
         ("% of variance", table.count, "delta_share"),
     ]
     table_ = table_of(
-        found,
+        spreads,
         columns,
         keys,
         name="variance",

@@ -114,8 +114,8 @@ def _first(rows: pd.DataFrame, at: float) -> pd.DataFrame:
     first = rows[rows["name"] == "attention_first"]
     run = [*parts.PANEL, "fusion", "seed"]
     uniform = rows[rows["name"] == "attention_uniform"][[*run, "value"]]
-    found = first.merge(uniform, on=run, suffixes=("", "_uniform"))
-    return found.assign(value=found["value"] / found["value_uniform"], x=at)
+    both = first.merge(uniform, on=run, suffixes=("", "_uniform"))
+    return both.assign(value=both["value"] / both["value_uniform"], x=at)
 
 
 def _line(axis: Axes, runs: pd.DataFrame, fusion: str, name: str) -> None:
