@@ -76,18 +76,18 @@ def latex(table: Table) -> str:
 
 def latex_document(tables: Iterable[Table]) -> str:
     """A document that inputs the files of all tables, with their titles and captions."""
-    parts = []
+    texts = []
     for table in tables:
         put = rf"\input{{{table.name}.tex}}"
         text = rf"\textbf{{{_latex(table.title)}}} {_latex(table.caption)}"
         if len(table.rows) > ROWS_ON_A_PAGE:
-            parts.append(rf"\clearpage\noindent {text}\par {put}")
+            texts.append(rf"\clearpage\noindent {text}\par {put}")
         else:
-            parts.append(
+            texts.append(
                 rf"\begin{{table}}[p]\centering {put}\par\medskip"
                 rf"\parbox{{0.9\linewidth}}{{{text}}}\end{{table}}"
             )
-    return DOCUMENT.format(tables="\n\n".join(parts))
+    return DOCUMENT.format(tables="\n\n".join(texts))
 
 
 def _ampersands(cells: Iterable[str]) -> str:

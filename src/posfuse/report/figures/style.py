@@ -172,10 +172,10 @@ def short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def wrapped(parts: Sequence[str], inches: float, size: float = SMALL) -> str:
-    """Each part starts a new line; lines are broken at a width of `inches`."""
+def wrapped(texts: Sequence[str], inches: float, size: float = SMALL) -> str:
+    """Each text starts a new line; lines are broken at a width of `inches`."""
     characters = max(8, int(inches * 72 / (0.62 * size)))
-    return "\n".join(textwrap.fill(part, characters) for part in parts if part)
+    return "\n".join(textwrap.fill(text, characters) for text in texts if text)
 
 
 def grid(

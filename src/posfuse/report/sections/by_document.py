@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY
 from posfuse.report import table
-from posfuse.report.figures import parts, style, svg
+from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.differences import N, difference_axis, t_interval, to_baseline
 from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
@@ -169,9 +169,9 @@ def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, criteria: Crit
     """
     panels: list[tuple[list[str], pd.DataFrame]] = []  # title; rows, x their length in tokens
     groups = []
-    for key, rows in comparisons.groupby(parts.PANEL[1:], sort=False):
+    for key, rows in comparisons.groupby(plot.PANEL[1:], sort=False):
         name = [str(part) for part in key]
-        inside = bins if bins.empty else bins[(bins[parts.PANEL[1:]] == list(key)).all(axis=1)]
+        inside = bins if bins.empty else bins[(bins[plot.PANEL[1:]] == list(key)).all(axis=1)]
         corpora = [part for _, part in inside.groupby("data", sort=False)]
         corpora = [part for part in corpora if part["mean_length"].nunique() > 1]
         over = rows["data"].nunique() > 1 or not corpora
@@ -181,23 +181,23 @@ def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, criteria: Crit
             panels.append(([part["data"].iloc[0], *name], part.assign(x=part["mean_length"])))
         groups.append(over + len(corpora))
     frames = [frame.to_dict("records") for _, frame in panels]
-    views = [parts.view_of(rows) for rows in frames]
+    views = [plot.view_of(rows) for rows in frames]
     caption = (
         f"{difference_axis(criteria)}, by mean document length: over "
         "corpora, and over quarters of a corpus's test documents; mean with its 95 % t interval"
     )
-    caption += parts.cut_note(frames, views)
+    caption += plot.cut_note(frames, views)
     figure, axes = style.grid(groups, [title for title, _ in panels], caption, (3.0, 2.5))
     for (title, frame), (axis,), view in zip(panels, axes, views, strict=True):
         _against_length(axis, frame, view, criteria.metric.digits)
         if title[0] == "all corpora":
-            parts.corpus_ticks(axis, frame.groupby("data", sort=False)["x"].first().to_dict())
+            plot.corpus_ticks(axis, frame.groupby("data", sort=False)["x"].first().to_dict())
         else:
-            parts.length_ticks(axis)
+            plot.length_ticks(axis)
     return figure
 
 
-def _against_length(axis: Axes, frame: pd.DataFrame, view: parts.View, digits: int) -> None:
+def _against_length(axis: Axes, frame: pd.DataFrame, view: plot.View, digits: int) -> None:
     """Draw a line for each operator; the column `x` is a length in tokens."""
     middle = float(np.sqrt(frame["x"].min() * frame["x"].max()))
     octaves = max(float(np.log2(frame["x"].max() / frame["x"].min())), 0.5)
@@ -211,10 +211,10 @@ def _against_length(axis: Axes, frame: pd.DataFrame, view: parts.View, digits: i
         x, y = [row["x"] * 2**shift for row in rows], [row["mean"] for row in rows]
         axis.plot(x, y, color=one.color, linestyle=one.dash)
         for at, row in zip(x, rows, strict=True):
-            parts.whisker(axis, at, row, view, color=one.color)
-            point = parts.dot(axis, at, row["mean"], fusion, 5)
+            plot.whisker(axis, at, row, view, color=one.color)
+            point = plot.dot(axis, at, row["mean"], fusion, 5)
             bin_ = f", {row['shortest']} to {row['longest']} tokens" if "shortest" in row else ""
-            svg.mark(point, f"{parts.joined(row)}{bin_}: {parts.numbers(row, digits)}")
+            svg.mark(point, f"{plot.joined(row)}{bin_}: {plot.numbers(row, digits)}")
         style.LineName(axis, (x[-1], y[-1]), fusion)
     axis.set_xscale("log", base=2)
     axis.set_xlim(middle * 2 ** (-0.58 * octaves), middle * 2 ** (0.58 * octaves))
@@ -237,7 +237,7 @@ def confusions(
     caption = (
         f"confusion matrix minus that of {baseline}, points of the true class's documents, mean "
         "over seeds; rows: true class, columns: predicted; orange: more than "
-        f"{baseline}, purple{' or a dash' if classes > parts.MOST_CLASSES else ''}: less"
+        f"{baseline}, purple{' or a dash' if classes > plot.MOST_CLASSES else ''}: less"
     )
     if len(confusions) > len(shown):
         caption += f"; {len(shown)} of {len(confusions)} comparisons"
@@ -249,5 +249,5 @@ def confusions(
         # One colour scale per corpus, so that its operators can be compared.
         like = [np.abs(m).ravel() for k, m in shown.items() if k[0] == data]
         largest = np.nanmax(np.concatenate([[0.0], *like]))
-        parts.heatmap(axis, matrix, float(largest) or 1.0, label_names.get(data, []))
+        plot.heatmap(axis, matrix, float(largest) or 1.0, label_names.get(data, []))
     return figure

@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.saved import learning_curves
-from posfuse.report.figures import parts, style
+from posfuse.report.figures import plot, style
 from posfuse.report.sections.section import TRAINING, Drawing, Section
 from posfuse.report.sweep import Sweep
 
@@ -35,9 +35,9 @@ def curves(rows: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
         f"validation {metric.title} by epoch; line: mean over the seeds that still train; band: "
         "from their lowest to their highest"
     )
-    figure, panels = parts.panel_figure(rows, caption, (3.0, 2.3))
+    figure, panels = plot.panel_figure(rows, caption, (3.0, 2.3))
     for part, (axis,) in panels:
-        parts.lines(axis, part, "epoch", best)
+        plot.lines(axis, part, "epoch", best)
         if part["epoch"].nunique() == 1:
             axis.set_xlim(part["epoch"].iloc[0] - 1, part["epoch"].iloc[0] + 1)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from posfuse.evidence.metric import Metric
 from posfuse.report import formats, table
-from posfuse.report.figures import parts, style, svg
+from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Table, interval, p_value, signed, table_of
@@ -238,19 +238,19 @@ def difference_axis(criteria: Criteria) -> str:
 @style.styled("nothing to compare")
 def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     """Every seed's difference to the baseline, a panel for each data x encoding x variant."""
-    panels = parts.panels_of(comparisons)
-    views = parts.shared_views(
-        [parts.view_of(r, True) for r in panels.values()], [key[0] for key in panels]
+    panels = plot.panels_of(comparisons)
+    views = plot.shared_views(
+        [plot.view_of(r, True) for r in panels.values()], [key[0] for key in panels]
     )
     metric = criteria.metric
     caption = (
         f"{difference_axis(criteria)}; mark: one seed; bar: mean over "
         "seeds; thin line: its 95 % t interval"
     )
-    caption += parts.cut_note(panels.values(), views)
+    caption += plot.cut_note(panels.values(), views)
     widest = max(len(rows) for rows in panels.values())
     figure, axes = style.grid(
-        parts.group_sizes(panels), panels, caption, (min(3.4, 1.6 + 0.4 * widest), 2.6)
+        plot.group_sizes(panels), panels, caption, (min(3.4, 1.6 + 0.4 * widest), 2.6)
     )
     for rows, (axis,), view in zip(panels.values(), axes, views, strict=True):
         axis.axhline(0, color=style.QUIET, linewidth=0.8, zorder=0)
@@ -258,17 +258,17 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
             n = len(row["deltas"])
             shifts = np.linspace(-0.36, 0.06, n) if n > 1 else [-0.15]
             for shift, seed, delta in zip(shifts, row["seeds"], row["deltas"], strict=True):
-                point = parts.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4)
+                point = plot.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4)
                 svg.mark(
-                    point, f"{parts.joined(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
+                    point, f"{plot.joined(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
                 )
-            parts.whisker(axis, x + 0.27, row, view)
+            plot.whisker(axis, x + 0.27, row, view)
             if n == 1:
                 continue  # the mean of one seed is the mark
             (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
-            svg.mark(bar, f"{parts.joined(row)}: mean {parts.numbers(row, metric.digits)}")
+            svg.mark(bar, f"{plot.joined(row)}: mean {plot.numbers(row, metric.digits)}")
         axis.set_ylim(view)
-        parts.name_operators(axis, [row["fusion"] for row in rows])
+        plot.name_operators(axis, [row["fusion"] for row in rows])
     return figure
 
 
@@ -290,10 +290,10 @@ def forest_of(
     the column data. With `with_seeds` a row also has a mark for each of its deltas."""
     by_data = comparisons.groupby("data", sort=False)
     blocks = {data: part.to_dict("records") for data, part in by_data}
-    own_views = [parts.view_of(rows, with_seeds) for rows in blocks.values()]
-    views = parts.shared_views(own_views, [0] * len(blocks))
+    own_views = [plot.view_of(rows, with_seeds) for rows in blocks.values()]
+    views = plot.shared_views(own_views, [0] * len(blocks))
     caption += "; each block has its own scale" if len(set(views)) > 1 else ""
-    caption = style.wrapped([caption + parts.cut_note(blocks.values(), views)], 7.8, style.CAPTION)
+    caption = style.wrapped([caption + plot.cut_note(blocks.values(), views)], 7.8, style.CAPTION)
     sizes = [len(rows) for rows in blocks.values()]
     height = 0.19 * sum(sizes) + 0.7 * len(sizes) + 0.2 * (caption.count("\n") + 1)
     figure = Figure((8, height), layout="constrained")
@@ -307,16 +307,16 @@ def forest_of(
             if with_seeds:
                 marks = [y + 0.3] * len(row["deltas"])
                 axis.plot(row["deltas"], marks, "|", color=style.QUIET, markersize=4)
-            parts.whisker(axis, y, row, view, upright=False)
-            point = parts.dot(axis, row["mean"], y, row["fusion"], 6)
-            svg.mark(point, f"{parts.joined(row)}: {parts.numbers(row, digits)}")
+            plot.whisker(axis, y, row, view, upright=False)
+            point = plot.dot(axis, row["mean"], y, row["fusion"], 6)
+            svg.mark(point, f"{plot.joined(row)}: {plot.numbers(row, digits)}")
             axis.text(
-                1.02, y, parts.numbers(row, digits), transform=axis.get_yaxis_transform(),
+                1.02, y, plot.numbers(row, digits), transform=axis.get_yaxis_transform(),
                 va="center", family="monospace", fontsize=style.SMALL,
             )  # fmt: skip
         axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=1)
         labels = [
-            style.short(parts.joined(row, ("encoding", "fusion", "variant")), 52) for row in rows
+            style.short(plot.joined(row, ("encoding", "fusion", "variant")), 52) for row in rows
         ]
         axis.set_yticks(range(len(rows)), labels)
         axis.set_ylim(len(rows) - 0.4, -0.6)

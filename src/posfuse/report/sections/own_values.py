@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import formats
-from posfuse.report.figures import parts, style, svg
+from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.differences import (
     N,
     outside_family,
@@ -211,7 +211,7 @@ def scale(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     figure = _over_values(
         cells, metric, "scale", "token scale", f"{hollow}; dotted: the paper's scale"
     )
-    for axis, (_, panel) in zip(figure.axes, cells.groupby(parts.PANEL, sort=False), strict=True):
+    for axis, (_, panel) in zip(figure.axes, cells.groupby(plot.PANEL, sort=False), strict=True):
         for number in panel.loc[panel["sqrt_d"], "scale_number"].unique():
             axis.axvline(number, color=style.QUIET, linewidth=0.9, linestyle=":", zorder=0)
     return figure
@@ -227,7 +227,7 @@ def learning_rate(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
 def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The rows of `budgets`, a panel for each data x encoding x variant."""
     caption = f"expected best validation {metric.level} of k trials, drawn without replacement"
-    figure, panels = parts.panel_figure(by_budget, caption, (3.4, 2.4))
+    figure, panels = plot.panel_figure(by_budget, caption, (3.4, 2.4))
     for part, (axis,) in panels:
         for row in part.to_dict("records"):
             one = style.look(row["fusion"])
@@ -236,7 +236,7 @@ def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
                 x, y, color=one.color, linestyle=one.dash, marker=one.marker,
                 markevery=max(1, len(x) // 8), markersize=3.5,
             )  # fmt: skip
-            label = parts.joined(row, ("data", "encoding", "variant", "fusion"))
+            label = plot.joined(row, ("data", "encoding", "variant", "fusion"))
             first, last = (f"{metric.number(end)}{metric.percent}" for end in (y[0], y[-1]))
             svg.mark(line, f"{label}: {first} after 1 trial, {last} after {len(x)}")
             style.LineName(axis, (x[-1], y[-1]), row["fusion"])
@@ -254,16 +254,16 @@ def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more:
         "95 % t interval (± one standard deviation with 2 seeds); ring: the operator's best "
         f"{name} by validation {metric.title}{more}"
     )
-    figure, panels = parts.panel_figure(cells, caption, (5.2, 3.4), most=2)
+    figure, panels = plot.panel_figure(cells, caption, (5.2, 3.4), most=2)
     for part, (axis,) in panels:
         _draw_lines(axis, part.to_dict("records"), metric, key, name)
     return figure
 
 
-def _draw_lines(axis: Axes, rows: list[parts.Row], metric: Metric, key: str, name: str) -> None:
+def _draw_lines(axis: Axes, rows: list[plot.Row], metric: Metric, key: str, name: str) -> None:
     """Draw a line over the values of a key for each operator; a learned scale is a mark beside."""
 
-    def is_hollow(row: parts.Row) -> bool:
+    def is_hollow(row: plot.Row) -> bool:
         return key == "scale" and bool(row["learned"])
 
     axis.set_xscale("log", base=2)
@@ -291,10 +291,10 @@ def _draw_lines(axis: Axes, rows: list[parts.Row], metric: Metric, key: str, nam
                 axis.plot(at, row["mean"], "o", mfc="none", mec=one.color, markersize=10)
             band = f" [{metric.number(low)}, {metric.number(high)}]"
             band = "" if np.isnan(row["std"]) else band
-            point = parts.dot(axis, at, row["mean"], fusion, 5)
+            point = plot.dot(axis, at, row["mean"], fusion, 5)
             if is_hollow(row):
                 point.set(markerfacecolor="white", markeredgecolor=one.color, markeredgewidth=0.9)
-            label = parts.joined(row, ("data", "encoding", "variant", "fusion"))
+            label = plot.joined(row, ("data", "encoding", "variant", "fusion"))
             value = ", ".join(f"{k} {row[k]}" for k in ("scale", "lr") if k in row)
             mean = f"{metric.number(row['mean'])}{metric.percent}"
             svg.mark(point, f"{label}, {value}: {mean}{band} n={row['n']}")
@@ -307,7 +307,7 @@ def _draw_lines(axis: Axes, rows: list[parts.Row], metric: Metric, key: str, nam
     axis.set_ylabel(f"test {metric.axis}")
 
 
-def _band(row: parts.Row, metric: Metric) -> tuple[float, float]:
+def _band(row: plot.Row, metric: Metric) -> tuple[float, float]:
     """The 95 % t interval, or ± one standard deviation with 2 seeds; shares are from 0 to 100."""
     low, high = row["low"], row["high"]
     if row["n"] < 3 or np.isnan(low):

@@ -10,7 +10,7 @@ from posfuse.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.published import numbers, published, published_latency
 from posfuse.report import formats
-from posfuse.report.figures import parts, style, svg
+from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import TABLES, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, Table, by_fusion, count, if_many, over_seeds
@@ -204,9 +204,9 @@ def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
         f"test {metric.level} and latency in ms per document by fusion; mark: mean over seeds; "
         "line: ± one standard deviation"
     )
-    widest = cells.groupby(parts.PANEL).size().max()
+    widest = cells.groupby(plot.PANEL).size().max()
     size = (min(3.4, 1.7 + 0.35 * widest), 3.4)
-    figure, panels = parts.panel_figure(cells, caption, size, ratios=(1.3, 1))
+    figure, panels = plot.panel_figure(cells, caption, size, ratios=(1.3, 1))
     for part, (upper, lower) in panels:
         rows = part.to_dict("records")
         for axis, value, unit in (
@@ -223,8 +223,8 @@ def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
                         [x, x], [mean - std, mean + std], color=style.look(row["fusion"]).color
                     )
                     spread = f" ± {std:.3g}"
-                point = parts.dot(axis, x, mean, row["fusion"], 6)
-                svg.mark(point, f"{parts.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
+                point = plot.dot(axis, x, mean, row["fusion"], 6)
+                svg.mark(point, f"{plot.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
             axis.margins(y=0.12)
         upper.set_ylabel(metric.axis)
         lower.set_ylabel("ms per document")
@@ -234,7 +234,7 @@ def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
             lower.text((len(rows) - 1) / 2, 0.5, "not recorded", ha="center", color=style.QUIET)
             lower.set_yticks([])
             lower.set_ylim(0, 1)
-        parts.name_operators(lower, [row["fusion"] for row in rows])
+        plot.name_operators(lower, [row["fusion"] for row in rows])
         upper.set_xticks(range(len(rows)), [""] * len(rows))
         upper.set_xlim(lower.get_xlim())
     return figure

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import table
-from posfuse.report.figures import parts, style
+from posfuse.report.figures import plot, style
 from posfuse.report.sections.differences import gains_of, short_table
 from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
@@ -126,9 +126,9 @@ def results_by_length(
         "lengths of training; line: mean over seeds; band: its 95 % t interval"
         f"{'; dotted: chance' if chance else ''}"
     )
-    figure, panels = parts.panel_figure(rows, caption, (3.0, 2.3))
+    figure, panels = plot.panel_figure(rows, caption, (3.0, 2.3))
     for part, (axis,) in panels:
-        parts.lines(axis, part, "test_length", by_length, interval)
+        plot.lines(axis, part, "test_length", by_length, interval)
         if (guess := chance.get(str(part["data"].iloc[0]))) is not None:
             axis.axhline(guess, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
         axis.set_ylabel(metric.axis)

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from posfuse.evidence.saved import mechanism
-from posfuse.report.figures import parts, style, svg
+from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import TRAINING, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE
@@ -66,9 +66,9 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
         "place and all places after the mark before; line: mean over seeds; band: from the lowest "
         "seed to the highest"
     )
-    figure, panels = parts.panel_figure(bits, caption, (3.0, 2.3))
+    figure, panels = plot.panel_figure(bits, caption, (3.0, 2.3))
     for part, (axis,) in panels:
-        parts.lines(axis, part, "place", by_place)
+        plot.lines(axis, part, "place", by_place)
         axis.set_xscale("log", base=2)
         axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(lambda place, _: f"{place:g}")
@@ -85,7 +85,7 @@ def attention_by_distance(rows: pd.DataFrame) -> Figure:
     nearest = ratios[["low", "high"]].abs().min(axis=1).to_numpy()
     ratios = ratios.assign(x=np.sign(ratios["low"] + ratios["high"]) * _step(nearest))
     both = pd.concat([ratios, _first(rows, at=ratios["x"].min() - 2)])
-    panels = dict(list(both.groupby([*parts.PANEL, "layer"], sort=False)))
+    panels = dict(list(both.groupby([*plot.PANEL, "layer"], sort=False)))
     caption = (
         "attention to keys at a distance from the query, divided by that of uniform attention "
         "(dotted: 1); mean over heads, queries, test documents and seeds; band: from the lowest "
@@ -93,7 +93,7 @@ def attention_by_distance(rows: pd.DataFrame) -> Figure:
         "first token"
     )
     titles = [[*key[:-1], f"layer {key[-1]}"] for key in panels]
-    sizes = both.groupby(parts.PANEL, sort=False)["layer"].nunique()
+    sizes = both.groupby(plot.PANEL, sort=False)["layer"].nunique()
     figure, axes = style.grid(list(sizes), titles, caption, (3.3, 2.4))
     for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
         axis.axhline(1, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
@@ -112,7 +112,7 @@ def _step(distance: NDArray[np.int64]) -> NDArray[np.float64]:
 def _first(rows: pd.DataFrame, at: float) -> pd.DataFrame:
     """The attention to the first token, relative to uniform attention, at this place."""
     first = rows[rows["name"] == "attention_first"]
-    run = [*parts.PANEL, "fusion", "seed"]
+    run = [*plot.PANEL, "fusion", "seed"]
     uniform = rows[rows["name"] == "attention_uniform"][[*run, "value"]]
     both = first.merge(uniform, on=run, suffixes=("", "_uniform"))
     return both.assign(value=both["value"] / both["value_uniform"], x=at)
@@ -166,7 +166,7 @@ def probe_by_layer(rows: pd.DataFrame) -> Figure:
         "fitted to; layer 0: the fused input; line: mean over seeds; band: from the lowest seed to "
         "the highest; dotted: always predicting the mean place"
     )
-    figure, panels = parts.panel_figure(probed, caption, (3.0, 3.6), ratios=(1, 1))
+    figure, panels = plot.panel_figure(probed, caption, (3.0, 3.6), ratios=(1, 1))
     for part, pair in panels:
         for axis, value, label in zip(
             pair, ("probe_r2", "probe_within_2"), ("R²", "within 2 tokens, %"), strict=True
@@ -177,7 +177,7 @@ def probe_by_layer(rows: pd.DataFrame) -> Figure:
             is_baseline = own["layer"] == WHOLE
             baseline = own.loc[is_baseline, "value"].mean()
             axis.axhline(baseline, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
-            parts.lines(axis, own[~is_baseline], "layer", partial(_by_layer, label))
+            plot.lines(axis, own[~is_baseline], "layer", partial(_by_layer, label))
             axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axis.set_ylim(-0.1 if unit == 1 else -3, 1.05 * unit)
             axis.set_ylabel(label)
@@ -194,7 +194,7 @@ def patching(rows: pd.DataFrame) -> Figure:
     """Which order predictions follow when only the input has another one (above), and when only
     attention has it (below), a panel for each data x encoding x variant."""
     patched = rows[rows["name"].str.startswith("patch_")]
-    run = [*parts.PANEL, "fusion", "seed"]
+    run = [*plot.PANEL, "fusion", "seed"]
     table = patched.pivot(index=run, columns="name", values="value").reset_index()
     table = patched[run].drop_duplicates().merge(table, on=run)  # in the order of the rows
     caption = (
@@ -203,18 +203,18 @@ def patching(rows: pd.DataFrame) -> Figure:
         "the other way round; full: the prediction follows the new order; light: a third class; "
         "empty: it stays; mean over seeds"
     )
-    widest = table.groupby(parts.PANEL)["fusion"].nunique().max()
+    widest = table.groupby(plot.PANEL)["fusion"].nunique().max()
     size = (min(3.4, 1.7 + 0.35 * widest), 3.6)
-    figure, panels = parts.panel_figure(table, caption, size, ratios=(1, 1))
+    figure, panels = plot.panel_figure(table, caption, size, ratios=(1, 1))
     for part, pair in panels:
         fusions = list(part["fusion"].unique())
         for axis, patch in zip(pair, ("input", "attention"), strict=True):
             for x, fusion in enumerate(fusions):
                 runs = part[part["fusion"] == fusion]
-                _bar(axis, x, runs, patch, parts.joined(runs.iloc[0].to_dict()))
+                _bar(axis, x, runs, patch, plot.joined(runs.iloc[0].to_dict()))
             axis.set_ylim(0, 103)
             axis.set_ylabel(f"{patch} moved, %")
-        parts.name_operators(pair[1], fusions)
+        plot.name_operators(pair[1], fusions)
         pair[0].set_xticks(range(len(fusions)), [""] * len(fusions))
         for axis in pair:
             axis.set_xlim(-0.6, len(fusions) - 0.4)

@@ -1,4 +1,4 @@
-"""Parts that several figures share: the rows of a panel, its limits, intervals and ticks."""
+"""What several figures draw: panels, lines, marks, intervals and ticks."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
