@@ -16,8 +16,8 @@ CURE = "fix this and retry"  # of a file that cannot be read or written
 
 
 class Command(NamedTuple):
-    """`module` has a function `main`, which reads sys.argv. It is imported when the command runs:
-    torch alone takes seconds."""
+    """`module` has a function `main`, which reads sys.argv and may return a line for each run that
+    it leaves out. It is imported when the command runs: torch alone takes seconds."""
 
     group: str
     module: str
@@ -87,7 +87,8 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
             print(completion(list(arguments)))
         else:
             sys.argv = [f"posfuse {name}", *arguments]
-            import_module(command(name).module).main()
+            left_out = import_module(command(name).module).main()
+            return "\n".join(f"error: {line}" for line in left_out or ())
     except SystemExit as end:
         return end.code
     except KeyboardInterrupt:

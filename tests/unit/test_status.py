@@ -133,7 +133,7 @@ def test_what_is_no_sweep_is_one_line(shown, tmp_path):
     (tmp_path / "run" / "config.yaml").touch()
     (tmp_path / "run" / records.RESULT).mkdir()
     for name, why in (
-        ("absent", "not a folder; give a sweep's folder, such as multirun/mine"),
+        ("absent", "no such folder; give a sweep's folder, such as multirun/mine"),
         ("empty", "no runs here"),
         ("damaged", "not a sweep's settings"),
         ("run", "a run's folder; give a sweep's folder, such as multirun/mine"),

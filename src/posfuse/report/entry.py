@@ -157,8 +157,8 @@ def _primary_of_sweep(folder: str, sweep_id: str) -> tuple[str, ...]:
         return ()  # the report lists the damaged file among its problems
 
 
-def main() -> None:
-    """Exit status 0, or 1 with one line for each problem; what has a problem is left out."""
+def main() -> list[str]:
+    """Write and show the report; returns a line for each problem, whose record is left out."""
     arguments = parse()
     options = {name: getattr(arguments, name) for name in ("margin", "effect", "solved")}
     given = {name: value for name, value in options.items() if value is not None}
@@ -175,7 +175,7 @@ def main() -> None:
         sections = foreign_table.sections_of(arguments, criteria)
         out, name = arguments.out or Path("report"), arguments.table.stem
         show(sections, console, page.write(sections, name, command, pd.DataFrame(), out))
-        return
+        return []
     claims = read_claims(arguments.claims)
     runs, problems = collect(arguments.folder)
     if arguments.select_seeds is not None:
@@ -200,5 +200,4 @@ def main() -> None:
         path = write(sweep, sections, command, target)
         show(sections, console, path)
         wrong += page.problems_of(sections)
-    if wrong:
-        sys.exit("\n".join(f"error: {problem}" for problem in dict.fromkeys(wrong)))
+    return list(dict.fromkeys(wrong))

@@ -45,7 +45,7 @@ def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, list[
 
 
 def main() -> None:
-    """Exit status 0 when the command is done, 75 after a signal, 1 after an error."""
+    """Run one of the commands of a study. Raises Interrupted after a signal."""
     arguments, extra = parse()
     signals.install()
     given = extra

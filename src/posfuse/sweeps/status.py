@@ -4,7 +4,6 @@ It reads the sweep's folder alone and writes nothing, so it works while the swee
 machine that shares the folder's disk.
 """
 
-import argparse
 import errno
 import fcntl
 import statistics
@@ -22,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posfuse.errors import AlreadyRunning, InputError
+from posfuse.process.arguments import sweep_parser
 from posfuse.runs import records
 from posfuse.runs.folders import lies_in
 from posfuse.runs.multirun import folders_asked_for
@@ -181,15 +181,12 @@ def duration(seconds: float) -> str:
 
 def main() -> None:
     """posfuse status FOLDER: prints the state once; in a terminal it updates until all is done."""
-    parser = argparse.ArgumentParser(prog="posfuse status", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
+    parser = sweep_parser("status", __doc__.splitlines()[0])
     parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
     arguments = parser.parse_args()
     sweep = arguments.folder
     in_terminal = sys.stdout.isatty()
     console = Console(width=None if in_terminal else WIDE)
-    if not sweep.is_dir():
-        raise InputError(f"{sweep}: not a folder; give a sweep's folder, such as multirun/mine")
     runs = runs_of(sweep)
     if not runs:
         raise InputError(f"{sweep}: no runs here; run posfuse train -m first")

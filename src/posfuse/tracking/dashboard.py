@@ -3,9 +3,7 @@
 A second call changes the same two views, whose URLs are in dashboard/views.json.
 """
 
-import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from wandb_workspaces import expr
 from posfuse.errors import InputError
 from posfuse.evidence.collect import SHARED, collect, declared_family
 from posfuse.evidence.metric import ACCURACY, Metric, metric_of
+from posfuse.process.arguments import sweep_parser
 from posfuse.report import formats
 from posfuse.report.sections.differences import short_table
 from posfuse.runs import configs, records
@@ -182,11 +181,9 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         return save(sweep / "dashboard" / "views.json", space, text), problems
 
 
-def main() -> None:
-    """Prints the URLs of the two views."""
-    parser = argparse.ArgumentParser(prog="posfuse dashboard", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
-    urls, problems = saved_views(parser.parse_args().folder)
+def main() -> list[str]:
+    """Save and print the URLs of the two views; returns a line for each record left out."""
+    arguments = sweep_parser("dashboard", __doc__.splitlines()[0]).parse_args()
+    urls, problems = saved_views(arguments.folder)
     print("\n".join(urls))
-    if problems:
-        sys.exit("\n".join(f"error: {problem}" for problem in problems))
+    return problems

@@ -4,7 +4,6 @@ Runs are built from their records, not from W&B's own logs. A run that the serve
 whether it was logged online or uploaded earlier; a part of a run is completed.
 """
 
-import argparse
 import os
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any
 
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
+from posfuse.process.arguments import sweep_parser
 from posfuse.runs import configs, identity, records
 from posfuse.runs.multirun import check_is_current
 from posfuse.tracking import projection, server
@@ -129,8 +129,6 @@ def difference(upload: Upload, there: Any) -> str:
 
 def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     """Upload a sweep; returns what the server holds in one line, and a line for each other run."""
-    if not sweep.is_dir():
-        raise InputError(f"{sweep}: no such folder; give a sweep's folder, such as multirun/mine")
     prepare(sweep)
     uploads, problems = read(sweep, suffix)
     if not (uploads or problems):
@@ -143,10 +141,9 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     return f"{server.address()} holds {held} of {total} runs", problems + unsent
 
 
-def main() -> None:
-    """Exit status 0 when the server holds every finished run; else 1 and a line for each other."""
-    parser = argparse.ArgumentParser(prog="posfuse sync", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="the sweep's folder, such as multirun/quickstart")
+def main() -> list[str]:
+    """Upload a sweep; returns a line for each run that the server does not hold."""
+    parser = sweep_parser("sync", __doc__.splitlines()[0])
     parser.add_argument(
         "--suffix", default="", help="appended to every id: W&B refuses ids of deleted runs"
     )
@@ -156,5 +153,4 @@ def main() -> None:
     folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))
     if unfinished := [folder for folder in folders if not (folder / records.RESULT).exists()]:
         print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
-    if problems:
-        sys.exit("\n".join(f"error: {problem}" for problem in problems))
+    return problems

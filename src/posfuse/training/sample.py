@@ -81,7 +81,7 @@ def continuation(
 
 
 def main() -> None:
-    """Exit status 0, or 1 with one line that says what is wrong."""
+    """Print the prompt and its continuation."""
     arguments = parse()
     given = (arguments.temperature, arguments.seed)
     if not 1 <= arguments.tokens <= MOST_TOKENS:
