@@ -13,7 +13,6 @@ from scipy import stats
 from posfuse import cli
 from posfuse.evidence.foreign import Columns, read_foreign
 from posfuse.report import foreign_table as foreign_report
-from posfuse.runs.records import SCHEMA, write_json
 from posfuse.statistics import group_comparisons as foreign
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
@@ -315,54 +314,6 @@ def test_columns_of_by_are_kept_apart(shown, tmp_path):
     assert read_foreign(path, Columns(by=["set", "task", "set"]))["group"].nunique() == 4
 
 
-def test_white_space_around_a_name_does_not_count(shown, tmp_path):
-    path, clean = tmp_path / "table.csv", tmp_path / "clean" / "table.csv"
-    clean.parent.mkdir()
-    clean.write_text(SHORT)
-    path.write_text(SHORT.replace("seed,method", " seed, method ").replace("1,a", "1 ,\u00a0a"))
-    columns = Columns()
-    pd.testing.assert_frame_equal(read_foreign(path, columns), read_foreign(clean, columns))
-    path.write_text(SHORT + "2,a ,.6\n")
-    assert "row 6: seed 2 of a is given twice" in shown("--from", path, "--baseline", "a")[0]
-
-
-LOOKALIKES = [
-    ("2,a", "2,a\u200b", r"method: 'a' and 'a\u200b' (U+200B) look alike but differ; write"),
-    ("2,a", "\uff12,a", "seed: '\uff12' (U+FF12) and '2' look alike"),
-    ("2,a", "2.0,a", "seed: 2.0 and 2 are the same number; write them alike"),
-    ("2,a", "02,a", "seed: 02 and 2 are the same number"),
-    ("2,a", "2,a\x07", r"method: 'a\x07' has the character U+0007, which cannot be shown; remove"),
-    ("2,a", "2,\u200b", "row 3: method is empty; fill it in"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "message"), LOOKALIKES)
-def test_names_that_look_alike_or_cannot_be_shown_are_refused(shown, tmp_path, old, new, message):
-    path = tmp_path / "table.csv"
-    path.write_text(SHORT.replace(old, new), encoding="utf-8")
-    code, _ = shown("--from", path, "--baseline", "a", "--out", tmp_path / "never")
-    assert message in code
-    assert code.startswith(f"error: {path}: ")
-    assert "\n" not in code
-    assert not (tmp_path / "never").exists()
-
-
-def test_headings_that_look_alike_are_refused(shown, tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("seed,method,meth\u00adod,accuracy\n1,a,b,.5\n1,b,a,.6\n", encoding="utf-8")
-    code, _ = shown("--from", path, "--all-pairs")
-    assert "the header: 'method' and 'meth\\xadod' (U+00AD) look alike but differ" in code
-
-
-def test_a_groups_name_cannot_break_the_figure(shown, tmp_path):
-    path = tmp_path / "a\x08b.csv"
-    path.write_text(SHORT)
-    assert "a\\x08b.csv' has the character U+0008, which" in shown("--from", path)[0]
-    path = tmp_path / "table.csv"
-    path.write_text(SHORT.replace("method,", "method,task,").replace(",.", ",x\x08,."))
-    assert "task: 'x\\x08' has the" in shown("--from", path, "--by", "task", "--baseline", "a")[0]
-
-
 def test_an_argument_that_no_page_can_show_is_refused(shown, tmp_path):
     path = tmp_path / "table.csv"
     path.write_text(SHORT)
@@ -370,19 +321,6 @@ def test_an_argument_that_no_page_can_show_is_refused(shown, tmp_path):
         code, _ = shown("--from", path, "--baseline", "a", option, text)
         assert code.startswith(f"error: the command line: {text!r} ")
         assert "which cannot be shown; remove it" in code
-
-
-def test_numbers_in_another_notation_have_a_cure(shown, tmp_path):
-    path = tmp_path / "table.csv"
-    for text, cure in (
-        ('"0,6"', "accuracy is '0,6'; write it with a decimal point"),
-        ("60 %", "accuracy is '60 %'; give a number without %"),
-        ("1" * 400, "; give a number of at most 1e+100, or remove the row"),
-        ("n/a", "'n/a'; give a number, or remove the row"),
-    ):
-        path.write_text(SHORT.replace("2,a,.6", f"2,a,{text}"))
-        code, _ = shown("--from", path, "--unit", "raw", "--margin", "1", "--baseline", "a")
-        assert cure in code
 
 
 def test_too_many_comparisons_are_refused(shown, tmp_path):
@@ -472,36 +410,8 @@ def test_each_mistake_is_one_line(table, shown, tmp_path):
     assert not (tmp_path / "never").exists()
 
 
-def test_a_file_that_is_no_table_is_one_line(shown, tmp_path):
-    (tmp_path / "empty.csv").write_text("")
-    (tmp_path / "open.csv").write_text('seed,method,accuracy\n1,"a,.5\n')
-    (tmp_path / "header.csv").write_text("seed,method,accuracy\n")
-    (tmp_path / "latin.csv").write_bytes(b"seed,method,accuracy\n1,caf\xe9,.5\n")
-    (tmp_path / "semicolons.csv").write_text("seed;method;accuracy\n1;a;.5\n")
-    for name, message in {
-        "empty.csv": "is empty; give a header and one row per run",
-        "header.csv": "has a header and no rows; give a header and one row per run",
-        "open.csv": "line 2 has a misplaced quotation mark (",
-        "latin.csv": "line 2 is not UTF-8; save the file as UTF-8",
-        "semicolons.csv": "the header has no comma; separate the columns by commas",
-        "absent.csv": "cannot be read (No such file or directory); give a CSV file",
-        "": "cannot be read (Is a directory); give a CSV file",
-    }.items():
-        code, _ = shown("--from", tmp_path / name)
-        assert code.startswith(f"error: {tmp_path / name}: {message}")
-        assert "\n" not in code
-
-
-def test_every_row_has_as_many_fields_as_the_header(shown, tmp_path):
-    """Rows with one field more must not shift the columns."""
+def test_forms_of_one_table_are_read_alike(tmp_path):
     path = tmp_path / "table.csv"
-    longer = SHORT.replace("1,a,.5", "1,a,.5,7").replace("2,a,.6", "2,a,.6,8")
-    trailing = SHORT.replace("\n", ",\n").replace("accuracy,", "accuracy")
-    for text, row, n in ((longer, 2, 4), (SHORT.replace("2,b,.9", "2,b,.9,"), 5, 4),
-                         (trailing, 2, 4), (SHORT.replace("2,a,.6", "\n2,a"), 4, 2)):  # fmt: skip
-        path.write_text(text)
-        code, _ = shown("--from", path, "--baseline", "a")
-        assert code.startswith(f"error: {path}: line {row} has {n} fields, but the header has 3; ")
     path.write_text(SHORT)
     expected = read_foreign(path, Columns())
     assert expected["value"].tolist() == [50, 60, 70, 90]
@@ -509,20 +419,106 @@ def test_every_row_has_as_many_fields_as_the_header(shown, tmp_path):
         SHORT.replace("\n", ",\n"),  # an empty last column, as a spreadsheet writes it
         "\ufeff" + SHORT.replace("\n", "\r\n") + ",,\r\n\r\n",
         SHORT.replace("a,", '"a",'),
+        SHORT.replace("seed,method", " seed, method ").replace("1,a", "1 ,\u00a0a"),
     ):
         path.write_text(text)
         pd.testing.assert_frame_equal(read_foreign(path, Columns()), expected)
 
 
-def test_a_row_is_named_by_its_line(shown, tmp_path):
+def changed(old, new):
+    assert old in SHORT
+    return SHORT.replace(old, new)
+
+
+REFUSED = {
+    "white space alone differs": (SHORT + "2,a ,.6\n", "row 6: seed 2 of a is given twice"),
+    "a zero width space": (
+        changed("2,a", "2,a\u200b"),
+        r"method: 'a' and 'a\u200b' (U+200B) look alike but differ; write",
+    ),
+    "full width": (changed("2,a", "\uff12,a"), "seed: '\uff12' (U+FF12) and '2' look alike"),
+    "one number in two ways": (
+        changed("2,a", "2.0,a"),
+        "seed: 2.0 and 2 are the same number; write them alike",
+    ),
+    "a control character": (
+        changed("2,a", "2,a\x07"),
+        r"method: 'a\x07' has the character U+0007, which cannot be shown; remove",
+    ),
+    "a name that shows nothing": (changed("2,a", "2,\u200b"), "row 3: method is empty; fill it in"),
+    "headings alike": (
+        "seed,method,meth\u00adod,accuracy\n1,a,b,.5\n1,b,a,.6\n",
+        r"the header: 'method' and 'meth\xadod' (U+00AD) look alike but differ",
+    ),
+    "a decimal comma": (
+        changed(".6", '"0,6"'),
+        "row 3: accuracy is '0,6'; write it with a decimal point",
+    ),
+    "a sign of percent": (changed(".6", "60 %"), "accuracy is '60 %'; give a number without %"),
+    "too large a number": (
+        changed(".6", "1" * 400),
+        "; give a number of at most 1e+100, or remove",
+    ),
+    "a word": (changed(".6", "n/a"), "accuracy is 'n/a'; give a number, or remove the row"),
+    "behind blank lines": ("\n" + changed("2,a,.6", "\n\n2,a,x"), "row 6: accuracy is 'x'"),
+    "behind a name of two lines": (
+        changed("1,a,.5", '1,"a\nc",.5').replace("1,b,.7", "1,b,x"),
+        "row 5: accuracy is 'x'",
+    ),
+    "longer rows": (
+        changed("1,a,.5", "1,a,.5,7").replace("2,a,.6", "2,a,.6,8"),
+        "line 2 has 4 fields, but the header has 3; ",
+    ),
+    "a comma too many": (changed("2,b,.9", "2,b,.9,"), "line 5 has 4 fields, but the header has 3"),
+    "no comma in the header alone": (
+        changed("\n", ",\n").replace("accuracy,", "accuracy"),
+        "line 2 has 4 fields, but the header has 3; ",
+    ),
+    "a shorter row": (changed("2,a,.6", "\n2,a"), "line 4 has 2 fields, but the header has 3; "),
+    "nothing": ("", "is empty; give a header and one row per run"),
+    "a header alone": (
+        "seed,method,accuracy\n",
+        "has a header and no rows; give a header and one row per run",
+    ),
+    "an open quotation mark": (
+        'seed,method,accuracy\n1,"a,.5\n',
+        "line 2 has a misplaced quotation mark (",
+    ),
+    "semicolons": (
+        SHORT.replace(",", ";"),
+        "the header has no comma; separate the columns by commas",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_table_that_cannot_be_read_is_refused_in_one_line(shown, tmp_path, case):
+    text, message = REFUSED[case]
     path = tmp_path / "table.csv"
-    for text, row in (
-        (SHORT.replace("2,b,.9", "2,b,x"), 5),
-        ("\n" + SHORT.replace("2,a,.6", "\n\n2,a,x"), 6),
-        (SHORT.replace("1,a,.5", '1,"a\nc",.5').replace("1,b,.7", "1,b,x"), 5),
-    ):
-        path.write_text(text)
-        assert f"row {row}: accuracy is 'x'" in shown("--from", path, "--baseline", "a")[0]
+    path.write_text(text, encoding="utf-8")
+    options = ["--unit", "raw", "--margin", "1", "--baseline", "a", "--out", tmp_path / "never"]
+    code, _ = shown("--from", path, *options)
+    assert code.startswith(f"error: {path}: ")
+    assert message in code
+    assert "\n" not in code
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_file_that_is_no_table_is_one_line(shown, tmp_path):
+    (tmp_path / "latin.csv").write_bytes(b"seed,method,accuracy\n1,caf\xe9,.5\n")
+    (tmp_path / "a\x08b.csv").write_text(SHORT)
+    for name, message in {
+        "latin.csv": "line 2 is not UTF-8; save the file as UTF-8",
+        "absent.csv": "cannot be read (No such file or directory); give a CSV file",
+        "": "cannot be read (Is a directory); give a CSV file",
+    }.items():
+        code, _ = shown("--from", tmp_path / name)
+        assert code.startswith(f"error: {tmp_path / name}: {message}")
+        assert "\n" not in code
+    assert (
+        "a\\x08b.csv' has the character U+0008, which"
+        in shown("--from", tmp_path / "a\x08b.csv")[0]
+    )
 
 
 def test_a_folder_and_a_table_exclude_each_other(shown):
@@ -538,28 +534,3 @@ def test_the_page_about_length_generalization_is_current():
     docs = Path(__file__).parents[2] / "docs"
     made = runpy.run_path(str(docs / "length_generalization.py"))["page"]()
     assert made == (docs / "length_generalization.md").read_text(encoding="utf-8")
-
-
-def test_the_page_ranks_own_runs_beside_the_study(tmp_path, monkeypatch):
-    """Invented runs with the ranking of the study's split mc2x of reverse, and its opposite."""
-    page = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "length_generalization.py"))
-    ranked = ["none", "t5", "alibi", "rope", "sinusoidal"]
-    for task, order in (("reverse", ranked), ("copy", ranked[::-1])):
-        for place, encoding in enumerate(order):
-            result = {"exact_match": 0.5 - place / 10, "accuracy": 0.9, "greedy_accuracy": 0.6}
-            lengths = {str(n): result for n in (41, 51, 81)}
-            record = {"schema": SCHEMA, "fingerprint": "", "data": task, "encoding": encoding}
-            folder = tmp_path / task / encoding
-            folder.mkdir(parents=True)
-            write_json(folder / "result.json", {**record, "seed": 0, "lengths": lengths})
-    own = page["own_results"](tmp_path)
-    assert sorted(own["letters"].unique()) == [20, 25, 40]
-    own.to_csv(tmp_path / "own.csv", index=False)
-    monkeypatch.setitem(page["page"].__globals__, "OWN", tmp_path / "own.csv")
-    lines = page["page"]().splitlines()
-    order = "none 50.0, t5 40.0, alibi 30.0, rope 20.0, sinusoidal 10.0"
-    assert f"| reverse, posfuse | 25 to 40 | {order} | 1 |  |" in lines
-    assert "| reverse | t5 | 90.0 / 60.0 | 90.0 / 60.0 | 90.0 / 60.0 |" in lines
-    by_start = {line.split(" | ")[0]: line for line in lines}
-    assert by_start["| s2s_reverse mc2x_tr20_ts40"].endswith("| 3 | +1.00 |")
-    assert by_start["| s2s_copy rdc_tr20_ts40"].endswith("| 3 | -1.00 |")
