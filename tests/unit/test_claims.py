@@ -226,31 +226,29 @@ def test_where_selects_by_regime_data_encoding_and_fusion():
         ("wordy", "mlp", GAIN),
         ("wordier", "concat", GAIN, "learned"),
     )
-    assert len(one(comparisons, "gain").evidence.numbers) == 4
-    assert len(one(comparisons, "gain", {"regime": "long"}).evidence.numbers) == 3
-    assert len(one(comparisons, "gain", {"regime": ["short", "long"]}).evidence.numbers) == 4
-    assert len(one(comparisons, "gain", {"data": "wordy"}).evidence.numbers) == 2
-    assert len(one(comparisons, "gain", {"encoding": "learned"}).evidence.numbers) == 1
-    picked = one(comparisons, "gain", {"regime": "long", "fusion": ["concat", "mlp"]})
-    assert [line.split(":")[0] for line in picked.evidence.numbers] == [
-        "wordy sinusoidal concat",
-        "wordy sinusoidal mlp",
-        "wordier learned concat",
-    ]
+    names = ["tiny sinusoidal concat", "wordy sinusoidal concat", "wordy sinusoidal mlp",
+             "wordier learned concat"]  # fmt: skip
+    for where, selected in (
+        ({}, names),
+        ({"regime": ["short", "long"]}, names),
+        ({"regime": "long", "fusion": ["concat", "mlp"]}, names[1:]),
+        ({"data": "wordy"}, names[1:3]),
+        ({"encoding": "learned"}, names[3:]),
+    ):
+        lines = one(comparisons, "gain", where).evidence.numbers
+        assert [line.split(":")[0] for line in lines] == selected
 
 
 def test_a_claim_that_only_runs_with_overrides_match_says_how_to_judge_them():
     name = "task=language_model"
     comparisons = frame(("tiny", "concat", GAIN), ("tiny", "mul", GAIN)).assign(variant=name)
-    how = f"(to judge those here, add `variant: {name}` to `where`)"
-    assert one(comparisons, "gain").settle == f"needs runs without overrides {how}"
     where = {"data": "tiny", "fusion": "concat"}
-    found = one(comparisons, "gain", where)
-    assert found.settle == f"needs runs with data=tiny fusion=concat without overrides {how}"
+    assert one(comparisons, "gain", where).settle == (
+        "needs runs with data=tiny fusion=concat without overrides (to judge those here, add "
+        f"`variant: {name}` to `where`)"
+    )
     assert one(comparisons, "gain", {**where, "variant": name}).verdict == "supported"
     assert one(comparisons, "gain", {"fusion": "mlp"}).settle == "needs runs with fusion=mlp"
-    other = pd.concat([comparisons, comparisons.assign(variant="optim.lr=1")], ignore_index=True)
-    assert "`variant: optim.lr=1` or another one to `where`" in one(other, "gain", where).settle
 
 
 def test_less_stable_is_pitman_and_morgans_test_of_the_seeds_in_common():
@@ -421,17 +419,6 @@ def test_equal_differences_are_judged_by_the_accuracys_resolution():
     limit = math.sqrt(2 / stats.chi2.ppf(0.2, 2))
     seeds = seeds_for_equivalence(limit, 0.5, 0.25, 0.05)
     assert undecided.settle.startswith(f"about {seeds:,.0f} seeds per cell")
-
-
-def test_seeds_needed_to_settle_it_do_settle_it():
-    """Four of five samples of the named size, with the same mean and the upper limit of the
-    spread, reach the verdict."""
-    rng = np.random.default_rng(3)
-    found = one(frame(("tiny", "concat", [0.4, 2.6, 1.5, -0.5])), "gain")
-    n = int(found.settle.split()[1])
-    mean, std = 1.0, st.spread_limit([0.4, 2.6, 1.5, -0.5])
-    hits = [st.p_above(rng.normal(mean, std, n)) <= 0.05 for _ in range(600)]
-    assert 0.75 < np.mean(hits) < 0.87
 
 
 def test_no_comparisons_leave_every_claim_of_the_paper_open():

@@ -71,9 +71,6 @@ def row_of(frame, **labels):
     return found.iloc[0]
 
 
-# --- cells -------------------------------------------------------------------------------------
-
-
 def test_cells_are_means_and_standard_deviations_by_hand(tmp_path):
     for seed, accuracy, latency in ((0, 0.5, 1.0), (1, 0.6, 2.0), (2, 0.7, 6.0)):
         write(tmp_path, "add", seed, accuracy, latency_ms=latency, parameters=100)
@@ -91,17 +88,6 @@ def test_cells_are_means_and_standard_deviations_by_hand(tmp_path):
     assert np.isnan(add["fusion_parameters"])
     assert concat["fusion_parameters"] == 20
     assert set(table["length"]) == {10.0}
-
-
-def test_cells_need_no_latency_and_no_parameters(tmp_path):
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.7}})
-    row = cells(collect(tmp_path)[0]).iloc[0]
-    assert row["std"] == pytest.approx(math.sqrt(200))
-    unknown = ["latency_mean", "latency_std", "parameters", "fusion_parameters"]
-    assert row[unknown].isna().all()
-
-
-# --- pairing -----------------------------------------------------------------------------------
 
 
 def test_differences_are_paired_by_seed_whatever_the_order(tmp_path):
@@ -124,26 +110,35 @@ def test_differences_are_paired_by_seed_whatever_the_order(tmp_path):
     assert row["p_equivalence"] == pytest.approx(stats.t.cdf((25 / 3 - 0.5) / (5 / 3), 2))
 
 
-def test_seeds_without_a_partner_are_left_out_and_named(tmp_path):
-    write_cells(
-        tmp_path,
+NOTES = {
+    "seeds without a partner": (
         {"add": {0: 0.5, 1: 0.6, 2: 0.1, 11: 0.1}, "concat": {7: 0.99, 1: 0.66, 0: 0.52}},
-    )
-    frame, notes = compared(tmp_path)
-    assert notes == [
-        "tiny sinusoidal concat: only one of concat and add has these seeds, so they are left out: "
-        "2, 7, 11"
-    ]
-    assert frame["seeds"][0] == [0, 1]
-    assert frame["deltas"][0] == pytest.approx([2, 6])
+        [2, 6],
+        "only one of concat and add has these seeds, so they are left out: 2, 7, 11",
+    ),
+    "no seed in common": (
+        {"add": {0: 0.5}, "concat": {1: 0.6}},
+        None,
+        "not compared, because it has no seed in common with add",
+    ),
+    "without its baseline": (
+        {"concat": {0: 0.6}},
+        None,
+        "not compared, because add has no run with this data and encoding",
+    ),
+}
 
 
-def test_without_a_common_seed_there_is_no_row_but_a_line(tmp_path):
-    write_cells(tmp_path, {"add": {0: 0.5}, "concat": {1: 0.6}})
+@pytest.mark.parametrize("case", NOTES)
+def test_what_cannot_be_paired_is_left_out_and_named(tmp_path, case):
+    accuracies, deltas, note = NOTES[case]
+    write_cells(tmp_path, accuracies)
+    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}}, encoding="learned")
     frame, notes = compared(tmp_path)
-    assert frame.empty
-    assert {"seeds", "deltas", "p_t", "p_holm", "mean"} <= set(frame.columns)
-    assert any("no seed in common with add" in line for line in notes)
+    assert any(line.startswith(f"tiny sinusoidal concat: {note}") for line in notes), notes
+    other, *found = frame.sort_values("encoding")["deltas"]
+    assert other == pytest.approx([10, 20])
+    assert found == ([pytest.approx(deltas)] if deltas else [])
 
 
 def test_one_common_seed_has_a_mean_and_nothing_else(tmp_path):
@@ -157,16 +152,6 @@ def test_one_common_seed_has_a_mean_and_nothing_else(tmp_path):
                "seeds_equivalence"]  # fmt: skip
     assert row[unknown].isna().all()
     assert row["smallest_p"] == 1
-
-
-def test_a_cell_without_its_baseline_is_named_and_the_others_compared(tmp_path):
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}})
-    write_cells(tmp_path, {"concat": {0: 0.6}}, encoding="learned")
-    frame, notes = compared(tmp_path)
-    assert frame["encoding"].tolist() == ["sinusoidal"]
-    assert notes == [
-        "tiny learned concat: not compared, because add has no run with this data and encoding"
-    ]
 
 
 @pytest.mark.parametrize(("gain", "p_values"), [(0.1, [0.25, 0.25]), (0.0, [math.nan, 1])])
@@ -233,9 +218,6 @@ def test_rank_and_sign_tests_find_ties_in_spite_of_rounding(tmp_path):
         assert row["p_sign_flip"] == pytest.approx(exact["p_sign_flip"])
 
 
-# --- other settings ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("settings", "variant", "difference"),
     [
@@ -287,9 +269,6 @@ def test_an_option_of_the_fusion_pairs_with_the_plain_baseline(tmp_path):
     assert notes == []
     assert frame["deltas"][0] == pytest.approx([1, 3])
     assert frame[["variant", "baseline_variant"]].values.tolist() == [["fusion.half_width=4", ""]]
-
-
-# --- statistics of the frame -------------------------------------------------------------------
 
 
 def test_p_holm_is_holms_over_all_rows(tmp_path):
@@ -379,19 +358,6 @@ def test_tables_and_tasks_are_those_of_the_settings(tmp_path):
     assert len(set(others.values())) == 4
 
 
-def test_another_baseline_changes_the_signs(tmp_path):
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6, 2: 0.65}, "concat": {0: 0.6, 1: 0.8, 2: 0.64}})
-    one = compared(tmp_path)[0].iloc[0]
-    other = compared(tmp_path, baseline="concat")[0].iloc[0]
-    assert (one["fusion"], other["fusion"]) == ("concat", "add")
-    assert other["deltas"] == pytest.approx([-d for d in one["deltas"]])
-    for name in ("mean", "d_z"):
-        assert other[name] == pytest.approx(-one[name])
-    assert (other["low"], other["high"]) == pytest.approx((-one["high"], -one["low"]))
-    for name in ("std", "p_t", "p_wilcoxon", "p_sign_flip", "p_equivalence", "seeds_observed"):
-        assert other[name] == pytest.approx(one[name])
-
-
 def test_the_criteria_reach_the_statistics():
     deltas = [0.3, -0.2, 0.4, 0.1]
     std, mean = np.std(deltas, ddof=1), np.mean(deltas)
@@ -415,9 +381,6 @@ def test_the_criteria_reach_the_statistics():
         error = std / 2
         edges = (stats.t.sf((mean + margin) / error, 3), stats.t.cdf((mean - margin) / error, 3))
         assert found["p_equivalence"] == pytest.approx(max(edges))
-
-
-# --- growth with length ------------------------------------------------------------------------
 
 
 def two_corpora(tmp_path, wordy_seeds=(0, 1, 2)):
@@ -509,9 +472,6 @@ def test_trends_are_slopes_over_the_bins_of_one_cell():
     rising = bins[:3].assign(gains=[[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
     error = found["resolution"][0] / math.sqrt(2)
     assert trends(rising)["p_t"][0] == pytest.approx(2 * stats.t.sf(1 / error, 1))
-
-
-# --- what collect leaves out -------------------------------------------------------------------
 
 
 def sound(root):

@@ -297,18 +297,6 @@ def test_seeds_with_different_numbers_of_documents_give_no_statistics(own_docume
     assert pair(comparison, runs, "add", read_all(runs)[0]) is None
 
 
-def test_judge_documents_by_hand(two_seeds):
-    runs, comparison = two_seeds
-    paired = pair(comparison, runs, "add", read_all(runs)[0])
-    found = judge_documents(paired)
-    assert found["document_seeds"] == [0, 1]
-    assert found["n_documents"] == 6
-    assert found["documents_mean"] == pytest.approx(50 / 6)
-    # discordant 2 : 0 and 1 : 2
-    assert found["p_mcnemar"] == pytest.approx([0.5, stats.binomtest(1, 3).pvalue])
-    assert found["documents_low"] < 50 / 6 < found["documents_high"]
-
-
 def test_documents_of_a_group_are_judged_together(tmp_path):
     """Both operators of a seed have the groups, in files of a version with and without them."""
     wrong = {"add": [turned([0, 1, 2, 5]), turned([0, 1, 2, 4])], "concat": [LABEL, LABEL]}
@@ -436,7 +424,11 @@ def test_the_evidence_holds_every_comparison(two_seeds):
     assert notes == []
     row = found.statistics.iloc[0]
     assert row[list(CELL)].to_dict() == CELL
+    assert (row["document_seeds"], row["n_documents"]) == ([0, 1], 6)
     assert row["documents_mean"] == pytest.approx(50 / 6)
+    assert row["documents_low"] < 50 / 6 < row["documents_high"]
+    # discordant 2 : 0 and 1 : 2
+    assert row["p_mcnemar"] == pytest.approx([0.5, stats.binomtest(1, 3).pvalue])
     assert found.bins["n_documents"].sum() == 6
     assert (found.bins["fusion"] == "concat").all()
     matrix = found.confusions[tuple(CELL.values())]

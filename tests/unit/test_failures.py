@@ -60,7 +60,6 @@ def test_a_worker_gets_no_state_of_the_sweep(sweep):
     ("arguments", "own", "path", "command"),
     [
         ("-m seed=0,1", [], ".", "posfuse train 'a=b c'"),
-        ("-m --config-dir my seed=0,1", [], "", "posfuse train 'a=b c' --config-dir=my"),
         ("-m -cd my -cn=top", [], "x y:.", "PYTHONPATH='x y:.' posfuse train 'a=b c' "
          "--config-dir=my --config-name=top hydra.mode=RUN"),
         ("--config-path ../my -m", ["hydra.mode=MULTIRUN"], "",
