@@ -11,7 +11,6 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from posfuse.data.corpora import is_task
-from posfuse.data.token_store import TokenizedSplit
 from posfuse.evidence import bag_of_words as module
 from posfuse.evidence.bag_of_words import bag_of_words, bags_of_words
 from posfuse.runs import configs, identity
@@ -182,18 +181,3 @@ def test_a_text_has_no_pair_of_ends(corpus, fitted, tmp_path):
     cfg = small_config(corpus)
     cfg.data.corpus = {"test_lengths": []}
     assert not is_task(cfg.data)
-
-
-def test_ends_are_the_first_and_the_last_word_that_is_read():
-    split = TokenizedSplit(
-        np.array([3, 3, 2, 4, 1, 2]),
-        np.array([0, 3, 4, 6]),
-        np.array([0, 1, 0]),
-        np.arange(3),
-        np.arange(3),
-    )
-    for max_len, pairs in ((9, [(3, 2), (4, 4), (1, 2)]), (2, [(3, 3), (4, 4), (1, 2)])):
-        matrix = module._ends(split, max_len, 5).toarray()
-        assert matrix.shape == (3, 25)
-        assert matrix.sum() == 3
-        assert [divmod(int(row.argmax()), 5) for row in matrix] == pairs

@@ -126,14 +126,6 @@ def test_the_series_of_lead_stories_varies_in_length_alone() -> None:
                 assert passages[:, : words[0]].flatten().tolist() == text.split()
 
 
-def test_lead_stories_of_any_size_compose() -> None:
-    for passages, words, sizes in ((5, 80, (300, 5, 5)), (50, 4, (20, 5, 5)), (170, 1, (5, 5, 5))):
-        frames = bbc.lead_story(0, passages, words, list(sizes)).read()
-        assert [len(frames[split]) for split in SPLITS] == list(sizes)
-        lengths = pd.concat([frames[split]["text"] for split in SPLITS]).str.split().str.len()
-        assert set(lengths) == {passages * words}
-
-
 def test_more_articles_of_a_class_than_a_split_has_are_refused() -> None:
     """The smallest split, a tenth, has 35 articles of the smallest class."""
     bbc.digest(0, 35, [5, 5, 5]).read()
