@@ -131,7 +131,7 @@ BAD = {
     "encoding.table._target_=posfuse.model.fusion.Add": "posfuse.model.fusion.Add takes no max_len",
     "optim.lr=nan": "must be above 0 (got nan)",
     "seed=-1": "must be between 0 and 4294967295 (got -1)",
-    "trainer.monitor=f1": "must be accuracy, loss, or metric (got f1)",
+    "trainer.monitor=f1": "must be accuracy, macro_f1, loss, or metric (got f1)",
     "data.path=somewhere": "bbc_lead_paragraph is made by posfuse.data.bbc.lead_paragraph, which",
 }
 
