@@ -20,7 +20,7 @@ from posfuse.runs import measurements
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
 from posfuse.runs.records import MECHANISM, write_table
 from posfuse.statistics.budget import budgets
-from posfuse.statistics.comparisons import Criteria, compare, criteria_for
+from posfuse.statistics.comparisons import Criteria, compare, criteria_for, step_of
 from posfuse.statistics.over_documents import hierarchical_bootstrap
 from posfuse.statistics.own_best import own_best
 from posfuse.verdicts.claims import Claim, Claims, read_claims
@@ -210,7 +210,7 @@ def test_a_claim_about_a_metric_without_runs_is_open(folder, runs):
 def test_an_unknown_metric_of_a_claim_is_one_line(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("claims: [{name: a, text: t, kind: gain, metric: speed}]\n")
-    message = r"claims\[0\].metric: no 'speed'; use one of accuracy, exact_match, greedy_accuracy, "
+    message = r"claims\[0\].metric: no 'speed'; use one of accuracy, macro_f1, "
     with pytest.raises(InputError, match=message):
         read_claims(path)
 
@@ -276,3 +276,19 @@ def test_bits_that_are_no_number_leave_the_run_out(tmp_path):
     assert len(kept) == 1
     assert all("test.bits_per_byte is" in line for line in problems)
     assert len(problems) == 2
+
+
+@pytest.mark.parametrize("name", ["accuracy", "macro_f1"])
+def test_a_report_of_macro_f1_is_about_it_alone(name, tmp_path):
+    """Macro F1 has no documents to resample, no step of one document, and no bag of words."""
+    for fusion, gain in (("add", 0.0), ("concat", 0.1)):
+        for seed in range(3):
+            f1 = 0.3 + gain + seed * (1 + gain) / 100
+            scores = {"accuracy": 0.9, "macro_f1": f1}
+            write_record(tmp_path, 0.9, fusion, seed, test=scores, validation=scores)
+    out, _ = posfuse_report(tmp_path, "--metric", name)
+    table = pd.read_csv(tmp_path / "report" / "tables" / "paired_differences.csv")
+    is_f1 = name == "macro_f1"
+    assert table["mean"].tolist() == pytest.approx([10.1 if is_f1 else 0.0])
+    assert np.isnan(step_of(METRICS[name], 200)) == is_f1
+    assert ("macro F1" in out) == is_f1

@@ -27,6 +27,7 @@ class Metric:
     margin: float = 0.5  # the largest difference that does not matter
     effect: float = 1.0  # the difference for which the seeds needed are listed
     guess: float = 0.0  # of guessing; the accuracy of guessing depends on the classes
+    counts_documents: bool = True  # whether a value in percent is a share of the test documents
 
     @property
     def heading(self) -> str:
@@ -39,7 +40,7 @@ class Metric:
 
     @property
     def is_share(self) -> bool:
-        """Whether values are percent of the test documents."""
+        """Whether values are in percent."""
         return self.unit == "points"
 
     @property
@@ -109,6 +110,7 @@ class Metric:
 
 
 ACCURACY = Metric("accuracy", "accuracy", "points", "accuracy in %")
+MACRO_F1 = Metric("macro_f1", "macro F1", "points", "macro F1 in %", counts_documents=False)
 EXACT_MATCH = Metric("exact_match", "exact match", "points", "exact match in %")
 GREEDY_ACCURACY = Metric("greedy_accuracy", "greedy accuracy", "points", "greedy accuracy in %")
 BITS_PER_BYTE = Metric(
@@ -116,7 +118,8 @@ BITS_PER_BYTE = Metric(
     factor=1.0, digits=4, lower_is_better=True, margin=0.01, effect=0.02, guess=8.0,
 )  # fmt: skip
 METRICS = {
-    metric.name: metric for metric in (ACCURACY, EXACT_MATCH, GREEDY_ACCURACY, BITS_PER_BYTE)
+    metric.name: metric
+    for metric in (ACCURACY, MACRO_F1, EXACT_MATCH, GREEDY_ACCURACY, BITS_PER_BYTE)
 }
 
 

@@ -94,6 +94,8 @@ class Sweep:
         if self.metric == ACCURACY and len(self.classifiers):
             classified = of_classifiers(self.comparisons, self.runs)
             return document_evidence(classified, self.classifiers, self.criteria.baseline)
+        if not self.metric.counts_documents:  # macro F1 is no mean over documents
+            return window_evidence(self.comparisons[:0], self.runs[:0], self.criteria)
         return window_evidence(self.comparisons, self.runs, self.criteria)
 
     @cached_property

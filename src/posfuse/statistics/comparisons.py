@@ -174,7 +174,8 @@ def outcomes_of(runs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 
 def step_of(metric: Metric, documents: float) -> float:
     """The points of one of so many test documents; NaN for a metric that is no share of them."""
-    return metric.factor / documents if metric.is_share else np.nan
+    is_counted = metric.is_share and metric.counts_documents
+    return metric.factor / documents if is_counted else np.nan
 
 
 def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
