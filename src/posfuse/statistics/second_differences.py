@@ -18,8 +18,7 @@ import pandas as pd
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.settings import NO_TABLE
-from posfuse.statistics.comparisons import Criteria, in_families, judge, operators
-from posfuse.statistics.contrasts import Contrast
+from posfuse.statistics.comparisons import Criteria, compare_arms, in_families, judge, operators
 
 COPIED = [*CELL, "baseline_variant", "length", "resolution"]  # from the first comparison
 SCRATCH = "none"  # pretrain.name of a run without pretraining
@@ -82,28 +81,26 @@ def second_differences(
         second = next(iter(others_of(row).to_dict("records")), None)
         if second is None:
             continue
-        first, theirs = (pd.Series(r["deltas"], r["seeds"]) for r in (row, second))
+        gains = [pd.Series(each["deltas"], each["seeds"]) for each in (row, second)]
         # Rounding errors of equal results must not become a spread.
-        gains = pd.concat([first, theirs], axis=1, keys=["a", "b"]).dropna().round(9)
-        if gains.empty:
+        both = pd.concat(gains, axis=1, keys=["first", "second"]).round(9)
+        compared = compare_arms("first", "second", both, criteria, row["resolution"])
+        if compared is None:
             continue
-        deltas = Contrast({"a": 1, "b": -1}).differences(gains).tolist()
+        means = [float(np.mean(compared[name])) for name in ("scores", "baseline_scores")]
         rows.append(
             {
                 **{name: row[name] for name in COPIED},
                 other: f"{second['encoding']} {second['variant']}".strip(),
-                "seeds": gains.index.tolist(),
-                "gains": gains["a"].tolist(),
-                f"{other}_gains": gains["b"].tolist(),
-                "deltas": deltas,
-                "gain": float(gains["a"].mean()),
-                f"{other}_gain": float(gains["b"].mean()),
-                **judge(deltas, criteria, row["resolution"]),
+                **dict(zip(("gain", f"{other}_gain"), means, strict=True)),
+                **compared,
             }
         )
-    columns = [*COPIED, other, "seeds", "gains", f"{other}_gains", "deltas", "gain"]
+    columns = [*COPIED, other, "seeds", "scores", "baseline_scores", "deltas", "gain"]
     columns += [f"{other}_gain", *judge([0.0], criteria)]
-    return in_families(pd.DataFrame(rows, columns=columns), criteria)
+    frame = pd.DataFrame(rows, columns=columns)
+    renamed = {"scores": "gains", "baseline_scores": f"{other}_gains"}
+    return in_families(frame.rename(columns=renamed), criteria)
 
 
 def of_position(
