@@ -25,9 +25,9 @@ import questions
 from finding_tables import FOLDER, judged
 from posfuse.config import CONF_DIR
 from posfuse.report import formats, page
-from posfuse.report.sections.cautions_table import cautions_tables
+from posfuse.report.sections.section import Section
 from posfuse.report.table import Table
-from posfuse.study import caveats, tables
+from posfuse.study import results_page, tables
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS
 
@@ -62,16 +62,10 @@ def exists(commit: str) -> bool:
 
 def with_answers(html: str, folder: Path) -> str:
     """The page of a study with its answers and its table of hypotheses, from the plan and rows."""
-    plan, results, state = judged(folder)
-    study, metric = plan.study, plan.study.measured
-    of_each, of_all = caveats.sentences(caveats.of_verdicts(plan, state, results))
-    lines = [study.question, *tables.headline(study, state)]
-    for v in state.verdicts:
-        caution = of_each.get(v.hypothesis.name, "")
-        lines.append(f"{tables.sentence(v, metric)} {caution}".rstrip())
-    lines += filter(None, [of_all])
+    first = sections_of(folder)[0]
+    lines, (verdicts,) = first.sentences, first.tables
     answer = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
-    shown = str(page.template("table.html.j2").module.show(tables.verdict_table(study, state)))
+    shown = str(page.template("table.html.j2").module.show(verdicts))
     for pattern, new in (
         (r'<div class="answer">\n.*?</div>', f'<div class="answer">\n{answer}</div>'),
         (r'<h3 id="hypotheses">.*?</p>\n', shown),
@@ -80,14 +74,15 @@ def with_answers(html: str, folder: Path) -> str:
     return html
 
 
-def tables_of(folder: Path) -> list[Table]:
-    """The report's tables of a study, computed from its plan and its rows."""
+def sections_of(folder: Path) -> list[Section]:
+    """The sections of a study's report, computed from its plan and its rows."""
     plan, results, state = judged(folder)
-    study, runs = plan.study, pd.read_csv(folder / RUNS)
-    leans = cautions_tables(caveats.of_verdicts(plan, state, results), "hypotheses")
-    found = [tables.verdict_table(study, state), *leans, tables.arms_table(plan, results)]
-    further = (tables.lengths_table(results, study.measured), tables.bags_table(study, runs))
-    return [*found, *filter(None, (*further, tables.budget_table(plan)))]
+    return results_page.sections_of(plan, state, results, pd.read_csv(folder / RUNS))
+
+
+def tables_of(folder: Path) -> list[Table]:
+    """The report's tables of a study."""
+    return [table for section in sections_of(folder) for table in section.tables]
 
 
 def answers(folder: Path) -> str:

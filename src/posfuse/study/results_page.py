@@ -1,20 +1,46 @@
 """The report of a study: a page, its tables and its figures, in the study's folder."""
 
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import pandas as pd
 
+from posfuse.evidence.metric import Metric
 from posfuse.report import formats, page
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.section import PLAN as THE_PLAN
 from posfuse.report.sections.section import RESULTS, Drawing, Section
 from posfuse.runs.identity import flatten
+from posfuse.statistics.cautions import Cautions
 from posfuse.study import caveats, figure, tables
 from posfuse.study.looks import Progress, deltas
 from posfuse.study.plan import PLAN, Plan, provenance
-from posfuse.study.run_table import RUNS, at
+from posfuse.study.run_table import RUNS
 from posfuse.study.scores import Results, outcomes
+from posfuse.study.spec import Study
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the sections of a study's page are about."""
+
+    plan: Plan
+    state: Progress
+    results: Results
+    runs: pd.DataFrame  # rows of `run_table`
+
+    @property
+    def study(self) -> Study:
+        return self.plan.study
+
+    @property
+    def metric(self) -> Metric:
+        return self.study.measured
+
+    @cached_property
+    def cautions(self) -> dict[str, Cautions]:
+        return caveats.of_verdicts(self.plan, self.state, self.results)
 
 
 def write(
@@ -40,45 +66,63 @@ def write(
 
 
 def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFrame) -> list[Section]:
-    """The hypotheses, what they lean on, the arms, and what else the runs have."""
-    study, metric = plan.study, plan.study.measured
-    leans = caveats.of_verdicts(plan, state, results)
-    of_each, of_all = caveats.sentences(leans)
+    """The sections for which the study has results; `runs` are rows of `run_table`."""
+    outcome = Outcome(plan, state, results, runs)
+    sections = (section(outcome) for section in SECTIONS)
+    return [section for section in sections if section is not None]
+
+
+def _hypotheses(of: Outcome) -> Section:
+    study, metric, state = of.study, of.metric, of.state
+    of_each, of_all = caveats.sentences(of.cautions)
     answers = [
         f"{tables.sentence(v, metric)} {of_each.get(v.hypothesis.name, '')}".rstrip()
         for v in state.verdicts
     ]
-    further = [tables.lengths_table(results, metric), tables.bags_table(study, runs)]
-    further.append(tables.budget_table(plan))
-    return [
-        Section(
-            RESULTS,
-            sentences=[
-                study.question, *tables.headline(study, state), *answers, *filter(None, [of_all])
-            ],
-            drawings=_drawings(plan, state, results, runs),
-            tables=[tables.verdict_table(study, state)],
-        ),
-        cautions_section(leans, "hypotheses", RESULTS),
-        Section(RESULTS, tables=[tables.arms_table(plan, results), *filter(None, further)]),
-    ]  # fmt: skip
-
-
-def _drawings(plan: Plan, state: Progress, results: Results, runs: pd.DataFrame) -> list[Drawing]:
-    study, metric = plan.study, plan.study.measured
     per_seed = {
-        h.name: deltas(h, outcomes(results, metric, h.outcome), study.test_seeds)
+        h.name: deltas(h, outcomes(of.results, metric, h.outcome), study.test_seeds)
         for h in study.hypotheses
     }
     draw = partial(figure.hypotheses, state.verdicts, per_seed, metric)
-    drawings = [Drawing("hypotheses", draw, "Each hypothesis and its difference.")]
-    measured = runs[runs["norm_ratio"] > 0]
-    if len(measured):
-        draw = partial(figure.ratios, measured, study.arms, metric)
-        caption = f"{metric.heading} and the ratio of token to position."
-        drawings.append(Drawing("ratios", draw, caption))
-    tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
-    if any(str(column).startswith(at(metric)) for column in tested):
-        draw = partial(figure.by_length, tested, study)
-        drawings.append(Drawing("lengths", draw, f"{metric.heading} by test length."))
-    return drawings
+    headline = tables.headline(study, state)
+    return Section(
+        RESULTS,
+        sentences=[study.question, *headline, *answers, *filter(None, [of_all])],
+        drawings=[Drawing("hypotheses", draw, "Each hypothesis and its difference.")],
+        tables=[tables.verdict_table(study, state)],
+    )
+
+
+def _cautions(of: Outcome) -> Section:
+    return cautions_section(of.cautions, "hypotheses", RESULTS)
+
+
+def _arms(of: Outcome) -> Section:
+    measured = of.runs[of.runs["norm_ratio"] > 0]
+    draw = partial(figure.ratios, measured, of.study.arms, of.metric)
+    caption = f"{of.metric.heading} and the ratio of token to position."
+    drawings = [Drawing("ratios", draw, caption)] if len(measured) else []
+    return Section(RESULTS, drawings=drawings, tables=[tables.arms_table(of.plan, of.results)])
+
+
+def _lengths(of: Outcome) -> Section | None:
+    table = tables.lengths_table(of.results, of.metric)
+    if table is None:
+        return None
+    tested = of.runs[(of.runs["stage"] == "testing") & ~of.runs["diverged"]]
+    draw = partial(figure.by_length, tested, of.study)
+    drawing = Drawing("lengths", draw, f"{of.metric.heading} by test length.")
+    return Section(RESULTS, drawings=[drawing], tables=[table])
+
+
+def _bags(of: Outcome) -> Section | None:
+    table = tables.bags_table(of.study, of.runs)
+    return Section(RESULTS, tables=[table]) if table else None
+
+
+def _budget(of: Outcome) -> Section | None:
+    table = tables.budget_table(of.plan)
+    return Section(RESULTS, tables=[table]) if table else None
+
+
+SECTIONS = (_hypotheses, _cautions, _arms, _lengths, _bags, _budget)  # in the order of the page
