@@ -92,6 +92,24 @@ def test_fewer_bits_per_byte_are_less():
     assert figure.hypotheses(state.verdicts, {"h": [-0.2], "b": [-0.2]}, metric)
 
 
+def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_each_seed():
+    """By hand: the differences of the first hypothesis are 15 points and the noise."""
+    noise = [0, 1, 2, 1, 0, 2, 1, 1]
+    results = records(add=[60] * 8, concat=[75 + x for x in noise], add_none=[50] * 8,
+                      concat_none=[55 + x for x in noise[::-1]])  # fmt: skip
+    state = progress(STUDY, results)
+    accuracy = outcomes(results)
+    per_seed = {h.name: deltas(h, accuracy, STUDY.test_seeds) for h in STUDY.hypotheses}
+    blocks = figure.hypotheses(state.verdicts, per_seed).axes
+    assert [axis.get_title(loc="left") for axis in blocks] == ["primary", "secondary"]
+    (label,) = blocks[0].get_yticklabels()
+    assert label.get_text() == "gain supported"
+    (marks,) = (line for line in blocks[0].lines if line.get_marker() == "|")
+    n = state.verdicts[0].decision.n
+    assert list(marks.get_xdata()) == [15 + x for x in noise[:n]]
+    assert any(f"n={n}" in text.get_text() for text in blocks[0].texts)
+
+
 def test_differences_of_rounding_are_ties():
     """The four accuracies cancel; in floating point 0.3 - 0.2 is not 0.2 - 0.1."""
     results = records(add=[10.0, 20.0], concat=[20.0, 30.0], add_none=[20.0, 10.0],
