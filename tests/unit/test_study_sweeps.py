@@ -291,7 +291,7 @@ def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypa
     path, *words = shlex.split(line)
     assert path == "PYTHONPATH=my code"
     assert words == ["posfuse", "study", "run", "mine.yaml", *more[:3], more[4]]
-    assert study_command("status", *words[2:]) is None
+    assert study_command("status", *words[3:]) is None
     assert capsys.readouterr().out.endswith(line)
     assert study_command("status", "mine.yaml") is None
     assert "PYTHONPATH" not in capsys.readouterr().out

@@ -212,9 +212,9 @@ def _at_own_best(
     base, metric = criteria.baseline, criteria.metric
     statistics = judge([0.0], criteria)
 
-    def places(*rows: dict[Any, Any]) -> list[tuple[Any, ...]]:
-        """The columns of `scores` with the runs of these rows of the cells."""
-        return [(row["fusion"], *(row[key] for key in keys)) for row in rows]
+    def place(row: dict[Any, Any]) -> tuple[Any, ...]:
+        """The column of `scores` with the runs of a row of the cells."""
+        return (row["fusion"], *(row[key] for key in keys))
 
     for group_key, group in cells.groupby(GROUP, sort=False):
         where = " ".join(str(part) for part in group_key if part)
@@ -232,7 +232,7 @@ def _at_own_best(
             continue
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]
-            compared = compare_arms(*places(mine, its), scores, criteria, resolution)
+            compared = compare_arms(place(mine), place(its), scores, criteria, resolution)
             if compared is None:
                 tested = "tested seed" if criteria.select else "seed"
                 notes.append(
@@ -254,8 +254,8 @@ def _at_own_best(
                 row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
             row |= {"length": mine["length"], **compared}
             if "scale" in keys and fusion in papers and base in papers:
-                both = places(papers[fusion], papers[base])
-                at_sqrt_d = compare_arms(*both, scores, criteria, resolution) or {}
+                one, other = place(papers[fusion]), place(papers[base])
+                at_sqrt_d = compare_arms(one, other, scores, criteria, resolution) or {}
                 row |= {f"paper_{name}": at_sqrt_d.get(name, np.nan) for name in statistics}
             rows.append(row)
     return rows, notes

@@ -72,9 +72,9 @@ def progress(study: Study, results: Results) -> Progress:
         result = decision.result if decision else UNDECIDED
         verdict = ANSWERS[h.expects].get(result, UNDECIDED)
         more = every = None
-        if made[h.family] < len(planned.seeds):
-            needed += [h] if result == UNDECIDED else []
-        elif verdict == UNDECIDED:
+        if result == UNDECIDED and made[h.family] < len(planned.seeds):
+            needed.append(h)
+        elif verdict == UNDECIDED and made[h.family] == len(planned.seeds):
             level = planned.alpha / len(study.families[h.family])
             more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, steps[h.name])
         if decision and verdict != UNDECIDED:
