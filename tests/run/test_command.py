@@ -3,8 +3,6 @@
 import os
 import sys
 
-from joblib import cpu_count
-
 import posfuse
 from posfuse import train
 from posfuse.limits import NAME_LETTERS
@@ -155,22 +153,6 @@ def test_overrides_may_stand_on_both_sides_of_an_option(command, tmp_path):
 
 def test_the_version_is_that_of_posfuse(command):
     assert command("--version") == (0, f"posfuse {posfuse.__version__}\n", "")
-
-
-def test_the_parallel_launcher_refuses_what_starts_no_run(command, corpus, tmp_path):
-    cores = cpu_count()
-    for override, message in {
-        "+hydra.launcher.nonsense=1": "unexpected keyword argument 'nonsense'",
-        "+hydra.launcher.initializer=1": "unexpected keyword argument 'initializer'",
-        "+hydra.launcher.batch_size=1": "unexpected keyword argument 'batch_size'",
-        "hydra.launcher.n_jobs=abc": "error: hydra.launcher.n_jobs: must be 1 or more, or -1",
-        f"hydra.launcher.n_jobs={cores + 1}": f"n_jobs: must be at most {cores}, the number of "
-        f"runs that fit on the cores (got {cores + 1}); use fewer, or raise "
-        "hydra.launcher.runs_per_core\n",
-    }.items():
-        result = command("-m", *small_overrides(corpus), "hydra/launcher=parallel", override)
-        assert_one_line(result, message, override.partition("=")[0])
-    assert not list(tmp_path.rglob("config.yaml"))
 
 
 def test_a_launcher_names_the_packages_that_it_needs(command, corpus, monkeypatch):

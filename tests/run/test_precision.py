@@ -16,14 +16,9 @@ from posfuse.process import precision
 from posfuse.process.precision import Shape, fastest
 from posfuse.runs import identity
 from posfuse.train import train
-from small_runs import small_config, write_corpus
+from small_runs import small_config
 
 MEASURE = "from posfuse.process import precision; print(precision.speedup(precision.Shape()))"
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    return write_corpus(tmp_path / "corpus")
 
 
 def measuring(monkeypatch, *ratios):
@@ -45,11 +40,11 @@ def measuring(monkeypatch, *ratios):
     ],
 )
 def test_it_is_bfloat16_only_if_that_is_clearly_faster(
-    ratio, chosen, line, corpus, monkeypatch, caplog
+    ratio, chosen, line, corpus, tmp_path, monkeypatch, caplog
 ):
     caplog.set_level("INFO")
     measuring(monkeypatch, ratio)
-    fast = ["speed=fast", "model.d_model=128", f"output_dir={corpus / 'out'}"]
+    fast = ["speed=fast", "model.d_model=128", f"output_dir={tmp_path}"]
     precision._log_once.cache_clear()
     cfg, again = (small_config(corpus, *fast) for _ in range(2))
     assert cfg.trainer.precision == again.trainer.precision == chosen

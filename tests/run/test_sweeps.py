@@ -1,6 +1,5 @@
 """Sweeps in this process: what a failed run prints, the summary at the end, and lost runs."""
 
-import json
 import os
 import shlex
 import signal
@@ -91,29 +90,6 @@ def test_an_interrupted_command_ends_with_75_and_resumes(command, small, tmp_pat
     assert kinds(tmp_path) == ["interrupted"]
     assert command("-m", *small, "seed=0,1").code == 0
     assert len(results(tmp_path / "work")) == 2
-
-
-def test_a_failed_run_of_an_own_experiment_with_arms_can_be_retried(
-    command, small, tmp_path, monkeypatch
-):
-    own = tmp_path / "my conf"
-    (own / "fusion").mkdir(parents=True)
-    (own / "experiment").mkdir()
-    (own / "fusion" / "mine.yaml").write_text("name: mine\n_target_: posfuse.model.fusion.Add\n")
-    (own / "experiment" / "rates.yaml").write_text(
-        "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params: {arm: 'a,b'}\n"
-        "    arms: {a: [fusion=mine, data.limit=2], b: [fusion=add, data.limit=2]}\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", "x y")
-    result = command(*small, "--config-dir", own, "experiment=rates")
-    retries = [line for line in result.err.splitlines() if "posfuse train" in line]
-    assert len(retries) == 2
-    modules, program, name, *again = shlex.split(retries[0])
-    assert (modules, program, name) == ("PYTHONPATH=x y", "posfuse", "train")
-    assert_one_line(command(*again), "error: data.limit: cannot take 2 of 60 documents")
-    failed = [json.loads(path.read_text()) for path in tmp_path.rglob(records.FAILURE)]
-    assert len(failed) == 2  # in the sweep's folder
-    assert sorted("fusion=mine" in failure["overrides"] for failure in failed) == [False, True]
 
 
 def test_two_corpora_of_one_name_need_another_name(command, small, tmp_path):

@@ -12,15 +12,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import grid
 import harness
 import language_model
 import measured_code
 import operators
-import overhead
 import plain
 import plain_language_model
-import steps
 import store
 import training
 from posfuse.training.build import build_data, build_module
@@ -171,26 +168,6 @@ def test_the_plain_language_model_has_the_logits_of_posfuse(tmp_path):
         )  # fmt: skip
 
 
-def test_the_language_models_are_compared(written):
-    found = written(language_model, [], repeats=1, steps=6, windows=9, threads=1)
-    (table,) = found["tables"]
-    assert [row[0] for row in table["rows"]] == list(language_model.SYSTEMS)
-    assert table["rows"][0][2] == "1.00×"
-    assert all(2 < float(row[3]) < 30 for row in table["rows"])
-
-
-def test_alternatives_for_a_step_are_compared(written, corpus, monkeypatch):
-    monkeypatch.setattr(steps.shutil, "which", lambda _: None)  # a compilation takes long
-    tiny = ["--imdb", corpus, "--", *SMALL[:4], "data.batch_size=8", "data.max_len=16"]
-    found = written(steps, tiny, cells=["imdb"], repeats=1, batches=2, overrides=[])
-    (table,) = found["tables"]
-    assert [row[1] for row in table["rows"]] == [
-        steps.USUAL, "no dropout (bound of masks drawn once)",
-        "no padding (bound of packed documents)", "bfloat16",
-    ]  # fmt: skip
-    assert all(row[2] > 0 for row in table["rows"])
-
-
 def test_every_operator_is_timed_unfolded_and_folded(written, monkeypatch):
     small = operators.Settings(batch=2, rounds=1, latency_rounds={1: 2, 64: 1})
     monkeypatch.setattr(operators, "SETTINGS", {"imdb": small, "arxiv": small})
@@ -209,24 +186,6 @@ def test_every_operator_is_timed_unfolded_and_folded(written, monkeypatch):
     published = {of: row[-1] for of, row in rows.items()}
     assert published["arxiv, batch 1", "gate_cnn"] == "912 ms"
     assert published["arxiv, batch 1", "mlp"] == published["imdb, batch 1", "gate_cnn"] == ""
-
-
-def test_sweeps_are_timed_by_the_number_of_runs_at_once(written):
-    tiny = ["trainer.limit_batches=1", "trainer.max_epochs=1"]
-    found = written(grid, ["--", *tiny], seeds=1, repeats=1, at_once=[2], overrides=[])
-    rows = found["tables"][0]["rows"]
-    assert [row[0] for row in rows] == [1, 2]
-    assert rows[0][3] == 1
-    assert all(row[2] > 0 for row in rows)
-
-
-def test_a_sweep_is_timed_besides_its_training(written):
-    found = written(overhead, [], repeats=1, runs=[4])
-    start, finished = (table["rows"] for table in found["tables"])
-    assert all(row[1] > 0 for row in start)
-    (report,) = finished
-    assert report[0] == 4
-    assert report[3] > 0.1  # GB
 
 
 def test_the_memory_of_work_is_that_of_its_own_process():

@@ -3,16 +3,12 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
-import cluster_jobs
 import slurm_cluster
 from processes import HANG, ended, started, wait_for
 from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
@@ -135,38 +131,3 @@ def test_an_interrupted_command_leaves_no_job(corpus, cluster, whole, tmp_path):
     again = ended(argv, tmp_path, cluster)
     assert again.returncode == 0, again.stderr
     assert_same_results(whole, tmp_path, 6)
-
-
-def node_fails(cluster):
-    """SLURM counts the node as lost, so it ends and requeues the node's jobs."""
-    update = ["scontrol", "update", f"nodename={socket.gethostname().split('.')[0]}"]
-    subprocess.run([*update, "state=down", "reason=test"], env=cluster, check=True)
-    time.sleep(10)
-    # The node may have come back already, which scontrol calls an error.
-    subprocess.run([*update, "state=resume"], env=cluster, check=False, capture_output=True)
-
-
-def test_many_jobs_with_faults_and_a_lost_node(cluster, tmp_path):
-    overrides = ["seed=range(0,60)", "sweep_id=jobs", f"output_dir={tmp_path}", "logger=none"]
-    argv = [sys.executable, cluster_jobs.__file__, "-m", *overrides, *SLURM]
-    environment = cluster | {"PYTHONPATH": str(Path(cluster_jobs.__file__).parent)}
-
-    def count(name):
-        return len(list(tmp_path.rglob(name)))
-
-    process = started(argv, tmp_path, environment)
-    wait_for(lambda: count("result.json") >= 30)
-    node_fails(cluster)
-    process.communicate(timeout=HANG)
-    assert (count("result.json"), count("failure.json")) == (56, 4)
-    assert ended(argv, tmp_path, environment).returncode == 0
-    assert (count("result.json"), count("failure.json")) == (60, 0)
-    attempts = {
-        int(path.parent.name.removeprefix("seed=")): path.stat().st_size
-        for path in tmp_path.rglob(cluster_jobs.ATTEMPTS)
-    }
-    assert sorted(attempts) == list(range(60))
-    at_fault = [seed for seed in attempts if cluster_jobs.fault_of(seed)]
-    assert [attempts[seed] for seed in at_fault] == [2] * 8
-    # The node's two jobs had a second attempt.
-    assert sorted(n for seed, n in attempts.items() if seed not in at_fault)[-3:] <= [1, 2, 2]
