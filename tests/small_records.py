@@ -1,9 +1,6 @@
 """Hand-written records for tests of the report; no run is needed."""
 
-import contextlib
-import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse import cli
+from commands import called
 from posfuse.report import page
 from posfuse.runs.identity import texts_digest
 from posfuse.runs.records import SCHEMA
@@ -93,14 +90,8 @@ def write_sweep(root: Path, accuracies: dict[str, list[float]], **more: Any) -> 
 
 
 def posfuse_report(*arguments, draw=False):
-    """The command's standard output and its error message, None for exit status 0. Figures take
-    longest, so they are drawn on request only."""
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(sys, "argv", ["posfuse", "report", *map(str, arguments)])
+    """As `called`; figures take longest, so they are drawn on request only."""
+    with pytest.MonkeyPatch.context() as patch:
         if not draw:
             patch.setattr(page, "draw_all", lambda *_: {})
-        try:
-            cli.main()
-        except SystemExit as stopped:
-            return out.getvalue(), stopped.code
-    return out.getvalue(), None
+        return called("report", *arguments)

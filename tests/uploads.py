@@ -1,17 +1,15 @@
 """W&B of this process with the server of fake_wandb.py, posfuse sync, and what the server holds."""
 
-import io
 import json
 import os
-import sys
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import wandb
 
-from posfuse import cli
+from commands import called
 from posfuse.runs import records
 from posfuse.tracking import places, projection, upload
 from posfuse.tracking.places import PLACES
@@ -56,15 +54,10 @@ def environment(**more):
 
 def synced(folder, *arguments):
     """Call posfuse sync in this process; returns its exit status, output and error lines."""
-    out, err, status = io.StringIO(), "", 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
-        patch.setattr(sys, "argv", ["posfuse", "sync", str(folder), *arguments])
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(upload, "PAUSES", (0,))
-        try:
-            cli.main()
-        except SystemExit as end:
-            status, err = 1, str(end.code)
-    return status, out.getvalue(), err.splitlines()
+        out, error = called("sync", folder, *arguments)
+    return int(error is not None), out, (error or "").splitlines()
 
 
 def check_held(fake, run, run_id):

@@ -1,15 +1,14 @@
 """The comparison in W&B as code: what the two views hold, and that a second call changes them."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import wandb
 
+from commands import called
 from fake_wandb import ENTITY, fake_run, serve
-from posfuse import cli
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.report import formats
@@ -46,17 +45,12 @@ def server(running):
 
 
 @pytest.fixture
-def dashboard(server, sweep, monkeypatch, capsys):
+def dashboard(server, sweep):
     """Call posfuse dashboard in this process; returns its exit status and its lines."""
 
     def call(folder=sweep):
-        monkeypatch.setattr(sys, "argv", ["posfuse", "dashboard", str(folder)])
-        capsys.readouterr()
-        try:
-            cli.main()
-        except SystemExit as end:
-            return 1, str(end.code).splitlines()
-        return 0, capsys.readouterr().out.splitlines()
+        out, error = called("dashboard", folder)
+        return int(error is not None), (error or out).splitlines()
 
     return call
 

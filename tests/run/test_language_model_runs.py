@@ -1,19 +1,16 @@
 """Runs with task=language_model: their records, computed again, and their resume."""
 
-import contextlib
-import io
 import math
 import os
 import shutil
 import signal
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from posfuse import cli
+from commands import called
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.language_model import LanguageModel
@@ -256,15 +253,8 @@ def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
     assert weighted == pytest.approx(record["test"]["loss"], abs=1e-6)
 
 
-def sampled(folder, *arguments):
-    """The output of posfuse sample and its error message, None for exit status 0."""
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(sys, "argv", ["posfuse", "sample", str(folder), *map(str, arguments)])
-        try:
-            cli.main()
-        except SystemExit as stopped:
-            return out.getvalue(), stopped.code
-    return out.getvalue(), None
+def sampled(*arguments):
+    return called("sample", *arguments)
 
 
 def test_a_sample_continues_its_prompt_with_the_most_probable_bytes(text_run):

@@ -2,26 +2,21 @@
 
 import shutil
 import subprocess
-import sys
 
 import pandas as pd
 import pytest
 
-from posfuse import cli
-from posfuse.report import page
 from posfuse.report.formats import latex, latex_document
 from posfuse.report.table import Table
-from small_records import write_sweep
+from small_records import posfuse_report, write_sweep
 
 ODD = "Caption $x^2$ \\ ~ # | † ‡ ± 50% & {more} <b> a_b"
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")
-def test_the_latex_document_of_a_report_compiles(tmp_path, monkeypatch):
+def test_the_latex_document_of_a_report_compiles(tmp_path):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]})
-    monkeypatch.setattr(sys, "argv", ["posfuse", "report", str(root)])
-    monkeypatch.setattr(page, "draw_all", lambda *_: {})
-    cli.main()
+    posfuse_report(root)
     tables = root / "report" / "tables"
     odd = Table("odd", ODD, ODD, ["na_me", ODD], [[ODD, "+1.50 ± 0.20"]] * 40, pd.DataFrame())
     (tables / "odd.tex").write_text(latex(odd))

@@ -3,13 +3,11 @@
 import itertools
 import json
 import shutil
-import sys
 
 import pytest
 
-from posfuse import cli
 from processes import HANG
-from small_records import write_record, write_sweep
+from small_records import posfuse_report, write_record, write_sweep
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 OPENINGS = itertools.count()
@@ -41,9 +39,7 @@ def page(tmp_path_factory):
     write_record(root, 0.5, "mlp", 0, parameters=25, label_names=labels, settings=task)
     failure = {"id": "1", "time": 1.0, "kind": "failed", "message": NASTY, "overrides": []}
     (root / "failure.json").write_text(json.dumps(failure))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", ["posfuse", "report", str(root)])
-        cli.main()
+    posfuse_report(root, draw=True)
     return root / "report" / "index.html"
 
 

@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from posfuse import cli
+from commands import called
 from posfuse.errors import InputError
 from posfuse.process.signals import Interrupted
 from posfuse.runs import records
@@ -92,32 +92,25 @@ def test_a_damaged_file_of_a_run_is_named_or_does_not_matter(seed, name, damage,
         shutil.rmtree(folder)
 
 
-def report_of(sweep, out):
-    """Run posfuse report; a failure raises SystemExit."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["posfuse", "report", str(sweep), "--out", str(out)])
-        cli.main()
-
-
 @pytest.mark.parametrize("damage", [truncated, flipped])
 @pytest.mark.parametrize("name", IN_DONE)
-def test_a_report_leaves_a_damaged_file_out_and_names_it(name, damage, world, tmp_path, capsys):
+def test_a_report_leaves_a_damaged_file_out_and_names_it(name, damage, world, tmp_path):
     root, _ = world
     draw = np.random.default_rng(0)
     shutil.copytree(root / "sweep", tmp_path / "good", ignore=shutil.ignore_patterns("seed=1"))
-    report_of(tmp_path / "good", tmp_path / "expected")
+    called("report", tmp_path / "good", "--out", tmp_path / "expected")
     expected = (tmp_path / "expected" / "tables" / "table1.csv").read_bytes()
     for _ in range(5):
         sweep = tmp_path / "sweep"
         shutil.copytree(tmp_path / "good", sweep)
         path = sweep / "tiny" / "none" / "add" / "seed=0" / name
         path.write_bytes(damage(path.read_bytes(), draw))
-        error = error_of(report_of, sweep, sweep / "report")
-        said = capsys.readouterr().out + (str(error.code) if error else "")
+        said, error = called("report", sweep)
         table = sweep / "report" / "tables" / "table1.csv"
         if error or table.read_bytes() != expected:
             # With damaged digests, the message names a file that does not match them.
-            assert str(path.parent if name == records.SUMS else path) in "".join(said.split("\n"))
+            named = str(path.parent if name == records.SUMS else path)
+            assert named in "".join(f"{said}{error}".split("\n"))
         shutil.rmtree(sweep)
 
 
