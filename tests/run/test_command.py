@@ -196,3 +196,10 @@ def test_an_error_outside_of_a_run_is_one_line(command, monkeypatch):
     assert_one_line(command(), "error: disk: disk full; fix this and retry; ")
     assert_one_line(command(), "error: KeyError: 'x'; set HYDRA_FULL_ERROR=1 to see")
     assert command() == (1, "", "")
+
+
+def test_help_ends_with_the_config_of_its_overrides(command):
+    result = command("-m", "--help", "model=paper", "seed=7")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("usage: posfuse train ")
+    assert "\n\nseed: 7\n" in result.out

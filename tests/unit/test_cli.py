@@ -9,9 +9,11 @@ import pytest
 
 import posfuse
 from posfuse import cli
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.report import entry as report
+from posfuse.train import help_text
 
 
 def called(monkeypatch, *arguments):
@@ -57,6 +59,18 @@ def test_the_help_of_a_command_begins_with_its_name(name, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith(f"usage: posfuse {name} ")
     assert called(monkeypatch, name, "--nope") == 2
     assert f"posfuse {name}: error: " in capsys.readouterr().err
+
+
+def test_the_help_of_train_has_the_groups_with_their_choices_and_five_examples():
+    text = help_text()
+    words = " ".join(text.split())
+    for folder in (path for path in CONF_DIR.iterdir() if path.is_dir()):
+        if folder.name not in ("hydra", "study"):
+            choices = sorted(path.stem for path in folder.glob("*.yaml"))
+            assert f" {folder.name} {', '.join(choices)} " in words
+    assert text.index("usage: ") < text.index("  data ") < text.index("Examples:")
+    assert text.partition("Examples:")[2].count("  posfuse train ") == 5
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def raising(error):
