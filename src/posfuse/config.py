@@ -197,9 +197,7 @@ class TrainerConfig:
         choices=("accuracy", "macro_f1", "loss", "metric"),
     )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
-    patience: int | None = option(
-        None, "evaluations without a gain; null: never stop early", least=1
-    )
+    patience: int | None = option(None, "evaluations without a gain; null: no early stop", least=1)
     min_delta: float = option(1e-4, "smallest gain of trainer.monitor", least=0)
     accelerator: str = option("auto", "device type", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
