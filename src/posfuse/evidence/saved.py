@@ -108,7 +108,7 @@ def mechanism(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     Columns: CELL, seed and those of `Measurement`. No rows if no run has the file.
     """
-    columns = list(measurements.frame([]))
+    columns = list(map(str, measurements.frame([])))
     return _of_runs(runs, lambda run: measurements.read(Path(run["folder"]))[columns], columns)
 
 

@@ -24,63 +24,40 @@ Run = dict[Any, Any]
 
 
 def labels_of(run: Run) -> dict[str, str]:
-    """All that this module says about a run, by column of a frame of comparisons."""
+    """What the settings of a run say about it, by column of a frame of comparisons.
+
+    table: the table that the operator fuses, as "Sinusoidal"; the encoding's name in a record
+    without this setting. attention: the encoding's part in attention, as "RelativeKeys clip=16";
+    empty if it has none. other_settings: a digest of all settings but the encoding's and the seed.
+
+    task: equal for runs of one task at several lengths: the name of the corpus function (folder for
+    a local one), and a digest of all settings but LENGTHS, the encoding's, the operator's and the
+    seed. pretrain: what precedes the run's own training; records of runs from scratch leave it out.
+    besides_pretraining: a digest of all settings but those of pretraining and the seed.
+    """
+    settings = _settings(run)
+    own = "folder" if "settings.data.path" in settings else str(run["data"])
+    corpus = settings.get("settings.data.corpus._target_", own).rpartition(".")[2]
     return {
-        "table": fused_table(run),
-        "attention": in_attention(run),
-        "other_settings": other_settings(run),
-        "task": task(run),
-        "pretrain": pretraining(run),
-        "besides_pretraining": besides_pretraining(run),
+        "table": _object(settings, f"{ENCODING}table.") or str(run["encoding"]),
+        "attention": _object(settings, f"{ENCODING}attention."),
+        "other_settings": _digest(settings, SEED, ENCODING),
+        "task": f"{corpus}-{_digest(settings, SEED, ENCODING, FUSION, *LENGTHS)}",
+        "pretrain": settings.get(f"{PRETRAIN}name", "none"),
+        "besides_pretraining": _digest(settings, SEED, PRETRAIN),
     }
 
 
-def fused_table(run: Run) -> str:
-    """The table that the operator fuses, as "Sinusoidal"; the encoding's name in a record without
-    this setting."""
-    return _part(run, f"{ENCODING}table.") or str(run["encoding"])
-
-
-def in_attention(run: Run) -> str:
-    """The encoding's part in attention, as "RelativeKeys clip=16"; empty if it has none."""
-    return _part(run, f"{ENCODING}attention.")
-
-
-def _part(run: Run, prefix: str) -> str:
+def _object(settings: dict[str, str], prefix: str) -> str:
     """The class without its module, and its arguments."""
-    arguments = {key.removeprefix(prefix): v for key, v in _settings(run).items() if prefix in key}
+    arguments = {key.removeprefix(prefix): v for key, v in settings.items() if prefix in key}
     name = arguments.pop("_target_", "").rpartition(".")[2]
     return " ".join([name, *(f"{key}={value}" for key, value in arguments.items())]).strip()
 
 
-def other_settings(run: Run) -> str:
-    """A digest of all settings but the encoding's and the seed."""
-    return _digest(run, SEED, ENCODING)
-
-
-def pretraining(run: Run) -> str:
-    """What precedes the run's own training; records of runs from scratch leave it out."""
-    return _settings(run).get(f"{PRETRAIN}name", "none")
-
-
-def besides_pretraining(run: Run) -> str:
-    """A digest of all settings but those of pretraining and the seed."""
-    return _digest(run, SEED, PRETRAIN)
-
-
-def task(run: Run) -> str:
-    """Equal for runs of one task at several lengths: the name of the corpus function (folder for a
-    local one), and a digest of all settings but LENGTHS, the encoding's, the operator's and the
-    seed."""
-    settings = _settings(run)
-    own = "folder" if "settings.data.path" in settings else str(run["data"])
-    name = settings.get("settings.data.corpus._target_", own).rpartition(".")[2]
-    return f"{name}-{_digest(run, SEED, ENCODING, FUSION, *LENGTHS)}"
-
-
-def _digest(run: Run, *without: str) -> str:
-    kept = {key: value for key, value in _settings(run).items() if not key.startswith(without)}
-    return hashlib.sha256(json.dumps(kept).encode()).hexdigest()[:8]
+def _digest(settings: dict[str, str], *without: str) -> str:
+    others = {key: value for key, value in settings.items() if not key.startswith(without)}
+    return hashlib.sha256(json.dumps(others).encode()).hexdigest()[:8]
 
 
 def _settings(run: Run) -> dict[str, str]:
