@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
-from posfuse.sweeps.status import asked
+from posfuse.runs.multirun import folders_asked_for
 
 
 class Recorder:
@@ -198,7 +198,7 @@ def sweep(composed, tmp_path):
         sweeper.hydra_context = HydraContext(config_loader=composed[1], callbacks=Callbacks())
         sweeper.sweep(task)
         root = tmp_path / "mine"
-        return [folder.relative_to(root).as_posix() for folder in asked(root)]
+        return [folder.relative_to(root).as_posix() for folder in folders_asked_for(root)]
 
     return call
 
@@ -247,7 +247,7 @@ def test_an_arm_stands_for_its_overrides(jobs, tmp_path):
         ["fusion=concat", "encoding=none", "seed=1"],
     ]
     sweep = tmp_path / "PosfuseSweeper"
-    names = [str(folder.relative_to(sweep)) for folder in asked(sweep)]
+    names = [str(folder.relative_to(sweep)) for folder in folders_asked_for(sweep)]
     data = "bbc_lead_paragraph"
     assert names == [
         f"{data}/sinusoidal/add/optim.lr=0.1/seed=0",
