@@ -13,10 +13,11 @@ import pandas as pd
 from posfuse.data.names import canonical
 from posfuse.errors import InputError
 from posfuse.evidence.foreign import UNITS, Columns, ForeignMetric, listed, read_foreign
+from posfuse.evidence.metric import Metric
 from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.differences import forest
-from posfuse.report.sections.section import RESULTS, Drawing, Section
+from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.cautions import (
     FEW,
@@ -26,13 +27,14 @@ from posfuse.statistics.cautions import (
     cautions,
 )
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
 from posfuse.verdicts.sentences import decided
 
 MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
 MOST_ROWS = 1_000  # of a table that a person reads; its CSV file has all
 MOST_NOTES = 20
+MOST_ANSWERS = 20  # rows of the table at the top of the page
 OF_SWEEPS = ("effect", "metric", "select_seeds", "solved", "primary", "claims")  # options
 OF_TABLES = (
     "seed", "compare", "value", "by", "where", "unit", "lower_is_better", "overall", "resolution",
@@ -167,7 +169,11 @@ def sections_of(arguments: argparse.Namespace, criteria: Criteria) -> list[Secti
     return [
         Section(
             RESULTS,
-            sentences=headline(comparisons, criteria, paired, columns),
+            sentences=(lead := headline(comparisons, criteria, paired, columns)),
+            lead=lead,
+            answers=_answers(comparisons, criteria.metric),
+            margin=criteria.margin,
+            unit=criteria.metric.unit,
             drawings=_drawings(comparisons, criteria),
             tables=tables,
             shown=list(map(formats.terminal, tables)),
@@ -175,6 +181,26 @@ def sections_of(arguments: argparse.Namespace, criteria: Criteria) -> list[Secti
         ),
         cautions_section(_cautions(results, comparisons, columns), chapter=RESULTS),
     ]
+
+
+def _answers(comparisons: pd.DataFrame, metric: Metric) -> list[Answer]:
+    """The decided comparisons first; the table of comparisons has all of them."""
+    ranked = comparisons.sort_values(
+        "verdict", key=lambda verdict: verdict.eq(UNDECIDED), kind="stable"
+    )
+    answers = []
+    for row in ranked.head(MOST_ANSWERS).to_dict("records"):
+        ends = interval(row["low"], row["high"], metric.digits)
+        where = f"{row['group']}: " if row["group"] else ""
+        difference = f"{metric.signed(row['mean'])} {f'({ends})' if ends else ''}".rstrip()
+        answers.append(
+            Answer(
+                "not tested" if math.isnan(row["p_t"]) else row["verdict"],
+                f"{where}{row['name']} - {row['than']}",
+                difference, row["mean"], row["low"], row["high"], str(row["n"]),
+            )
+        )  # fmt: skip
+    return answers
 
 
 def _cautions(

@@ -1,6 +1,6 @@
 "use strict";
 // A click on a heading sorts the table: numbers by value, empty cells last.
-for (const table of document.querySelectorAll("table:has(thead)")) {
+for (const table of document.querySelectorAll("table:has(thead button)")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => {
     const up = head.getAttribute("aria-sort") !== "ascending";
@@ -40,3 +40,5 @@ const follow = event => {
 };
 addEventListener("pointermove", follow);
 addEventListener("pointerdown", follow);
+// A printed page shows what is behind each row.
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => d.open = true));

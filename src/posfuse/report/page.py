@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 import posfuse
 from posfuse.report import formats
+from posfuse.report.answers import WIDTH, marks
 from posfuse.report.figures.svg import save
 from posfuse.report.sections.section import CHAPTERS, Section
 
@@ -27,11 +28,16 @@ def write(
     """
     formats.write_tables([table for s in sections for table in s.tables], out / "tables")
     drawn = draw_all(sections, out / "figures")
+    answers = [answer for s in sections for answer in s.answers]
+    margin = max((s.margin for s in sections), default=0.0)
     chapters = {name: [s for s in sections if s.chapter == name] for name in CHAPTERS}
     html = template("page.html.j2").render(
         title=title,
         lead=Markup(lead),
-        answer=[line for s in sections for line in s.sentences],
+        answer=[line for s in sections for line in (s.lead if s.answers else s.sentences)],
+        marks=marks(answers, margin) if answers else None,
+        unit=next((s.unit for s in sections if s.unit), ""),
+        width=WIDTH,
         summary=Markup(summary),
         chapters={name: own for name, own in chapters.items() if any(map(_has_content, own))},
         drawn=drawn,

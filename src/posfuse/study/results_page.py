@@ -84,10 +84,15 @@ def _hypotheses(of: Outcome) -> Section:
         for h in study.hypotheses
     }
     draw = partial(figure.hypotheses, state.verdicts, per_seed, metric)
-    headline = tables.headline(study, state)
+    headline, for_all = tables.headline(study, state), [of_all] if of_all else []
+    rows = [tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts]
     return Section(
         RESULTS,
-        sentences=[study.question, *headline, *answers, *filter(None, [of_all])],
+        sentences=[study.question, *headline, *answers, *for_all],
+        lead=[study.question, headline[0], *for_all],
+        answers=rows,
+        margin=study.hypotheses[0].margin if len({h.margin for h in study.hypotheses}) == 1 else 0,
+        unit=metric.unit,
         drawings=[Drawing("hypotheses", draw, "Each hypothesis and its difference.")],
         tables=[tables.verdict_table(study, state)],
     )

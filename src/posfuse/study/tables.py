@@ -8,6 +8,7 @@ import pandas as pd
 from posfuse.evidence.metric import Metric
 from posfuse.report import table
 from posfuse.report.sections import own_values
+from posfuse.report.sections.section import Answer
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.budget import FEWEST, best_by_budget
@@ -72,6 +73,19 @@ def sentence(v: Verdict, metric: Metric) -> str:
     if v.verdict == REFUTED:
         return f"{numbers(v, metric)} Refuted: {statement(v)}"
     return f"{v.verdict.capitalize()}: {v.hypothesis.text} {numbers(v, metric)}"
+
+
+def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
+    """The row of a hypothesis in the table at the top of a page."""
+    h, d, every = v.hypothesis, v.decision, v.all_seeds
+    details = f"{numbers(v, metric)} {caution}".rstrip()
+    if d is None:
+        return Answer(v.verdict, h.text, "", np.nan, np.nan, np.nan, "", details)
+    shown, digits = every or d, metric.digits - 1
+    ends = interval(shown.low, shown.high, digits)
+    seeds = f"{every.n}, decided at {d.n}" if every else f"{d.n}"
+    text = f"{shown.mean:+.{digits}f} ({ends})" if ends else f"{shown.mean:+.{digits}f}"
+    return Answer(v.verdict, h.text, text, shown.mean, shown.low, shown.high, seeds, details)
 
 
 def statement(v: Verdict) -> str:

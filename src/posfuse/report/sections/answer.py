@@ -7,7 +7,7 @@ import pandas as pd
 
 from posfuse.evidence.collect import standing
 from posfuse.evidence.metric import Metric
-from posfuse.report.sections.section import Section
+from posfuse.report.sections.section import Answer, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, interval, p_value
 from posfuse.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
@@ -22,16 +22,81 @@ SECOND = {"placebo": "Position adds", "scratch": "Pretraining adds"}  # by the s
 
 
 def section(sweep: Sweep) -> Section:
-    lines = headline(
-        sweep.cells,
-        sweep.comparisons,
-        sweep.best.best,
-        sweep.criteria,
-        [sweep.placebos, sweep.survival],
-        [sweep.best_placebos],
-    )
+    best, criteria = sweep.best.best, sweep.criteria
+    second, second_best = [sweep.placebos, sweep.survival], [sweep.best_placebos]
+    lines = headline(sweep.cells, sweep.comparisons, best, criteria, second, second_best)
     plan = standing(sweep.folder, str(sweep.runs["sweep_id"].iloc[0]))
-    return Section(sentences=[*lines, plan])
+    return Section(
+        sentences=[*lines, plan],
+        lead=[lines[0], *_uncompared(sweep.cells, sweep.comparisons, best, criteria), plan],
+        answers=answers(by_place(sweep.comparisons, best, second, second_best), criteria),
+        margin=criteria.margin,
+        unit=criteria.metric.points,
+    )
+
+
+Places = dict[tuple[str, ...], list[Row]]  # by corpus, encoding and setting
+
+
+def by_place(
+    comparisons: pd.DataFrame,
+    best: pd.DataFrame,
+    second: Sequence[pd.DataFrame] = (),
+    second_best: Sequence[pd.DataFrame] = (),
+) -> tuple[Places, list[Places]]:
+    """The rows of the answer, and those of each frame of what position or pretraining adds. Where
+    operators ran with several values of a tuned key, the rows are those at their best values.
+
+    `comparisons` is a frame of comparisons.py, `best` that of `OwnBest`; `second` are frames of
+    second_differences.py for `comparisons`, and `second_best` those for `best`.
+    """
+    tuned = set(zip(best["data"], best["encoding"], strict=True))
+
+    def places(at_best: pd.DataFrame, frame: pd.DataFrame) -> Places:
+        rows: Places = {}
+        untuned = (r for r in _rows(frame) if (r["data"], r["encoding"]) not in tuned)
+        for row in [*_rows(at_best), *untuned]:
+            rows.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
+        return rows
+
+    further = [places(best.iloc[:0], frame) for frame in second]
+    further += [places(frame, comparisons.iloc[:0]) for frame in second_best]
+    return places(best, comparisons), further
+
+
+def answers(rows: tuple[Places, list[Places]], criteria: Criteria) -> list[Answer]:
+    """A row for each comparison, the decided ones first."""
+    groups, further = rows
+    has_settings = len(groups) > len({key[:2] for key in groups})
+    table = []
+    for key, group in groups.items():
+        data, encoding, setting = key
+        where = f"{data}, {' '.join(filter(None, (encoding, setting * has_settings)))}"
+        for row in group:
+            same = [[r for r in f.get(key, []) if r["fusion"] == row["fusion"]] for f in further]
+            added = [_second(own, criteria.metric) for own in same]
+            table.append(_answer(row, where, added, criteria))
+    return sorted(table, key=lambda answer: answer.verdict not in DECIDED)
+
+
+def _answer(row: Row, where: str, added: Sequence[str], criteria: Criteria) -> Answer:
+    base, metric = criteria.baseline, criteria.metric
+    if "baseline_at" in row:
+        base = f"{base} (at {row['baseline_at']})"
+    verdict = EXPLORATORY if row["role"] == EXPLORATORY else row["verdict"]
+    if np.isnan(row["p_t"]):
+        verdict = "not tested"
+    ends = interval(row["low"], row["high"], metric.digits)
+    return Answer(
+        verdict,
+        f"{where}: {row['operator']} - {base}",
+        f"{metric.signed(row['mean'])} {f'({ends})' if ends else ''}".rstrip(),
+        row["mean"],
+        row["low"],
+        row["high"],
+        str(row["n"]),
+        " ".join([_sentence(row, criteria), *filter(None, added)]),
+    )
 
 
 def headline(
@@ -44,24 +109,11 @@ def headline(
 ) -> list[str]:
     """How many differences to the baseline are decided, then a line for each corpus and encoding.
 
-    `cells` and `comparisons` are frames of comparisons.py, `best` is that of `OwnBest`; `second`
-    are frames of second_differences.py for `comparisons`, and `second_best` those for `best`. If
-    operators ran with several values of a tuned key, the line compares each at its best values.
-    Exploratory differences have a short sentence without a verdict.
+    `cells` is a frame of comparisons.py; the other frames are those of `by_place`. If operators ran
+    with several values of a tuned key, the line compares each at its best values. Exploratory
+    differences have a short sentence without a verdict.
     """
-    tuned = set(zip(best["data"], best["encoding"], strict=True))
-
-    def by_place(at_best: pd.DataFrame, frame: pd.DataFrame) -> dict[tuple[str, ...], list[Row]]:
-        places: dict[tuple[str, ...], list[Row]] = {}
-        untuned = (r for r in _rows(frame) if (r["data"], r["encoding"]) not in tuned)
-        for row in [*_rows(at_best), *untuned]:
-            places.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
-        return places
-
-    groups = by_place(best, comparisons)
-    further = [by_place(best.iloc[:0], frame) for frame in second]
-    further += [by_place(frame, comparisons.iloc[:0]) for frame in second_best]
-    compared = {*tuned, *zip(comparisons["data"], comparisons["encoding"], strict=True)}
+    groups, further = by_place(comparisons, best, second, second_best)
     corpora, metric = {key[:2] for key in groups}, criteria.metric
     lines = []
     for key, group in groups.items():
@@ -75,13 +127,25 @@ def headline(
         texts = [_sentences(group, criteria), *(_second(f.get(key, []), metric) for f in further)]
         is_decided = any(row["verdict"] in DECIDED for row in group)
         lines.append((is_decided, f"{where}: {' '.join(filter(None, texts))}"))
-    lines += [
-        (False, _why_not_compared(str(data), str(encoding), group, criteria))
+    lines += [(False, line) for line in _uncompared(cells, comparisons, best, criteria)]
+    rows = [row for group in groups.values() for row in group]
+    return [_count(rows, criteria), *_fold(lines)]
+
+
+def _uncompared(
+    cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame, criteria: Criteria
+) -> list[str]:
+    """A line for each corpus and encoding without a comparison."""
+    compared = {
+        place
+        for frame in (best, comparisons)
+        for place in zip(frame["data"], frame["encoding"], strict=True)
+    }
+    return [
+        _why_not_compared(str(data), str(encoding), group, criteria)
         for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
         if (data, encoding) not in compared
     ]
-    rows = [row for group in groups.values() for row in group]
-    return [_count(rows, criteria), *_fold(lines)]
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[Row]:

@@ -23,9 +23,27 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A row of the table at the top of a page: a verdict and the difference that it is about."""
+
+    verdict: str  # a key of report.answers.SIGNS
+    comparison: str  # what is compared, or a hypothesis
+    difference: str  # with its unit
+    mean: float
+    low: float  # of the interval; NaN without one, as `high`
+    high: float
+    seeds: str
+    details: str = ""  # one or more sentences
+
+
+@dataclass(frozen=True)
 class Section:
     chapter: str = TABLES  # one of CHAPTERS
     sentences: Sequence[str] = ()  # of the answer, above all chapters
+    lead: Sequence[str] = ()  # on the page in place of the sentences, if there are answers
+    answers: Sequence[Answer] = ()
+    margin: float = 0.0  # of all answers: the largest difference that does not matter; 0: not drawn
+    unit: str = ""  # of the answers' differences
     drawings: Sequence[Drawing] = ()
     tables: Sequence[Table] = ()
     html: str = ""  # what is neither a figure nor a table; safe inside a page
