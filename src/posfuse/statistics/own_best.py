@@ -254,8 +254,8 @@ def _at_own_best(
                 row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
             row |= {"length": mine["length"], **compared}
             if "scale" in keys and fusion in papers and base in papers:
-                one, other = place(papers[fusion]), place(papers[base])
-                at_sqrt_d = compare_arms(one, other, scores, criteria, resolution) or {}
+                both = place(papers[fusion]), place(papers[base])
+                at_sqrt_d = compare_arms(*both, scores, criteria, resolution) or {}
                 row |= {f"paper_{name}": at_sqrt_d.get(name, np.nan) for name in statistics}
             rows.append(row)
     return rows, notes

@@ -119,7 +119,11 @@ def verdict_table(study: Study, state: Progress) -> Table:
     rows = []
     for v in state.verdicts:
         h, d = v.hypothesis, v.decision
-        row = {"hypothesis": h.name, "family": h.family, "difference": h.difference}
+        row: dict[str, object] = {
+            "hypothesis": h.name,
+            "family": h.family,
+            "difference": h.difference,
+        }
         row |= {"expects": h.expects, "verdict": v.verdict}
         values = vars(d) if d else dict.fromkeys(NUMBERS, np.nan)
         row |= {name: values[name] for name in NUMBERS} | {"margin": h.margin}

@@ -28,8 +28,9 @@ def curves(rows: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The validation result by epoch; columns CELL, seed, epoch, value."""
 
     def best(mean: "pd.Series[float]") -> str:
-        epoch = mean.idxmin() if metric.lower_is_better else mean.idxmax()
-        return f"best mean {metric.number(mean[epoch])}{metric.percent} at epoch {epoch}"
+        i = int(mean.argmin() if metric.lower_is_better else mean.argmax())
+        best_mean = f"{metric.number(mean.iloc[i])}{metric.percent}"
+        return f"best mean {best_mean} at epoch {mean.index[i]}"
 
     caption = (
         f"validation {metric.title} by epoch; line: mean over the seeds that still train; band: "
