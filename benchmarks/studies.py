@@ -3,10 +3,10 @@
     python benchmarks/studies.py multirun/operator_or_scale multirun/length
     python benchmarks/studies.py      # after a change of the code: from the committed files alone
 
-Of each named study it copies the frozen plan, one row per run, the report's page and figures to
-docs/findings/<study>/. Then it writes, from all committed plans and rows: README.md of each folder
-of docs/findings (with the hand-written notes.md), the answers on each index.html, the parts of
-docs/findings.md and README.md between <!-- NAME --> and <!-- end -->, and gain_by_length.svg.
+Of each named study it copies the frozen plan and one row per run to docs/findings/<study>/. Then it
+writes, from all committed plans and rows: README.md (with the hand-written notes.md), index.html
+and the figures of each folder of docs/findings, the parts of docs/findings.md and README.md between
+<!-- NAME --> and <!-- end -->, and gain_by_length.svg.
 """
 
 import argparse
@@ -15,10 +15,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
-from markupsafe import escape
 
 import finding_tables
 import questions
@@ -27,6 +28,7 @@ from posfuse.config import CONF_DIR
 from posfuse.report import formats, page
 from posfuse.report.sections.section import Section
 from posfuse.report.table import Table
+from posfuse.runs.records import Record
 from posfuse.study import results_page, tables
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS
@@ -43,14 +45,14 @@ DATA = "FOLDER has the corpus ([format](../../your_text.md)), and NAME names it 
 
 
 def keep(study: Path) -> None:
-    """Copy a study's plan, rows, page and figures. Exits if a row names a commit that is not in the
+    """Copy a study's plan and rows. Exits if a row names a commit that is not in the
     repository: its code could not be read again."""
     commits = pd.read_csv(study / "report" / RUNS, dtype={"commit": str})["commit"].dropna()
     if unknown := [commit for commit in commits.unique() if not exists(commit)]:
         sys.exit(f"error: {study}: no commit {', '.join(unknown)} here; run it at a commit of main")
     target, report = FOLDER / study.name, study / "report"
     target.mkdir(parents=True, exist_ok=True)
-    for path in (study / PLAN, report / RUNS, report / "index.html", *report.glob("figures/*.svg")):
+    for path in (study / PLAN, report / RUNS):
         shutil.copy(path, target / path.name)
 
 
@@ -60,18 +62,28 @@ def exists(commit: str) -> bool:
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
-def with_answers(html: str, folder: Path) -> str:
-    """The page of a study with its answers and its table of hypotheses, from the plan and rows."""
-    first = sections_of(folder)[0]
-    lines, (verdicts,) = first.sentences, first.tables
-    answer = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
-    shown = str(page.template("table.html.j2").module.show(verdicts))
-    for pattern, new in (
-        (r'<div class="answer">\n.*?</div>', f'<div class="answer">\n{answer}</div>'),
-        (r'<h3 id="hypotheses">.*?</p>\n', shown),
-    ):
-        html = re.sub(pattern, lambda _, new=new: new, html, count=1, flags=re.DOTALL)
-    return html
+def report(folder: Path, drawn: Mapping[str, str]) -> str:
+    """index.html of a study's folder, from its plan and rows; `drawn` as in `page_of`."""
+    plan, runs = judged(folder)[0], pd.read_csv(folder / RUNS)
+    commits = sorted(set(runs["commit"].dropna().astype(str)))
+    return page.page_of(
+        [*sections_of(folder), results_page.plan_section(plan, folder)],
+        "demo" if folder == DEMO else folder.name,
+        f"posfuse study run {'demo' if folder == DEMO else folder.name}",
+        [("commit of the runs", ", ".join(commits))],
+        drawn,
+        results_page.plan_line(plan, dated(runs)),
+    )
+
+
+def draw(folder: Path) -> Mapping[str, str]:
+    """Draw the figures of a study's page into its folder; returns the SVG of each."""
+    target = folder / "figures" if folder == DEMO else folder
+    with tempfile.TemporaryDirectory() as name:
+        drawn = page.draw_all(sections_of(folder), Path(name))
+        for path in Path(name).glob("*" if folder == DEMO else "*.svg"):
+            shutil.copy(path, target / path.name)
+    return drawn
 
 
 def sections_of(folder: Path) -> list[Section]:
@@ -109,17 +121,22 @@ def design(folder: Path) -> list[str]:
     head = itertools.takewhile(lambda line: line[:1] == "#", written.splitlines())
     lines = (line[1:].removeprefix(" ") for line in head if "posfuse study run " not in line)
     asks = f"posfuse study run {name} data.path=FOLDER" in written
-    times = [{k: row[k] for k in ("plan", "started") if pd.notna(row.get(k))} or {"stage": ""}
-             for row in runs.query("stage == 'testing'").to_dict("records")]  # fmt: skip
     given = " data.path=FOLDER" * asks
     shown = "\n".join(lines).strip()
     return [
         "## Design\n", f"    posfuse study run {name}{given}\n", *[DATA] * asks,
-        f"{cost(plan, runs)} {provenance(plan, times)}\n",
+        f"{cost(plan, runs)} {provenance(plan, dated(runs))}\n",
         "[Plan](plan.yaml), [runs](runs.csv), [report](index.html), "
         f"[study file](../../../conf/study/{name}.yaml), whose first comment is:\n",
         re.sub(r"\n{3,}", "\n\n", shown) + "\n",
     ]  # fmt: skip
+
+
+def dated(runs: pd.DataFrame) -> list[Record]:
+    """What the rows of the test runs say about their plan and their start."""
+    rows = runs.query("stage == 'testing'").to_dict("records")
+    return [{k: row[k] for k in ("plan", "started") if pd.notna(row.get(k))} or {"stage": ""}
+            for row in rows]  # fmt: skip
 
 
 def cost(plan: Plan, runs: pd.DataFrame) -> str:
@@ -164,8 +181,7 @@ def write() -> None:
     for table in tables_of(DEMO):
         (DEMO / "tables" / f"{table.name}.md").write_text(formats.markdown(table), encoding="utf-8")
     for folder in (DEMO, *(folder for folder in studied if (folder / PLAN).exists())):
-        path = folder / "index.html"
-        path.write_text(with_answers(path.read_text(encoding="utf-8"), folder), encoding="utf-8")
+        (folder / "index.html").write_text(report(folder, draw(folder)), encoding="utf-8")
     for path in (DOCUMENT, README):
         path.write_text(with_parts(path.read_text(encoding="utf-8")), encoding="utf-8")
     questions.draw(FOLDER / "gain_by_length")

@@ -94,9 +94,47 @@ def test_it_renders_without_a_network(opened):
     assert len(sizes) == 6
     assert all(size["width"] > 200 and size["height"] > 80 for size in sizes)
     assert len(opened.find_elements("css selector", ".verdict")) == 1  # of the length
-    assert "6 claims of the paper match no runs" in opened.find_element("tag name", "summary").text
+    folded = opened.find_element("css selector", "#verdicts summary")
+    assert "6 claims of the paper match no runs" in folded.text
     loaded = opened.execute_script("return performance.getEntriesByType('resource').length")
     assert loaded == 0
+
+
+def test_the_answer_is_on_the_first_screen_and_its_numbers_behind_a_row(opened):
+    opened.set_window_size(1280, 800)
+    rows = opened.find_elements("css selector", ".answers tbody tr")
+    verdicts = [row.find_element("tag name", "span").text[2:] for row in rows]
+    assert sorted(verdicts) == [*["not tested"] * 3, *["undecided"] * 2]
+    assert all(row.rect["y"] + row.rect["height"] < 800 for row in rows)
+    row = rows[verdicts.index("undecided")]
+    details = row.find_element("css selector", "details p")
+    assert not details.is_displayed()
+    row.find_element("tag name", "summary").click()
+    assert "seeds would settle this" in details.text
+
+
+CONTRASTS = """
+const light = rgb => { const [r, g, b] = rgb.match(/[\\d.]+/g).map(v => v / 255)
+  .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+  return .2126 * r + .7152 * g + .0722 * b; };
+const ground = element => {
+  const color = getComputedStyle(element).backgroundColor;
+  return color.startsWith("rgba(0, 0, 0, 0") ? ground(element.parentElement) : color; };
+const texts = document.querySelectorAll("h1, h2, p, th, td, .badge, figcaption, nav a");
+return [...texts].map(element => {
+  const both = [light(getComputedStyle(element).color), light(ground(element))];
+  return (Math.max(...both) + .05) / (Math.min(...both) + .05); });
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_have_enough_contrast(scheme, opened):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    contrasts = opened.execute_script(CONTRASTS)
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert len(contrasts) > 50
+    assert min(contrasts) >= 4.5
 
 
 def test_texts_from_records_are_text(opened):
@@ -149,7 +187,7 @@ def test_ids_are_unique(opened):
 
 
 def test_the_page_never_scrolls_sideways(opened):
-    for width in (400, 1400):
+    for width in (400, 800, 1280):
         # A window has a minimum width; the metrics of a device have none.
         opened.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",

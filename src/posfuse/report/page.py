@@ -24,14 +24,32 @@ def write(
 ) -> Path:  # fmt: skip
     """Write the page, the tables and the figures into `out`; returns the path of the page.
 
-    `made` are the rows of the runs. `lead` is HTML above the answer, `summary` HTML below it.
+    `made` are the rows of the runs. `lead` and `summary` are HTML below the answer.
     """
     formats.write_tables([table for s in sections for table in s.tables], out / "tables")
     drawn = draw_all(sections, out / "figures")
+    path = out / "index.html"
+    html = page_of(sections, title, command, _made_with(made), drawn, lead, summary, has_files=True)
+    path.write_text(html, encoding="utf-8")
+    return path
+
+
+def page_of(
+    sections: Sequence[Section],
+    title: str,
+    command: str,
+    made: Sequence[tuple[str, str]],
+    drawn: Mapping[str, str],
+    lead: str = "",
+    summary: str = "",
+    has_files: bool = False,
+) -> str:
+    """The page as HTML. `drawn` has the SVG of each figure by its name. With `has_files` each table
+    and figure links to its own files."""
     answers = [answer for s in sections for answer in s.answers]
     margin = max((s.margin for s in sections), default=0.0)
     chapters = {name: [s for s in sections if s.chapter == name] for name in CHAPTERS}
-    html = template("page.html.j2").render(
+    return template("page.html.j2").render(
         title=title,
         lead=Markup(lead),
         answer=[line for s in sections for line in (s.lead if s.answers else s.sentences)],
@@ -41,14 +59,12 @@ def write(
         summary=Markup(summary),
         chapters={name: own for name, own in chapters.items() if any(map(_has_content, own))},
         drawn=drawn,
+        has_files=has_files,
         problems=problems_of(sections),
         notes=notes_of(sections),
         command=command,
-        made=_made_with(made),
+        made=made,
     )
-    path = out / "index.html"
-    path.write_text(html, encoding="utf-8")
-    return path
 
 
 def draw_all(sections: Sequence[Section], folder: Path) -> Mapping[str, str]:

@@ -1,5 +1,6 @@
 """The report of a study: a page, its tables and its figures, in the study's folder."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.section import PLAN as THE_PLAN
 from posfuse.report.sections.section import RESULTS, Drawing, Section
 from posfuse.runs.identity import flatten
+from posfuse.runs.records import Record
 from posfuse.statistics.cautions import Cautions
 from posfuse.study import caveats, figure, tables
 from posfuse.study.looks import Progress, deltas
@@ -52,17 +54,25 @@ def write(
     `runs` has one row per run; `command` runs the study.
     """
     study, out = plan.study, folder / "report"
-    lead = page.template("plan_line.html.j2", __package__).render(
-        digest=plan.digest, provenance=provenance(plan, results.values())
-    )
-    text = (folder / PLAN).read_text(encoding="utf-8")
-    html = page.template("plan.html.j2", __package__).render(study=study, plan=text)
-    sections = [*sections_of(plan, state, results, runs), Section(THE_PLAN, html=html)]
+    sections = [*sections_of(plan, state, results, runs), plan_section(plan, folder)]
     records = pd.DataFrame([flatten(record) for record in results.values() if record])
-    page.write(sections, name, command, records, out, lead)
+    page.write(sections, name, command, records, out, plan_line(plan, results.values()))
     formats.write_csv(runs, out / RUNS)
     headline = " ".join(tables.headline(study, state))
     return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", headline]
+
+
+def plan_line(plan: Plan, records: Iterable[Record | None]) -> str:
+    """The plan's digest, and what is known of its time and of the records', as HTML."""
+    line = page.template("plan_line.html.j2", __package__)
+    return line.render(digest=plan.digest, provenance=provenance(plan, records))
+
+
+def plan_section(plan: Plan, folder: Path) -> Section:
+    """The hypotheses, and the plan's file in the study's folder."""
+    text = (folder / PLAN).read_text(encoding="utf-8")
+    html = page.template("plan.html.j2", __package__).render(study=plan.study, plan=text)
+    return Section(THE_PLAN, html=html)
 
 
 def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFrame) -> list[Section]:

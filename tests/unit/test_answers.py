@@ -1,0 +1,88 @@
+"""The table of answers at the top of a page."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posfuse.report import page
+from posfuse.report.answers import EDGE, SIGNS, WIDTH, marks
+from posfuse.report.sections.section import Answer, Section
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
+from small_records import posfuse_report, write_record
+
+AHEAD_BY_3 = Answer(AHEAD, "concat - add", "+3.0 (+2.0 to +4.0)", 3.0, 2.0, 4.0, "8", "Because.")
+UNTESTED = Answer("not tested", "mul - add", "+1.0", 1.0, np.nan, np.nan, "1")
+
+
+def html_of(*answers, **options):
+    sentences, lead = ["Sentence of the terminal."], ["The answer."]
+    section = Section(sentences=sentences, lead=lead, answers=answers, **options)
+    return page.page_of([section], "title", "command", [], {})
+
+
+def test_intervals_share_one_axis_with_0_and_the_margin():
+    """From -1 to 4: 0 is at a fifth of the inner width, 4 at its end."""
+    drawn = marks([AHEAD_BY_3, UNTESTED], 1.0)
+    inner = WIDTH - 2 * EDGE
+    assert drawn.zero == pytest.approx(EDGE + inner / 5, abs=0.05)
+    assert drawn.band == pytest.approx((EDGE, EDGE + 2 * inner / 5), abs=0.05)
+    first, second = drawn.rows
+    places = [first.low, first.mean, first.high]
+    assert places == pytest.approx([EDGE + inner * x / 5 for x in (3, 4, 5)], abs=0.05)
+    assert (second.low, second.high) == (None, None)
+
+
+def test_every_verdict_has_a_sign_and_differences_of_0_have_an_axis():
+    assert {AHEAD, BEHIND, EQUIVALENT, UNDECIDED, SUPPORTED, REFUTED} <= SIGNS.keys()
+    zero = replace(AHEAD_BY_3, mean=0.0, low=0.0, high=0.0)
+    assert marks([zero], 0.0).rows[0].mean == EDGE
+
+
+def test_a_row_has_verdict_comparison_difference_interval_and_seeds():
+    html = html_of(AHEAD_BY_3, UNTESTED, margin=0.5, unit="points")
+    assert "Sentence of the terminal." not in html
+    assert "<p>The answer.</p>" in html
+    first, second = re.findall(r"<tr class.*?</tr>", html, re.DOTALL)
+    for part in ("▲ ahead", "concat - add", "+3.0 (+2.0 to +4.0)", "Because.", 'class="ends"'):
+        assert part in first
+    for part in ("details", 'class="ends"'):
+        assert part not in second
+    assert "difference, points" in html
+
+
+def test_a_report_has_a_row_for_each_comparison_and_says_nothing_twice(tmp_path):
+    """An undecided one is below a decided one, whatever its name."""
+    draw = np.random.default_rng(0)
+    for data in ("short", "long"):
+        for fusion, gain in (("add", 0.0), ("concat", 0.0), ("mul", 0.2)):
+            for seed in range(5):
+                write_record(tmp_path, 0.5 + gain + draw.normal() / 50, fusion, seed, data)
+    posfuse_report(tmp_path)
+    html = (tmp_path / "report" / "index.html").read_text()
+    verdicts = re.findall(r'<span class="badge">\S+ ([a-z ]+)</span></td>', html)
+    assert verdicts == [AHEAD, AHEAD, UNDECIDED, UNDECIDED]
+    assert html.count("mul - add</summary>") == 2
+    sentences = re.findall(r"<p>([^<]{40,})</p>", html)
+    assert len(sentences) == len(set(sentences))
+
+
+def test_a_corpus_without_comparisons_is_named_above_the_table(tmp_path):
+    for seed in range(3):
+        write_record(tmp_path, 0.5 + seed / 10, "add", seed, "paired")
+        write_record(tmp_path, 0.6 + seed / 9, "mul", seed, "paired")
+        write_record(tmp_path, 0.7 + seed / 10, "mul", seed, "alone")
+    posfuse_report(tmp_path)
+    html = (tmp_path / "report" / "index.html").read_text()
+    assert "<p>On alone (sinusoidal): mul 80.00 % (n = 3). add was not run" in html
+
+
+def test_another_studys_table_has_answers(tmp_path):
+    rows = [(f"m{i}", seed, 10 * i + seed % 2) for i in range(3) for seed in range(6)]
+    pd.DataFrame(rows, columns=["method", "seed", "accuracy"]).to_csv(tmp_path / "t.csv")
+    out = tmp_path / "out"
+    posfuse_report("--from", tmp_path / "t.csv", "--baseline", "m0", "--out", out)
+    html = (out / "index.html").read_text()
+    assert len(re.findall(r'<tr class="(?:ahead|not-tested)">', html)) == 2
