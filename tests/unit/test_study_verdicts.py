@@ -296,7 +296,7 @@ def test_the_tables_show_decisions_choices_and_convergence():
     study = Study(**{**vars(STUDY), "hypotheses": [GAIN]})
     state = progress(study, results)
     table = tables.verdict_table(study, state)
-    assert table.rows[0][:4] == ["gain", "primary", "concat - add", "greater"]
+    assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "greater"]
     plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, {}, "d")
     (row,) = tables.arms_table(plan, results).rows
     assert row == ["concat", "optim.lr=0.01†", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]

@@ -143,6 +143,9 @@ def verdict_table(study: Study, state: Progress) -> Table:
         pd.DataFrame(rows),
         [
             ("verdict", str, "verdict"),
+            ("family", str, "family"),
+            ("difference", str, "difference"),
+            ("expects", str, "expects"),
             ("n", table.count, "n"),
             (metric.unit, partial(table.signed, digits=metric.digits), "mean"),
             ("interval", partial(interval, digits=metric.digits), "low", "high"),
@@ -152,7 +155,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
             ("margin", lambda margin: f"±{margin:g}", "margin"),
             ("p equivalence", p_value, "p_equivalence"),
         ],
-        keys=["hypothesis", "family", "difference", "expects"],
+        keys=["hypothesis"],
         name="hypotheses",
         title="Hypotheses",
         caption=f"Paired differences in {metric.points}{metric.better}. Looks are planned after "

@@ -146,6 +146,7 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     return table_of(
         comparisons,
         [
+            VERDICT,
             N,
             ("p t", p_value, "p_t"),
             ("p Holm", p_value, "p_holm"),
@@ -154,7 +155,6 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             ("smallest", p_value, "smallest_p"),
             ("p equivalence", p_value, "p_equivalence"),
             ("equiv. Holm", p_value, "p_equivalence_holm"),
-            VERDICT,
         ],
         name="paired_tests",
         title=f"Tests of the differences to {criteria.baseline}",
