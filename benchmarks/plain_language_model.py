@@ -3,8 +3,8 @@
 Learned positions are added to the token embeddings. Pre-norm blocks follow, and a LayerNorm; they
 have biases or, as by default, none. The output layer is the embeddings. AdamW decays the matrices
 alone; it is torch's default one, since nanoGPT uses the fused one on GPUs only. The learning rate
-rises over the first steps and falls with a cosine to a tenth; without `steps` it is constant. Every
-batch is windows that begin at random bytes. Attention is torch's causal kernel.
+rises over the first steps and falls with a cosine to a tenth. Every batch is windows that begin at
+random bytes. Attention is torch's causal kernel.
 
 Shapes: B windows, L bytes, d = d_model, H heads.
 """
@@ -76,10 +76,8 @@ def optimizer(model: PlainLanguageModel, lr: float) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=lr, betas=BETAS)
 
 
-def learning_rate(step: int, steps: int | None, lr: float) -> float:
-    """Of a step, from 0; `steps` are those of the whole training, None for a constant rate."""
-    if steps is None:
-        return lr
+def learning_rate(step: int, steps: int, lr: float) -> float:
+    """Of a step, from 0; `steps` are those of the whole training."""
     if step < WARMUP:
         return lr * (step + 1) / (WARMUP + 1)
     done = (step - WARMUP) / max(steps - WARMUP, 1)
@@ -101,7 +99,7 @@ def train(
     batch: int,
     block: int,
     turn: range,
-    steps: int | None,
+    steps: int,
     lr: float,
 ) -> None:
     """The steps of `turn`; `steps` as in `learning_rate`."""
