@@ -172,9 +172,8 @@ def test_forest_rows_show_the_means_and_the_numbers():
         assert found[f"{row['data']} sin {row['fusion']}: {numbers}"].get_xdata() == [row["mean"]]
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["short", "long"]
     assert len(figure.axes[0].lines) == 4  # zero, two points, one interval
-    band = figure.axes[0].patches[0]
-    assert band.get_x() == pytest.approx(-0.7)
-    assert band.get_width() == pytest.approx(1.4)
+    (band,) = figure.axes[0].collections[0].get_paths()
+    assert [band.get_extents().x0, band.get_extents().x1] == pytest.approx([-0.7, 0.7])
 
 
 def test_accuracy_and_latency_are_at_their_means_and_a_missing_latency_is_a_text(drawn):

@@ -110,7 +110,7 @@ MISTAKES = [
     ({"hypotheses__0__than": "mul"}, "hypotheses[0]: no arm 'mul'; use one of add, concat, a"),
     ({"hypotheses__0__than": "concat"}, "hypotheses[0]: compares concat with itself; name"),
     ({"hypotheses__0__outcome": "loss"}, "hypotheses[0].outcome: 'loss'; use accuracy or"),
-    ({"metric": "loss"}, "metric: no 'loss'; use one of accuracy, exact_match, greedy_"),
+    ({"metric": "loss"}, "metric: no 'loss'; use one of accuracy, macro_f1, "),
     ({"metric": "bits_per_byte", "hypotheses__0__outcome": "accuracy"},
      "hypotheses[0].outcome: 'accuracy'; use bits_per_byte or beyond"),
     ({"hypotheses__0__expects": "more"}, "hypotheses[0].expects: no 'more'; use one of greater,"),

@@ -259,7 +259,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
     monkeypatch.setitem(SETTINGS, "mul", SETTINGS["add"] | {"fusion.name": "mul"})
     settings = dict(zip("acd", SETTINGS.values(), strict=True))
     configs = {arm: identity.fingerprint_of(own) for arm, own in settings.items()}
-    monkeypatch.setattr(stages, "composed", lambda *_: settings)
+    monkeypatch.setattr(stages, "settings_of_arms", lambda *_: settings)
     monkeypatch.setattr(stages, "fingerprints", lambda *_: configs)
     monkeypatch.setattr(sweeps.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from posfuse import untrusted
 from posfuse.config import Config
@@ -49,7 +50,7 @@ def read_config(folder: Path) -> Config:
         text = untrusted.read_yaml(path)
     try:
         cfg = config_of(text)
-    except (OmegaConfBaseException, ValueError) as error:
+    except (OmegaConfBaseException, ValueError, YAMLError) as error:
         raise InputError(
             f"{path}: does not fit this version ({one_line(error)}); run it again"
         ) from error
