@@ -28,6 +28,7 @@ from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failu
 from posfuse.tracking.live import track
 
 log = logging.getLogger(__name__)
+SWEEP = "posfuse train -m fusion=add,concat seed=0,1,2 sweep_id=mine"
 
 
 def main() -> None:
@@ -89,8 +90,7 @@ def job(config: DictConfig) -> float:
         cfg.trainer.precision = precision.precision_of(cfg)  # config.yaml and the record state it
         record = train(cfg, folder)
         if hydra_cfg.mode == RunMode.RUN:
-            print(f"results: {folder}; next: run it with other settings, for example in a sweep: "
-                  "posfuse train -m fusion=add,concat seed=0,1,2 sweep_id=mine")  # fmt: skip
+            log.info("results: %s; next: other settings, for example in a sweep: %s", folder, SWEEP)
         return float(record["test"][task_of(cfg).metric])
     except signals.Interrupted as stop:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)

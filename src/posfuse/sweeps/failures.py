@@ -70,7 +70,9 @@ class Ending(Callback):
         if new:
             raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
         folder = config.hydra.sweep.dir
-        print(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}", flush=True)
+        line = f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}"
+        # As a log line: nobody may read stdout. Hydra's loggers print a run's lines alone.
+        logging.StreamHandler(sys.stdout).handle(logging.makeLogRecord({"msg": line}))
 
 
 def refuse_empty(key: str, config: DictConfig) -> None:
