@@ -145,3 +145,16 @@ def test_transformers_gets_no_permission_to_run_code():
     assert '"trust_remote_code": False' in source
     assert '"local_files_only": True' in source
     assert source.count("**local") == len(calls)
+
+
+def test_the_page_states_the_limits_of_the_code():
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    limits = (untrusted.LARGEST_JSON, untrusted.LARGEST_YAML, untrusted.LARGEST_CSV)
+    mebibytes = [limit // untrusted.MEBIBYTE for limit in limits]
+    assert "JSON has at most {} MiB, YAML {} MiB, CSV {} MiB".format(*mebibytes) in page
+    assert untrusted.MOST_ROWS == 2**24
+    assert "a Parquet file 2^24 rows" in page
+    assert page.count(f"at most {untrusted.DEEPEST} nested levels") == 2
+    assert f"more than {pretrained_folder.MOST_LAYERS} layers" in page
+    megabytes = pretrained_folder.LARGEST_TOKENIZER // untrusted.MEBIBYTE
+    assert f"`tokenizer.json` has at most {megabytes} MiB" in page
