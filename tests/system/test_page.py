@@ -139,7 +139,7 @@ def test_texts_have_enough_contrast(scheme, opened):
 
 def test_texts_from_records_are_text(opened):
     assert opened.find_elements("css selector", "img, figure script, figure b, td b, li b") == []
-    assert NASTY in opened.find_element("id", "missing").text
+    assert NASTY in opened.find_element("id", "runs").text
     tips = opened.execute_script(
         "return [...document.querySelectorAll('[data-tip]')].map(mark => mark.dataset.tip)"
     )

@@ -89,7 +89,7 @@ def test_fewer_bits_per_byte_are_less():
     table = tables.lengths_table(results, metric)
     assert table.columns == ["arm", "64", "128"]  # the test split is at 64
     assert "bits per byte" in tables.legend(study).lower()
-    assert figure.hypotheses(state.verdicts, {"h": [-0.2], "b": [-0.2]}, metric)
+    assert figure.hypotheses(state.verdicts, {"h": {0: -0.2}, "b": {0: -0.2}}, metric)
 
 
 def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_each_seed():
@@ -99,14 +99,17 @@ def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_eac
                       concat_none=[55 + x for x in noise[::-1]])  # fmt: skip
     state = progress(STUDY, results)
     accuracy = outcomes(results)
-    per_seed = {h.name: deltas(h, accuracy, STUDY.test_seeds) for h in STUDY.hypotheses}
+    per_seed = {
+        h.name: dict(enumerate(deltas(h, accuracy, STUDY.test_seeds))) for h in STUDY.hypotheses
+    }
     blocks = figure.hypotheses(state.verdicts, per_seed).axes
     assert [axis.get_title(loc="left") for axis in blocks] == ["primary", "secondary"]
     (label,) = blocks[0].get_yticklabels()
     assert label.get_text() == "gain supported"
-    (marks,) = (line for line in blocks[0].lines if line.get_marker() == "|")
+    marks = [line for line in blocks[0].lines if line.get_marker() == "|"]
     n = state.verdicts[0].decision.n
-    assert list(marks.get_xdata()) == [15 + x for x in noise[:n]]
+    assert [mark.get_xdata().item() for mark in marks] == [15 + x for x in noise[:n]]
+    assert marks[2].get_gid() == "title:gain seed=2: +17.00"
     assert any(f"n={n}" in text.get_text() for text in blocks[0].texts)
 
 
@@ -411,6 +414,7 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     rows = [("tuning", "a", 1.0, 40), ("testing", "a", 2.0, 50), ("testing", "b", 3.0, 60)]
     rows.append(("testing", "c", 4.0, 70))
     runs = pd.DataFrame(rows, columns=["stage", "arm", "norm_ratio", "test_accuracy"])
+    runs["seed"] = 7
     arms = {"a": {"fusion": "add"}, "b": {"fusion": "concat", "model.fused_norm": "layer"}}
     arms["c"] = {"fusion": "add", "model.token_scale": 4}
     (axis,) = figure.ratios(runs, arms).axes
@@ -419,4 +423,5 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     labels = [text.get_text() for text in axis.get_legend().get_texts()]
     assert labels == ["add", "concat fused_norm=layer"]
     hollow = [line.get_markerfacecolor() == "none" for line in axis.lines if len(line.get_xdata())]
-    assert hollow == [False, False, True]
+    assert hollow == [False, False, False, True]
+    assert axis.lines[0].get_gid() == "title:a seed=7: 40.00"

@@ -13,7 +13,7 @@ from posfuse.evidence.bag_of_words import BagOfWords
 from posfuse.evidence.published import Published, published
 from posfuse.report import formats
 from posfuse.report.sections.paper import MARK, paper_tables
-from posfuse.report.table import Table
+from posfuse.report.table import Table, narrowed
 
 
 def cells(*rows):
@@ -123,9 +123,9 @@ def test_a_task_has_a_row_for_the_bag_with_the_first_and_last_symbol():
                     ["even_pairs", named, "100.00"]]  # fmt: skip
     assert tables["table2"].rows[-1][:3] == ["even_pairs", named, "100.00"]
     plain = by_name(paper_tables(frame, BAGS))
+    assert f"{named}: the pair" in tables["table1"].caption
+    assert named not in plain["table1"].caption
     for name in ("table1", "table2", "table3"):
-        assert f"{named}: the pair" in tables[name].caption
-        assert named not in plain[name].caption
         assert "bag_with_ends" in tables[name].numbers
         assert "bag_with_ends" not in plain[name].numbers
 
@@ -198,3 +198,18 @@ def test_every_csv_file_of_a_report_or_study_is_written_by_one_function():
     source = Path(formats.__file__).parents[1]
     paths = [path for room in ("report", "study") for path in (source / room).rglob("*.py")]
     assert [path.name for path in paths if "to_csv(" in path.read_text()] == ["formats.py"]
+
+
+def test_a_narrowed_table_names_what_all_rows_have_in_its_caption():
+    rows = [["tiny", "add", "undecided", "3", ""], ["tiny", "mlp", "undecided", "3", ""]]
+    columns = ["data", "fusion", "verdict", "n", "note"]
+    wide = Table("t", "T", "Points.", columns, rows, pd.DataFrame())
+    narrow = narrowed(wide)
+    assert narrow.columns == ["data", "fusion", "verdict"]  # the first one and the verdict stay
+    assert narrow.rows == [["tiny", "add", "undecided"], ["tiny", "mlp", "undecided"]]
+    assert narrow.caption == "All rows: n 3. Points."
+    alone = Table("t", "T", "Points.", columns, rows[:1], pd.DataFrame())
+    assert narrowed(alone) == alone
+    twice = [["a", "1", "1"], ["b", "1", "2"]]  # two columns may have one heading
+    same = Table("t", "T", "", ["x", "95 % t", "95 % t"], twice, pd.DataFrame())
+    assert narrowed(same).rows == [["a", "1"], ["b", "2"]]

@@ -25,9 +25,9 @@ from posfuse.report.sections import (
     claims_judged,
     curves,
     differences,
-    missing_runs,
     own_values,
     paper,
+    run_list,
     second_gains,
     spread,
     test_lengths,
@@ -42,7 +42,7 @@ from posfuse.verdicts.claims import read_claims
 # In the order of the terminal, and of the page within a chapter.
 SECTIONS = (
     answer, paper, own_values, differences, second_gains, test_lengths, by_document, spread,
-    claims_judged, cautions_table, curves, use_of_position, missing_runs,
+    claims_judged, cautions_table, curves, use_of_position, run_list,
 )  # fmt: skip
 
 
@@ -194,9 +194,9 @@ def main() -> list[str]:
         metric = metric_of(of_sweep, arguments.metric)
         of_this = replace(criteria_for(criteria, metric), **given, primary=family)
         own_claims = arguments.claims is not None
-        sweep = Sweep(arguments.folder, of_sweep, of_this, claims, own_claims)
-        sections = [*sections_of(sweep), Section(problems=problems)]
         target = out if len(sweeps) == 1 else out / str(sweep_id)
+        sweep = Sweep(arguments.folder, of_sweep, of_this, claims, own_claims, target)
+        sections = [*sections_of(sweep), Section(problems=problems)]
         path = write(sweep, sections, command, target)
         show(sections, console, path)
         wrong += page.problems_of(sections)

@@ -269,13 +269,13 @@ def comparisons_table(
     return _readable(
         comparisons,
         [
+            ("verdict", str, "verdict"),
             ("n", str, "n"),
             ("difference", metric.signed, "mean"),
             ("95 % t", partial(interval, digits=digits), "low", "high"),
             ("p", p_value, "p_t"),
             ("p Holm", p_value, "p_holm"),
             ("p equiv.", p_value, "p_equivalence_holm"),
-            ("verdict", str, "verdict"),
         ],
         keys=["group", "name", "than"],
         name="comparisons",

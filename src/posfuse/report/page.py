@@ -14,6 +14,7 @@ from posfuse.report import formats
 from posfuse.report.answers import WIDTH, marks
 from posfuse.report.figures.svg import save
 from posfuse.report.sections.section import CHAPTERS, Section
+from posfuse.report.table import narrowed
 
 LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
 
@@ -59,6 +60,7 @@ def page_of(
         summary=Markup(summary),
         chapters={name: own for name, own in chapters.items() if any(map(_has_content, own))},
         drawn=drawn,
+        narrowed=narrowed,
         has_files=has_files,
         problems=problems_of(sections),
         notes=notes_of(sections),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import pandas as pd
 
@@ -26,6 +27,7 @@ class Sweep:
     criteria: Criteria
     claims: Claims
     own_claims: bool = False  # the claims are the user's, not the paper's
+    out: Path = Path("report")  # the folder of the report
 
     @property
     def metric(self) -> Metric:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +49,20 @@ def table_of(
     ]
     numbers = frame.map(lambda cell: _join(cell) if isinstance(cell, list) else cell)
     return Table(columns=[heading for heading, *_ in shown], rows=rows, numbers=numbers, **texts)
+
+
+def narrowed(table: Table) -> Table:
+    """The table without the columns that have one text in all of several rows; the caption names
+    them. The first column and the verdicts stay: they are what a reader looks for."""
+    if len(table.rows) < 2:
+        return table
+    columns = list(zip(*table.rows, strict=True))
+    headings = [*enumerate(table.columns)]
+    left = [i for i, name in headings if not i or name == "verdict" or len(set(columns[i])) > 1]
+    texts = [f"{name} {columns[i][0]}" for i, name in headings if i not in left and columns[i][0]]
+    caption = f"All rows: {', '.join(texts)}. {table.caption}" if texts else table.caption
+    rows = [[row[i] for i in left] for row in table.rows]
+    return replace(table, caption=caption, columns=[table.columns[i] for i in left], rows=rows)
 
 
 def if_many(frame: pd.DataFrame, axis: str) -> list[str]:

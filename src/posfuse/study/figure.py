@@ -8,7 +8,7 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.report.figures import style
+from posfuse.report.figures import style, svg
 from posfuse.report.sections.differences import forest_of
 from posfuse.report.sections.test_lengths import results_by_length
 from posfuse.study.looks import Verdict
@@ -18,10 +18,11 @@ from posfuse.study.spec import BEYOND, Study, Values
 
 def hypotheses(
     verdicts: Sequence[Verdict],
-    deltas: Mapping[str, Sequence[float]],
+    deltas: Mapping[str, Mapping[int, float]],
     metric: Metric = ACCURACY,
 ) -> Figure:
-    """A row for each hypothesis that was looked at, in a block for each family."""
+    """A row for each hypothesis that was looked at, in a block for each family. `deltas` has the
+    difference of each seed by the hypothesis's name."""
     beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
     longer = ", or of its mean beyond the trained length" if beyond else ""
     caption = (
@@ -33,12 +34,13 @@ def hypotheses(
         {
             "data": v.hypothesis.family, "encoding": v.hypothesis.name, "fusion": v.verdict,
             "variant": "", "margin": v.hypothesis.margin, "n": d.n, "mean": d.mean, "low": d.low,
-            "high": d.high, "deltas": list(deltas[v.hypothesis.name])[: d.n],
+            "high": d.high, "seeds": list(deltas[v.hypothesis.name])[: d.n],
+            "deltas": list(deltas[v.hypothesis.name].values())[: d.n],
         }
         for v in verdicts
         if (d := v.decision)
     ]  # fmt: skip
-    return forest_of(pd.DataFrame(rows), caption, metric.digits, with_seeds=True)
+    return forest_of(pd.DataFrame(rows), caption, metric, with_seeds=True)
 
 
 @style.styled("no run has a ratio")
@@ -60,15 +62,18 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCU
     figure, grid = style.grid([len(panels)], [[name] for name in panels], caption, (5.0, 3.0))
     for name, (axis,) in zip(panels, grid, strict=True):
         for (operator, choices), own in runs[corpus == name].groupby(kind, sort=False):
-            looks, label = style.look(operator), f"{operator} {choices}".rstrip()
-            for stage, alpha in (("tuning", 0.3), ("testing", 0.9)):
-                part = own[own["stage"] == stage]
-                axis.plot(
-                    part["norm_ratio"], part[f"test_{metric.name}"], linestyle="none", alpha=alpha,
-                    marker=looks.marker, color=looks.color,
-                    markerfacecolor="none" if choices else looks.color,
-                    label=label if stage == own["stage"].iloc[-1] else None,
+            looks = style.look(operator)
+            for run in own.to_dict("records"):
+                value = run[f"test_{metric.name}"]
+                (point,) = axis.plot(
+                    run["norm_ratio"], value, linestyle="none", marker=looks.marker,
+                    color=looks.color, markerfacecolor="none" if choices else looks.color,
+                    alpha=0.3 if run["stage"] == "tuning" else 0.9,
                 )  # fmt: skip
+                svg.mark(point, f"{run['arm']} seed={run['seed']}: {metric.number(value)}")
+            point.set_label(f"{operator} {choices}".rstrip())  # once in the legend
+        axis.set_xlabel("norm of the token / norm of the position")
+        axis.set_ylabel(f"test {metric.axis}")
         axis.set_xscale("log")
         low, high = axis.get_xlim()
         steps = (1, 2, 5) if high < 1000 * low else (1,)  # a wide range has no place for more

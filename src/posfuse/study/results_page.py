@@ -10,8 +10,10 @@ import pandas as pd
 from posfuse.evidence.metric import Metric
 from posfuse.report import formats, page
 from posfuse.report.sections.cautions_table import cautions_section
+from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.report.sections.section import PLAN as THE_PLAN
 from posfuse.report.sections.section import RESULTS, Drawing, Section
+from posfuse.report.sections.section import RUNS as LIST_OF_RUNS
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import Record
 from posfuse.statistics.cautions import Cautions
@@ -21,6 +23,7 @@ from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS
 from posfuse.study.scores import Results, outcomes
 from posfuse.study.spec import Study
+from posfuse.study.sweeps import OUTPUT
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,24 @@ def write(
     `runs` has one row per run; `command` runs the study.
     """
     study, out = plan.study, folder / "report"
-    sections = [*sections_of(plan, state, results, runs), plan_section(plan, folder)]
+    sections = [*sections_of(plan, state, results, runs), _runs(runs, study.measured, out)]
+    sections.append(plan_section(plan, folder))
     records = pd.DataFrame([flatten(record) for record in results.values() if record])
     page.write(sections, name, command, records, out, plan_line(plan, results.values()))
     formats.write_csv(runs, out / RUNS)
     headline = " ".join(tables.headline(study, state))
     return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", headline]
+
+
+def _runs(runs: pd.DataFrame, metric: Metric, out: Path) -> Section:
+    rows = runs.to_dict("records")
+    names = [" ".join(filter(None, (row["stage"], row["arm"], row["trial"]))) for row in rows]
+    values = runs.get(f"test_{metric.name}", pd.Series(float("nan"), runs.index))
+    listed = [
+        run_of(row, name, metric, value, out, OUTPUT)
+        for row, name, value in zip(rows, names, values, strict=True)
+    ]
+    return Section(LIST_OF_RUNS, html=runs_html(listed, metric))
 
 
 def plan_line(plan: Plan, records: Iterable[Record | None]) -> str:
@@ -89,10 +104,10 @@ def _hypotheses(of: Outcome) -> Section:
         f"{tables.sentence(v, metric)} {of_each.get(v.hypothesis.name, '')}".rstrip()
         for v in state.verdicts
     ]
-    per_seed = {
-        h.name: deltas(h, outcomes(of.results, metric, h.outcome), study.test_seeds)
-        for h in study.hypotheses
-    }
+    per_seed = {}
+    for h in study.hypotheses:
+        own = deltas(h, outcomes(of.results, metric, h.outcome), study.test_seeds)
+        per_seed[h.name] = dict(zip(study.test_seeds, own, strict=False))
     draw = partial(figure.hypotheses, state.verdicts, per_seed, metric)
     headline, for_all = tables.headline(study, state), [of_all] if of_all else []
     rows = [tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts]

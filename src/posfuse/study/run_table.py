@@ -52,7 +52,7 @@ def _rows(
     for (arm, seed), record in sweep.results(sweep.arms, seeds).items():
         name, _, trial = arm.rpartition(".") if stage == "tuning" else (arm, "", "")
         row = {"stage": stage, "arm": name, "trial": trial, "seed": seed, **values[arm]}
-        row["diverged"] = record is None
+        row |= {"diverged": record is None, "folder": folders[arm, seed].as_posix()}
         if record is not None:
             if stage == "testing":
                 row |= task_bags(folders[arm, seed], record)

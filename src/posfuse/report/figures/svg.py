@@ -47,6 +47,8 @@ def for_page(drawn: str, name: str) -> str:
     width = root.get("width", "")
     root.attrib.pop("height", None)
     root.set("width", "100%")
+    root.set("role", "group")
+    root.set("aria-labelledby", f"caption-{name}")
     root.set("style", f"max-width:{width};stroke-linejoin:round;stroke-linecap:butt")
     marks = 0
     for element in list(root.iter()):

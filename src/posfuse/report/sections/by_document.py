@@ -190,6 +190,7 @@ def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, criteria: Crit
     figure, axes = style.grid(groups, [title for title, _ in panels], caption, (3.0, 2.5))
     for (title, frame), (axis,), view in zip(panels, axes, views, strict=True):
         _against_length(axis, frame, view, criteria.metric.digits)
+        axis.set_ylabel(f"difference, {criteria.metric.unit}")
         if title[0] == "all corpora":
             plot.corpus_ticks(axis, frame.groupby("data", sort=False)["x"].first().to_dict())
         else:

@@ -63,11 +63,8 @@ VERDICT: Column = ("verdict", _verdict, "verdict", "small")
 
 
 def verdict_columns(metric: Metric, heading: str = "difference") -> list[Column]:
-    """A difference with its interval, its adjusted p-values and its verdict."""
-    ends = partial(interval, digits=metric.digits)
-    return [
-        difference(metric, heading), ("95 % t", ends, "low", "high"), P_HOLM, P_EQUIVALENCE, VERDICT
-    ]  # fmt: skip
+    """The verdict, and the difference that it is about: n, interval, adjusted p-values."""
+    return [VERDICT, N, difference(metric, heading), t_interval(metric), P_HOLM, P_EQUIVALENCE]
 
 
 def section(sweep: Sweep) -> Section:
@@ -180,7 +177,7 @@ def short_table(
     metric = criteria.metric
     return table_of(
         comparisons,
-        [N, *verdict_columns(metric)],
+        verdict_columns(metric),
         name=name,
         title=title or f"Paired differences to {criteria.baseline}, {metric.points}{metric.better}",
         caption=" ".join(
@@ -268,6 +265,7 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
             (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
             svg.mark(bar, f"{plot.joined(row)}: mean {plot.numbers(row, metric.digits)}")
         axis.set_ylim(view)
+        axis.set_ylabel(f"difference, {metric.unit}")
         plot.name_operators(axis, [row["fusion"] for row in rows])
     return figure
 
@@ -279,12 +277,12 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
         f"{criteria.margin:g}"
     )
     rows = comparisons.assign(margin=criteria.margin)
-    return forest_of(rows, caption, criteria.metric.digits)
+    return forest_of(rows, caption, criteria.metric)
 
 
 @style.styled("nothing to compare")
 def forest_of(
-    comparisons: pd.DataFrame, caption: str, digits: int, with_seeds: bool = False
+    comparisons: pd.DataFrame, caption: str, metric: Metric, with_seeds: bool = False
 ) -> Figure:
     """A row for each comparison with mean, interval, margin and numbers; a block for each value of
     the column data. With `with_seeds` a row also has a mark for each of its deltas."""
@@ -305,13 +303,15 @@ def forest_of(
             ends = y - 0.5, y + 0.5
             axis.fill_betweenx(ends, -row["margin"], row["margin"], color="0.88", linewidth=0)
             if with_seeds:
-                marks = [y + 0.3] * len(row["deltas"])
-                axis.plot(row["deltas"], marks, "|", color=style.QUIET, markersize=4)
+                for seed, delta in zip(row["seeds"], row["deltas"], strict=True):
+                    (point,) = axis.plot(delta, y + 0.3, "|", color=style.QUIET, markersize=4)
+                    text = f"{plot.joined(row, ('encoding',))} seed={seed}: {metric.signed(delta)}"
+                    svg.mark(point, text)
             plot.whisker(axis, y, row, view, upright=False)
             point = plot.dot(axis, row["mean"], y, row["fusion"], 6)
-            svg.mark(point, f"{plot.joined(row)}: {plot.numbers(row, digits)}")
+            svg.mark(point, f"{plot.joined(row)}: {plot.numbers(row, metric.digits)}")
             axis.text(
-                1.02, y, plot.numbers(row, digits), transform=axis.get_yaxis_transform(),
+                1.02, y, plot.numbers(row, metric.digits), transform=axis.get_yaxis_transform(),
                 va="center", family="monospace", fontsize=style.SMALL,
             )  # fmt: skip
         axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=1)
@@ -324,4 +324,5 @@ def forest_of(
         axis.spines["left"].set_visible(False)
         axis.tick_params(axis="y", length=0)
         axis.set_title(style.short(str(data), 60), loc="left", fontweight="bold")
+    axis.set_xlabel(f"difference, {metric.unit}")
     return figure

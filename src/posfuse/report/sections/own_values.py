@@ -13,7 +13,6 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import formats
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.differences import (
-    N,
     outside_family,
     to_baseline,
     verdict_columns,
@@ -22,7 +21,6 @@ from posfuse.report.sections.second_gains import second_tables
 from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import (
-    Column,
     Row,
     Table,
     by_fusion,
@@ -100,11 +98,11 @@ def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
     signs = partial(signed, digits=metric.digits)
     several = if_many(best, "encoding")  # a single one is in the title: the table is wide
     encoding = "" if several else f", encoding {best['encoding'].iloc[0]}"
-    columns: list[Column] = [(key, _value, key, f"{key}_edge") for key in keys]
+    columns = verdict_columns(metric, "at best")
+    columns += [(key, _value, key, f"{key}_edge") for key in keys]
     for key in keys:
         heading = f"{base}'s" if len(keys) == 1 else f"{base}'s {key}"
         columns.append((heading, _value, f"baseline_{key}", f"baseline_{key}_edge"))
-    columns.append(N)
     at_paper = ""
     if "scale" in keys:
         columns += [
@@ -113,7 +111,6 @@ def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
         ]
         others = ", each at its best learning rate there" if len(keys) > 1 else ""
         at_paper = f"at sqrt_d: both operators at the paper's scale{others}. "
-    columns += verdict_columns(metric, "at best")
     chosen = chosen_by(best, criteria)
     bias = BIAS if "the same seeds" in chosen else ""
     edges = any(best[f"{of}{key}_edge"].any() for key in keys for of in ("", "baseline_"))

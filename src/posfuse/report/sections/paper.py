@@ -77,18 +77,20 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
     return [
         _by_fusion(
             _add_published(1, at_one, bags, metric),
+            metric,
             ["data"],
             "table1",
             f"Table 1. {metric.heading} by corpus and fusion, encoding {encoding}",
-            metric,
+            _caption(bags, metric),
         ),
         _latency(_add_published(2, at_one, bags, metric), encoding, metric),
         _by_fusion(
             _add_published(3, cells, bags, metric),
+            metric,
             ["data", "encoding"],
             "table3",
             f"Table 3. {metric.heading} by encoding and fusion",
-            metric,
+            "Marks and rows as in Table 1.",
         ),
     ]
 
@@ -117,7 +119,7 @@ def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) 
 
 
 def _by_fusion(
-    cells: pd.DataFrame, keys: list[str], name: str, title: str, metric: Metric
+    cells: pd.DataFrame, metric: Metric, keys: list[str], name: str, title: str, caption: str
 ) -> Table:
     """A row for each value of the keys, a column for each fusion; the paper's row below."""
     keys = [*keys, *if_many(cells, "variant")]
@@ -131,7 +133,7 @@ def _by_fusion(
         if group["published_mean"].notna().any():
             rows.append([*labels, "published", *by_fusion(group, fusions, _theirs)])
         rows += [[*labels, bag, *[accuracy] * len(fusions)] for bag, accuracy in _bags(first)]
-    return Table(name, title, _caption(cells, metric), [*keys, "from", *fusions], rows, cells)
+    return Table(name, title, caption, [*keys, "from", *fusions], rows, cells)
 
 
 def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
@@ -162,12 +164,11 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
     return Table(
         "table2",
         f"Table 2. {metric.heading} and latency by fusion, encoding {encoding}",
-        f"{_caption(cells, metric)} "
-        "Latency: the forward pass over the test split in its batches, in milliseconds "
-        "per document, mean ± standard deviation over the same runs. Other work of the machine "
-        "changes it; docs/performance.md compares the operators under equal conditions. The "
-        "published latency is that of the paper's Table 2 and Figure 4, which do not name the unit "
-        "of work.",
+        f"{metric.heading}: as in Table 1. Latency: the forward pass over the test split in its "
+        "batches, in milliseconds per document, mean ± standard deviation over the same runs. "
+        "Other work of the machine changes it; docs/performance.md compares the operators under "
+        "equal conditions. The published latency is that of the paper's Table 2 and Figure 4, "
+        "which do not name the unit of work.",
         columns,
         rows,
         cells,
@@ -180,11 +181,11 @@ def _bags(cell: Row | pd.Series) -> list[tuple[str, str]]:
     return [(bag, f"{accuracy:.2f}") for bag, accuracy in accuracies if not np.isnan(accuracy)]
 
 
-def _caption(cells: pd.DataFrame, metric: Metric) -> str:
+def _caption(bags: Bags, metric: Metric) -> str:
     text = f"Test {metric.level}: {BY_CELL}"
     if metric == ACCURACY:
         text += f" {OF_ACCURACY}"
-    return text + (WITH_ENDS if "bag_with_ends" in cells else "")
+    return text + (WITH_ENDS if any(bag.with_ends is not None for bag in bags.values()) else "")
 
 
 def _result(cell: Row) -> tuple[float, float, int]:

@@ -5,7 +5,7 @@ from functools import partial
 import pandas as pd
 
 from posfuse.report import formats
-from posfuse.report.sections.differences import N, outside_family, verdict_columns
+from posfuse.report.sections.differences import outside_family, verdict_columns
 from posfuse.report.sections.section import PAIRED, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Table, signed, table_of
@@ -54,10 +54,9 @@ def second_tables(frame: pd.DataFrame, criteria: Criteria, tuned: str = "") -> l
     shown = table_of(
         frame,
         [
-            N,
+            *verdict_columns(metric, adds),
             (first, signs, "gain"),
             (second, signs, f"{name}_gain"),
-            *verdict_columns(metric, adds),
         ],
         name=f"{NAMES[name]}{'_best' if tuned else ''}",
         title=f"{title.format(criteria.baseline)}{', at own best values' if tuned else ''}",

@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from posfuse.report.table import Table
 
 VERDICTS, TABLES, PAIRED = "Verdicts", "Tables", "Paired statistics"
-TRAINING, MISSING, RESULTS, PLAN = "Training and mechanism", "Missing runs", "Results", "The plan"
-CHAPTERS = (VERDICTS, RESULTS, TABLES, PAIRED, TRAINING, MISSING, PLAN)  # in the order of a page
+TRAINING, RUNS, RESULTS, PLAN = "Training and mechanism", "Runs", "Results", "The plan"
+CHAPTERS = (VERDICTS, RESULTS, TABLES, PAIRED, TRAINING, RUNS, PLAN)  # in the order of a page
 
 
 @dataclass(frozen=True)

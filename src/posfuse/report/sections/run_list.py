@@ -1,0 +1,63 @@
+"""The runs: each with its result and a link to its folder, and those without a record."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from posfuse.evidence.collect import CELL, failures
+from posfuse.evidence.metric import Metric
+from posfuse.report.page import template
+from posfuse.report.sections.section import RUNS, Section
+from posfuse.report.sweep import Sweep
+from posfuse.report.table import Row
+
+
+@dataclass(frozen=True)
+class Run:
+    name: str
+    result: str
+    best: str  # which evaluation was the best one
+    link: str  # to its folder; empty if the page lies elsewhere
+
+
+def section(sweep: Sweep) -> Section:
+    absent, problems = sweep.missing
+    failed, every = failures(sweep.folder, sweep.runs), len(sweep.runs) + len(absent)
+    runs = [
+        run_of(row, " ".join(filter(None, (row[axis] for axis in CELL))), sweep.metric, value,
+               sweep.out, Path(sweep.folder))
+        for row, value in zip(
+            sweep.runs.to_dict("records"), sweep.metric.of(sweep.runs), strict=True
+        )
+    ]  # fmt: skip
+    html = runs_html(runs, sweep.metric, [*absent, *failed], len(absent))
+    lines = [f"\nmissing: {len(absent)} of {every} runs", *(f"  {name}" for name in absent)]
+    return Section(RUNS, html=html, shown=[*lines, *failed], problems=problems)
+
+
+def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: Path) -> Run:
+    """A run with a link to its folder, if the page, in `out`, lies below `root` as the runs do.
+
+    `row` has seed, folder, perhaps diverged, and otherwise best_evaluation and evaluations.
+    """
+    is_inside = out.resolve().is_relative_to(root.resolve())
+    link = quote(Path(os.path.relpath(row["folder"], out)).as_posix()) if is_inside else ""
+    best = row.get("best_evaluation", np.nan)
+    return Run(
+        f"{name} seed={row['seed']}",
+        "diverged" if row.get("diverged") else metric.number(value),
+        "" if np.isnan(best) else f"{best:.0f} of {row['evaluations']:.0f}",
+        link,
+    )
+
+
+def runs_html(runs: list[Run], metric: Metric, without: Iterable[str] = (), absent: int = 0) -> str:
+    """A folded list of the runs. `without` are lines about those without a record, of which
+    `absent` were not started or not finished."""
+    return template("runs.html.j2", __package__).render(
+        runs=runs, metric=metric, absent=absent, without=list(without)
+    )
