@@ -176,12 +176,12 @@ def write() -> None:
     """Write all pages from the committed files."""
     questions.check()
     studied = [path.parent for path in sorted(FOLDER.glob(f"*/{RUNS}"))]
-    for folder in studied:
-        (folder / "README.md").write_text(study_page(folder), encoding="utf-8")
     for table in tables_of(DEMO):
         (DEMO / "tables" / f"{table.name}.md").write_text(formats.markdown(table), encoding="utf-8")
     for folder in (DEMO, *(folder for folder in studied if (folder / PLAN).exists())):
         (folder / "index.html").write_text(report(folder, draw(folder)), encoding="utf-8")
+    for folder in studied:  # shows the figures that have been drawn
+        (folder / "README.md").write_text(study_page(folder), encoding="utf-8")
     for path in (DOCUMENT, README):
         path.write_text(with_parts(path.read_text(encoding="utf-8")), encoding="utf-8")
     questions.draw(FOLDER / "gain_by_length")
