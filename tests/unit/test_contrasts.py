@@ -64,4 +64,4 @@ def test_what_would_settle_an_undecided_difference():
         "About 1,200 seeds would settle this if the true difference is as measured, and about 61 "
         "if it is 0."
     )
-    assert decided(1, 3, "hypotheses") == "1 of 3 hypotheses is decided"
+    assert decided(1, 3, "hypotheses") == "Decided: 1 of 3 hypotheses"

@@ -170,7 +170,7 @@ def test_names_without_a_common_seed_are_not_compared(shown, tmp_path):
         warnings.simplefilter("error")
         code, printed = shown("--from", path, "--baseline", "a", "--out", out)
         assert code == 0, printed
-        assert printed.startswith("0 of 1 comparisons")
+        assert printed.startswith("Decided: 0 of 1 comparisons")
         assert "table: c and a: not compared, because they have no seeds in common" in printed
         path.write_text(SHORT.replace("1,b", "3,b").replace("2,b", "4,b"))
         assert shown("--from", path, "--baseline", "a", "--out", out)[0] == (
@@ -248,13 +248,13 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(shown, tmp_path):
     alone, _ = compare_foreign(read_foreign(path, Columns(by=["set", "task"])), Criteria("a"))
     assert alone["verdict"].tolist() == ["undecided"] * 40
     for overall, unit, how, count in (
-        ("seed", ["seed"], "paired by seed, is decided: 1", "n counts seeds, each with its mean"),
-        ("set,task", ["set", "task"], "paired by set, task,", "n counts the values of set, task,"),
-        ("set", ["set"], "paired by set,", "n counts the values of set, each"),
+        ("seed", ["seed"], "paired by seed: 1", "n counts seeds, each with its mean"),
+        ("set,task", ["set", "task"], "paired by set, task:", "n counts the values of set, task,"),
+        ("set", ["set"], "paired by set:", "n counts the values of set, each"),
     ):
         code, printed = shown(*options, "--overall", overall, "--out", out)
         assert code == 0, printed
-        start = f"1 of 1 comparisons of the mean over 40 groups, {how}"
+        start = f"Decided: 1 of 1 comparisons of the mean over 40 groups, {how}"
         assert printed.startswith(start)
         assert count in printed
         (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
@@ -355,7 +355,7 @@ def test_the_command_writes_tables_and_a_page(table, shown, tmp_path):
     out = tmp_path / "out"
     code, printed = shown("--from", table(), *OPTIONS, "--baseline", "a", "--out", out)
     assert code == 0, printed
-    assert printed.startswith("2 of 4 comparisons, paired by seed, are decided: 2 different and")
+    assert printed.startswith("Decided: 2 of 4 comparisons, paired by seed: 2 different and")
     assert (out / "figures" / "forest.png").exists()
     written = pd.read_csv(out / "tables" / "comparisons.csv")
     assert written["verdict"].tolist() == ["ahead", "undecided", "ahead", "undecided"]

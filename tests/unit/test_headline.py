@@ -52,7 +52,7 @@ def test_a_decided_difference_and_an_undecided_one():
     seeds = seeds_for_difference(2.5 / 3, limit, 0.05 / 2)
     if_zero = seeds_for_equivalence(limit, 0.5, 0.0, 0.05 / 2)
     assert lines(compared(deltas, Criteria())) == [
-        "1 of 2 differences to add is decided: p ≤ 0.05 after Holm's adjustment, for a difference "
+        "Decided: 1 of 2 differences to add: p ≤ 0.05 after Holm's adjustment, for a difference "
         "or for equivalence within ±0.5 points on these test documents.",
         "On tiny (sinusoidal): gate_cnn_linear_start is ahead of add by 10.50 points of test "
         f"accuracy ({low:.2f} to {high:.2f}), 3 seeds. mul - add: +0.83 points ({other[0]:+.2f} to "
@@ -84,7 +84,7 @@ def test_exploratory_differences_are_named_without_a_verdict():
     p = [f"{st.p_paired_t(deltas[name]):.3f}" for name in ("mul", "none")]
     p[0] = "< 0.001" if p[0] == "0.000" else f"= {p[0]}"
     found = lines(frame, criteria=Criteria(primary=("concat",)))
-    assert found[0].startswith("1 of 1 differences to add is decided")
+    assert found[0].startswith("Decided: 1 of 1 differences to add")
     assert found[0].endswith("on these test documents. 2 more are exploratory.")
     assert found[1].endswith(
         f"Exploratory, not adjusted: mul +3.10 (p {p[0]}), none +1.00 (p = {p[1]}) points."

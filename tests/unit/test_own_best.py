@@ -172,7 +172,7 @@ def test_what_position_adds_at_own_best_values(tmp_path):
                       "encoding.table._target_": f"posfuse.model.encoding.{table}"},
         )  # fmt: skip
     text, _ = posfuse_report(tmp_path / "sweep")
-    assert text.startswith("0 of 1 differences to add are decided")
+    assert text.startswith("Decided: 0 of 1 differences to add")
     assert "Position adds to the differences: concat -17.50 (" in text
     assert "On tiny (none)" not in text
     title = "How much of the gain over add comes from position, at own best values"

@@ -266,7 +266,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
     status = study_command("run", "mine.yaml")
     assert status.startswith("error: multirun/mine_test: 1 of 12 runs have no result, such as d ")
     printed = " ".join(capsys.readouterr().out.split())
-    assert "1 of 2 hypotheses is decided. The study is not finished." in printed
+    assert "Decided: 1 of 2 hypotheses. The study is not finished." in printed
     assert "Supported: gain; undecided: other." in printed
     place = "multirun/mine_test/tiny/sinusoidal/mul/seed=2/result.json"
     assert (

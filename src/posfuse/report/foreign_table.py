@@ -248,7 +248,7 @@ def headline(
             ]
     lower = [f"Lower values of {columns.value} are better."] if criteria.metric.sign < 0 else []
     return [
-        f"{decided(differ + same, len(comparisons), f'comparisons{over}, {how},')}: {differ} "
+        f"{decided(differ + same, len(comparisons), f'comparisons{over}, {how}')}: {differ} "
         f"different and {same} equivalent within ±{criteria.margin:g}, at p ≤ "
         f"{criteria.alpha:g} after Holm's adjustment over all of them.",
         f"Without the adjustment {alone} would count as different.",

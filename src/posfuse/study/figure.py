@@ -71,7 +71,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCU
                     alpha=0.3 if run["stage"] == "tuning" else 0.9,
                 )  # fmt: skip
                 svg.mark(point, f"{run['arm']} seed={run['seed']}: {metric.number(value)}")
-            point.set_label(f"{operator} {choices}".rstrip())  # once in the legend
+            point.set_label(style.short(f"{operator} {choices}".rstrip(), 36))  # once in the legend
         axis.set_xlabel("norm of the token / norm of the position")
         axis.set_ylabel(f"test {metric.axis}")
         axis.set_xscale("log")
@@ -126,9 +126,10 @@ def _own(arm: str, arms: Mapping[str, Values]) -> Values:
 
 def _kind(settings: Values) -> tuple[str, str]:
     """An arm's operator, and its further choices in words, without numbers and corpus."""
+    others = ("fusion", "data", "data.name", "data.path")
     chosen = [
         f"{key.rpartition('.')[2]}={value}"
         for key, value in settings.items()
-        if key not in ("fusion", "data") and type(value) not in (int, float)
+        if key not in others and type(value) not in (int, float)
     ]
     return str(settings.get("fusion", "add")), ", ".join(chosen)

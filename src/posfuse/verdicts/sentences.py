@@ -66,5 +66,5 @@ def _about(number: float) -> str:
 
 
 def decided(number: int, of: int, what: str) -> str:
-    """3 of 4 hypotheses are decided, without a full stop; `what` is in the plural."""
-    return f"{number} of {of} {what} {'is' if number == 1 else 'are'} decided"
+    """Decided: 3 of 4 hypotheses; without a full stop, `what` is in the plural."""
+    return f"Decided: {number} of {of} {what}"
