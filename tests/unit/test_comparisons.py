@@ -1,6 +1,5 @@
 """Cells and paired comparisons from records written by hand; what is left out is listed."""
 
-import json
 import math
 
 import numpy as np
@@ -12,7 +11,7 @@ from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.evidence.saved import learning_curves
 from posfuse.report.sections.by_document import interactions_table
-from posfuse.runs.records import SCHEMA
+from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import (
     Criteria,
     cells,
@@ -24,39 +23,14 @@ from posfuse.statistics.comparisons import (
     strictest_level,
 )
 from posfuse.statistics.lengths import interactions, trends
-
-
-def write(
-    root, fusion, seed, accuracy, *, data="tiny", encoding="sinusoidal", variant="", tokens=10.0,
-    folder=None, settings=None, **more,
-):  # fmt: skip
-    """One result.json; `settings` are added to the record's, `more` to its keys."""
-    folder = root / (folder or f"{data}/{encoding}/{fusion}/{variant}/seed={seed}")
-    folder.mkdir(parents=True)
-    named = {"seed": seed, "model.d_model": 8, "fusion.name": fusion, "fusion.bias": fusion != "a"}
-    record = {
-        "schema": SCHEMA,
-        "fingerprint": str(folder),
-        "sweep_id": "mine",
-        "data": data,
-        "encoding": encoding,
-        "fusion": fusion,
-        "variant": variant,
-        "seed": seed,
-        "settings": named | (settings or {}),
-        "test": {"accuracy": accuracy},
-        "mean_tokens": {"train": tokens},
-        **more,
-    }
-    (folder / "result.json").write_text(json.dumps(record))
-    return folder
+from small_records import write_record, write_sweep
 
 
 def write_cells(root, accuracies, **more):
     """A run for each seed of each fusion: {"add": {0: 0.5, 1: 0.6}, ...}."""
     for fusion, by_seed in accuracies.items():
         for seed, accuracy in by_seed.items():
-            write(root, fusion, seed, accuracy, **more)
+            write_record(root, accuracy, fusion, seed, **more)
 
 
 def compared(root, **criteria):
@@ -73,8 +47,10 @@ def row_of(frame, **labels):
 
 def test_cells_are_means_and_standard_deviations_by_hand(tmp_path):
     for seed, accuracy, latency in ((0, 0.5, 1.0), (1, 0.6, 2.0), (2, 0.7, 6.0)):
-        write(tmp_path, "add", seed, accuracy, latency_ms=latency, parameters=100)
-    write(tmp_path, "concat", 0, 0.9, latency_ms=4.0, parameters=120, fusion_parameters=20)
+        own = {"latency_ms": latency, "parameters": 100, "fusion_parameters": None}
+        write_record(tmp_path, accuracy, "add", seed, **own)
+    own = {"latency_ms": 4.0, "parameters": 120, "fusion_parameters": 20}
+    write_record(tmp_path, 0.9, "concat", 0, **own)
     table = cells(collect(tmp_path)[0])
     assert len(table) == 2
     add, concat = row_of(table, fusion="add"), row_of(table, fusion="concat")
@@ -110,39 +86,29 @@ def test_differences_are_paired_by_seed_whatever_the_order(tmp_path):
     assert row["p_equivalence"] == pytest.approx(stats.t.cdf((25 / 3 - 0.5) / (5 / 3), 2))
 
 
-NOTES = {
-    "seeds without a partner": (
-        {"add": {0: 0.5, 1: 0.6, 2: 0.1, 11: 0.1}, "concat": {7: 0.99, 1: 0.66, 0: 0.52}},
-        [2, 6],
-        "only one of concat and add has these seeds, so they are left out: 2, 7, 11",
-    ),
-    "no seed in common": (
-        {"add": {0: 0.5}, "concat": {1: 0.6}},
-        None,
-        "not compared, because it has no seed in common with add",
-    ),
-    "without its baseline": (
-        {"concat": {0: 0.6}},
-        None,
-        "not compared, because add has no run with this data and encoding",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", NOTES)
-def test_what_cannot_be_paired_is_left_out_and_named(tmp_path, case):
-    accuracies, deltas, note = NOTES[case]
+@pytest.mark.parametrize(
+    ("accuracies", "deltas", "note"),
+    [
+        ({"add": {0: 0.5, 1: 0.6, 2: 0.1, 11: 0.1}, "concat": {7: 0.9, 1: 0.66, 0: 0.52}}, [[2, 6]],
+         "only one of concat and add has these seeds, so they are left out: 2, 7, 11"),
+        ({"add": {0: 0.5}, "concat": {1: 0.6}}, [],
+         "not compared, because it has no seed in common with add"),
+        ({"concat": {0: 0.6}}, [],
+         "not compared, because add has no run with this data and encoding"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_paired_is_left_out_and_named(tmp_path, accuracies, deltas, note):
     write_cells(tmp_path, accuracies)
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}}, encoding="learned")
+    write_sweep(tmp_path, {"add": [0.5, 0.6], "concat": [0.6, 0.8]}, encoding="learned")
     frame, notes = compared(tmp_path)
     assert any(line.startswith(f"tiny sinusoidal concat: {note}") for line in notes), notes
     other, *found = frame.sort_values("encoding")["deltas"]
     assert other == pytest.approx([10, 20])
-    assert found == ([pytest.approx(deltas)] if deltas else [])
+    assert found == [pytest.approx(own) for own in deltas]
 
 
 def test_one_common_seed_has_a_mean_and_nothing_else(tmp_path):
-    write_cells(tmp_path, {"add": {0: 0.5}, "concat": {0: 0.6}})
+    write_sweep(tmp_path, {"add": [0.5], "concat": [0.6]})
     frame, notes = compared(tmp_path)
     assert notes == ["tiny sinusoidal concat: no test, because there is only one seed"]
     row = frame.iloc[0]
@@ -154,68 +120,51 @@ def test_one_common_seed_has_a_mean_and_nothing_else(tmp_path):
     assert row["smallest_p"] == 1
 
 
-@pytest.mark.parametrize(("gain", "p_values"), [(0.1, [0.25, 0.25]), (0.0, [math.nan, 1])])
-def test_equal_differences_are_no_test_and_a_line(tmp_path, gain, p_values):
-    add = {0: 0.5, 1: 0.6, 2: 0.7}
-    write_cells(tmp_path, {"add": add, "concat": {seed: a + gain for seed, a in add.items()}})
-    frame, notes = compared(tmp_path)
-    assert notes == [
-        "tiny sinusoidal concat: the difference is the same in all 3 seeds; there is no test"
-    ]
-    assert frame["deltas"][0] == pytest.approx([100 * gain] * 3)
-    assert frame[["p_t", "low", "d_z", "p_equivalence"]].isna().all(axis=None)
-    found = frame[["p_wilcoxon", "p_sign_flip"]].iloc[0].tolist()
-    assert found == pytest.approx(p_values, nan_ok=True)
-
-
-def write_counts(root, base, gains, n_documents):
-    """Accuracies as result.json holds them: shares of the test documents."""
+def judged(root, base, gains, n_documents):
+    """The one comparison of runs with so many right documents, and its note."""
     for fusion, counts in (("add", base), ("concat", np.add(base, gains))):
-        by_seed = np.asarray(counts) / n_documents
-        write_cells(
-            root, {fusion: dict(enumerate(by_seed.tolist()))}, documents={"test": n_documents}
-        )
+        write_sweep(root, {fusion: counts / n_documents}, documents={"test": n_documents})
+    frame, notes = compared(root)
+    return frame.iloc[0], notes
 
 
-def test_equally_many_documents_more_in_each_seed_are_equal_differences(tmp_path):
-    """Their differences are equal only to rounding."""
-    for n_documents, base, gain in (
-        (600, (122, 351, 298), 7), (425, (349, 344, 351), 5), (7600, (3795, 6001), 11)
-    ):  # fmt: skip
-        root = tmp_path / str(n_documents)
-        write_counts(root, base, [gain] * len(base), n_documents)
-        frame, notes = compared(root)
-        step, n = 100 / n_documents, len(base)
-        assert notes == [
-            f"tiny sinusoidal concat: the difference is the same in all {n} seeds; the test uses "
-            f"one test document, {step:.2f} points, as standard deviation"
-        ]
-        row, mean = frame.iloc[0], gain * step
-        assert row["resolution"] == step
-        assert row["mean"] == pytest.approx(mean)
-        assert np.isnan(row["d_z"])
-        # t = gain documents / (1 document / sqrt(n))
-        assert row["p_t"] == pytest.approx(2 * stats.t.sf(gain * math.sqrt(n), n - 1))
-        reach = stats.t.ppf(0.975, n - 1) * step / math.sqrt(n)
-        assert (row["low"], row["high"]) == pytest.approx((mean - reach, mean + reach))
-        t = (0.5 - mean) / (step / math.sqrt(n))
-        assert row["p_equivalence"] == pytest.approx(stats.t.sf(t, n - 1))
-        limit = step * math.sqrt((n - 1) / stats.chi2.ppf(0.2, n - 1))
-        assert row["std_limit"] == pytest.approx(limit)
-        assert row["seeds_effect"] == seeds_for_difference(1.0, limit, 0.05)
+@pytest.mark.parametrize(
+    ("n_documents", "base", "gain"),
+    [(600, [122, 351, 298], 7), (425, [349, 344, 351], 5), (7600, [3795, 6001], 11)],
+)
+def test_differences_that_are_equal_but_for_rounding(tmp_path, n_documents, base, gain):
+    """They are tested with the spread of one document, where their number is known."""
+    row, notes = judged(tmp_path / "known", np.array(base), [gain] * len(base), n_documents)
+    step, n = 100 / n_documents, len(base)
+    line = f"tiny sinusoidal concat: the difference is the same in all {n} seeds; "
+    assert notes == [f"{line}the test uses one test document, {step:.2f} points, as standard "
+                     "deviation"]  # fmt: skip
+    assert (row["resolution"], row["mean"]) == (step, pytest.approx(gain * step))
+    assert np.isnan(row["d_z"])
+    expected = judge(row["deltas"], Criteria(), step)
+    names = ["p_t", "low", "high", "p_equivalence", "std_limit"]
+    assert row[names].tolist() == [expected[name] for name in names]
+    # t = gain documents / (1 document / sqrt(n))
+    assert row["p_t"] == pytest.approx(2 * stats.t.sf(gain * math.sqrt(n), n - 1))
+    assert row["seeds_effect"] == seeds_for_difference(1.0, row["std_limit"], 0.05)
+    write_sweep(tmp_path / "unknown", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
+    frame, notes = compared(tmp_path / "unknown")
+    assert notes == [line.replace(f"all {n}", "all 2") + "there is no test"]
+    assert frame[["p_t", "low", "d_z", "p_equivalence"]].isna().all(axis=None)
 
 
-def test_rank_and_sign_tests_find_ties_in_spite_of_rounding(tmp_path):
-    for n_documents, base, gains in (
-        (425, (250, 253, 215, 215, 233, 233, 235), (3, -1, -2, 3, 2, 5, -3)),
-        (600, (301, 355, 122, 351, 298, 410), (-3, 4, 7, -2, 4, 0)),
-    ):
-        write_counts(tmp_path / str(n_documents), base, gains, n_documents)
-        row = compared(tmp_path / str(n_documents))[0].iloc[0]
-        exact = judge([float(gain) for gain in gains], Criteria())
-        assert row["p_t"] == pytest.approx(exact["p_t"], rel=1e-4)
-        assert row["p_wilcoxon"] == pytest.approx(exact["p_wilcoxon"])
-        assert row["p_sign_flip"] == pytest.approx(exact["p_sign_flip"])
+@pytest.mark.parametrize(
+    ("n_documents", "base", "gains"),
+    [
+        (425, [250, 253, 215, 215, 233, 233, 235], [3, -1, -2, 3, 2, 5, -3]),
+        (600, [301, 355, 122, 351, 298, 410], [-3, 4, 7, -2, 4, 0]),
+    ],
+)
+def test_rank_and_sign_tests_find_ties_in_spite_of_rounding(tmp_path, n_documents, base, gains):
+    row, _ = judged(tmp_path, np.array(base), gains, n_documents)
+    exact = judge([float(gain) for gain in gains], Criteria())
+    for p in ("p_t", "p_wilcoxon", "p_sign_flip"):
+        assert row[p] == pytest.approx(exact[p], rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +178,8 @@ def test_rank_and_sign_tests_find_ties_in_spite_of_rounding(tmp_path):
 def test_a_cell_of_other_settings_is_not_compared_and_the_key_is_named(
     tmp_path, settings, variant, difference
 ):
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}, "mlp": {0: 0.6, 1: 0.8}})
-    write_cells(tmp_path, {"concat": {0: 0.6, 1: 0.8}}, settings=settings, variant=variant)
+    write_sweep(tmp_path, {"add": [0.5, 0.6], "mlp": [0.6, 0.8]})
+    write_sweep(tmp_path, {"concat": [0.6, 0.8]}, settings=settings, variant=variant)
     frame, (note,) = compared(tmp_path)
     assert frame["fusion"].tolist() == ["mlp"]
     assert note.startswith(f"tiny sinusoidal concat{variant and f' {variant}'}: not compared, ")
@@ -239,12 +188,12 @@ def test_a_cell_of_other_settings_is_not_compared_and_the_key_is_named(
 
 def test_a_variant_and_an_encoding_pair_with_their_own_baseline(tmp_path):
     scale = {"settings": {"model.token_scale": 1.0}, "variant": "model.token_scale=1"}
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.51, 1: 0.63}})
-    write_cells(tmp_path, {"add": {0: 0.1, 1: 0.2}, "concat": {0: 0.3, 1: 0.5}}, **scale)
+    write_sweep(tmp_path, {"add": [0.5, 0.6], "concat": [0.51, 0.63]})
+    write_sweep(tmp_path, {"add": [0.1, 0.2], "concat": [0.3, 0.5]}, **scale)
     learned = {"encoding": "learned", "settings": {"encoding.std": 0.02}}
-    write_cells(tmp_path, {"add": {0: 0.4, 1: 0.4}, "concat": {0: 0.3, 1: 0.2}}, **learned)
+    write_sweep(tmp_path, {"add": [0.4, 0.4], "concat": [0.3, 0.2]}, **learned)
     wordy = {"data": "wordy", "tokens": 80.0, "settings": {"data.max_len": 9}}
-    write_cells(tmp_path, {"add": {0: 0.9, 1: 0.8}, "concat": {0: 0.9, 1: 0.85}}, **wordy)
+    write_sweep(tmp_path, {"add": [0.9, 0.8], "concat": [0.9, 0.85]}, **wordy)
     frame, notes = compared(tmp_path)
     assert notes == []
     assert len(frame) == 4
@@ -258,45 +207,29 @@ def test_a_variant_and_an_encoding_pair_with_their_own_baseline(tmp_path):
 
 
 def test_an_option_of_the_fusion_pairs_with_the_plain_baseline(tmp_path):
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.6}}, settings={"optim.lr": 1})
-    write_cells(
-        tmp_path,
-        {"gate_cnn": {0: 0.51, 1: 0.63}},
-        variant="fusion.half_width=4",
-        settings={"optim.lr": 1, "fusion.half_width": 4},
-    )
+    write_sweep(tmp_path, {"add": [0.5, 0.6]}, settings={"optim.lr": 1})
+    own = {"optim.lr": 1, "fusion.half_width": 4}
+    write_sweep(tmp_path, {"gate_cnn": [0.51, 0.63]}, variant="fusion.half_width=4", settings=own)
     frame, notes = compared(tmp_path)
     assert notes == []
     assert frame["deltas"][0] == pytest.approx([1, 3])
     assert frame[["variant", "baseline_variant"]].values.tolist() == [["fusion.half_width=4", ""]]
 
 
-def test_p_holm_is_holms_over_all_rows(tmp_path):
-    add = {0: 0.5, 1: 0.6, 2: 0.7}
-    write_cells(
-        tmp_path,
-        {
-            "add": add,
-            "concat": {0: 0.60, 1: 0.71, 2: 0.80},
-            "gate": {0: 0.52, 1: 0.66, 2: 0.71},
-            "mlp": {0: 0.60, 1: 0.70, 2: 0.80},  # equal differences: no test, not in the family
-        },
-    )
-    write_cells(tmp_path, {"add": add, "concat": {0: 0.4, 1: 0.4, 2: 0.71}}, encoding="learned")
+def test_p_holm_is_holms_over_all_encodings_and_leaves_out_what_has_no_test(tmp_path):
+    gains = {"concat": [0.60, 0.71, 0.80], "gate": [0.52, 0.66, 0.71], "mlp": [0.60, 0.70, 0.80]}
+    add = {"add": [0.5, 0.6, 0.7]}
+    write_sweep(tmp_path, add | gains)  # the differences of mlp are equal
+    write_sweep(tmp_path, add | {"concat": [0.4, 0.4, 0.71]}, encoding="learned")
     frame, _ = compared(tmp_path)
-    p = frame["p_t"].to_numpy()
-    assert np.isnan(p).sum() == 1
-    known = np.sort(p[~np.isnan(p)])
-    by_hand = np.minimum(1, np.maximum.accumulate(known * [3, 2, 1]))
-    for value, adjusted in zip(known, by_hand, strict=True):
-        assert frame["p_holm"][frame["p_t"] == value].iloc[0] == pytest.approx(adjusted)
-    assert np.isnan(row_of(frame, fusion="mlp")["p_holm"])
+    assert frame["p_t"].notna().sum() == 3
+    assert frame["p_holm"].tolist() == pytest.approx(st.holm(frame["p_t"]), nan_ok=True)
 
 
 def test_only_the_primary_operators_are_adjusted_together(tmp_path):
-    add = {0: 0.5, 1: 0.6, 2: 0.7}
+    add = [0.5, 0.6, 0.7]
     others = {"concat": [0.60, 0.71, 0.80], "gate": [0.52, 0.66, 0.71], "mul": [0.1, 0.3, 0.2]}
-    write_cells(tmp_path, {"add": add, **{name: dict(enumerate(a)) for name, a in others.items()}})
+    write_sweep(tmp_path, {"add": add, **others})
     every, _ = compared(tmp_path)
     assert set(every["role"]) == {"primary"}
     frame, _ = compared(tmp_path, primary=("concat", "gate"))
@@ -318,12 +251,12 @@ def encoded(table, **more):
 
 
 def test_runs_without_position_are_in_the_family_only_if_nothing_else_was_run(tmp_path):
-    cells_of = {"add": {0: 0.5, 1: 0.6, 2: 0.7}, "concat": {0: 0.6, 1: 0.65, 2: 0.8}}
-    write_cells(tmp_path, cells_of, encoding="blank", **encoded("NoTable"))
+    cells_of = {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]}
+    write_sweep(tmp_path, cells_of, encoding="blank", **encoded("NoTable"))
     assert compared(tmp_path)[0]["role"].tolist() == ["primary"]
-    write_cells(tmp_path, cells_of, data="wordy", **encoded("Sinusoidal"))
+    write_sweep(tmp_path, cells_of, data="wordy", **encoded("Sinusoidal"))
     assert set(compared(tmp_path)[0]["role"]) == {"primary"}  # of another corpus
-    write_cells(tmp_path, cells_of, encoding="mine", **encoded("Sinusoidal"))
+    write_sweep(tmp_path, cells_of, encoding="mine", **encoded("Sinusoidal"))
     frame, _ = compared(tmp_path)
     roles = {(row["data"], row["encoding"]): row["role"] for row in frame.to_dict("records")}
     assert roles == {("tiny", "blank"): "placebo", ("tiny", "mine"): "primary",
@@ -333,17 +266,17 @@ def test_runs_without_position_are_in_the_family_only_if_nothing_else_was_run(tm
 def test_tables_and_tasks_are_those_of_the_settings(tmp_path):
     target = "posfuse.model.attention_encoding.RelativeKeys"
     story = {"data.corpus._target_": "posfuse.data.bbc.lead_story", "data.corpus.split_seed": 0}
-    cells_of = {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}}
-    short = story | {"data.corpus.words": 8, "data.name": "a"}
-    long = story | {"data.corpus.words": 40, "data.name": "b", "data.max_len": 99}
+    cells_of = {"add": [0.5, 0.6], "concat": [0.6, 0.8]}
+    short = story | {"data.corpus.words": 8}
+    long = story | {"data.corpus.words": 40, "data.max_len": 99}
     for data, settings in (
         ("short", short), ("long", long), ("other", long | {"data.corpus.split_seed": 1}),
         ("wide", long | {"model.d_model": 16}),
     ):  # fmt: skip
         of = encoded("Sinusoidal")["settings"]
-        write_cells(tmp_path, cells_of, data=data, settings=settings | of)
+        write_sweep(tmp_path, cells_of, data=data, settings=settings | of)
     relative = encoded("Sinusoidal", _target_=target, clip=16)["settings"]
-    write_cells(tmp_path, cells_of, data="long", encoding="relative", settings=long | relative)
+    write_sweep(tmp_path, cells_of, data="long", encoding="relative", settings=long | relative)
     frame, _ = compared(tmp_path)
     rows = {(r["data"], r["encoding"]): r for r in frame.to_dict("records")}
     assert {r["table"] for r in rows.values()} == {"Sinusoidal"}
@@ -384,13 +317,10 @@ def test_the_criteria_reach_the_statistics():
 
 
 def two_corpora(tmp_path, wordy_seeds=(0, 1, 2)):
-    write_cells(tmp_path, {"add": {0: 0.5, 1: 0.5, 2: 0.5}, "concat": {0: 0.52, 1: 0.51, 2: 0.54}})
-    gains = {0: 0.60, 1: 0.59, 2: 0.56}
-    write_cells(
-        tmp_path,
-        {"add": dict.fromkeys(gains, 0.5), "concat": {s: gains[s] for s in wordy_seeds}},
-        data="wordy", tokens=40.0, settings={"data.name": "wordy"},
-    )  # fmt: skip
+    write_sweep(tmp_path, {"add": [0.5, 0.5, 0.5], "concat": [0.52, 0.51, 0.54]})
+    wordy = {"add": dict.fromkeys(range(3), 0.5), "concat": {0: 0.60, 1: 0.59, 2: 0.56}}
+    wordy["concat"] = {seed: wordy["concat"][seed] for seed in wordy_seeds}
+    write_cells(tmp_path, wordy, data="wordy", tokens=40.0)
     return collect(tmp_path)[0]
 
 
@@ -412,10 +342,9 @@ def test_one_task_at_several_lengths_has_a_row_of_its_own(tmp_path):
     story = {"data.corpus._target_": "posfuse.data.bbc.lead_story"}
     gains = {"short": [2, 4, 3], "long": [6, 6, 6], "longer": [7, 11, 9], "article": [1, 2, 1]}
     for i, (data, of) in enumerate(gains.items()):
-        settings = {"data.name": data, "data.max_len": 9 * (i + 1)} | (story if i < 3 else {})
-        cells_of = {"add": dict.fromkeys(range(3), 0.5)}
-        cells_of["concat"] = {seed: 0.5 + gain / 100 for seed, gain in enumerate(of)}
-        write_cells(tmp_path, cells_of, data=data, tokens=10.0 * 4**i, settings=settings)
+        settings = {"data.max_len": 9 * (i + 1)} | (story if i < 3 else {})
+        cells_of = {"add": [0.5] * 3, "concat": [0.5 + gain / 100 for gain in of]}
+        write_sweep(tmp_path, cells_of, data=data, tokens=10.0 * 4**i, settings=settings)
     found = interactions(compared(tmp_path)[0])
     assert found["task"].tolist() == ["lead_story", ""]
     task, every = found.iloc[0], found.iloc[1]
@@ -443,10 +372,10 @@ def test_interactions_take_the_seeds_that_all_corpora_have(tmp_path):
 
 
 def test_one_corpus_and_corpora_of_one_length_have_no_interaction(tmp_path):
-    accuracies = {"add": {0: 0.5, 1: 0.6}, "concat": {0: 0.6, 1: 0.8}}
-    write_cells(tmp_path, accuracies)
+    accuracies = {"add": [0.5, 0.6], "concat": [0.6, 0.8]}
+    write_sweep(tmp_path, accuracies)
     assert interactions(compared(tmp_path)[0]).empty
-    write_cells(tmp_path, accuracies, data="like")
+    write_sweep(tmp_path, accuracies, data="like")
     found = interactions(compared(tmp_path)[0])
     assert found.empty
     assert {"slopes", "mean", "low", "high", "p_t", "p_sign_flip"} <= set(found.columns)
@@ -475,7 +404,7 @@ def test_trends_are_slopes_over_the_bins_of_one_cell():
 
 
 def sound(root):
-    write_cells(root, {"add": {0: 0.5, 1: 0.6}})
+    write_sweep(root, {"add": [0.5, 0.6]})
 
 
 @pytest.mark.parametrize(
@@ -486,8 +415,8 @@ def test_a_cell_of_two_configurations_is_left_out_and_both_folders_named(
     tmp_path, settings, difference
 ):
     sound(tmp_path)
-    one = write(tmp_path, "concat", 0, 0.6)
-    other = write(tmp_path, "concat", 1, 0.6, settings=settings)
+    one = write_record(tmp_path, 0.6, "concat", 0)
+    other = write_record(tmp_path, 0.6, "concat", 1, settings=settings)
     runs, (problem,) = collect(tmp_path)
     assert runs["fusion"].tolist() == ["add", "add"]
     assert "\n" not in problem
@@ -497,8 +426,8 @@ def test_a_cell_of_two_configurations_is_left_out_and_both_folders_named(
 
 def test_two_corpora_of_one_name_are_left_out_and_the_line_asks_for_a_name(tmp_path):
     sound(tmp_path)
-    write(tmp_path, "concat", 0, 0.6, settings={"data.path": "a1"})
-    write(tmp_path, "concat", 1, 0.6, settings={"data.path": "b2", "data.limit": 9})
+    write_record(tmp_path, 0.6, "concat", 0, settings={"data.path": "a1"})
+    write_record(tmp_path, 0.6, "concat", 1, settings={"data.path": "b2", "data.limit": 9})
     _, (problem,) = collect(tmp_path)
     assert "two configurations (two corpora named " in problem
     assert problem.endswith("; the cell is left out, run one of them again with data.name=NAME")
@@ -506,8 +435,8 @@ def test_two_corpora_of_one_name_are_left_out_and_the_line_asks_for_a_name(tmp_p
 
 def test_two_different_runs_with_one_seed_leave_the_cell_out(tmp_path):
     sound(tmp_path)
-    one = write(tmp_path, "concat", 1, 0.6)
-    other = write(tmp_path, "concat", 1, 0.8, folder="elsewhere")
+    one = write_record(tmp_path, 0.6, "concat", 1)
+    other = write_record(tmp_path / "x", 0.8, "concat", 1, fingerprint="x", sweep_id=tmp_path.name)
     runs, (problem,) = collect(tmp_path)
     assert set(runs["fusion"]) == {"add"}
     for part in (str(one), str(other), "two different runs with seed 1"):
@@ -515,44 +444,19 @@ def test_two_different_runs_with_one_seed_leave_the_cell_out(tmp_path):
 
 
 def test_sweeps_of_their_own_may_hold_the_same_cell(tmp_path):
-    write(tmp_path, "add", 0, 0.5, folder="a", sweep_id="a")
-    write(tmp_path, "add", 0, 0.6, folder="b", sweep_id="b", settings={"model.d_model": 16})
+    write_record(tmp_path / "a", 0.5)
+    write_record(tmp_path / "b", 0.6, settings={"model.d_model": 16})
     runs, problems = collect(tmp_path)
     assert problems == []
     assert len(runs) == 2
 
 
-def test_a_record_with_a_wrong_value_is_left_out_with_a_line(tmp_path):
-    sound(tmp_path)
-    path = write(tmp_path, "concat", 0, 0.5, folder="wrong") / "result.json"
-    whole = json.loads(path.read_text())
-    names = ["data", "encoding", "fusion", "seed", "variant", "sweep_id"]
-    cases = [("test.accuracy", whole | {"test": {"accuracy": value}})
-             for value in (2, None, "0.5", [0.5])]  # fmt: skip
-    cases += [("test.accuracy", whole | {"test": None})]
-    cases += [(key, whole | {key: None}) for key in names]
-    cases += [(key, {k: v for k, v in whole.items() if k != key}) for key in names]
-    cases += [("mean_tokens.train", whole | {"mean_tokens": {"train": 0}})]
-    cases += [("latency_ms", whole | {"latency_ms": "fast"})]
-    cases += [("label_names", whole | {"label_names": value}) for value in ("one", [1])]
-    cases = [(f"{key} is ", record) for key, record in cases]
-    unreadable = [{"settings": value} for value in (None, [], "text")]
-    unreadable += [{"test": {"accuracy": value}} for value in (math.nan, math.inf)]
-    cases += [("not a readable record (", whole | wrong) for wrong in unreadable]
-    for message, record in cases:
-        path.write_text(json.dumps(record))
-        runs, (problem,) = collect(tmp_path)
-        assert set(runs["fusion"]) == {"add"}
-        assert problem.startswith(f"{path}: {message}")
-        assert problem.endswith(" to run again" if "(" in message else " to run it again")
-
-
 def test_when_everything_is_left_out_it_is_an_error_of_one_line(tmp_path):
-    write(tmp_path / "accuracy", "add", 0, None)
-    write(tmp_path / "seed", "add", 0, 0.5)
-    write(tmp_path / "seed", "add", 0, 0.6, folder="elsewhere")
-    write(tmp_path / "configuration", "add", 0, 0.5)
-    write(tmp_path / "configuration", "add", 1, 0.6, settings={"model.d_model": 16})
+    write_record(tmp_path / "accuracy", 2.0)
+    write_record(tmp_path / "seed", 0.5)
+    write_record(tmp_path / "seed" / "x", 0.6, fingerprint="x", sweep_id="seed")
+    write_record(tmp_path / "configuration", 0.5)
+    write_record(tmp_path / "configuration", 0.6, seed=1, settings={"model.d_model": 16})
     for kind in ("accuracy", "seed", "configuration"):
         with pytest.raises(InputError) as error:
             collect(tmp_path / kind)
