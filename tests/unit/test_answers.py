@@ -4,7 +4,6 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from posfuse.report import page
@@ -77,12 +76,3 @@ def test_a_corpus_without_comparisons_is_named_above_the_table(tmp_path):
     posfuse_report(tmp_path)
     html = (tmp_path / "report" / "index.html").read_text()
     assert "<p>On alone (sinusoidal): mul 80.00 % (n = 3). add was not run" in html
-
-
-def test_another_studys_table_has_answers(tmp_path):
-    rows = [(f"m{i}", seed, 10 * i + seed % 2) for i in range(3) for seed in range(6)]
-    pd.DataFrame(rows, columns=["method", "seed", "accuracy"]).to_csv(tmp_path / "t.csv")
-    out = tmp_path / "out"
-    posfuse_report("--from", tmp_path / "t.csv", "--baseline", "m0", "--out", out)
-    html = (out / "index.html").read_text()
-    assert len(re.findall(r'<tr class="(?:ahead|not-tested)">', html)) == 2
