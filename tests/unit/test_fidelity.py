@@ -1,6 +1,5 @@
 """What the paper claims and what its notebooks do, option by option."""
 
-import re
 from dataclasses import asdict, fields
 
 import numpy as np
@@ -12,11 +11,10 @@ from torch import nn
 
 from posfuse.config import CONF_DIR, FidelityConfig
 from posfuse.errors import InputError
-from posfuse.model.encoding import Sinusoidal
-from posfuse.model.fusion import GateMLP, GateScalar
 from posfuse.runs import identity
 from posfuse.runs.checks import checked
-from posfuse.training.build import build_data, build_module, build_network, build_parts
+from posfuse.training.build import build_data, build_module, build_network
+from refusals import refusal
 from small_runs import SMALL, composed, write_corpus
 
 PAPER = asdict(FidelityConfig())
@@ -35,6 +33,7 @@ NOTEBOOK = {
     "relative": "table",
     "notebook_parts_only": True,
 }
+GATES = ["scalar", "feature", "cnn", "mlp"]
 SHORT, ARXIV = {"batch_order": "by_seed"}, {"validation_split": "fixed", "gate_scalar": "scalar"}
 
 
@@ -112,23 +111,11 @@ def test_each_option_is_set_alone(option: str) -> None:
     assert same == (option == "notebook_parts_only")  # which refuses, and changes no number
 
 
-@pytest.mark.parametrize("option", [o for o in PAPER if not isinstance(PAPER[o], bool)])
-def test_an_unknown_value_is_named_with_those_that_are_known(option: str) -> None:
-    with pytest.raises(InputError) as caught:
-        checked(composed(f"fidelity.{option}=nonsense"))
-    for part in (f"fidelity.{option}: must be", "(got nonsense)", PAPER[option], NOTEBOOK[option]):
-        assert part in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("data", "asked", "expected"),
     [
-        ("agnews", [], 0.1),
-        ("arxiv", [], 0.1),
-        ("agnews", ["fidelity=notebook"], 0.1),
         ("arxiv", ["fidelity=notebook"], 0.0),
         ("arxiv", ["fidelity=notebook", "model.head_dropout=0.3"], 0.3),
-        ("agnews", ["model.head_dropout=0"], 0.0),
         ("agnews", ["model.dropout=0.2", "model.head_dropout=null"], 0.2),
     ],
 )
@@ -246,24 +233,12 @@ def test_the_order_of_batches_follows_the_run_only_where_asked(corpus) -> None:
     assert all(sorted(np.concatenate(batches)) == everyone for batches in (*by_run, *paper))
 
 
-@pytest.mark.parametrize(("data", "known"), [("agnews", False), ("imdb", False), ("arxiv", True)])
-def test_the_vocabulary_counts_every_split_on_arxiv_alone(corpus, data, known) -> None:
-    found = build_data(config(corpus, "fidelity=notebook", data=data))
-    words = set(" ".join(texts(found, "test")).split())
-    assert ("only_test" in words) == known
-    paper = build_data(config(corpus, data=data))
-    assert "only_test" not in " ".join(texts(paper, "test"))
-
-
 # An option, an operator whose argument it sets, the argument and its two values.
 ARGUMENTS = [
     ("concat_bias", "concat", "bias", False, True),
     ("mlp_activation", "mlp", "activation", "gelu", "relu"),
     ("mlp_biases", "mlp", "biases", "zero", "linear"),
-    *(
-        ("gate_start", f"gate_{kind}", "start", "half", "linear")
-        for kind in ("scalar", "feature", "cnn", "mlp")
-    ),
+    *(("gate_start", f"gate_{kind}", "start", "half", "linear") for kind in GATES),
 ]
 
 
@@ -278,40 +253,20 @@ def test_an_option_sets_an_operators_argument(option, fusion, argument, default,
     # The option at its default leaves an argument that is given, and other operators stay.
     assert checked(composed(f"fusion={fusion}", f"fusion.{argument}={set_to}")).fusion == cfg.fusion
     assert checked(composed("fusion=add", asked)).fusion == checked(composed("fusion=add")).fusion
-
-
-@pytest.mark.parametrize(("option", "fusion", "argument", "default", "set_to"), ARGUMENTS)
-def test_an_argument_that_its_option_contradicts_is_refused(
-    option, fusion, argument, default, set_to
-) -> None:
-    asked = [f"fusion={fusion}", f"fidelity.{option}={set_to}"]
+    both = [f"fusion={fusion}", asked]
+    assert checked(composed(*both, f"fusion.{argument}={set_to}")).fusion == cfg.fusion
     for value in (default, "other"):
         with pytest.raises(InputError, match=f"fusion.{argument}: {value}, but fidelity.{option}="):
-            checked(composed(*asked, f"fusion.{argument}={value}"))
-    checked(composed(*asked, f"fusion.{argument}={set_to}"))
+            checked(composed(*both, f"fusion.{argument}={value}"))
 
 
-@pytest.mark.parametrize("kind", ["scalar", "feature", "cnn", "mlp"])
+@pytest.mark.parametrize("kind", GATES)
 def test_a_gate_with_a_linear_start_is_its_gate_but_for_the_start(kind: str) -> None:
-    arm, gate, option = (
-        checked(composed(f"fusion=gate_{kind}{end}", *asked)).fusion
-        for end, asked in (
-            ("_linear_start", []),
-            ("", []),
-            ("", ["fidelity.gate_start=linear"]),
-        )
-    )
+    arm = checked(composed(f"fusion=gate_{kind}_linear_start")).fusion
+    gate = checked(composed(f"fusion=gate_{kind}")).fusion
+    option = checked(composed(f"fusion=gate_{kind}", "fidelity.gate_start=linear")).fusion
     assert arm == gate | {"name": f"gate_{kind}_linear_start", "start": "linear"}
     assert option == arm | {"name": f"gate_{kind}"}
-
-
-def test_the_paper_runs_what_the_names_say() -> None:
-    for fusion, kind in (("gate_scalar", GateScalar), ("gate_mlp", GateMLP)):
-        assert type(build_parts(checked(composed(f"fusion={fusion}")))[0]) is kind
-    for encoding in ("rope", "relative"):
-        _, table, attention = build_parts(checked(composed(f"encoding={encoding}")))
-        assert type(table) is Sinusoidal
-        assert attention is not None
 
 
 @pytest.mark.parametrize(
@@ -325,9 +280,7 @@ def test_the_paper_runs_what_the_names_say() -> None:
     ],
 )  # fmt: skip
 def test_what_the_notebooks_do_not_have_is_refused(override: str, message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        checked(composed("fidelity=notebook", override))
-    assert "\n" not in str(caught.value)
+    assert message in refusal(checked, composed("fidelity=notebook", override))
     checked(composed("fidelity=notebook", "fidelity.notebook_parts_only=false", override))
 
 
