@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.training.checkpoints import AGREE_EVERY, Checkpoints, WholeFiles, read_checkpoint
+from refusals import refusal
 
 
 @pytest.fixture
@@ -37,39 +37,33 @@ def test_a_damaged_checkpoint_is_refused_by_its_name(saved):
         (whole.replace(b"data.pkl", b"date.pkl"), ""),
     ):
         path.write_bytes(content)
-        with pytest.raises(InputError) as refused:
-            read_checkpoint(path)
-        line = str(refused.value)
+        line = refusal(read_checkpoint, path)
         assert line.startswith(f"{path}: cannot be read (")
         assert reason in line
         assert "cannot be read ()" not in line
         assert line.endswith(f"; remove {path.parent} to run again")
-        assert "\n" not in line
 
 
 def test_an_absent_checkpoint_has_the_systems_reason(tmp_path):
-    with pytest.raises(InputError, match=r"cannot be read \(No such file or directory\); remove"):
-        read_checkpoint(tmp_path / "last.ckpt")
+    line = refusal(read_checkpoint, tmp_path / "last.ckpt")
+    assert "cannot be read (No such file or directory); remove" in line
+
+
+def trainer_with(save, **facts):
+    """A trainer in the middle of an epoch; `save` is its way to save a checkpoint."""
+    progress = SimpleNamespace(is_last_batch=False)
+    loop = SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress))
+    return SimpleNamespace(is_global_zero=False, fit_loop=loop, save_checkpoint=save, **facts)
 
 
 def test_processes_of_one_run_save_at_the_steps_at_which_they_agree(tmp_path, monkeypatch):
     monkeypatch.setattr(signals, "_received", {"SIGTERM": 0.0})
     saves, asked = [], []
-
-    def broadcast(due):
-        asked.append(due)
-        return due
-
-    trainer = SimpleNamespace(
-        world_size=2,
-        accumulate_grad_batches=1,
-        is_global_zero=False,
-        strategy=SimpleNamespace(broadcast=broadcast),
-        fit_loop=SimpleNamespace(
-            epoch_loop=SimpleNamespace(batch_progress=SimpleNamespace(is_last_batch=False))
-        ),
-        save_checkpoint=lambda path: saves.append(trainer.global_step),
-    )
+    strategy = SimpleNamespace(broadcast=lambda due: asked.append(due) or due)
+    trainer = trainer_with(
+        lambda path: saves.append(trainer.global_step),
+        world_size=2, accumulate_grad_batches=1, strategy=strategy,
+    )  # fmt: skip
     callback = Checkpoints(tmp_path / "last.ckpt", 1e9, "")
     for trainer.global_step in range(1, 2 * AGREE_EVERY + 2):
         callback.on_train_batch_end(trainer, None, None, None, 0)
@@ -80,13 +74,8 @@ def test_processes_of_one_run_save_at_the_steps_at_which_they_agree(tmp_path, mo
 def test_a_run_is_saved_between_steps_and_not_between_their_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(signals, "_received", {"SIGTERM": 0.0})
     saves = []
-    progress = SimpleNamespace(is_last_batch=False)
-    trainer = SimpleNamespace(
-        world_size=1,
-        accumulate_grad_batches=3,
-        is_global_zero=False,
-        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress)),
-        save_checkpoint=lambda path: saves.append(batch),
+    trainer = trainer_with(
+        lambda path: saves.append(batch), world_size=1, accumulate_grad_batches=3
     )
     callback = Checkpoints(tmp_path / "last.ckpt", 1e9, "")
     for batch in range(7):

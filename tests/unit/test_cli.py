@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import posfuse
+from commands import called
 from posfuse import cli
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
@@ -16,20 +17,10 @@ from posfuse.report import entry as report
 from posfuse.train import help_text
 
 
-def called(monkeypatch, *arguments):
-    """What `posfuse ARGUMENTS` exits with; None for success."""
-    monkeypatch.setattr(sys, "argv", ["posfuse", *arguments])
-    try:
-        cli.main()
-    except SystemExit as end:
-        return end.code
-    return None
-
-
-def test_the_list_has_each_command_with_a_line_and_an_example(monkeypatch, capsys):
+def test_the_list_has_each_command_with_a_line_and_an_example():
     for arguments in ([], ["--help"], ["-h"]):
-        assert called(monkeypatch, *arguments) is None
-        shown = capsys.readouterr().out
+        shown, status = called(*arguments)
+        assert status is None
         for name, command in cli.COMMANDS.items():
             assert re.search(rf"^  {name} +{re.escape(command.summary)}$", shown, re.M)
             assert f"posfuse {name} {command.example}\n" in shown
@@ -40,24 +31,23 @@ def test_the_list_has_each_command_with_a_line_and_an_example(monkeypatch, capsy
         assert max(map(len, shown.splitlines())) <= 100
 
 
-def test_an_unknown_command_gives_the_nearest_or_all(monkeypatch):
-    message = "error: tarin: no such command; use posfuse train"
-    assert called(monkeypatch, "tarin") == message
+def test_an_unknown_command_gives_the_nearest_or_all():
+    assert called("tarin")[1] == "error: tarin: no such command; use posfuse train"
     every = ", ".join(cli.COMMANDS)
-    assert called(monkeypatch, "seed=0") == f"error: seed=0: no such command; use one of {every}"
+    assert called("seed=0")[1] == f"error: seed=0: no such command; use one of {every}"
 
 
-def test_the_version_is_that_of_the_package(monkeypatch, capsys):
+def test_the_version_is_that_of_the_package():
     for arguments in (["--version"], ["train", "--version"]):
-        assert called(monkeypatch, *arguments) is None
-        assert capsys.readouterr().out == f"posfuse {posfuse.__version__}\n"
+        assert called(*arguments) == (f"posfuse {posfuse.__version__}\n", None)
 
 
 @pytest.mark.parametrize("name", sorted({*cli.COMMANDS} - {"train"}))
-def test_the_help_of_a_command_begins_with_its_name(name, monkeypatch, capsys):
-    assert called(monkeypatch, name, "--help") in (None, 0)
-    assert capsys.readouterr().out.startswith(f"usage: posfuse {name} ")
-    assert called(monkeypatch, name, "--nope") == 2
+def test_the_help_of_a_command_begins_with_its_name(name, capsys):
+    shown, status = called(name, "--help")
+    assert status in (None, 0)
+    assert shown.startswith(f"usage: posfuse {name} ")
+    assert called(name, "--nope")[1] == 2
     assert f"posfuse {name}: error: " in capsys.readouterr().err
 
 
@@ -99,7 +89,7 @@ def raising(error):
 def test_an_error_ends_each_command_alike(error, status, printed, monkeypatch, capsys):
     monkeypatch.setattr(signals, "ignore", lambda: None)
     monkeypatch.setattr(cli, "import_module", lambda _: raising(error))
-    assert called(monkeypatch, "status") == status
+    assert called("status")[1] == status
     assert capsys.readouterr().err == printed
 
 
@@ -107,15 +97,15 @@ def test_an_error_ends_each_command_alike(error, status, printed, monkeypatch, c
 def test_a_full_stdout_ends_the_list_in_one_line(monkeypatch):
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        assert called(monkeypatch) == (
-            "error: stdout: No space left on device; free it or print elsewhere"
-        )
+        monkeypatch.setattr(sys, "argv", ["posfuse"])
+        with pytest.raises(SystemExit, match=r"^error: stdout: No space left on device; free it"):
+            cli.main()
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(cli, "import_module", lambda _: raising(KeyError("x")))
     with pytest.raises(KeyError):
-        called(monkeypatch, "status")
+        called("status")
 
 
 def test_a_report_names_the_option_that_writes_elsewhere(monkeypatch, tmp_path):
@@ -124,4 +114,4 @@ def test_a_report_names_the_option_that_writes_elsewhere(monkeypatch, tmp_path):
 
     monkeypatch.setattr(report, "collect", full)
     message = f"error: {tmp_path}/report: Read-only file system; fix this, or choose another folder"
-    assert called(monkeypatch, "report", str(tmp_path)).startswith(message)
+    assert called("report", tmp_path)[1].startswith(message)

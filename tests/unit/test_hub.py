@@ -9,7 +9,8 @@ from posfuse.config import DataConfig
 from posfuse.data import corpora
 from posfuse.data.corpora import hub
 from posfuse.data.splits import splits
-from posfuse.errors import HubUnreachable, InputError
+from posfuse.errors import HubUnreachable
+from refusals import refusal
 
 TEXTS = [f"word{i} and more" for i in range(40)]
 
@@ -100,9 +101,7 @@ def test_a_corpus_in_the_hubs_form_loads(tmp_path, monkeypatch, features: str, n
 @pytest.mark.parametrize("name", ["val", "valid", "dev", "eval"])
 def test_a_hub_corpus_whose_validation_split_would_be_ignored_is_refused(monkeypatch, name) -> None:
     monkeypatch.setattr(corpora, "_from_hub", lambda *_: dict.fromkeys(("train", name, "test")))
-    with pytest.raises(InputError) as caught:
-        hub("someone/corpus")
-    assert str(caught.value) == (
+    assert refusal(hub, "someone/corpus") == (
         f"data.corpus.id: 'someone/corpus' has the split '{name}', which is not read, and no "
         "validation split; save its splits as train, validation and test.parquet in a folder and "
         "give data.path=FOLDER"
