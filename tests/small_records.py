@@ -95,3 +95,10 @@ def posfuse_report(*arguments, draw=False):
         if not draw:
             patch.setattr(page, "draw_all", lambda *_: {})
         return called("report", *arguments)
+
+
+def reported(*arguments, draw=False):
+    """What `posfuse report` prints; there is no error."""
+    printed, error = posfuse_report(*arguments, draw=draw)
+    assert error is None
+    return printed
