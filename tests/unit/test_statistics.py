@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
@@ -72,11 +72,6 @@ def test_spread_and_effect_size_by_hand():
     assert st.effect_size([-1.0, -2.0, -3.0]) == pytest.approx(-2)
 
 
-def test_the_t_interval_by_hand():
-    # mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653
-    assert st.t_interval([1.0, 2.0, 3.0]) == pytest.approx((-0.484138, 4.484138), abs=1e-6)
-
-
 def test_the_t_interval_is_statsmodels():
     for d, level in itertools.product(SAMPLES, [0.9, 0.95, 0.99]):
         assert st.t_interval(d, level) == pytest.approx(DescrStatsW(d).tconfint_mean(1 - level))
@@ -113,15 +108,6 @@ def test_the_bootstrap_interval_needs_three_seeds():
 # --- tests of one comparison -------------------------------------------------------------------
 
 
-def test_the_paired_t_test_by_hand():
-    # t = 2 sqrt(3) with 2 degrees of freedom, whose tail is 1/2 - t / (2 sqrt(t^2 + 2))
-    tail = 0.5 - math.sqrt(12) / (2 * math.sqrt(14))
-    assert st.p_above([1.0, 2.0, 3.0]) == pytest.approx(tail)
-    assert st.p_below([1.0, 2.0, 3.0]) == pytest.approx(1 - tail)
-    assert st.p_paired_t([1.0, 2.0, 3.0]) == pytest.approx(2 * tail)
-    assert st.p_above([1.0, 2.0, 3.0], 2.0) == pytest.approx(0.5)  # the mean is the threshold
-
-
 def test_t_tests_are_statsmodels():
     for d in SAMPLES:
         table = DescrStatsW(d)
@@ -135,19 +121,6 @@ def test_t_tests_are_statsmodels():
             assert st.p_equivalence(d, margin) == pytest.approx(expected)
 
 
-def test_equivalence_by_hand_and_at_the_margin():
-    d = [-0.1, 0.0, 0.1]  # both sides: t = 0.5 sqrt(3) / 0.1 = sqrt(75)
-    assert st.p_equivalence(d, 0.5) == pytest.approx(0.5 - math.sqrt(75) / (2 * math.sqrt(77)))
-    assert st.p_equivalence([0.25, 0.5, 0.75], 0.5) == pytest.approx(0.5)  # the mean on the edge
-    assert st.p_equivalence([-0.25, -0.5, -0.75], 0.5) == pytest.approx(0.5)
-    assert st.p_equivalence([1.0, 1.1, 1.2], 0.5) > 0.95  # clearly outside
-
-
-def test_sign_flip_counts_all_signs():
-    for d in SAMPLES:
-        assert st.p_sign_flip(d) == pytest.approx(p_by_counts(np.multiply(d, 10)), abs=1e-12)
-
-
 def test_the_smallest_p_is_what_differences_of_one_sign_reach():
     assert st.smallest_p(1) == 1.0
     for n, least in ((2, 0.5), (3, 0.25), (5, 0.0625), (7, 0.015625)):
@@ -156,6 +129,21 @@ def test_the_smallest_p_is_what_differences_of_one_sign_reach():
         assert st.p_sign_flip(d) == pytest.approx(least)
         assert st.p_wilcoxon(d) == pytest.approx(least)
         assert st.p_sign_flip([5.0] * n) == pytest.approx(least)
+
+
+TIED = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0]
+
+
+def test_wilcoxon_is_exact_with_ties_and_of_more_than_30_seeds_scipys():
+    # By hand: ranks 1 to 4, the one negative has rank 1: 4 of 16 sums are as extreme.
+    assert st.p_wilcoxon([-1.0, 2.0, 3.0, 4.0]) == pytest.approx(4 / 16)
+    gains = np.random.default_rng(0).integers(-3, 5, 30)
+    for d in [*SAMPLES, [0.0, 1.0, 2.0, 3.0], TIED, gains / 6]:
+        assert st.p_wilcoxon(d) == pytest.approx(wilcoxon_by_counts(d))
+    for n in (20, 40):
+        untied = np.arange(-4.0, n - 4) + 0.25
+        exact = stats.wilcoxon(untied, method="exact").pvalue
+        assert st.p_wilcoxon(untied) == pytest.approx(exact)
 
 
 @pytest.mark.parametrize("n", range(2, 31))
@@ -182,24 +170,6 @@ def test_sign_flip_of_more_seeds_is_sampled_with_the_same_ties():
             assert st.p_sign_flip(points) == pytest.approx(exact, abs=4 * error + 1e-4)
             assert st.p_sign_flip(points) == st.p_sign_flip(points)
     assert st.p_sign_flip(range(1, 32)) == 1 / (st.SAMPLED + 1)  # a sampled p is never 0
-
-
-def test_wilcoxon_counts_all_signs_of_the_ranks():
-    # By hand: ranks 1 to 4, the one negative has rank 1: 4 of 16 sums are as extreme.
-    assert st.p_wilcoxon([-1.0, 2.0, 3.0, 4.0]) == pytest.approx(4 / 16)
-    for d in [*SAMPLES, [1.0, 1.0, 2.0, -1.0], [0.0, 1.0, 2.0, 3.0]]:
-        assert st.p_wilcoxon(d) == pytest.approx(wilcoxon_by_counts(d))
-
-
-def test_wilcoxon_of_30_tied_seeds_is_exact_and_of_more_is_scipys():
-    tied = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0]
-    assert st.p_wilcoxon(tied) == pytest.approx(wilcoxon_by_counts(tied))
-    gains = np.random.default_rng(0).integers(-3, 5, 30)
-    assert st.p_wilcoxon(gains / 6) == pytest.approx(wilcoxon_by_counts(gains), abs=1e-12)
-    for n in (20, 40):
-        untied = np.arange(-4.0, n - 4) + 0.25
-        exact = stats.wilcoxon(untied, method="exact").pvalue
-        assert st.p_wilcoxon(untied) == pytest.approx(exact)
 
 
 # --- undefined results -------------------------------------------------------------------------
@@ -265,28 +235,6 @@ def test_differences_that_are_all_0_have_no_rank_test_and_no_sign_to_flip():
 
 
 @lenient
-@given(samples)
-def test_negative_differences_mirror_the_result(d):
-    negative = [-x for x in d]
-    for test in TWO_SIDED:
-        assert test(negative) == pytest.approx(test(d), nan_ok=True)
-    assert st.effect_size(negative) == pytest.approx(-st.effect_size(d), nan_ok=True)
-    low, high = st.t_interval(d)
-    assert st.t_interval(negative) == pytest.approx((-high, -low), nan_ok=True)
-    assert st.p_below(negative, -0.5) == pytest.approx(st.p_above(d, 0.5), nan_ok=True)
-    assert st.p_equivalence(negative, 0.5) == pytest.approx(st.p_equivalence(d, 0.5), nan_ok=True)
-
-
-@lenient
-@given(samples.flatmap(lambda d: some.tuples(some.just(d), some.permutations(d))))
-def test_the_order_of_the_seeds_does_not_matter(pair):
-    d, other = pair
-    for statistic in (*TWO_SIDED, *NEEDS_SPREAD, st.spread):
-        assert statistic(other) == pytest.approx(statistic(d), rel=1e-9, abs=1e-12, nan_ok=True)
-    assert st.t_interval(other) == pytest.approx(st.t_interval(d), rel=1e-9, nan_ok=True)
-
-
-@lenient
 @given(samples, some.floats(0.01, 100))
 def test_the_unit_of_the_differences_does_not_matter(d, unit):
     scaled = [x * unit for x in d]
@@ -295,24 +243,6 @@ def test_the_unit_of_the_differences_does_not_matter(d, unit):
     assert st.p_equivalence(scaled, 0.5 * unit) == pytest.approx(
         st.p_equivalence(d, 0.5), rel=1e-6, abs=1e-12, nan_ok=True
     )
-
-
-@lenient
-@given(samples)
-def test_p_values_lie_in_0_to_1_and_never_below_what_n_seeds_can_reach(d):
-    for test in (*TWO_SIDED, st.p_above, st.p_below):
-        assert np.isnan(test(d)) or 0 <= test(d) <= 1
-    assert st.p_sign_flip(d) >= st.smallest_p(len(d)) - 1e-12
-    assert not st.p_wilcoxon(d) < st.smallest_p(len(d)) - 1e-12
-
-
-@lenient
-@given(samples)
-def test_the_interval_holds_0_where_the_test_is_not_below_its_level(d):
-    p = st.p_paired_t(d)
-    assume(abs(p - 0.05) > 1e-9)
-    low, high = st.t_interval(d)
-    assert np.isnan(p) or (low <= 0 <= high) == (p > 0.05)
 
 
 # --- families ----------------------------------------------------------------------------------
@@ -331,18 +261,6 @@ def test_holm_leaves_nan_out_of_the_family():
     assert found == pytest.approx([0.02, np.nan, 0.02, np.nan], nan_ok=True)
     assert np.isnan(st.holm([np.nan, np.nan])).all()
     assert st.holm([]).shape == (0,)
-
-
-@lenient
-@given(some.lists(some.floats(0, 1), min_size=1, max_size=9))
-def test_holm_is_the_step_down_procedure(p_values):
-    # Reject in order of p while p <= alpha / (those left): the same as adjusted p <= alpha.
-    adjusted = st.holm(p_values)
-    order = np.argsort(p_values, kind="stable")
-    running = 0.0
-    for rank, i in enumerate(order):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[i]))
-        assert adjusted[i] == pytest.approx(running)
 
 
 # --- spreads -----------------------------------------------------------------------------------
@@ -441,15 +359,6 @@ def test_decision_power_is_how_often_either_test_decides():
     assert far == pytest.approx(st.equivalence_power(0.6, 1.0, 9, 0.2))
 
 
-def test_seeds_to_decide_are_the_fewest():
-    for effect, margin, beyond in ((0.4, 1.0, 0.0), (0.1, 1.0, 0.0), (1.4, 1.0, 1.0)):
-
-        def of(n, e=effect, m=margin, b=beyond):
-            return st.decision_power(e, 1.0, n, m, b, 0.02)
-
-        assert st.seeds_needed(of) == brute_force(of)
-
-
 def brute_force(power_of, target=0.8):
     return next(n for n in itertools.count(2) if power_of(n) >= target)
 
@@ -537,26 +446,21 @@ def plain_hierarchical(x, resamples, seed, groups=None):
     return np.quantile(means, [0.025, 0.975])
 
 
-def test_the_hierarchical_bootstrap_is_a_plain_double_loop():
-    rng = np.random.default_rng(3)
-    for shape in ((2, 50), (5, 30), (4, 1)):
-        x = 100.0 * rng.integers(-1, 2, shape) + 20 * rng.normal(size=(shape[0], 1))
-        own = plain_hierarchical(x, 3_000, 1)
-        found = over.hierarchical_bootstrap(x, resamples=6_000)
-        assert found == pytest.approx(tuple(own), abs=0.09 * (own[1] - own[0]))
-
-
-def test_the_hierarchical_bootstrap_draws_whole_groups():
+def test_the_hierarchical_bootstrap_is_a_plain_double_loop_over_seeds_and_groups():
     rng = np.random.default_rng(4)
     groups = [7, 7, 7, 3, 3, 9, 9, 9, 9, 1, 2, 2, 2, 8, 8, 8, 8, 5, 5, 5]
-    x = 400 + 100.0 * rng.integers(-1, 2, 10)[groups] + 30 * rng.normal(size=(3, len(groups)))
-    own = plain_hierarchical(x, 3_000, 1, groups)
-    found = over.hierarchical_bootstrap(x, resamples=6_000, groups=groups)
-    width = own[1] - own[0]
-    assert found == pytest.approx(tuple(own), abs=0.09 * width)
-    alone = over.hierarchical_bootstrap(x, resamples=6_000)
-    assert alone[1] - alone[0] < 0.85 * width
-    assert over.hierarchical_bootstrap(x, groups=range(50, 70)) == over.hierarchical_bootstrap(x)
+    in_groups = 400 + 100.0 * rng.integers(-1, 2, 10)[groups] + 30 * rng.normal(size=(3, 20))
+    cases = [(in_groups, groups)]
+    for n, documents in ((2, 50), (5, 30), (4, 1)):
+        shares = 100.0 * rng.integers(-1, 2, (n, documents))
+        cases.append((shares + 20 * rng.normal(size=(n, 1)), None))
+    for x, of in cases:
+        own = plain_hierarchical(x, 3_000, 1, of)
+        found = over.hierarchical_bootstrap(x, resamples=6_000, groups=of)
+        assert found == pytest.approx(tuple(own), abs=0.09 * (own[1] - own[0]))
+    whole, alone = (over.hierarchical_bootstrap(in_groups, groups=of) for of in (groups, None))
+    assert alone[1] - alone[0] < 0.85 * (whole[1] - whole[0])
+    assert over.hierarchical_bootstrap(in_groups, groups=range(50, 70)) == alone
 
 
 def test_the_hierarchical_bootstrap_by_hand():
@@ -583,7 +487,7 @@ def booleans(both, only_one, only_other, neither):
 
 def test_mcnemar_is_statsmodels():
     for both, gained, lost, neither in (
-        (10, 8, 1, 3), (0, 5, 0, 0), (4, 3, 3, 4), (100, 20, 35, 7), (5, 0, 1, 5)
+        (10, 8, 1, 3), (0, 5, 0, 0), (4, 3, 3, 4), (100, 20, 35, 7), (5, 0, 1, 5), (3, 0, 0, 2)
     ):  # fmt: skip
         one, other = booleans(both, gained, lost, neither)
         expected = mcnemar([[both, gained], [lost, neither]], exact=True).pvalue
@@ -604,10 +508,3 @@ def test_mcnemar_over_groups_is_the_enumeration_of_the_groups_signs():
     assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0], [5, 5, 6, 6]) == 0.5
     assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0]) == 2 / 16
     assert over.p_mcnemar([1, 0], [0, 1], [3, 3]) == 1  # gained and lost within one group
-
-
-def test_mcnemar_by_hand():
-    assert over.p_mcnemar(*booleans(3, 5, 0, 2)) == pytest.approx(2 / 2**5)
-    assert over.p_mcnemar(*booleans(3, 3, 1, 2)) == pytest.approx(2 * (1 + 4) / 2**4)
-    assert over.p_mcnemar(*booleans(3, 0, 0, 2)) == 1.0  # no discordant document
-    assert over.p_mcnemar([True], [False]) == 1.0  # one document
