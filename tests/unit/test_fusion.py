@@ -1,15 +1,21 @@
 """Each operator against its equation in plain Python, and properties of all operators."""
 
 import math
+import sys
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from posfuse.errors import ConfigError
 from posfuse.model.controls import AddMatched
-from posfuse.model.fusion import MLP, GateCNN, GateFeature, GateMLP
-from posfuse.model.network import initialize
+from posfuse.model.fusion import MLP, Add, GateCNN, GateFeature, GateMLP
+from posfuse.model.network import check_merge, initialize
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_parts
+from small_runs import composed
 from variants import OPERATORS, make_fusion, make_network, make_table, random_tensor
 
 HALF_STARTS = [n for n in OPERATORS if n.startswith("gate") and not n.endswith("_linear_start")]
@@ -232,3 +238,45 @@ def test_impossible_options_are_refused():
     ):
         with pytest.raises(ValueError, match=next(iter(options))):
             make_fusion(name, 4, **options)
+
+
+# Operators of a user with a mistake in `merge`, and what the message says of it.
+MISTAKES = {
+    "Half": (lambda e, p: (e + p)[..., :3], "Half.merge returns (2, 3, 3) for tokens (2, 3, 64); "
+             "return a tensor of the tokens' shape, (..., d) with d = 64"),
+    "Joined": (lambda e, p: (e, p), "Joined.merge returns a tuple for tokens (2, 3, 64)"),
+    "Summed": (lambda e, p: e.sum(1, keepdim=True), "Summed.merge returns (2, 1, 64) for tokens"),
+    "Wide": (lambda e, p: torch.cat((e, e), -1) @ torch.ones(64, 64), "Wide cannot fuse tokens "
+             "(2, 3, 64) with a table (3, 64): mat1 and mat2 shapes"),
+}  # fmt: skip
+
+
+def built(name, monkeypatch, merge):
+    own = type(name, (Add,), {"merge": lambda self, token, position: merge(token[0], position[0])})
+    monkeypatch.setitem(sys.modules, "my_operators", SimpleNamespace(**{name: own}))
+    return build_parts(checked(composed(f"fusion._target_=my_operators.{name}")))[0]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_an_operator_that_returns_another_shape_is_named(name, monkeypatch):
+    merge, expected = MISTAKES[name]
+    with pytest.raises(ConfigError) as caught:
+        built(name, monkeypatch, merge)
+    assert f"fusion=add: {expected}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+class Dropped(Add):
+    def __init__(self, d_model):
+        super().__init__(d_model)
+        self.dropout = nn.Dropout(0.5)
+
+    def merge(self, token, position):
+        return self.dropout(token[0] + position[0])
+
+
+def test_the_check_of_an_operator_draws_no_random_numbers():
+    fusion, before = Dropped(4), torch.get_rng_state()
+    check_merge(fusion)
+    assert torch.equal(before, torch.get_rng_state())
+    assert fusion.training

@@ -47,6 +47,28 @@ class TokenScale(nn.Module):
         return tokens * self.value()
 
 
+@torch.no_grad()
+def check_merge(fusion: Fusion) -> None:
+    """Raise ValueError unless an operator turns tokens (..., d) into a tensor of the same shape."""
+    tokens, table = torch.zeros(2, 3, fusion.d_model), torch.zeros(3, fusion.d_model)
+    name, expected = type(fusion).__name__, tuple(tokens.shape)
+    fusion.eval()  # without dropout, which would draw from torch's own generator
+    try:
+        merged = fusion(tokens, table)
+    except (RuntimeError, IndexError) as error:  # torch's errors about shapes
+        raise ValueError(
+            f"{name} cannot fuse tokens {expected} with a table {tuple(table.shape)}: "
+            + " ".join(str(error).split())
+        ) from error
+    fusion.train()
+    got = tuple(merged.shape) if isinstance(merged, Tensor) else f"a {type(merged).__name__}"
+    if got != expected:
+        raise ValueError(
+            f"{name}.merge returns {got} for tokens {expected}; return a tensor of the tokens' "
+            f"shape, (..., d) with d = {fusion.d_model}"
+        )
+
+
 @dataclass(frozen=True)
 class Backbone:
     """The parts of one network that do not depend on its task.

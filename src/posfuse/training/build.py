@@ -26,6 +26,7 @@ from posfuse.model.language_model import looks_ahead
 from posfuse.model.network import (
     Backbone,
     FusionTransformer,
+    check_merge,
     copy_first_block,
     initialize,
     learned_scalars,
@@ -117,6 +118,7 @@ def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
     sizes = {"d_model": d_model, "max_len": n_positions(cfg, reach)}
     try:
         fusion = _make(cfg.fusion, d_model=d_model)
+        check_merge(fusion)
         table = _make(cfg.encoding.table, **sizes) if fusion.uses_table else None
         attention = None
         if cfg.encoding.attention:
