@@ -15,7 +15,7 @@ from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
 from posfuse.runs.folders import AXES, NAMES, composed_names, folder_of, folders_of, sweep_folder
 from posfuse.runs.multirun import names_in, with_arm
-from posfuse.sweeps.failures import FAIL_FAST
+from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
@@ -71,6 +71,8 @@ class PosfuseSweeper(BasicSweeper):
         (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))
+        runs = f"{len(jobs)} run{'s' * (len(jobs) > 1)}"
+        say(f"{runs} in {self.config.hydra.sweep.dir}; Ctrl-C stops, the same command resumes")
         try:
             return super().sweep(listed)
         except signals.Interrupted:

@@ -164,6 +164,15 @@ def test_runs_that_would_share_a_folder_are_refused_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("params", "n"), [({"fusion": "add,mul", "seed": "1,2"}, "4 runs"),
+                                           (None, "1 run")])  # fmt: skip
+def test_a_sweep_states_its_runs_before_it_starts(jobs, tmp_path, capsys, params, n) -> None:
+    """An experiment may be a sweep without -m."""
+    jobs("PosfuseSweeper", ["optim.lr=1"], params)
+    line = f"{n} in {tmp_path}/PosfuseSweeper; Ctrl-C stops, the same command resumes\n"
+    assert capsys.readouterr().out == line
+
+
 def test_a_parameter_of_a_config_is_not_given_twice_under_another_prefix(jobs):
     with pytest.raises(InputError, match=r"seed: given twice \(seed=0 and \+\+seed=5\)"):
         jobs("PosfuseSweeper", ["++seed=5"], {"seed": "0,1"})

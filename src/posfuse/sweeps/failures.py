@@ -70,9 +70,7 @@ class Ending(Callback):
         if new:
             raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
         folder = config.hydra.sweep.dir
-        line = f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}"
-        # As a log line: nobody may read stdout. Hydra's loggers print a run's lines alone.
-        logging.StreamHandler(sys.stdout).handle(logging.makeLogRecord({"msg": line}))
+        say(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}")
 
 
 def refuse_empty(key: str, config: DictConfig) -> None:
@@ -138,6 +136,12 @@ def report(folder: Path, sweep: Path, fail_fast: bool) -> None:
 def show(line: str) -> None:
     """Print a line on stderr, once in a sweep: several runs may have the same mistake."""
     print(visible(line), file=sys.stderr, flush=True)
+
+
+def say(line: str) -> None:
+    """Print a line of a sweep as a log line, since nobody may read stdout. Hydra's loggers print a
+    run's lines alone."""
+    logging.StreamHandler(sys.stdout).handle(logging.makeLogRecord({"msg": line}))
 
 
 def summary(
