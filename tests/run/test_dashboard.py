@@ -17,16 +17,20 @@ from posfuse.runs import records
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.tracking import dashboard as code
 from posfuse.tracking import server as wandb_server
+from posfuse.tracking.projection import Cell, run_id
 from small_records import write_record, write_sweep
 from uploads import in_use
 
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Two fusions x two encodings x three seeds."""
+    """Two fusions x three cells x three seeds."""
     root = tmp_path / "mine"
-    for encoding in ("sinusoidal", "learned"):
-        write_sweep(root, {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.7, 0.9]}, encoding=encoding)
+    cells = (("learned", ""), ("sinusoidal", ""), ("sinusoidal", "model.token_scale=1"))
+    for encoding, variant in cells:
+        scores = {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.7, 0.9]}
+        settings = {"model.token_scale": 1} if variant else {}
+        write_sweep(root, scores, encoding=encoding, variant=variant, settings=settings)
     return root
 
 
@@ -71,23 +75,45 @@ def filters_of(runset):
 
 
 def check_views(workspace, report, sweep):
+    """No group of a chart has runs of two cells."""
     (runset,) = workspace["section"]["runSets"]
     assert filters_of(runset) == {"sweep_id": "mine"}
-    runsets = [runset for block in find(report, "type", "panel-grid")
-               for runset in block["metadata"]["runSets"]]  # fmt: skip
+    written = [records.read_result(path) for path in sweep.rglob(records.RESULT)]
+    cells_with = {}  # by the name of a metric
+    for record in written:
+        cell = Cell.of(record)
+        for key in cell.judged("test", record["test"]) | cell.judged("val", record["test"]):
+            cells_with.setdefault(key, set()).add(cell)
+    assert len(cells_with) == 6
+    drawn = []
+    for panel in find(workspace, "groupAgg", "mean"):
+        (metric,) = panel["metrics"]
+        if panel["groupBy"] == "fusion.value":
+            drawn.append(metric.removeprefix("summary_metrics."))
+        else:
+            assert panel["groupBy"] == "group"  # the cell and the operator
+    assert sorted(drawn) == sorted(cells_with)
+    assert {len(cells) for cells in cells_with.values()} == {1}
+    colors = workspace["section"]["customRunColors"]
+    assert {colors[run_id(r)] for r in written if r["fusion"] == "concat"} == {"#0072B2"}
+
+    grids = find(report, "type", "panel-grid")
+    runsets = [runset for block in grids for runset in block["metadata"]["runSets"]]
+    cell = {"sweep_id": "mine", "data": "tiny", "variant": ""}
     assert [filters_of(runset) for runset in runsets] == [
-        {"sweep_id": "mine"},
-        {"sweep_id": "mine", "data": "tiny", "encoding": "learned"},
-        {"sweep_id": "mine", "data": "tiny", "encoding": "sinusoidal"},
+        cell | {"encoding": "learned"},
+        cell | {"encoding": "sinusoidal"},
+        cell | {"encoding": "sinusoidal", "variant": "model.token_scale:1"},
     ]
-    lines = [panel["config"] for panel in find(report, "viewType", "Run History Line Plot")]
-    drawn = {(line["groupBy"], line["groupAgg"], line["groupArea"]) for line in lines}
-    assert drawn == {("fusion.value", "mean", "stddev")}
+    for kind, spread in (("Run History Line Plot", "minmax"), ("Bar Chart", "stddev")):
+        panels = [panel["config"] for panel in find(report, "viewType", kind)]
+        assert {(p["groupBy"], p["groupArea"]) for p in panels} == {("fusion.value", spread)}
+    assert set(grids[0]["metadata"]["customRunColors"].values()) == {"#000000", "#0072B2"}
     (block,) = find(report, "type", "markdown-block")
     comparisons, _ = compare(collect(sweep)[0], Criteria())
     table = formats.markdown(short_table(comparisons, Criteria()))
     assert table in block["content"]
-    assert "| tiny | sinusoidal | concat | 3 | +13.33 ± 5.77 |" in table
+    assert "| tiny | sinusoidal | concat |  | 3 | +13.33 ± 5.77 |" in table
 
 
 def specs(server):

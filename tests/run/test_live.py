@@ -8,14 +8,16 @@ import wandb
 from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.runs import identity
+from posfuse.runs import identity, records
 from posfuse.tracking import places as places_of_wandb
 from posfuse.tracking import projection
 from posfuse.tracking.live import Live, start_run, track
+from posfuse.tracking.projection import Cell
 from posfuse.train import train
 from small_runs import REFERENCE, small_config
 from uploads import in_use
 
+CELL = Cell("tiny", "sinusoidal", "")
 END = [("preempting",), ("finish", signals.EXIT_STATUS)]
 
 
@@ -69,7 +71,7 @@ def cfg(corpus, tmp_path):
 
 def test_rows_that_the_server_has_are_not_logged_again():
     run = Run(starting_step=5)
-    live = Live(run)
+    live = Live(run, CELL)
     for steps in ((4,), (4, 8), (4, 8), (4, 8, 12)):
         live.log_rows(rows(*steps), [])
     assert run.steps == [8, 12]
@@ -100,7 +102,7 @@ def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):
     ended = []
     monkeypatch.setattr(projection, "end_process", lambda: ended.append(True))
     run = Run()
-    live = Live(run)
+    live = Live(run, CELL)
     live.log_rows(rows(4), [])
     run.broken = True
     live.log_rows(rows(4, 8), [])
@@ -118,7 +120,7 @@ def test_an_offline_run_replaces_the_earlier_log(run, cfg, tmp_path, monkeypatch
     logs = tmp_path / "wandb"
     for name in ("offline-run-1-x", "run-2-x"):
         (logs / name).mkdir(parents=True)
-    assert start_run(cfg, tmp_path) is run
+    assert start_run(cfg, tmp_path, records.identity(cfg, tmp_path)) is run
     assert os.environ["WANDB_MODE"] == "offline"
     assert [log.name for log in logs.iterdir()] == ["run-2-x"]  # that one was online
 
@@ -147,7 +149,8 @@ def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch
     ids, prints = [], []
     for seed in (0, 1):
         cfg.seed = seed
-        run = start_run(cfg, tmp_path / "sinusoidal" / "gate_scalar" / f"seed={seed}")
+        folder = tmp_path / "sinusoidal" / "gate_scalar" / f"seed={seed}"
+        run = start_run(cfg, folder, records.identity(cfg, folder))
         ids.append((run.id, run.sweep_id))
         prints.append(identity.fingerprint(cfg))
         run.finish()

@@ -5,7 +5,7 @@ import os
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.gate_plot import gate_plot
 from posfuse.tracking.places import PLACES, prepare
-from posfuse.tracking.projection import STEP, config, rows, run_id, short_name
+from posfuse.tracking.projection import STEP, Cell, config, rows, run_id, short_name
 
 
 def identity(**more):
@@ -36,13 +36,27 @@ def test_the_config_holds_settings_and_labels():
     assert found["data"] == "tiny"
 
 
+def test_a_score_has_a_name_of_its_own_in_each_cell():
+    cell = Cell.of(identity(variant="model.token_scale=1__seeds=init"))
+    scores = {"loss": 2.0, "accuracy": 0.5}
+    name = "tiny/learned/model_token_scale_1__seeds_init/val_accuracy"
+    assert cell.judged("val", scores) == {name: 0.5}
+    assert Cell("a.b", "rope", "").judged("test", {"bits_per_byte": 3.0, "accuracy": 0.1}) == {
+        "a_b/rope/test_bits_per_byte": 3.0
+    }
+    assert cell.judged("val", {"loss": 2.0}) == {}
+    (row,) = rows(cell, [{"epoch": 1, "step": 4, "val_accuracy": 0.25}], [])
+    assert row[name] == 0.25
+    assert cell.setting == "learned model.token_scale=1 seeds=init"
+
+
 def test_a_row_is_an_epochs_curve_and_diagnostics():
     history = [{"epoch": e, "step": 4 * e, "train_loss": 0.5, "val_macro_f1": e} for e in (1, 2)]
     diagnostics = [
         Diagnostic(2, "norm_ratio", "position", 4, 7, 9, 3.0),
         Diagnostic(2, "token_scale", "", 0, 0, 1, 8.0),
     ]
-    first, second = rows(history, diagnostics)
+    first, second = rows(Cell("tiny", "learned", ""), history, diagnostics)
     assert first == {STEP: 4, "epoch": 1, "train/loss": 0.5, "val/macro_f1": 1}
     assert second[STEP] == 8
     assert second["diagnostics/norm_ratio_position_4"] == 3.0

@@ -63,7 +63,7 @@ def kinds_of(row: type) -> dict[str, str]:
 def judged_by(scores: Collection[str]) -> str:
     """The metric that a run with these test scores is judged by: its task's own one, otherwise
     accuracy."""
-    return next(name for name in ("bits_per_byte", "exact_match", "accuracy") if name in scores)
+    return next((name for name in ("bits_per_byte", "exact_match") if name in scores), "accuracy")
 
 
 def identity(cfg: Config, folder: Path) -> Record:

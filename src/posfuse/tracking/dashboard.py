@@ -4,6 +4,9 @@ A second call changes the same two views, whose URLs are in dashboard/views.json
 """
 
 import json
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,111 +16,111 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from posfuse.errors import InputError
-from posfuse.evidence.collect import SHARED, collect, declared_family
+from posfuse.evidence.collect import collect, declared_family
 from posfuse.evidence.metric import ACCURACY, Metric, metric_of
 from posfuse.process.arguments import sweep_parser
 from posfuse.report import formats
+from posfuse.report.figures.style import look
 from posfuse.report.sections.differences import short_table
 from posfuse.runs import configs, records
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for
-from posfuse.tracking import server
+from posfuse.tracking import panels, server
 from posfuse.tracking.places import prepare
-from posfuse.tracking.projection import STEP, variant
-
-LOSSES = {"val/loss": "validation loss", "train/loss": "training loss"}
-INSIDE = ("gate_mean", "norm_ratio", "attention_entropy_layer_1")  # of the diagnostics
-SPREAD = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}  # over the seeds of a group
-MANY = 1000  # runs; W&B shows ten by default
+from posfuse.tracking.projection import STEP, Cell, run_id, variant
 
 
-def learning_curves(metric: Metric) -> dict[str, str]:
-    """The titles of the curves by their names in W&B."""
-    return {f"val/{metric.name}": f"validation {metric.title}", **LOSSES}
+@dataclass(frozen=True)
+class Shown:
+    """What both views show: the runs of a sweep, with their records."""
+
+    runs: pd.DataFrame  # rows of `collect`
+    primary: tuple[str, ...] = ()  # of Criteria
+
+    @property
+    def sweep_id(self) -> str:
+        return str(self.runs["sweep_id"].iloc[0])
+
+    @cached_property
+    def metric(self) -> Metric:
+        return metric_of(self.runs)
+
+    @cached_property
+    def records(self) -> list[records.Record]:
+        """Those of the runs; `collect` shortens the variant, which W&B has as the record has it."""
+        return [records.read_result(Path(f, records.RESULT)) for f in self.runs["folder"]]
+
+    @property
+    def cells(self) -> list[Cell]:
+        return list(dict.fromkeys(map(Cell.of, self.records)))
+
+    @property
+    def criteria(self) -> Criteria:
+        return criteria_for(Criteria(primary=self.primary), self.metric)
 
 
-def curves(titles: dict[str, str], by: Any) -> list[wr.LinePlot]:
-    """A line plot per metric, with a curve per group: mean and standard deviation over seeds."""
-    grouped: Any = {"groupby": by, "max_runs_to_show": MANY, **SPREAD}
-    return [wr.LinePlot(title=t, x=STEP, y=[name], **grouped) for name, t in titles.items()]
-
-
-def bars(metric: Metric) -> list[wr.BarPlot]:
-    """The metric of the test split by each axis: mean and standard deviation."""
-    shown: Any = {"max_runs_to_show": MANY, "max_bars_to_show": MANY, **SPREAD}
-    metrics = [wr.SummaryMetric(f"test/{metric.name}")]
-    return [
-        wr.BarPlot(title=f"test {metric.title} by {axis}", metrics=metrics,
-                   groupby=wr.Config(axis), **shown)
-        for axis in ("fusion", "data", "encoding")
-    ]  # fmt: skip
-
-
-def workspace(sweep_id: str, entity: str, project: str, metric: Metric) -> ws.Workspace:
-    """All of a sweep's runs: bars by each axis, and curves by W&B's group (data, encoding, fusion
-    and variant), so the spread is over seeds."""
-    shown = [metric.name, *(["macro_f1"] if metric == ACCURACY else [])]
-    media = wr.MediaBrowser(title="gates", media_keys=["gate"], num_columns=3)
-    learning = curves(learning_curves(metric), "Group")
-    inside = [*curves({f"diagnostics/{name}": name for name in INSIDE}, "Group"), media]
+def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
+    """All of a sweep's runs, in the colours that their operators have in a report of posfuse."""
+    metric = shown.metric
+    columns = [metric.name, *(["macro_f1"] if metric == ACCURACY else [])]
+    colors = {
+        run_id(record): ws.RunSettings(color=look(record["fusion"]).color)
+        for record in shown.records
+    }
     return ws.Workspace(
         entity=entity,
         project=project,
-        name=f"posfuse {sweep_id}",
-        sections=[
-            ws.Section(name=f"Test {metric.title}", panels=bars(metric), is_open=True),
-            ws.Section(name="Learning curves", panels=learning, is_open=True),
-            ws.Section(name="What position does", panels=inside, is_open=True),
-        ],
-        settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MANY),
+        name=f"posfuse {shown.sweep_id}",
+        sections=panels.sections(shown.cells, metric.name, metric.title),
+        settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=1000),
         runset_settings=ws.RunsetSettings(
-            filters=[expr.Config("sweep_id") == sweep_id],
-            pinned_columns=["run:displayName", *(f"summary:test/{name}" for name in shown)],
+            filters=[expr.Config("sweep_id") == shown.sweep_id],
+            pinned_columns=["run:displayName", *(f"summary:test/{name}" for name in columns)],
+            run_settings=colors,
         ),
     )
 
 
-def report(
-    runs: pd.DataFrame, entity: str, project: str, primary: tuple[str, ...] = ()
-) -> wr.Report:
-    """The paired differences, the bars, and the curves of each corpus and encoding. `primary` is
-    that of Criteria."""
-    sweep_id = str(runs["sweep_id"].iloc[0])
-    metric = metric_of(runs)
+def report(shown: Shown, entity: str, project: str) -> wr.Report:
+    """The paired differences, and for each cell what the operators reach and how they learn."""
+    metric = shown.metric
+    fusions = sorted(set(shown.runs["fusion"]))
 
-    def grid(panels: list[Any], cell: dict[str, str]) -> wr.PanelGrid:
-        for i, panel in enumerate(panels):  # three side by side, in W&B's grid of 24 columns
-            panel.layout = wr.Layout(x=8 * (i % 3), y=6 * (i // 3), w=8, h=6)
-        values = {"sweep_id": sweep_id, **cell}
+    def grid(cell: Cell) -> wr.PanelGrid:
+        name = f"{cell.data} {cell.setting}"
+        own = [panels.bars(f"test {metric.title}", f"test/{metric.name}")]
+        titles = panels.learning(metric.name, metric.title)
+        own += [panels.curves(title, key) for key, title in titles.items()]
+        for i, panel in enumerate(own):  # two side by side, in W&B's grid of 24 columns
+            panel.layout = wr.Layout(x=12 * (i % 2), y=6 * (i // 2), w=12, h=6)
+        values = {"sweep_id": shown.sweep_id, "data": cell.data, "encoding": cell.encoding}
+        values["variant"] = variant(cell.variant)
         runset = wr.Runset(
             entity=entity,
             project=project,
-            name=" ".join(values.values()),
+            name=name,
             filters=[expr.Config(key) == value for key, value in values.items()],
+            groupby=["config.fusion"],
         )
-        return wr.PanelGrid(runsets=[runset], panels=panels)
+        colors = {
+            wr.RunsetGroup(name, (wr.RunsetGroupKey(panels.BY_FUSION, f),)): look(f).color
+            for f in fusions
+        }
+        return wr.PanelGrid(runsets=[runset], panels=own, custom_run_colors=colors)
 
-    criteria = criteria_for(Criteria(primary=primary), metric)
     blocks: list[Any] = [
         wr.H1("Paired differences"),
-        wr.MarkdownBlock(paired_table(runs, criteria)),
-        wr.H1(f"Test {metric.title}"),
-        grid(bars(metric), {}),
-        wr.H1("Learning curves"),
-        wr.P("Mean and standard deviation over seeds, by fusion."),
+        wr.MarkdownBlock(paired_table(shown.runs, shown.criteria)),
+        wr.P("Bars: mean and standard deviation over seeds. Curves: mean, lowest and highest."),
     ]
-    axes = [axis for axis in SHARED if axis != "variant" or runs["variant"].any()]
-    # W&B has the variant of the record; `collect` shortens it.
-    read = [records.read_result(Path(folder, records.RESULT)) for folder in runs["folder"]]
-    stated = runs.assign(variant=[variant(record["variant"]) for record in read])
-    for cell in stated[axes].drop_duplicates().to_dict("records"):
-        names = {str(axis): str(name) for axis, name in cell.items()}
-        plots = curves(learning_curves(metric), wr.Config("fusion"))
-        blocks += [wr.H2(" ".join(names.values()).strip()), grid(plots, names)]
+    for data, cells in groupby(shown.cells, lambda cell: cell.data):
+        blocks.append(wr.H1(data))
+        for cell in cells:
+            blocks += [wr.H2(cell.setting), grid(cell)]
     return wr.Report(
         entity=entity,
         project=project,
-        title=f"posfuse {sweep_id}",
-        description=f"The sweep {sweep_id}: {len(runs)} runs, by posfuse dashboard.",
+        title=f"posfuse {shown.sweep_id}",
+        description=f"The sweep {shown.sweep_id}: {len(shown.runs)} runs, by posfuse dashboard.",
         blocks=blocks,
         width="fluid",
     )
@@ -175,9 +178,8 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         if not server.has_project(api, entity, project):
             place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse sync {sweep} first")
-        primary = declared_family(sweep, sweep_ids[0])
-        space = workspace(sweep_ids[0], entity, project, metric_of(runs))
-        text = report(runs, entity, project, primary)
+        shown = Shown(runs, declared_family(sweep, sweep_ids[0]))
+        space, text = workspace(shown, entity, project), report(shown, entity, project)
         return save(sweep / "dashboard" / "views.json", space, text), problems
 
 

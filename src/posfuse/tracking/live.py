@@ -21,6 +21,7 @@ from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking import projection
 from posfuse.tracking.places import prepare
+from posfuse.tracking.projection import Cell
 
 if TYPE_CHECKING:
     import wandb
@@ -41,7 +42,8 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     if cfg.logger.name == "none":
         yield None
         return
-    live = Live(start_run(cfg, folder))
+    identity = records.identity(cfg, folder)  # its errors are not W&B's
+    live = Live(start_run(cfg, folder, identity), Cell.of(identity))
     code = 1
     try:
         yield live.log_rows
@@ -56,7 +58,7 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
         live.attempt(lambda run: run.finish(exit_code=code))
 
 
-def start_run(cfg: Config, folder: Path) -> "wandb.Run":
+def start_run(cfg: Config, folder: Path, identity: records.Record) -> "wandb.Run":
     """The run in W&B; raises InputError if W&B refuses to start it."""
     prepare(Path(cfg.output_dir, cfg.sweep_id))
     os.environ.setdefault("MPLCONFIGDIR", str(Path(cfg.cache_dir, "matplotlib").absolute()))
@@ -64,7 +66,6 @@ def start_run(cfg: Config, folder: Path) -> "wandb.Run":
     if mode == "offline":
         for earlier in (folder / "wandb").glob("offline-run-*"):
             shutil.rmtree(earlier)
-    identity = records.identity(cfg, folder)  # its errors are not W&B's
     try:
         return projection.start(identity, cfg.logger, folder, mode=mode)
     except Exception as error:  # W&B raises private types if its process was killed
@@ -78,15 +79,16 @@ def start_run(cfg: Config, folder: Path) -> "wandb.Run":
 class Live:
     """A run in W&B. If W&B fails, training continues, because the records hold everything."""
 
-    def __init__(self, run: "wandb.Run") -> None:
+    def __init__(self, run: "wandb.Run", cell: Cell) -> None:
         self.run: wandb.Run | None = run
+        self.cell = cell
         self.next_step = run.starting_step  # above the server's last row; 0 offline
 
     def log_rows(
         self, history: Sequence[dict[str, float]], diagnostics: Sequence[Diagnostic]
     ) -> None:
         def log(run: "wandb.Run") -> None:
-            rows = projection.rows(history, diagnostics)
+            rows = projection.rows(self.cell, history, diagnostics)
             self.next_step = projection.log_rows(run, rows, self.next_step)
 
         self.attempt(log)

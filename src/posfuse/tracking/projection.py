@@ -6,6 +6,7 @@ rewrites one, so only rows with a larger `_step` than its last one are logged.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -46,6 +47,34 @@ def short_name(name: str, length: int) -> str:
 def variant(name: str) -> str:
     """A variant's name in W&B's config. The filters of wandb-workspaces double each "="."""
     return name.replace("=", ":")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A corpus, an encoding and a variant, within which operators are compared."""
+
+    data: str
+    encoding: str
+    variant: str
+
+    @classmethod
+    def of(cls, identity: records.Record) -> "Cell":
+        return cls(*(identity[axis] for axis in ("data", "encoding", "variant")))
+
+    @property
+    def setting(self) -> str:
+        """What differs between the cells of a corpus."""
+        return " ".join(filter(None, (self.encoding, self.variant.replace("__", " "))))
+
+    def key(self, split: str, metric: str) -> str:
+        """The name in W&B of a score that only runs of this cell have."""
+        parts = (self.data, self.encoding, self.variant, f"{split}_{metric}")
+        return "/".join(re.sub(r"[^\w-]", "_", part) for part in parts if part)
+
+    def judged(self, split: str, scores: Mapping[str, float]) -> dict[str, float]:
+        """The score by which a run is judged, under its name."""
+        metric = records.judged_by(scores)
+        return {self.key(split, metric): scores[metric]} if metric in scores else {}
 
 
 def config(identity: records.Record) -> dict[str, Any]:
@@ -100,10 +129,10 @@ def end_process() -> None:
 
 
 def rows(
-    history: Iterable[Mapping[str, float]], diagnostics: Iterable[Diagnostic]
+    cell: Cell, history: Iterable[Mapping[str, float]], diagnostics: Iterable[Diagnostic]
 ) -> list[dict[str, float]]:
-    """A row per evaluation: the learning curve, and at the end of an epoch what position does
-    inside the model."""
+    """A row per evaluation: the learning curve, the metric by which the run is judged also under
+    the name of its cell, and at the end of an epoch what position does inside the model."""
     inside: dict[int, dict[str, float]] = {}
     for row in diagnostics:
         name = f"diagnostics/{row.name}" + (f"_{row.by}_{row.low}" if row.by else "")
@@ -115,7 +144,8 @@ def rows(
         epoch, step = int(at["epoch"]), int(at["step"])
         curve = {k.replace("_", "/", 1): v for k, v in at.items() if k != "step"}
         measured = inside.get(epoch, {}) if step == ends[epoch] else {}
-        curves.append({STEP: step, **curve, **measured})
+        own = cell.judged("val", {k.removeprefix("val/"): v for k, v in curve.items()})
+        curves.append({STEP: step, **curve, **own, **measured})
     return curves
 
 
@@ -160,7 +190,7 @@ class Finished:
         diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
         # Those of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
-        learning = rows(history.to_dict("records"), inside)  # type: ignore[arg-type]
+        learning = rows(Cell.of(record), history.to_dict("records"), inside)  # type: ignore[arg-type]
         return cls(folder, record, learning, diagnostics, mechanism(folder))
 
     @property
@@ -177,6 +207,8 @@ class Finished:
         warning = coverage_warning(identity.flatten(self.record))
         return {
             **self.rows[-1],
+            **Cell.of(self.record).judged("val", self.record["validation"]),
+            **Cell.of(self.record).judged("test", self.record["test"]),
             **{
                 f"{at}/{k}": v
                 for at, part in parts.items()
