@@ -20,10 +20,9 @@ from posfuse.statistics.cautions import TUNED
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
 from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
-from posfuse.study.looks import Verdict, deltas
+from posfuse.study.looks import Verdict, samples_of
 from posfuse.study.plan import PLAN
 from posfuse.study.run_table import RUNS
-from posfuse.study.scores import outcomes
 
 ASKED: dict[str, Any] = yaml.safe_load((FOLDER / "questions.yaml").read_text(encoding="utf-8"))
 ASKED_IN = "error: docs/findings/questions.yaml:"
@@ -153,9 +152,9 @@ def judgement(claim: dict[str, Any]) -> list[str]:
         if v := verdict_of(study, hypothesis):
             verdicts.append(v.verdict)
             plan, results, _ = judged(FOLDER / study)
-            values = outcomes(results, plan.study.measured, v.hypothesis.outcome)
-            own = np.array(deltas(v.hypothesis, values, plan.study.test_seeds))
-            text = f"{name} {difference(study, v)}, {(own > 0).sum()} of {len(own)} seeds"
+            own = np.array(samples_of(plan.study, results)[hypothesis])
+            counted = f"{(own > 0).sum()} of {len(own)} {plan.study.units}"
+            text = f"{name} {difference(study, v)}, {counted}"
             found.setdefault(study, []).append(text)
     finds = "; ".join(f"{link(study)}: {', '.join(own)}" for study, own in found.items())
     holds, open_ = verdicts.count(claim["holds"]), verdicts.count("undecided")

@@ -174,3 +174,31 @@ def test_texts_changed_after_test_seeds_ran_are_one_line(study, undisturbed):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "the config of add, concat, add_none, concat_none was changed after" in done.stderr
+
+
+def test_repeated_tuning_is_judged_by_the_means_of_repeats(study):
+    content = yaml.safe_load(study.read_text())
+    content["arms"] = {arm: {"fusion": arm} for arm in ("add", "concat")}
+    content["tuning"] = {"grid": {"model.token_scale": [1, 4]}, "seeds": "100-101"}
+    content["tuning"] |= {"repeats": 2, "null_arm": "add"}
+    content["testing"] = {"seeds": "0-3", "looks": [2]}
+    content["hypotheses"] = content["hypotheses"][:1]
+    content["assumed"]["between"] = 1
+    path = study.parent / "repeated.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    folder = study.parent / "repeats"
+    done = ended(posfuse_study("run", path), folder)
+    assert done.returncode == 0, done.stderr
+    assert ", 2 repeats." in done.stdout
+    report = folder / "multirun/repeated/report"
+    frame = pd.read_csv(report / "runs.csv")
+    assert frame.groupby("stage").size().to_dict() == {"testing": 12, "tuning": 12}
+    tested = frame[frame["stage"] == "testing"]
+    means = tested.groupby(["arm", tested["repeat"].str[:2]])["test_accuracy"].mean().unstack("arm")
+    shown = pd.read_csv(report / "tables/hypotheses.csv").set_index("hypothesis")
+    assert shown.loc["gain", "mean"] == pytest.approx((means["concat"] - means["add"]).mean())
+    null = (means["null_arm"] - means["add"]).mean()
+    assert shown.loc["null_arm", "mean"] == pytest.approx(null)
+    assert "How far the tunings agree" in (report / "index.html").read_text()
+    again = ended(posfuse_study("status", path), folder)
+    assert "testing: 1 of 1 looks of the control hypotheses are made" in again.stdout

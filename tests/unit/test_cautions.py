@@ -254,7 +254,8 @@ def test_the_report_has_the_cautions_as_a_table(tmp_path, monkeypatch):
     plan = Plan(STUDY, {arm: Choice({}) for arm in STUDY.arms}, {}, "d")
     (tmp_path / "report").mkdir()
     (tmp_path / "plan.yaml").write_text("")
-    runs = pd.DataFrame({"stage": ["testing"], "norm_ratio": [np.nan], "diverged": [False]})
+    runs = pd.DataFrame({"stage": ["testing"], "arm": ["add"], "trial": [""], "seed": [0],
+                         "folder": ["x"], "norm_ratio": [np.nan], "diverged": [False]})  # fmt: skip
     state = progress(STUDY, records)
     results_page.write("mine", plan, state, records, runs, tmp_path, "command")
     assert st.GROUPS in (tmp_path / "report" / "tables" / "cautions.md").read_text()

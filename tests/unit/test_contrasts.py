@@ -59,7 +59,7 @@ def test_a_size_names_who_is_ahead_whatever_is_better():
 
 def test_what_would_settle_an_undecided_difference():
     assert to_settle(math.nan, math.nan) == ""
-    assert to_settle(math.inf, math.inf) == NO_NUMBER
+    assert to_settle(math.inf, math.inf) == NO_NUMBER.format("seeds")
     assert to_settle(1234.0, 61.4) == (
         "About 1,200 seeds would settle this if the true difference is as measured, and about 61 "
         "if it is 0."

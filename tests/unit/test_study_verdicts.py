@@ -67,7 +67,7 @@ def test_fewer_bits_per_byte_are_less():
     h = Hypothesis("h", "t", "concat", "add", expects="less", margin=0.01)
     study = Study(
         "q", "bits_per_byte", arms={arm: {"fusion": arm} for arm in bits},
-        testing=Evaluation(seeds="0-2", looks=[3]),
+        testing=Evaluation(seeds="0-3", looks=[3]),
         hypotheses=[h, replace(h, name="b", outcome="beyond")],
         assumed=Assumed(0.1, 0.1),
     )  # fmt: skip
@@ -207,7 +207,7 @@ def test_the_seeds_of_equal_differences_follow_from_one_document():
 
 def test_the_first_look_needs_all_arms_and_only_its_seeds():
     state = progress(STUDY, {})
-    assert (state.next_arms, state.next_seeds) == (ARMS, [0, 1, 2, 3])
+    assert (state.next_arms, state.next_look) == (ARMS, 4)
     assert [v.verdict for v in state.verdicts] == ["undecided", "undecided"]
     assert not state.is_finished
 
@@ -221,7 +221,7 @@ def test_a_decided_hypothesis_needs_no_more_runs():
     state = progress(STUDY, results)
     assert [v.verdict for v in state.verdicts] == ["supported", "undecided"]
     assert state.looks == {"primary": 1, "secondary": 1}
-    assert (state.next_arms, state.next_seeds) == (ARMS, list(range(8)))
+    assert (state.next_arms, state.next_look) == (ARMS, 8)
     only = Study(**{**vars(STUDY), "hypotheses": [GAIN]})
     assert progress(only, results).is_finished
 

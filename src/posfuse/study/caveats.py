@@ -10,6 +10,7 @@ from posfuse.config import CONF_DIR
 from posfuse.runs.records import Record
 from posfuse.statistics.cautions import (
     FEW,
+    FEW_VALUES,
     FEWEST,
     Arm,
     Cautions,
@@ -21,7 +22,8 @@ from posfuse.statistics.contrasts import EQUIVALENT
 from posfuse.statistics.sequential import chances
 from posfuse.study.forecast import expected_spread
 from posfuse.study.looks import Progress
-from posfuse.study.plan import Choice, Plan
+from posfuse.study.plan import Plan
+from posfuse.study.repeats import seeds_of_unit, units_of
 from posfuse.study.scores import Results, best_was_last, guesses, outcomes
 from posfuse.study.spec import Hypothesis, Study
 
@@ -33,14 +35,15 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
     study, metric = plan.study, plan.study.measured
     by_chance = guesses(results, metric)
     by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
-    leans = {}
+    parts, leans = plan.parts().values(), {}
     for v in state.verdicts:
         if v.decision is None:
             continue
-        h, seeds = v.hypothesis, study.test_seeds[: v.decision.n]
+        h, units = v.hypothesis, units_of(study)[: v.decision.n]
         arms = {}
         for name in h.weights:
-            choice = plan.choices.get(name, Choice({}))
+            choices = [own.choices[name] for own in parts if name in own.choices]
+            seeds = [seed for unit in units for seed in seeds_of_unit(study, name, unit)]
             records = [r for seed in seeds if (r := results.get((name, seed)))]
             own = records[0].get("settings", {}) if records else {}
             arms[name] = Arm(
@@ -50,10 +53,10 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
                 settings={**settings_of(study, name), **own},
                 documents=_documents(records),
                 last=float(np.mean([best_was_last(r) for r in records])) if records else 0.0,
-                is_tuned=study.tuning is not None,
-                is_at_edge=bool(choice.edges),
+                is_tuned=study.tuning is not None and study.repeats == 1,
+                is_at_edge=any(choice.edges for choice in choices),
             )
-        leans[h.name] = cautions(arms, v.decision.n, study.convergence.most_last)
+        leans[h.name] = cautions(arms, v.decision.n, study.convergence.most_last, few(study))
     return leans
 
 
@@ -69,16 +72,21 @@ def sentences(leans: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
 
 def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The cautions that no run is needed for, a line each; `settings` are those of each arm."""
-    is_tuned = study.tuning is not None
+    is_tuned = study.tuning is not None and study.repeats == 1
     arms = {arm: Arm(settings=settings[arm], is_tuned=is_tuned) for arm in study.arms}
     early = [n for n in study.looks.seeds if n < FEWEST]
-    leans = cautions(arms, min(early, default=FEWEST))
+    leans = cautions(arms, min(early, default=FEWEST), few=few(study))
     if early:
-        leans[FEW] = [f"looks at {', '.join(map(str, early))}"]
+        leans[few(study)] = [f"looks at {', '.join(map(str, early))}"]
     expected = [h for h in study.hypotheses if h.expects == "equivalent"]
     if hard := [h.name for h in expected if _chance_of_equivalence(study, h) < 1 / 2]:
         leans[MARGIN] = hard
     return [f"caution: {sentence({text: names})}" for text, names in leans.items()]
+
+
+def few(study: Study) -> str:
+    """The caution about verdicts of few seeds, or of few repeats of tuning."""
+    return FEW if study.repeats == 1 else FEW_VALUES
 
 
 def _documents(records: list[Record]) -> float:
@@ -89,7 +97,7 @@ def _documents(records: list[Record]) -> float:
 def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:
     """That the last look shows equivalence, if the true difference is 0."""
     family = len(study.families[h.family])
-    spread = expected_spread(h, study.assumed.spread)
+    spread = expected_spread(h, study.spread_of_units)
     return chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT]
 
 

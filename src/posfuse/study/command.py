@@ -3,6 +3,7 @@
 import argparse
 import sys
 import textwrap
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -93,9 +94,9 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
         if plan := stages.frozen_plan(name, study):
             _show_state(name, plan)
         raise
-    tuning = stages.tuning_sweep(name, study, extra) if study.tuning else None
-    runs = run_table(frozen, tuning, stages.testing_sweep(name, frozen))
-    results = _results(name, frozen)
+    tuning = stages.tuning_sweeps(name, study, extra)
+    runs = run_table(frozen, tuning, stages.testing_sweeps(name, frozen))
+    results = stages.tested(name, frozen)
     first = results_page.write(name, frozen, state, results, runs, OUTPUT / name, again)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     console.print()
@@ -123,35 +124,36 @@ def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> 
         console.print()
 
 
-def _results(name: str, frozen: Plan) -> Results:
-    return stages.testing_sweep(name, frozen).results(frozen.study.arms, frozen.study.test_seeds)
-
-
 def _status(name: str, study: Study, extra: list[str], again: str) -> None:
     frozen = stages.frozen_plan(name, study)
     if study.tuning and frozen is None:
-        sweep, seeds = stages.tuning_sweep(name, study, extra), study.tuning_seeds
-        tuned = sweep.results(sweep.arms, seeds)
-        runs = len(sweep.arms) * len(seeds)
-        _say(f"tuning: {len(tuned)} of {runs} runs are done")
-        if study.final_seeds and len(tuned) == runs:
-            trials = stages.finalist_arms(study, tuned)
-            done = len(sweep.results(trials, study.final_seeds))
-            runs = len(trials) * len(study.final_seeds)
-            _say(f"tuning: {done} of {runs} runs of the finalists are done")
+        for part, sweep in stages.tuning_sweeps(name, study, extra).items():
+            _tuning_status(f"tuning {part}".rstrip(), sweep)
     if frozen is None:
         print(f"plan: not frozen yet; run it with {again}", flush=True)  # unbroken: to be copied
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
-    state, results = stages.state_of(name, frozen), _results(name, frozen)
+    state, results = stages.state_of(name, frozen), stages.tested(name, frozen)
     looks = study.looks.seeds
     for family, made in state.looks.items():
         _say(f"testing: {made} of {len(looks)} looks of the {family} hypotheses are made")
     if not state.is_finished:
-        wanted = [(arm, seed) for arm in state.next_arms for seed in state.next_seeds]
+        next_runs = stages.runs_of(study, state.next_arms, state.next_look).values()
+        wanted = [key for arms, seeds in next_runs for key in product(arms, seeds)]
         done = sum(key in results for key in wanted)
         _say(f"testing: {done} of {len(wanted)} runs of the next look are done")
     _show_state(name, frozen)
+
+
+def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
+    study, seeds = sweep.study, sweep.study.tuning_seeds
+    tuned, runs = sweep.results(sweep.arms, seeds), len(sweep.arms) * len(seeds)
+    _say(f"{stage}: {len(tuned)} of {runs} runs are done")
+    if study.final_seeds and len(tuned) == runs:
+        trials = stages.finalist_arms(study, tuned)
+        done = len(sweep.results(trials, study.final_seeds))
+        runs = len(trials) * len(study.final_seeds)
+        _say(f"{stage}: {done} of {runs} runs of the finalists are done")
 
 
 def _show_state(name: str, frozen: Plan) -> None:
@@ -159,6 +161,6 @@ def _show_state(name: str, frozen: Plan) -> None:
     state = stages.state_of(name, frozen)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     console.print(Text(" ".join(tables.headline(frozen.study, state))))
-    _show(frozen, state, _results(name, frozen), console)
+    _show(frozen, state, stages.tested(name, frozen), console)
     for line in stages.not_judged(name, frozen, state):
         _say(line)

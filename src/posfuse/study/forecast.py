@@ -11,7 +11,8 @@ from posfuse.runs.records import Record
 from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import Margins, chances
 from posfuse.study.configurations import fingerprints
-from posfuse.study.spec import Hypothesis, Study
+from posfuse.study.repeats import parts_of
+from posfuse.study.spec import NULL_ARM, Hypothesis, Study
 from posfuse.study.sweeps import Sweep
 
 FEW, MORE = 5, 20  # batches of an epoch in the short runs; how many more in the long ones
@@ -21,12 +22,12 @@ TRAINED = 3  # a training step's forward and backward pass, in forward passes
 def numbers_of_runs(study: Study) -> tuple[int, int, int]:
     """The tuning runs, and the fewest and the most test runs."""
     tuning = 0
-    if study.tuning:
-        trials = len(study.trials()) * len(study.tuning_seeds)
-        tuning = len(study.arms) * (trials + study.tuning.finalists * len(study.final_seeds))
+    for own in parts_of(study).values() if study.tuning else ():
+        trials = len(own.trials()) * len(own.tuning_seeds)
+        tuning += len(own.arms) * (trials + own.tuning.finalists * len(own.final_seeds))  # type: ignore[union-attr]
     needed = {arm for h in study.hypotheses for arm in h.weights}
-    looks = study.looks.seeds
-    return tuning, len(needed) * looks[0], len(needed) * looks[-1]
+    in_unit, looks = len(needed) * study.seeds_of_units, study.looks.seeds
+    return tuning, in_unit * looks[0], in_unit * looks[-1]
 
 
 def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
@@ -37,12 +38,13 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     the study or the machine may be another one.
     """
     first = next(iter(study.trials().values()), {})
-    given = [study.settings, *study.arms.values()]
+    own_arms = {arm: values for arm, values in study.arms.items() if arm != NULL_ARM}
+    given = [study.settings, *own_arms.values()]
     few = max(FEW, *(int(values.get("trainer.evaluations", 1)) for values in given))
     sizes = (few, few + MORE)
     arms = {
         f"{arm}.{n}": {**values, **first, "trainer.limit_batches": n}
-        for arm, values in study.arms.items()
+        for arm, values in own_arms.items()
         for n in sizes
     }
     sweep = Sweep(study, name, "timing", arms, fingerprints(study, arms, extra))
@@ -52,7 +54,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     sweep.run(arms, [seed], ["logger=none", *others])
     results = sweep.results(arms, [seed])
     times: list[float] = []
-    for arm in study.arms:
+    for arm in own_arms:
         short, long = (results.get((f"{arm}.{n}", seed)) for n in sizes)
         if short is not None and long is not None:
             times.append(whole_seconds(short, long, sizes) * long["host"]["threads"])
@@ -110,25 +112,28 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
     tuning, least, most = numbers_of_runs(study)
     lines = []
     if study.tuning:
-        each = f"{len(study.trials())} trials x {len(study.tuning_seeds)} seeds"
-        if study.final_seeds:
-            finals = f"{study.tuning.finalists} finalists x {len(study.final_seeds)} seeds"
-            each = f"({each} + {finals})"
-        lines.append(f"tuning: {len(study.arms)} arms x {each} = {tuning} runs{hours(tuning)}")
+        n, finals = study.repeats, len(study.final_seeds) // study.repeats
+        each = f"{len(study.trials())} trials x {len(study.tuning_seeds) // n} seeds"
+        if finals:
+            each = f"({each} + {study.tuning.finalists} finalists x {finals} seeds)"
+        repeats = f"{n} repeats x " if n > 1 else ""
+        arms = f"{repeats}{len(study.arms)} arms"
+        lines.append(f"tuning: {arms} x {each} = {tuning} runs{hours(tuning)}")
     looks, assumed = study.looks, study.assumed
     if least == most:
         lines.append(f"testing: {least} runs{hours(least)}")
     else:
         lines.append(f"testing: at least {least} runs{hours(least)}")
         lines.append(f"         at most {most} runs{hours(most)}")
+    of_repeats = f", {assumed.between:g} over repeats of tuning" if study.repeats > 1 else ""
     lines += [
         "power at the strictest level of Holm's rule, if a difference of two arms spreads",
-        f"by {assumed.spread:g} {study.measured.unit} over seeds and arms have independent noise;",
-        "it is lower if differences spread more:",
+        f"by {assumed.spread:g} {study.measured.unit} over seeds{of_repeats} and arms have "
+        "independent noise; it is lower if differences spread more:",
     ]
     for family, hypotheses in study.families.items():
         groups = Counter(
-            (h.expects == "equivalent", h.margins, expected_spread(h, assumed.spread))
+            (h.expects == "equivalent", h.margins, expected_spread(h, study.spread_of_units))
             for h in hypotheses
         )
         for (equivalent, margins, spread), n in groups.items():
@@ -140,7 +145,7 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
             lines.append(_power(assumed.difference, spread, yes, study, margins, of, AHEAD))
             lines.append(_power(0.0, spread, no, study, margins, of, EQUIVALENT))
     shown = ", ".join(map(str, looks.seeds))
-    return [*lines, f"looks: {shown} seeds; alpha = {looks.alpha:g} per family"]
+    return [*lines, f"looks: {shown} {study.units}; alpha = {looks.alpha:g} per family"]
 
 
 def expected_spread(h: Hypothesis, spread: float) -> float:
@@ -159,4 +164,4 @@ def _power(
     rows = chances(true, spread, margins, study.looks, hypotheses, simulated)
     seeds = study.looks.seeds
     shares = [f"{100 * row[result]:.0f} % by {n}" for row, n in zip(rows, seeds, strict=True)]
-    return f"    true difference {true:g}: {verdict} in {', '.join(shares)} seeds"
+    return f"    true difference {true:g}: {verdict} in {', '.join(shares)} {study.units}"

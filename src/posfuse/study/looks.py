@@ -14,6 +14,7 @@ from posfuse.statistics.comparisons import POWER, seeds_for_equivalence
 from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, Contrast
 from posfuse.statistics.paired import decision_power, seeds_needed, spread_limit, t_interval
 from posfuse.statistics.sequential import Decision, judge_family
+from posfuse.study.repeats import by_unit, units_of
 from posfuse.study.scores import Results, outcomes, resolution
 from posfuse.study.spec import Hypothesis, Study
 
@@ -33,6 +34,7 @@ class Verdict:
     verdict: str  # supported, refuted, equivalent or undecided
     seeds: tuple[float, float] | None = None  # `seeds_to_decide`, after the last look
     all_seeds: AllSeeds | None = None  # if more seeds ran than the look that decided has
+    units: str = "seeds"  # or repeats: what the decision counts
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Progress:
 
     verdicts: list[Verdict]  # in the order of the study
     next_arms: list[str]  # that the next look needs; empty if the study is finished
-    next_seeds: list[int]
+    next_look: int  # how many units it has: seeds, or repeats of tuning
     looks: dict[str, int]  # made by each family
 
     @property
@@ -52,12 +54,10 @@ class Progress:
 def progress(study: Study, results: Results) -> Progress:
     """Judge all families look by look, as far as the records go.
 
-    `results` are those of the test sweep by (arm, seed). A run that diverged counts as
-    guessing.
+    `results` are those of the test sweeps by (arm, seed). A run that diverged counts as guessing.
+    With repeats of tuning the differences are those of their means.
     """
-    seeds, planned, metric = study.test_seeds, study.looks, study.measured
-    by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
-    samples = {h.name: deltas(h, by_outcome[h.outcome], seeds) for h in study.hypotheses}
+    planned, metric, samples = study.looks, study.measured, samples_of(study, results)
     steps = {h.name: resolution(results, h.weights, metric) for h in study.hypotheses}
     decisions: dict[str, Decision] = {}
     made = {}
@@ -79,11 +79,22 @@ def progress(study: Study, results: Results) -> Progress:
             more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, steps[h.name])
         if decision and verdict != UNDECIDED:
             every = over_all_seeds(sample, decision.n)
-        verdicts.append(Verdict(h, decision, verdict, more, every))
+        verdicts.append(Verdict(h, decision, verdict, more, every, study.units))
     next_look = min((made[h.family] for h in needed), default=None)
     arms = {arm for h in needed if made[h.family] == next_look for arm in h.weights}
     n = 0 if next_look is None else planned.seeds[next_look]
-    return Progress(verdicts, [arm for arm in study.arms if arm in arms], seeds[:n], made)
+    return Progress(verdicts, [arm for arm in study.arms if arm in arms], n, made)
+
+
+def samples_of(study: Study, results: Results) -> dict[str, list[float]]:
+    """The paired differences of each hypothesis, in the order of `units_of` the study, up to the
+    first unit that an arm lacks."""
+    by_outcome = {
+        h.outcome: by_unit(study, outcomes(results, study.measured, h.outcome))
+        for h in study.hypotheses
+    }
+    units = units_of(study)
+    return {h.name: deltas(h, by_outcome[h.outcome], units) for h in study.hypotheses}
 
 
 def over_all_seeds(sample: Sequence[float], decided: int) -> AllSeeds | None:

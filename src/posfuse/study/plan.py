@@ -24,6 +24,7 @@ from posfuse.runs import identity, records
 from posfuse.runs.identity import fingerprint_of
 from posfuse.runs.records import Record
 from posfuse.seals import digest_of
+from posfuse.study.repeats import parts_of
 from posfuse.study.scores import Results, best_was_last, guess, value_of
 from posfuse.study.spec import Study, Values
 
@@ -45,14 +46,33 @@ class Choice:
 @dataclass(frozen=True)
 class Plan:
     study: Study
-    choices: dict[str, Choice]  # by arm
-    configs: dict[str, str]  # by arm: the fingerprint of its composed config
+    choices: dict[str, Choice]  # by arm; with repeats by `in_part`
+    configs: dict[str, str]  # likewise: the fingerprint of the arm's composed config
     digest: str
     frozen: str = ""  # when, in UTC; plans of earlier versions do not state it
 
     def arms(self) -> dict[str, Values]:
-        """The overrides of each arm, its chosen values included."""
+        """The overrides of each arm, its chosen values included. With repeats it is for `parts`."""
         return with_choices(self.study, self.choices)
+
+    def parts(self) -> dict[str, "Plan"]:
+        """The plans of `parts_of` the study."""
+        if self.study.repeats == 1:
+            return {"": self}
+        return {
+            part: replace(
+                self,
+                study=own,
+                choices={arm: self.choices[in_part(part, arm)] for arm in own.arms},
+                configs={arm: self.configs[in_part(part, arm)] for arm in own.arms},
+            )
+            for part, own in parts_of(self.study).items()
+        }
+
+
+def in_part(part: str, arm: str) -> str:
+    """The name of an arm of a part of the study in plan.yaml."""
+    return f"{part}.{arm}" if part else arm
 
 
 def with_choices(study: Study, choices: Mapping[str, Choice]) -> dict[str, Values]:

@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,9 +16,11 @@ from posfuse.limits import check_name
 from posfuse.runs.identity import is_neutral
 from posfuse.runs.schemas import Problems, read_as, refuse
 from posfuse.runs.seeds import MOST, seeds_of
+from posfuse.study.repeats import FAR
 from posfuse.study.spec import (
     BEYOND,
     MOST_LOOKS,
+    NULL_ARM,
     Evaluation,
     Hypothesis,
     Study,
@@ -27,7 +30,8 @@ from posfuse.study.spec import (
 from posfuse.study.sweeps import is_group, is_of_launcher, is_set_by_study
 
 ENTRIES = ("train", "schema")  # config files that train.yaml is or starts from
-SWEEPS = ("_tune", "_test", "_timing")  # what the names of a study's sweeps end in
+# What the names of a study's sweeps end in, or begin their end with.
+SWEEPS = re.compile(r"_(tune|test|timing|r\d+|r\d+_null)$")
 
 
 def read_study(name: str, searchpath: Iterable[str] = ()) -> tuple[str, Study]:
@@ -45,8 +49,8 @@ def read_study(name: str, searchpath: Iterable[str] = ()) -> tuple[str, Study]:
             raise InputError(f"{name}: no such study; use one of {listed}")
     study = read_as(Study, path)
     problems = Problems()
-    if path.stem.endswith(SWEEPS):
-        problems.append(f"the file's name: must not end in {', '.join(SWEEPS)}; rename it")
+    if SWEEPS.search(path.stem):
+        problems.append("the file's name: must not end in _tune, _test, _timing or _r1; rename it")
     problems.check(check_name, "the file's name", path.stem)
     own = [problems.check(config_folder, "searchpath", path.parent, f) for f in study.searchpath]
     study.searchpath = [*filter(None, own), *searchpath]
@@ -78,10 +82,12 @@ def _check(study: Study, problems: Problems) -> None:
         problems.check(_check_arm, name)
         problems.check(_check_keys, f"arms.{name}", values, study)
     for one, other in itertools.combinations(study.arms, 2):
-        if study.arms[one] == study.arms[other]:
+        if other != NULL_ARM and study.arms[one] == study.arms[other]:
             problems.append(f"arms.{other}: is the same as arms.{one}; remove one")
     tuning = problems.check(_check_tuning, study, study.tuning) if study.tuning else []
-    problems.check(_check_test, study.testing, tuning or [])
+    problems.check(_check_test, study.testing, tuning or [], study.units)
+    if study.tuning and study.repeats > 1:
+        problems.check(_check_repeats, study, study.tuning)
     for i, h in enumerate(study.hypotheses):
         problems.check(_check_hypothesis, f"hypotheses[{i}]", h, study)
     names = Counter(h.name for h in study.hypotheses)
@@ -146,6 +152,16 @@ def _check_tuning(study: Study, tune: Tuning) -> list[int]:
     trials = tune.trials if tune.random else math.prod(map(len, tune.grid.values()))
     if not 2 <= trials <= MOST:
         raise InputError(f"tuning: {trials} trials per arm; give at least 2 and at most {MOST}")
+    if tune.null_arm and tune.repeats == 1:
+        raise InputError("tuning.null_arm: needs tuning.repeats of 2 or more; add it, such as 5")
+    if tune.null_arm and tune.null_arm not in study.arms:
+        known = ", ".join(study.arms)
+        raise InputError(f"tuning.null_arm: no arm {tune.null_arm!r}; use one of {known}")
+    if tune.null_arm and study.arms[NULL_ARM] != study.arms[tune.null_arm]:
+        raise InputError(
+            f"arms.{NULL_ARM}: this name is that of tuning.null_arm, whose settings are those of "
+            f"{tune.null_arm}; rename the arm"
+        )
     keys = [*tune.grid, *tune.random]
     arms = {f"arms.{name}": values for name, values in study.arms.items()}
     for place, own in {"settings": study.settings, **arms}.items():
@@ -170,14 +186,38 @@ def _check_tuning(study: Study, tune: Tuning) -> list[int]:
     return seeds + finals
 
 
-def _check_test(test: Evaluation, tuning: list[int]) -> None:
+def _check_repeats(study: Study, tune: Tuning) -> None:
+    """Each repeat has its share of all seeds, and the looks count repeats."""
+    n = tune.repeats
+    keys = {"tuning.seeds": study.tuning_seeds, "testing.seeds": study.test_seeds}
+    for key, seeds in (keys | {"tuning.final_seeds": study.final_seeds}).items():
+        if len(seeds) % n:
+            raise InputError(
+                f"{key}: {len(seeds)} seeds cannot be shared equally by tuning.repeats={n}; give "
+                f"{n * max(round(len(seeds) / n), 1)}"
+            )
+        if max(seeds, default=0) >= FAR:
+            raise InputError(f"{key}: must be below {FAR} with tuning.repeats (got {max(seeds)})")
+    if study.testing.looks[-1] > n:
+        raise InputError(
+            f"testing.looks: the last look needs {study.testing.looks[-1]} repeats, but "
+            f"tuning.repeats={n}; looks count repeats"
+        )
+    if not study.assumed.between:
+        raise InputError(
+            "assumed.between: missing; give the spread of a difference over repeats of tuning, to "
+            "plan for"
+        )
+
+
+def _check_test(test: Evaluation, tuning: list[int], units: str) -> None:
     seeds, looks = seeds_of("testing.seeds", test.seeds), test.looks
     if shared := sorted(set(seeds) & set(tuning)):
         listed = ", ".join(map(str, shared[:5]))
         raise InputError(f"testing.seeds: {listed} are tuning seeds too; use fresh ones")
     if not looks or looks != sorted(set(looks)) or looks[0] < 2:
         raise InputError(
-            f"testing.looks: must be ascending numbers of seeds from 2 on (got {looks})"
+            f"testing.looks: must be ascending numbers of {units} from 2 on (got {looks})"
         )
     if len(looks) > MOST_LOOKS:
         raise InputError(f"testing.looks: {len(looks)} looks; give at most {MOST_LOOKS}")

@@ -17,11 +17,12 @@ from posfuse.report.sections.section import RUNS as LIST_OF_RUNS
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import Record
 from posfuse.statistics.cautions import Cautions
-from posfuse.study import caveats, figure, tables
-from posfuse.study.looks import Progress, deltas
+from posfuse.study import caveats, figure, tables, tables_of_tuning
+from posfuse.study.looks import Progress, samples_of
 from posfuse.study.plan import PLAN, Plan, provenance
+from posfuse.study.repeats import units_of
 from posfuse.study.run_table import RUNS
-from posfuse.study.scores import Results, outcomes
+from posfuse.study.scores import Results
 from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT
 
@@ -104,11 +105,9 @@ def _hypotheses(of: Outcome) -> Section:
         f"{tables.sentence(v, metric)} {of_each.get(v.hypothesis.name, '')}".rstrip()
         for v in state.verdicts
     ]
-    per_seed = {}
-    for h in study.hypotheses:
-        own = deltas(h, outcomes(of.results, metric, h.outcome), study.test_seeds)
-        per_seed[h.name] = dict(zip(study.test_seeds, own, strict=False))
-    draw = partial(figure.hypotheses, state.verdicts, per_seed, metric)
+    samples, units = samples_of(study, of.results), units_of(study)
+    per_unit = {name: dict(zip(units, own, strict=False)) for name, own in samples.items()}
+    draw = partial(figure.hypotheses, state.verdicts, per_unit, metric)
     headline, for_all = tables.headline(study, state), [of_all] if of_all else []
     rows = [tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts]
     return Section(
@@ -150,9 +149,22 @@ def _bags(of: Outcome) -> Section | None:
     return Section(RESULTS, tables=[table]) if table else None
 
 
+def _tuning(of: Outcome) -> Section | None:
+    table = tables_of_tuning.tuning_table(of.plan, of.results)
+    return Section(RESULTS, tables=[table]) if table else None
+
+
 def _budget(of: Outcome) -> Section | None:
     table = tables.budget_table(of.plan)
     return Section(RESULTS, tables=[table]) if table else None
 
 
-SECTIONS = (_hypotheses, _cautions, _arms, _lengths, _bags, _budget)  # in the order of the page
+SECTIONS = (
+    _hypotheses,
+    _cautions,
+    _arms,
+    _tuning,
+    _lengths,
+    _bags,
+    _budget,
+)  # in the order of the page

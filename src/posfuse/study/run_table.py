@@ -1,5 +1,6 @@
 """One row per run of a study, in runs.csv: enough to judge its hypotheses again."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ def at(metric: Metric) -> str:
     return f"test_{metric.name}_at_"
 
 
-def run_table(plan: Plan, tuning: Sweep | None, testing: Sweep) -> pd.DataFrame:
-    """The finished runs of both stages.
+def run_table(
+    plan: Plan, tuning: Mapping[str, Sweep], testing: Mapping[str, Sweep]
+) -> pd.DataFrame:
+    """The finished runs of both stages, from their sweeps by the part of the study.
 
     Results are in the unit of the study's metric. `norm_ratio` is the mean norm of the
     token's part of the fused vector divided by that of the position's part, at the end of the last
@@ -31,27 +34,31 @@ def run_table(plan: Plan, tuning: Sweep | None, testing: Sweep) -> pd.DataFrame:
     strings of a task has the accuracy of both bags of words.
     """
     rows: list[dict[str, Any]] = []
-    if tuning and plan.study.tuning:
-        seeds = plan.study.tuning_seeds + plan.study.final_seeds
-        trials = plan.study.trials()
-        values = {arm: trials[arm.rpartition(".")[2]] for arm in tuning.arms}
-        rows += _rows("tuning", tuning, seeds, values, plan.study.measured)
-    seeds = plan.study.test_seeds
-    values = {arm: choice.values for arm, choice in plan.choices.items()}
-    rows += _rows("testing", testing, seeds, values, plan.study.measured)
+    for part, sweep in tuning.items():
+        study = sweep.study
+        seeds, trials = study.tuning_seeds + study.final_seeds, study.trials()
+        values = {arm: trials[arm.rpartition(".")[2]] for arm in sweep.arms}
+        rows += _rows("tuning", part, sweep, seeds, values, study.measured)
+    for part, own in plan.parts().items():
+        values = {arm: choice.values for arm, choice in own.choices.items()}
+        rows += _rows(
+            "testing", part, testing[part], own.study.test_seeds, values, own.study.measured
+        )
     frame = pd.DataFrame(rows)
     return frame if "norm_ratio" in frame else frame.assign(norm_ratio=np.nan)
 
 
 def _rows(
-    stage: str, sweep: Sweep, seeds: list[int], values: dict[str, Values], metric: Metric
+    stage: str, part: str, sweep: Sweep, seeds: list[int], values: dict[str, Values], metric: Metric
 ) -> list[dict[str, Any]]:
     folders = sweep.folders(sweep.arms, seeds)
     rows = []
     counted: set[str] = set()
     for (arm, seed), record in sweep.results(sweep.arms, seeds).items():
         name, _, trial = arm.rpartition(".") if stage == "tuning" else (arm, "", "")
-        row = {"stage": stage, "arm": name, "trial": trial, "seed": seed, **values[arm]}
+        row: dict[str, Any] = {"stage": stage, "arm": name, "trial": trial, "seed": seed}
+        row |= {"repeat": part} if part else {}
+        row |= values[arm]
         row |= {"diverged": record is None, "folder": folders[arm, seed].as_posix()}
         if record is not None:
             if stage == "testing":

@@ -15,6 +15,7 @@ from posfuse.statistics.sequential import Looks, Margins
 
 MOST_LOOKS = 50
 EXPECTED = ("greater", "less", "equivalent")
+NULL_ARM = "null_arm"  # the name of the arm that is another one, tuned once more
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
 Values = dict[str, Any]  # overrides by key
 Grid = dict[str, Annotated[list[Any], Field(min_length=2)]]
@@ -52,6 +53,9 @@ class Tuning(Strict):
     seeds: Annotated[Seeds, about("validation results on them choose")] = None
     finalists: Annotated[int, about("so many trials run again with final_seeds", ge=0)] = 0
     final_seeds: Annotated[Seeds, about("results on them choose among the finalists")] = None
+    draw: Annotated[int, about("another number draws other random trials", ge=0)] = 0
+    repeats: Annotated[int, about("tunings of each arm; each has its share of all seeds", ge=1)] = 1
+    null_arm: Annotated[str, about("an arm that is compared with itself, tuned again")] = ""
 
 
 @dataclass
@@ -59,7 +63,9 @@ class Evaluation(Strict):
     """The fresh seeds, and when they are looked at."""
 
     seeds: Annotated[Seeds, about("none of them is a tuning seed")] = None
-    looks: Annotated[list[int], about("seeds per arm at each look")] = field(default_factory=list)
+    looks: Annotated[list[int], about("seeds per arm at each look; with repeats: repeats")] = field(
+        default_factory=list
+    )
     alpha: Annotated[float, about("of each family of hypotheses", gt=0, lt=0.5)] = 0.05
     spent: Annotated[list[float], about("alpha up to each look; empty: O'Brien-Fleming")] = field(
         default_factory=list
@@ -132,6 +138,7 @@ class Assumed(Strict):
 
     difference: Positive
     spread: Positive
+    between: Annotated[float, about("the spread over repeats of tuning", ge=0)] = 0.0
 
 
 @dataclass
@@ -151,8 +158,44 @@ class Study(Strict):
     assumed: Assumed = field(default_factory=lambda: Assumed(math.nan, math.nan))
 
     def __post_init__(self) -> None:
+        if self.tuning and self.tuning.null_arm in self.arms and NULL_ARM not in self.arms:
+            self.arms[NULL_ARM] = dict(self.arms[self.tuning.null_arm])
+            self.hypotheses.append(
+                Hypothesis(
+                    NULL_ARM, "An arm that is tuned twice is equal to itself.", NULL_ARM,
+                    self.tuning.null_arm, expects="equivalent", family="control",
+                    margin=max(h.margin for h in self.hypotheses),
+                )
+            )  # fmt: skip
         for h in self.hypotheses:
             h.outcome = h.outcome or self.metric
+
+    @property
+    def repeats(self) -> int:
+        """How often every arm is tuned and tested; 1 without tuning."""
+        return self.tuning.repeats if self.tuning else 1
+
+    @property
+    def units(self) -> str:
+        """What the hypotheses are tested over."""
+        return "seeds" if self.repeats == 1 else "repeats"
+
+    @property
+    def seeds_of_units(self) -> int:
+        """The test seeds of a unit of each arm."""
+        return 1 if self.repeats == 1 else len(self.test_seeds) // self.repeats
+
+    @property
+    def spread_of_units(self) -> float:
+        """The assumed spread of the difference of two arms over units: that of tuning, which a
+        repeat's seeds do not reduce, and that of the mean over its seeds."""
+        between = self.assumed.between if self.repeats > 1 else 0.0
+        return math.hypot(between, self.assumed.spread / math.sqrt(self.seeds_of_units))
+
+    @property
+    def null_arms(self) -> dict[str, Values]:
+        """The arm that is another one under this name; empty without one."""
+        return {NULL_ARM: self.arms[NULL_ARM]} if NULL_ARM in self.arms else {}
 
     @property
     def measured(self) -> Metric:
@@ -200,7 +243,7 @@ class Study(Strict):
         if self.tuning is None:
             return {}
         if self.tuning.random:
-            draw = np.random.default_rng(0)
+            draw = np.random.default_rng(self.tuning.draw)
             rows = [
                 [
                     float(f"{math.exp(draw.uniform(math.log(r.least), math.log(r.most))):.4g}")

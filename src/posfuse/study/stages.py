@@ -1,18 +1,26 @@
 """The stages of a study: tune, freeze the plan, run fresh seeds up to each look, judge."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
+from typing import Any
 
 from posfuse.errors import InputError
 from posfuse.study import plan as plans
 from posfuse.study.configurations import check_documents, fingerprints, settings_of_arms
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
+from posfuse.study.repeats import part_of, parts_of, units_of
 from posfuse.study.scores import Results
-from posfuse.study.spec import Study, Values
+from posfuse.study.spec import NULL_ARM, Study, Values
 from posfuse.study.sweeps import OUTPUT, Sweep
 
 Say = Callable[[str], None]
+
+
+def tuning_sweeps(name: str, study: Study, extra: list[str]) -> dict[str, Sweep]:
+    """The tuning of each part of the study; empty without tuning."""
+    parts = parts_of(study).items() if study.tuning else ()
+    return {part: tuning_sweep(named(name, part), own, extra) for part, own in parts}
 
 
 def tuning_sweep(name: str, study: Study, extra: list[str]) -> Sweep:
@@ -31,9 +39,25 @@ def finalist_arms(study: Study, results: Results) -> list[str]:
     return [plans.trial_name(arm, trial) for arm, trials in finalists.items() for trial in trials]
 
 
-def testing_sweep(name: str, plan: Plan) -> Sweep:
-    """Each arm with its chosen settings."""
-    return Sweep(plan.study, name, "test", plan.arms(), plan.configs, plan)
+def named(name: str, part: str) -> str:
+    """The name of a study, or of a part of it, in the names of its sweeps."""
+    return f"{name}_{part}" if part else name
+
+
+def testing_sweeps(name: str, plan: Plan) -> dict[str, Sweep]:
+    """Each arm with its chosen settings, by the part of the study."""
+    return {
+        part: Sweep(own.study, named(name, part), "test", own.arms(), own.configs, plan)
+        for part, own in plan.parts().items()
+    }
+
+
+def tested(name: str, plan: Plan) -> Results:
+    """The results of the test runs that are done; no two parts have a seed in common."""
+    results: dict[tuple[str, int], Any] = {}
+    for sweep in testing_sweeps(name, plan).values():
+        results |= sweep.results(sweep.study.arms, sweep.study.test_seeds)
+    return results
 
 
 def frozen_plan(name: str, study: Study) -> Plan | None:
@@ -43,7 +67,8 @@ def frozen_plan(name: str, study: Study) -> Plan | None:
 
 def has_tested(name: str, study: Study) -> bool:
     """Whether any test run has started."""
-    return Sweep(study, name, "test", {}, {}).has_started()
+    names = (named(name, part) for part in parts_of(study))
+    return any(Sweep(study, own, "test", {}, {}).has_started() for own in names)
 
 
 def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> dict[str, Values]:
@@ -51,12 +76,14 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
     arm, and the first one with every trial, and as `check_documents`."""
     trials = study.trials() or {"": {}}
     first, of_first = next(iter(trials.values())), next(iter(study.arms.items()))
-    arms = {arm: {**own, **first} for arm, own in study.arms.items()}
+    arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
     tuned = {f"{of_first[0]}.{t}": {**of_first[1], **values} for t, values in trials.items()}
     try:
         settings = settings_of_arms(study, arms, extra)
         settings_of_arms(study, tuned, extra)
         check_documents(study, arms, settings, extra, say)
+        if study.null_arms:
+            settings[NULL_ARM] = settings[study.tuning.null_arm]  # type: ignore[union-attr]
     except InputError as error:
         raise InputError(f"study {name}: {error}") from None
     return settings
@@ -64,24 +91,40 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
 
 def state_of(name: str, plan: Plan) -> Progress:
     """What the test runs that are done say."""
-    sweep, seeds = testing_sweep(name, plan), plan.study.test_seeds
-    return progress(plan.study, sweep.results(plan.study.arms, seeds))
+    return progress(plan.study, tested(name, plan))
+
+
+def runs_of(
+    study: Study, arms: Iterable[str], units: int
+) -> dict[str, tuple[list[str], list[int]]]:
+    """The arms and the seeds of the first so many units, by the part of the study."""
+    if study.repeats == 1:
+        return {"": (list(arms), study.test_seeds[:units])}
+    wanted = {part_of(unit, arm) for unit in units_of(study)[:units] for arm in study.arms}
+    runs = {}
+    for part, own in parts_of(study).items():
+        if part in wanted and (named_arms := [arm for arm in arms if arm in own.arms]):
+            runs[part] = named_arms, own.test_seeds
+    return runs
 
 
 def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
     """A line for each hypothesis whose next look lacks a run that failed, or whose record is not
     its own."""
-    sweep, looks = testing_sweep(name, plan), plan.study.looks.seeds
-    reasons, lines = sweep.reasons(plan.study.arms, plan.study.test_seeds), []
+    study, looks, lines = plan.study, plan.study.looks.seeds, []
+    reasons: dict[tuple[str, int], str] = {}
+    for sweep in testing_sweeps(name, plan).values():
+        reasons |= sweep.reasons(sweep.study.arms, sweep.study.test_seeds)
     for v in state.verdicts:
         h, made = v.hypothesis, state.looks[v.hypothesis.family]
         if v.verdict != "undecided" or made == len(looks):
             continue
-        asked = product(h.weights, plan.study.test_seeds[: looks[made]])
+        runs = runs_of(study, h.weights, looks[made]).values()
+        asked = [key for arms, seeds in runs for key in product(arms, seeds)]
         if missing := [key for key in asked if key in reasons]:
             (arm, seed), n = missing[0], f"{len(missing)} run{'s' * (len(missing) > 1)}"
             lines.append(
-                f"{h.name}: not judged at {looks[made]} seeds, nor is the rest of family "
+                f"{h.name}: not judged at {looks[made]} {study.units}, nor is the rest of family "
                 f"{h.family}: no result of {n}, such as {arm} seed={seed} ({reasons[arm, seed]})"
             )
     return lines
@@ -104,16 +147,17 @@ def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Prog
     plan = freeze(name, study, extra, say)
     state = state_of(name, plan)
     while not state.is_finished:
-        n, arms = len(state.next_seeds), ", ".join(state.next_arms)
-        say(f"look at {n} seeds: {arms}")
-        testing_sweep(name, plan).run(state.next_arms, state.next_seeds, extra)
+        n, sweeps = f"{state.next_look} {study.units}", testing_sweeps(name, plan)
+        say(f"look at {n}: {', '.join(state.next_arms)}")
+        for part, (arms, seeds) in runs_of(study, state.next_arms, state.next_look).items():
+            sweeps[part].run(arms, seeds, extra)
         before, state = state, state_of(name, plan)
-        if state.next_seeds == before.next_seeds and state.next_arms == before.next_arms:
-            raise InputError(f"{OUTPUT / name}: no result of the look at {n} seeds; see above")
+        if (state.next_look, state.next_arms) == (before.next_look, before.next_arms):
+            raise InputError(f"{OUTPUT / name}: no result of the look at {n}; see above")
         decided = {v.hypothesis.name for v in before.verdicts if v.verdict != "undecided"}
         for v in state.verdicts:
             if v.decision and v.hypothesis.name not in decided:
-                say(f"  {v.hypothesis.name}: {v.verdict} after {v.decision.n} seeds")
+                say(f"  {v.hypothesis.name}: {v.verdict} after {v.decision.n} {study.units}")
     return plan, state
 
 
@@ -122,7 +166,10 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
 
     Raises InputError if test seeds ran with other configs.
     """
-    configs, frozen = fingerprints(plan.study, plan.arms(), extra), plan.configs
+    frozen, configs = plan.configs, dict[str, str]()
+    for part, own in plan.parts().items():
+        of_part = fingerprints(own.study, own.arms(), extra)
+        configs |= {plans.in_part(part, arm): config for arm, config in of_part.items()}
     changed = [arm for arm in configs | frozen if configs.get(arm) != frozen.get(arm)]
     if changed and has_tested(name, plan.study):
         raise InputError(
@@ -134,20 +181,25 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
 
 
 def _tune(name: str, study: Study, extra: list[str], say: Say) -> Plan:
-    """Tune every arm, and write its choice into plan.yaml."""
-    results = _tuning_results(name, study, extra, say) if study.tuning else {}
-    choices = plans.choose(study, results)
-    arms = plans.with_choices(study, choices)
-    configs = fingerprints(study, arms, extra)
+    """Tune every arm, in each repeat, and write its choice into plan.yaml."""
+    choices: dict[str, plans.Choice] = {}
+    configs: dict[str, str] = {}
+    for part, own in parts_of(study).items():
+        results = _tuning_results(named(name, part), own, extra, say) if study.tuning else {}
+        chosen = plans.choose(own, results)
+        of_part = fingerprints(own, plans.with_choices(own, chosen), extra)
+        for arm in own.arms:
+            place = plans.in_part(part, arm)
+            choices[place], configs[place] = chosen[arm], of_part[arm]
     plan = plans.freeze(study, choices, configs, OUTPUT / name)
     for arm, choice in plan.choices.items():
         if choice.values:
-            chosen = ", ".join(f"{key}={value}" for key, value in choice.values.items())
+            values = ", ".join(f"{key}={value}" for key, value in choice.values.items())
             at_end = [f"{key} is the smallest or largest value tried" for key in choice.edges]
             unfinished = choice.last or 0.0
             last = [f"{100 * unfinished:.0f} % of runs were best at their last evaluation"]
             last *= unfinished > study.convergence.most_last
-            say("; ".join([f"  {arm}: {chosen}", *at_end, *last]))
+            say("; ".join([f"  {arm}: {values}", *at_end, *last]))
     say(f"plan frozen in {OUTPUT / name / plans.PLAN}, digest {plan.digest[:16]}")
     return plan
 

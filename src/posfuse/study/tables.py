@@ -43,7 +43,7 @@ def numbers(v: Verdict, metric: Metric) -> str:
     equal = f" Equivalent: {within} {metric.unit}." if v.verdict == EQUIVALENT else ""
     if h.expects == "equivalent":
         equal = f" Margin: ±{h.margin:g}."
-    more = f" {to_settle(*v.seeds)}" if v.seeds else ""
+    more = f" {to_settle(*v.seeds, v.units)}" if v.seeds else ""
     is_refuted = v.verdict == REFUTED
     every = _all_seeds(v, metric, (1 if d.mean > 0 else -1) * is_refuted)
     size = Size(
@@ -52,7 +52,7 @@ def numbers(v: Verdict, metric: Metric) -> str:
     )  # fmt: skip
     # What is true instead of a refuted hypothesis: which side is behind, and by how much.
     shown = size.relation if is_refuted else size.difference
-    return f"{shown}{small}, {d.n} seeds.{equal}{every}{more.rstrip()}"
+    return f"{shown}{small}, {d.n} {v.units}.{equal}{every}{more.rstrip()}"
 
 
 def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
@@ -64,7 +64,7 @@ def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
     ends = sorted((turn * v.all_seeds.low, turn * v.all_seeds.high))
     values = (turn * v.all_seeds.mean, *ends)
     mean, low, high = (f"{value:{plus}.{metric.digits - 1}f}" for value in values)
-    return f" All {v.all_seeds.n} seeds: {mean} (95 % interval {low} to {high})."
+    return f" All {v.all_seeds.n} {v.units}: {mean} (95 % interval {low} to {high})."
 
 
 def sentence(v: Verdict, metric: Metric) -> str:
@@ -95,14 +95,16 @@ def statement(v: Verdict) -> str:
 
 def legend(study: Study) -> str:
     """What the numbers of the terminal mean."""
-    looks = study.looks.seeds
-    seen = f"{looks[0]} seeds" if len(looks) == 1 else f"{', '.join(map(str, looks))} seeds"
+    seen = f"{', '.join(map(str, study.looks.seeds))} {study.units}"
+    over = "mean over seeds, paired by seed"
+    if study.repeats > 1:
+        over = "mean over repeats of tuning, of the means over each repeat's seeds"
     return (
-        f"{_differences(study.measured)}, mean over seeds, paired by seed. In brackets: its "
+        f"{_differences(study.measured)}, {over}. In brackets: its "
         "interval at the level of the test. The result is tested after "
         f"{seen}. For these settings, the chance of any false difference in a family of hypotheses "
         f"is at most {100 * study.testing.alpha:g} %, and so is that of any false equivalence, if "
-        "differences over seeds are independent and about normal."
+        f"differences over {study.units} are independent and about normal."
     )
 
 
@@ -135,10 +137,11 @@ def verdict_table(study: Study, state: Progress) -> Table:
         return "" if np.isnan(n) else f"{metric.signed(mean)} ({ends}), {n:.0f}"
 
     caption = (
-        " The difference of a look that decides early is too large on average. All seeds: the "
-        "difference over all seeds that ran, with its 95 % interval and their number."
+        " The difference of a look that decides early is too large on average. All "
+        f"{study.units}: the difference over all {study.units} that ran, with its 95 % interval "
+        "and their number."
     )
-    all_seeds: Column = ("all seeds", over_all, *(f"all_{name}" for name in OF_ALL_SEEDS))
+    all_seeds: Column = (f"all {study.units}", over_all, *(f"all_{name}" for name in OF_ALL_SEEDS))
     return table_of(
         pd.DataFrame(rows),
         [
@@ -159,9 +162,9 @@ def verdict_table(study: Study, state: Progress) -> Table:
         name="hypotheses",
         title="Hypotheses",
         caption=f"Paired differences in {metric.points}{metric.better}. Looks are planned after "
-        f"{looks} seeds; a hypothesis stops at the look that decides it. A difference is decided "
-        "if p is at most the level of its look (alpha spending, shared by Holm's rule within the "
-        "family, for differences and for equivalences alike). "
+        f"{looks} {study.units}; a hypothesis stops at the look that decides it. A difference is "
+        "decided if p is at most the level of its look (alpha spending, shared by Holm's rule "
+        "within the family, for differences and for equivalences alike). "
         "Equivalence uses the level of a one-sided test. The interval belongs to the test that "
         "decided, otherwise to the test of a difference. For one hypothesis it holds at all looks "
         f"together; several hypotheses together need wider ones.{caption * has_more}",
@@ -174,13 +177,17 @@ NUMBERS = ("n", "mean", "low", "high", "p_difference", "level", "p_equivalence")
 
 def arms_table(plan: Plan, results: Results) -> Table:
     """What tuning chose for each arm, and its test runs."""
-    rows = []
-    metric = plan.study.measured
+    metric, has_repeats = plan.study.measured, plan.study.repeats > 1
+    parts = [(place, own, arm) for place, own in plan.parts().items() for arm in own.choices]
+    if has_repeats:  # the repeats of an arm stand below each other
+        parts.sort(key=lambda part: list(plan.study.arms).index(part[2]))
     by_outcome = {name: outcomes(results, metric, name) for name in (metric.name, BEYOND)}
-    for arm, choice in plan.choices.items():
-        runs = [record for (name, _), record in results.items() if name == arm]
+    rows = []
+    for place, own, arm in parts:
+        choice, keys = own.choices[arm], [(arm, seed) for seed in own.study.test_seeds]
+        runs = [results[key] for key in keys if key in results]
         values, beyond = (
-            [value for (name, _), value in of_outcome.items() if name == arm]
+            [of_outcome[key] for key in keys if key in of_outcome]
             for of_outcome in by_outcome.values()
         )
         last = [best_was_last(record) for record in runs if record is not None]
@@ -188,6 +195,7 @@ def arms_table(plan: Plan, results: Results) -> Table:
         rows.append(
             {
                 "arm": arm,
+                "repeat": place,
                 "chosen": " ".join(chosen),
                 "validation": np.nan if choice.validation is None else choice.validation,
                 "n": len(values),
@@ -226,7 +234,7 @@ def arms_table(plan: Plan, results: Results) -> Table:
             ("diverged", table.count, "diverged"),
             ("best was last", partial(_share, most), "last"),
         ],
-        keys=["arm"],
+        keys=["arm", *["repeat"] * has_repeats],
         name="arms",
         title="Arms",
         caption=f"{_capital(metric.level)}: mean ± standard deviation over test seeds, number of "

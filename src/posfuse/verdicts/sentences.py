@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from posfuse.evidence.metric import Metric
 
-NO_NUMBER = "No feasible number of seeds would settle this."
+NO_NUMBER = "No feasible number of {} would settle this."
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Size:
         return f"{self.one} is {words} {self.other}{self.where} by {size}"
 
 
-def to_settle(as_measured: float, at_zero: float) -> str:
-    """How many seeds would settle what is undecided, if the true difference is the measured one,
-    and if it is 0; empty if the differences have no spread."""
+def to_settle(as_measured: float, at_zero: float, units: str = "seeds") -> str:
+    """How many seeds, or other units, would settle what is undecided, if the true difference is the
+    measured one, and if it is 0; empty if the differences have no spread."""
     if math.isnan(as_measured):
         return ""
     both = ((as_measured, "as measured"), (at_zero, "0"))
     finite = [(_about(n), case) for n, case in both if math.isfinite(n)]
     if not finite:
-        return NO_NUMBER
+        return NO_NUMBER.format(units)
     (n, case), *other = finite
     more = "".join(f", and about {n} if it is {case}" for n, case in other)
-    return f"About {n} seeds would settle this if the true difference is {case}{more}."
+    return f"About {n} {units} would settle this if the true difference is {case}{more}."
 
 
 def _about(number: float) -> str:

@@ -1,0 +1,82 @@
+"""Repeated tuning: each repeat tunes and tests every arm again, with seeds of its own.
+
+Tuning chooses settings from noisy results, so two tunings of one operator choose different ones. A
+verdict about tuned operators must count this noise: it compares the means of repeats, and the seeds
+of a repeat only make its mean more exact. A repeat is an ordinary study of the same arms.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from posfuse.study.spec import NULL_ARM, Study, Values
+
+FAR = 1_000_000  # between the seeds of the null arm and those of the other arms
+
+Outcomes = Mapping[tuple[str, int], float]  # by arm and seed, or by arm and unit
+
+
+def part_of(repeat: int, arm: str) -> str:
+    """The name of the part of the study that an arm of a repeat, from 1, belongs to."""
+    return f"r{repeat}_null" if arm == NULL_ARM else f"r{repeat}"
+
+
+def parts_of(study: Study) -> dict[str, Study]:
+    """The ordinary studies that a study consists of, by the part of their sweeps' names.
+
+    Without repeats it is the study itself, with the name "". With repeats there is one for each,
+    with the repeat's trials and seeds, and one more for its null arm, whose seeds are FAR from the
+    others: runs of equal settings and seeds would be the same runs.
+    """
+    if study.repeats == 1:
+        return {"": study}
+    assert study.tuning is not None
+    parts = {}
+    for i in range(study.repeats):
+        for arms in ({k: v for k, v in study.arms.items() if k != NULL_ARM}, study.null_arms):
+            if arms:
+                parts[part_of(i + 1, next(iter(arms)))] = _part(study, arms, i)
+    return parts
+
+
+def _part(study: Study, arms: dict[str, Values], i: int) -> Study:
+    assert study.tuning is not None
+
+    def own(seeds: list[int]) -> list[int]:
+        n, shift = len(seeds) // study.repeats, FAR * (NULL_ARM in arms)
+        return [seed + shift for seed in seeds[n * i : n * (i + 1)]]
+
+    tuning = replace(
+        study.tuning, repeats=1, null_arm="", draw=study.tuning.draw + i,
+        seeds=own(study.tuning_seeds), final_seeds=own(study.final_seeds) or None,
+    )  # fmt: skip
+    seeds = own(study.test_seeds)
+    testing = replace(study.testing, seeds=seeds, looks=[len(seeds)], spent=[])
+    return replace(study, arms=arms, tuning=tuning, testing=testing)
+
+
+def units_of(study: Study) -> list[int]:
+    """What the hypotheses are tested over, in order: the test seeds, or the repeats, from 1."""
+    return study.test_seeds if study.repeats == 1 else list(range(1, study.repeats + 1))
+
+
+def seeds_of_unit(study: Study, arm: str, unit: int) -> list[int]:
+    """The test seeds of an arm in a unit."""
+    if study.repeats == 1:
+        return [unit]
+    return parts_of(study)[part_of(unit, arm)].test_seeds
+
+
+def by_unit(study: Study, outcomes: Outcomes) -> Outcomes:
+    """The outcomes by arm and unit: of a repeat the mean over its seeds. Units that lack a seed are
+    left out."""
+    if study.repeats == 1:
+        return outcomes
+    means = {}
+    for arm in {arm for arm, _ in outcomes}:
+        for unit in units_of(study):
+            keys = [(arm, seed) for seed in seeds_of_unit(study, arm, unit)]
+            if all(key in outcomes for key in keys):
+                means[arm, unit] = float(np.mean([outcomes[key] for key in keys]))
+    return means

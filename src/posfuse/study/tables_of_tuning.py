@@ -1,0 +1,66 @@
+"""How far repeated tunings agree, and how much of the noise of a result comes from tuning."""
+
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from posfuse.report.table import Column, Table, table_of, unsigned
+from posfuse.statistics.nested import components
+from posfuse.study.plan import Plan
+from posfuse.study.repeats import seeds_of_unit, units_of
+from posfuse.study.scores import Results, outcomes
+
+
+def tuning_table(plan: Plan, results: Results) -> Table | None:
+    """A row for each arm: the range of its chosen values over repeats, and the spread of its test
+    results between repeats and within them; None without repeats, or before two are tested."""
+    study = plan.study
+    if study.repeats == 1:
+        return None
+    metric, values, rows = study.measured, outcomes(results, study.measured), []
+    for arm in study.arms:
+        seeds = [seeds_of_unit(study, arm, unit) for unit in units_of(study)]
+        tested = [own for own in seeds if all((arm, seed) in values for seed in own)]
+        if len(tested) < 2:
+            continue
+        found = components([[values[arm, seed] for seed in own] for own in tested])
+        chosen = [own.choices[arm].values for own in plan.parts().values() if arm in own.choices]
+        ranges = {key: _range([c[key] for c in chosen]) for key in chosen[0]}
+        rows.append({"arm": arm, "n": len(tested), **ranges, **vars(found)})
+    if not rows:
+        return None
+    number = partial(unsigned, digits=metric.digits)
+    keys = list(next(iter(plan.choices.values())).values)
+    ranges_of_keys: list[Column] = [(key, str, key) for key in keys]
+    return table_of(
+        pd.DataFrame(rows),
+        [
+            ("repeats", str, "n"),
+            *ranges_of_keys,
+            ("between repeats", number, "between"),
+            ("within", number, "within"),
+            ("share between", _share, "share", "low", "high"),
+        ],
+        keys=["arm"],
+        name="tuning_noise",
+        title="How far the tunings agree",
+        caption=f"The values that the repeats chose, and the standard deviation of test "
+        f"{metric.title} between repeats (tuning) and within them (seeds), in {metric.unit}. "
+        "Share: of the variance of one run that lies between repeats, with its exact 95 % interval "
+        "for normal values.",
+    )
+
+
+def _range(values: list[Any]) -> str:
+    """The smallest and the largest number, or the different values."""
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        ends = f"{min(values):.3g}", f"{max(values):.3g}"
+        return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+    return ", ".join(dict.fromkeys(map(str, values)))
+
+
+def _share(share: float, low: float, high: float) -> str:
+    if pd.isna(share):
+        return ""
+    return f"{100 * share:.0f} % ({100 * low:.0f} to {100 * high:.0f})"

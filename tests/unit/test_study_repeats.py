@@ -1,0 +1,234 @@
+"""Repeated tuning: its parts, its seeds, and verdicts over the means of repeats."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+from posfuse.errors import InputError
+from posfuse.statistics.nested import components
+from posfuse.study import caveats, forecast, results_page, tables
+from posfuse.study.looks import progress, samples_of
+from posfuse.study.plan import PLAN, Choice, Plan, freeze, stored
+from posfuse.study.reading import read_study
+from posfuse.study.repeats import FAR, by_unit, parts_of, seeds_of_unit
+from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Hypothesis, Range, Study, Tuning
+from posfuse.study.stages import runs_of
+from posfuse.study.tables_of_tuning import tuning_table
+
+RANDOM = {"optim.lr": Range(0.001, 0.01), "model.token_scale": Range(0.1, 10.0)}
+CONTENT = {
+    "question": "q",
+    "base": "quickstart",
+    "settings": {"data": "bbc_lead_paragraph"},
+    "arms": {"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
+    "tuning": {
+        "random": {"optim.lr": {"least": 0.001, "most": 0.01}}, "trials": 4, "seeds": "100-102",
+        "finalists": 2, "final_seeds": "200-205", "repeats": 3, "null_arm": "add",
+    },
+    "testing": {"seeds": "0-5", "looks": [2, 3]},
+    "hypotheses": [
+        {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
+    ],
+    "assumed": {"difference": 3, "spread": 2, "between": 1},
+}  # fmt: skip
+
+
+def study(**tuning):
+    return Study(
+        "q",
+        arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
+        tuning=replace(
+            Tuning(random=RANDOM, trials=4, seeds="100-102", finalists=2, final_seeds="200-205",
+                   repeats=3, null_arm="add"), **tuning
+        ),
+        testing=Evaluation(seeds="0-5", looks=[2, 3]),
+        hypotheses=[Hypothesis("gain", "t", "concat", "add", expects="greater", margin=2.0)],
+        assumed=Assumed(3.0, 2.0, 1.0),
+    )  # fmt: skip
+
+
+def results(values):
+    """Records by (arm, seed) from percentages by arm and seed."""
+    return {
+        (arm, seed): {
+            "test": {"accuracy": value / 100}, "label_names": list("abcde"), "best_epoch": 1,
+            "epochs": 2,
+        }
+        for arm, of_arm in values.items()
+        for seed, value in of_arm.items()
+    }  # fmt: skip
+
+
+VALUES = {
+    "add": {0: 50, 1: 52, 2: 54, 3: 54, 4: 50, 5: 56},
+    "concat": {0: 60, 1: 64, 2: 60, 3: 66, 4: 61, 5: 61},
+    NULL_ARM: {FAR: 51, FAR + 1: 53, FAR + 2: 50, FAR + 3: 54, FAR + 4: 52, FAR + 5: 52},
+}
+
+
+def test_each_repeat_has_trials_and_seeds_of_its_own():
+    parts = parts_of(study())
+    assert list(parts) == ["r1", "r1_null", "r2", "r2_null", "r3", "r3_null"]
+    second, null = parts["r2"], parts["r2_null"]
+    assert (list(second.arms), list(null.arms)) == (["add", "concat"], [NULL_ARM])
+    seeds = [second.tuning_seeds, second.final_seeds, second.test_seeds]
+    assert seeds == [[101], [202, 203], [2, 3]]
+    assert [null.tuning_seeds, null.final_seeds, null.test_seeds] == [
+        [FAR + s for s in own] for own in seeds
+    ]
+    assert second.trials() == null.trials() != parts["r1"].trials()  # one repeat, one set of trials
+    every = [s for own in parts.values() for s in (*own.tuning_seeds, *own.final_seeds)]
+    every += [s for own in parts.values() for s in own.test_seeds]
+    assert len(set(every)) == len(every)
+    assert parts_of(study(repeats=1, null_arm=""))[""].trials() == parts["r1"].trials()
+
+
+def test_verdicts_are_about_the_means_of_repeats():
+    """By hand: repeat 1 has (60 + 64) / 2 - (50 + 52) / 2 = 11 points."""
+    own = study()
+    sample = samples_of(own, results(VALUES))
+    assert sample["gain"] == [11, 9, 8]
+    assert sample[NULL_ARM] == [1, -2, -1]
+    state = progress(own, results(VALUES))
+    gain = state.verdicts[0]
+    assert (gain.verdict, gain.decision.n) == ("supported", 3)
+    assert gain.decision.p_difference == pytest.approx(stats.ttest_1samp([11, 9, 8], 0).pvalue)
+    assert tables.numbers(gain, own.measured).endswith(", 3 repeats.")
+    assert "mean over repeats of tuning" in tables.legend(own)
+    null = state.verdicts[1].hypothesis
+    assert (null.name, null.family, null.expects) == (NULL_ARM, "control", "equivalent")
+
+
+def test_a_repeat_that_lacks_a_seed_is_not_judged():
+    values = {arm: dict(of_arm) for arm, of_arm in VALUES.items()}
+    del values["concat"][5]
+    own = study()
+    state = progress(own, results(values))
+    assert [v.decision.n for v in state.verdicts] == [2, 3]
+    assert state.next_look == 3
+    assert ("concat", 3) not in by_unit(own, {("concat", s): 1.0 for s in range(5)})
+
+
+def test_the_runs_of_a_look_are_those_of_its_repeats():
+    own = study()
+    assert runs_of(own, ["concat", NULL_ARM], 2) == {
+        "r1": (["concat"], [0, 1]), "r1_null": ([NULL_ARM], [FAR, FAR + 1]),
+        "r2": (["concat"], [2, 3]), "r2_null": ([NULL_ARM], [FAR + 2, FAR + 3]),
+    }  # fmt: skip
+    assert seeds_of_unit(own, NULL_ARM, 3) == [FAR + 4, FAR + 5]
+    plain = study(repeats=1, null_arm="")
+    assert runs_of(plain, ["concat"], 2) == {"": (["concat"], [0, 1])}
+
+
+def frozen(tmp_path):
+    own = study()
+    choices, configs = {}, {}
+    for i, (part, of_part) in enumerate(parts_of(own).items()):
+        for arm in of_part.arms:
+            values = {"optim.lr": 0.001 * (i + 1), "model.token_scale": 1.0}
+            choices[f"{part}.{arm}"] = Choice(values, 60.0, [], [50.0] * 4, 0.0)
+            configs[f"{part}.{arm}"] = f"{i}{arm}"
+    return freeze(own, choices, configs, tmp_path)
+
+
+def test_a_plan_has_the_choices_of_every_repeat(tmp_path):
+    plan = frozen(tmp_path)
+    part = plan.parts()["r2"]
+    assert part.arms()["concat"] == {
+        "fusion": "concat", "optim.lr": 0.003, "model.token_scale": 1.0
+    }  # fmt: skip
+    assert part.configs == {"add": "2add", "concat": "2concat"}
+    again, _ = stored(tmp_path / PLAN)
+    assert again == plan
+    assert [h.name for h in again.study.hypotheses] == ["gain", NULL_ARM]  # once
+
+
+def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):
+    plan = frozen(tmp_path)
+    arms = tables.arms_table(plan, results(VALUES))
+    assert arms.columns[:3] == ["arm", "repeat", "chosen"]
+    assert [row[:2] for row in arms.rows][:4] == [
+        ["add", "r1"], ["add", "r2"], ["add", "r3"], ["concat", "r1"]
+    ]  # fmt: skip
+    assert arms.rows[0][4] == "51.00 ± 1.41 (2)"
+    table = tuning_table(plan, results(VALUES))
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["optim.lr"], row["model.token_scale"]) == ("0.001 to 0.005", "1")
+    known = components([[50, 52], [54, 54], [50, 56]])
+    assert row["between repeats"] == f"{known.between:.2f}"
+    assert tuning_table(Plan(study(repeats=1, null_arm=""), {}, {}, "d"), {}) is None
+    state = progress(plan.study, results(VALUES))
+    leans = caveats.of_verdicts(plan, state, results(VALUES))["gain"]
+    assert "n is below 8" in leans
+    assert not any("tuned once" in text for text in leans)
+    assert results_page.SECTIONS
+
+
+def test_variance_components_by_hand():
+    """Means 1, 3 and 5, and a variance of 2 in each group of two: (2 * 4 - 2) / 2 = 3 between."""
+    found = components([[0, 2], [2, 4], [4, 6]])
+    assert (found.between, found.within) == pytest.approx((3**0.5, 2**0.5))
+    assert found.share == pytest.approx(3 / 5)
+    f = stats.f_oneway([0, 2], [2, 4], [4, 6]).statistic
+    ends = [f / stats.f.ppf(p, 2, 3) for p in (0.975, 0.025)]
+    assert found.low == pytest.approx(max(ends[0] - 1, 0) / (max(ends[0] - 1, 0) + 2))
+    assert found.high == pytest.approx((ends[1] - 1) / (ends[1] - 1 + 2))
+    assert components([[1, 1], [1, 1]]).within == 0
+    assert np.isnan(components([[1, 2]]).share)
+
+
+def test_the_interval_of_a_share_covers_it():
+    rng, share = np.random.default_rng(0), 0.5
+    hits = 0
+    for _ in range(400):
+        y = rng.normal(size=(5, 1)) + rng.normal(size=(5, 4))
+        found = components(y)
+        hits += found.low <= share <= found.high
+    assert stats.binomtest(hits, 400, 0.95).pvalue > 0.001
+
+
+def test_the_forecast_counts_all_repeats():
+    own = study()
+    # 3 repeats x 3 arms x (4 trials x 1 seed + 2 finalists x 2 seeds); 3 arms x 2 seeds a repeat.
+    assert forecast.numbers_of_runs(own) == (72, 12, 18)
+    assert own.spread_of_units == pytest.approx((1 + 4 / 2) ** 0.5)
+    lines = "\n".join(forecast.forecast(own, None))
+    assert "tuning: 3 repeats x 3 arms x (4 trials x 1 seeds + 2 finalists x 2 seeds) = 72" in lines
+    assert "2 points over seeds, 1 over repeats of tuning" in lines
+    assert "looks: 2, 3 repeats" in lines
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("tuning.seeds", "100-103", "tuning.seeds: 4 seeds cannot be shared equally by"),
+        ("testing.seeds", "0-6", "testing.seeds: 7 seeds cannot be shared equally by"),
+        ("tuning.final_seeds", "200-204", "tuning.final_seeds: 5 seeds cannot be shared equally"),
+        ("testing.looks", [2, 4], "testing.looks: the last look needs 4 repeats, but"),
+        ("testing.looks", [1, 3], "testing.looks: must be ascending numbers of repeats from 2 on"),
+        ("tuning.null_arm", "mlp", "tuning.null_arm: no arm 'mlp'; use one of add, concat"),
+        ("tuning.repeats", 1, "tuning.null_arm: needs tuning.repeats of 2 or more"),
+        ("assumed.between", 0, "assumed.between: missing; give the spread of"),
+        ("arms.null_arm", {"fusion": "mul"}, "arms.null_arm: this name is that of tuning.null_arm"),
+        ("testing.seeds", "1000000-1000005", "testing.seeds: must be below 1000000 with"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(key, value, message, tmp_path):
+    content = yaml.safe_load(yaml.safe_dump(CONTENT))
+    section, name = key.split(".")
+    content[section][name] = value
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError) as error:
+        read_study(str(path))
+    assert f"{path}: {message}" in str(error.value)
+
+
+def test_names_of_parts_are_refused(tmp_path):
+    path = tmp_path / "mine_r2.yaml"
+    path.write_text(yaml.safe_dump(CONTENT))
+    with pytest.raises(InputError, match="must not end in _tune, _test, _timing or _r1; rename"):
+        read_study(str(path))
