@@ -16,8 +16,9 @@ CURE = "fix this and retry"  # of a file that cannot be read or written
 
 
 class Command(NamedTuple):
-    """`module` has a function `main`, which reads sys.argv and may return a line for each run that
-    it leaves out. It is imported when the command runs: torch alone takes seconds."""
+    """`module` has a function `main`, which takes the parsed options and may return a line for each
+    run that it leaves out. That of train takes nothing and reads sys.argv. The module is imported
+    when the command runs: torch alone takes seconds."""
 
     group: str
     module: str
@@ -87,7 +88,12 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
             print(completion(list(arguments)))
         else:
             sys.argv = [f"posfuse {name}", *arguments]
-            left_out = import_module(command(name).module).main()
+            each, given = command(name), []
+            if name != "train":
+                from posfuse import options  # imports pandas, which the overview does not need
+
+                given = [options.parsed(name, each.summary, arguments)]
+            left_out = import_module(each.module).main(*given)
             return "\n".join(f"error: {line}" for line in left_out or ())
     except SystemExit as end:
         return end.code

@@ -66,7 +66,7 @@ def test_the_help_of_train_has_the_groups_with_their_choices_and_five_examples()
 def raising(error):
     """A module whose command raises this error."""
 
-    def main():
+    def main(options):
         raise error
 
     return SimpleNamespace(main=main)
@@ -89,7 +89,7 @@ def raising(error):
 def test_an_error_ends_each_command_alike(error, status, printed, monkeypatch, capsys):
     monkeypatch.setattr(signals, "ignore", lambda: None)
     monkeypatch.setattr(cli, "import_module", lambda _: raising(error))
-    assert called("status")[1] == status
+    assert called("status", ".")[1] == status
     assert capsys.readouterr().err == printed
 
 
@@ -105,7 +105,7 @@ def test_a_full_stdout_ends_the_list_in_one_line(monkeypatch):
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(cli, "import_module", lambda _: raising(KeyError("x")))
     with pytest.raises(KeyError):
-        called("status")
+        called("status", ".")
 
 
 def test_a_report_names_the_option_that_writes_elsewhere(monkeypatch, tmp_path):

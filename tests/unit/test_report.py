@@ -442,11 +442,21 @@ def test_a_damaged_sweep_file_is_one_line(sweep):
         assert "\n" not in str(error.value)
 
 
-def test_an_unknown_baseline_leaves_the_tables(whole):
-    text, error = posfuse_report(whole, "--baseline", "ad")
-    assert error == "error: --baseline: no run has fusion=ad; use add, concat"
+def test_an_unknown_baseline_is_refused_before_anything_is_written(whole):
+    posfuse_report(whole)
+    before = {path: path.read_bytes() for path in (whole / "report").rglob("*") if path.is_file()}
+    line = "error: --baseline: no run has fusion=none; use add, concat"
+    assert posfuse_report(whole, "--baseline", "none") == ("", line)
+    after = {path: path.read_bytes() for path in (whole / "report").rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_a_sweep_without_the_usual_baseline_has_its_tables(tmp_path):
+    sweep = write_sweep(tmp_path / "mine", {"mlp": [0.5, 0.6, 0.7], "concat": [0.6, 0.7, 0.8]})
+    text, error = posfuse_report(sweep)
+    assert error == "error: --baseline: no run has fusion=add; use concat, mlp"
     assert "60.00 ± 10.00 (3)" in text
-    assert "Nothing to compare" in (whole / "report" / "index.html").read_text()
+    assert "Nothing to compare" in (sweep / "report" / "index.html").read_text()
 
 
 def test_what_makes_a_report_impossible_is_an_error_of_one_line(whole, tmp_path):

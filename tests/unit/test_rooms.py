@@ -34,7 +34,8 @@ MAY_IMPORT = {
     "posfuse.verdicts": "runs evidence statistics",
     "posfuse.report": "runs data evidence statistics verdicts",
     "posfuse.study": "runs process evidence statistics verdicts report",  # trains by the command
-    "posfuse.cli": "process",  # the commands' modules by name
+    "posfuse.cli": "process options",  # the commands' modules by name
+    "posfuse.options": "evidence",
     "posfuse.train": "model data runs process training sweeps tracking",
     "posfuse.__main__": "cli",
     "hydra_plugins": "sweeps runs process",
@@ -99,18 +100,24 @@ def test_wandb_is_imported_in_tracking_only_and_torch_never_in_evidence():
         assert "torch" not in packages or not lies_in(module, EVIDENCE), module
 
 
-def test_a_command_that_trains_nothing_imports_no_torch():
-    """Help, a refused config and the completion of a word must not take seconds."""
-    plugins = [name for name in MODULES if name.startswith("hydra_plugins.")]
-    waiting = ["posfuse.train", "posfuse.sweeps.status", *plugins]
-    imported: set[str] = set()
+def packages_of(*modules: str) -> set[str]:
+    """The packages that are imported when these modules are."""
+    waiting, imported = list(modules), set()
     while waiting:
         if (module := waiting.pop()) not in imported:
             imported.add(module)
             waiting += imports(module, at_its_start=True) if module in MODULES else []
-    packages = {name.split(".")[0] for name in imported}
-    assert not packages & {"torch", "lightning", "wandb", "scipy", "sklearn", "matplotlib"}
-    assert {"pandas", "hydra"} <= packages
+    return {name.split(".")[0] for name in imported}
+
+
+def test_a_command_that_trains_nothing_imports_no_torch():
+    """Help, a refused option or config and the completion of a word must not take seconds."""
+    plugins = [name for name in MODULES if name.startswith("hydra_plugins.")]
+    quick = packages_of("posfuse.options", "posfuse.train", "posfuse.sweeps.status", *plugins)
+    assert not quick & {"torch", "lightning", "wandb", "scipy", "sklearn", "matplotlib"}
+    assert {"pandas", "hydra"} <= quick
+    assert not packages_of("posfuse.cli") & {"pandas", "hydra"}
+    assert "torch" not in packages_of("posfuse.study.command", "posfuse.report.entry")
 
 
 def test_no_modules_import_each_other_in_a_cycle():

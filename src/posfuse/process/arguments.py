@@ -1,12 +1,10 @@
-"""The command lines: a sweep's folder; the overrides of posfuse train, and its options that name
-config files."""
+"""The overrides of posfuse train, and its options that name config files."""
 
 import os
 import shlex
 from argparse import ArgumentParser
 from collections.abc import Iterable
 from itertools import pairwise
-from pathlib import Path
 
 from posfuse.errors import InputError
 
@@ -17,20 +15,6 @@ LONG = (
 )  # fmt: skip
 CONFIG_OPTIONS = (("--config-dir", "-cd"), ("--config-path", "-cp"), ("--config-name", "-cn"))
 SHORT = ("-cd", "-cp", "-cn", "-p", "-c", "-i")
-
-
-def sweep_parser(command: str, purpose: str) -> ArgumentParser:
-    """The parser of a command that reads a sweep's folder, `folder`, which must exist."""
-    parser = ArgumentParser(prog=f"posfuse {command}", description=purpose)
-    example = "the sweep's folder, such as multirun/quickstart"
-    parser.add_argument("folder", type=_existing, help=example)
-    return parser
-
-
-def _existing(folder: str) -> Path:
-    if not Path(folder).is_dir():
-        raise InputError(f"{folder}: no such folder; give a sweep's folder, such as multirun/mine")
-    return Path(folder)
 
 
 def overrides_first(arguments: list[str]) -> list[str]:

@@ -1,13 +1,12 @@
 """Write tables, paired statistics, verdicts, figures and an HTML page of a sweep's records."""
 
-import argparse
 import math
 import shlex
 import sys
+from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.text import Text
 from posfuse.data.names import check_printable
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect, declared_family
-from posfuse.evidence.metric import BITS_PER_BYTE, METRICS, metric_of
+from posfuse.evidence.metric import metric_of
 from posfuse.report import foreign_table, formats, page
 from posfuse.report.sections import (
     answer,
@@ -79,45 +78,6 @@ def show(sections: list[Section], console: Console, path: Path) -> None:
         console.print(printed, soft_wrap=isinstance(part, str))
 
 
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    criteria = Criteria()
-    parser = argparse.ArgumentParser(prog="posfuse report", description=__doc__)
-    add = parser.add_argument
-    add("folder", nargs="?", help="folder of a sweep, for example multirun/quickstart")
-    add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
-    add("--baseline", default=criteria.baseline, help="fusion to subtract (default: %(default)s)")
-    points: dict[str, Any] = {"type": float, "metavar": "NUMBER"}
-    compared = "what is compared: " + ", ".join(METRICS)
-    compared += " (default: bits_per_byte or exact_match if all runs have it, else accuracy)"
-    add("--metric", metavar="NAME", help=compared)
-    bits = BITS_PER_BYTE
-    defaults = f"(default: {criteria.margin} points, or {bits.margin} bits per byte)"
-    does_not_matter = f"largest difference that does not matter {defaults}"
-    add("--margin", help=does_not_matter, **points)
-    defaults = f"(default: {criteria.effect} points, or {bits.effect} bits per byte)"
-    listed = f"difference for which the seeds needed are listed {defaults}"
-    add("--effect", help=listed, **points)
-    chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
-    chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
-    add("--select-seeds", metavar="SEEDS", help=chosen)
-    solved = "test accuracy above which a run solves its task (default: halfway between chance and "
-    solved += "100, where the runs of a cell are in two groups)"
-    add("--solved", type=float, metavar="PERCENT", help=solved)
-    listed = (
-        "operators in the family of Holm's adjustment, as concat,gate_scalar, or all (default: "
-    )
-    add("--primary", metavar="FUSIONS", help=f"{listed}the sweep's sweep.primary)")
-    add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
-    foreign_table.add_options(parser)
-    given = parser.parse_args(arguments)
-    if (given.folder is None) == (given.table is None):
-        parser.error("give the folder of a sweep, or --from TABLE.csv")
-    for name in foreign_table.OF_TABLES if given.table is None else ():
-        if getattr(given, name) != parser.get_default(name):
-            parser.error(f"--{name.replace('_', '-')} is for --from TABLE.csv; remove it")
-    return given
-
-
 def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
     """The seeds of a text such as "0,1" or "0-4,9", in order.
 
@@ -157,12 +117,11 @@ def _primary_of_sweep(folder: str, sweep_id: str) -> tuple[str, ...]:
         return ()  # the report lists the damaged file among its problems
 
 
-def main() -> list[str]:
+def main(arguments: Namespace) -> list[str]:
     """Write and show the report; returns a line for each problem, whose record is left out."""
-    arguments = parse()
-    options = {name: getattr(arguments, name) for name in ("margin", "effect", "solved")}
-    given = {name: value for name, value in options.items() if value is not None}
-    criteria = Criteria(arguments.baseline, **given)
+    names = ("baseline", "margin", "effect", "solved")
+    given = {name: v for name in names if (v := getattr(arguments, name)) is not None}
+    criteria = Criteria(**given)
     command = shlex.join(["posfuse", "report", *sys.argv[1:]])
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     check_printable(sys.argv[1:], "the command line")
@@ -178,6 +137,10 @@ def main() -> list[str]:
         return []
     claims = read_claims(arguments.claims)
     runs, problems = collect(arguments.folder)
+    fusions = sorted(set(runs["fusion"]))
+    if arguments.baseline not in (None, *fusions):  # before anything is written
+        known = ", ".join(fusions)
+        raise InputError(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
     if arguments.select_seeds is not None:
         select = seeds_in(arguments.select_seeds, runs["seed"])
         criteria = replace(criteria, select=select)

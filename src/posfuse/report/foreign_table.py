@@ -1,18 +1,17 @@
 """posfuse report --from TABLE.csv: judge the per-seed results of any study."""
 
-import argparse
 import math
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from posfuse.data.names import canonical
 from posfuse.errors import InputError
-from posfuse.evidence.foreign import UNITS, Columns, ForeignMetric, listed, read_foreign
+from posfuse.evidence.foreign import Columns, ForeignMetric, listed, read_foreign
 from posfuse.evidence.metric import Metric
 from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
@@ -35,41 +34,10 @@ MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
 MOST_ROWS = 1_000  # of a table that a person reads; its CSV file has all
 MOST_NOTES = 20
 MOST_ANSWERS = 20  # rows of the table at the top of the page
-OF_SWEEPS = ("effect", "metric", "select_seeds", "solved", "primary", "claims")  # options
-OF_TABLES = (
-    "seed", "compare", "value", "by", "where", "unit", "lower_is_better", "overall", "resolution",
-    "unpaired", "all_pairs",
-)  # fmt: skip
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that name the columns of a foreign table."""
-    group = parser.add_argument_group("results of another study, one row per run")
-    add, default = group.add_argument, Columns()
-    add("--from", dest="table", type=Path, metavar="TABLE.csv", help="CSV file with a header")
-    add("--seed", default=default.seed, metavar="COLUMN", help="default: %(default)s")
-    add("--compare", default=default.compare, metavar="COLUMN", help="default: %(default)s")
-    add("--value", default=default.value, metavar="COLUMN", help="default: %(default)s")
-    add("--by", default="", metavar="COLUMN,COLUMN", help="compare within each combination")
-    add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
-    add("--unit", choices=UNITS, help="of the values (default: as the numbers say)")
-    add("--lower-is-better", action="store_true", help="the values are losses or errors")
-    over = "compare means over all groups of --by. The test counts these columns: the seed column "
-    over += "(the conclusion is about new seeds of these groups), or columns of --by (new groups)"
-    add("--overall", default="", metavar="COLUMN,COLUMN", help=over)
-    step = "step of the values, such as 100 / test documents; it tests differences that are equal "
-    step += "in all seeds (default: they have no test)"
-    add("--resolution", type=float, metavar="POINTS", help=step)
-    add("--unpaired", action="store_true", help="runs with equal seeds share nothing")
-    add("--all-pairs", action="store_true", help="compare all with each other, not with a baseline")
-
-
-def columns_of(arguments: argparse.Namespace) -> Columns:
+def columns_of(arguments: Namespace) -> Columns:
     """Raises InputError for options that a foreign table does not allow, or needs and lacks."""
-    for name in OF_SWEEPS:
-        if getattr(arguments, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option}: is for the folder of a sweep, not for --from; remove it")
     if arguments.unit == "raw" and arguments.margin is None:
         raise InputError(
             f"--margin: must be given with --unit raw, in the units of {arguments.value}, because "
@@ -127,7 +95,7 @@ def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> 
     return replace(criteria, metric=metric)
 
 
-def sections_of(arguments: argparse.Namespace, criteria: Criteria) -> list[Section]:
+def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
     """The sections of the report of a foreign table."""
     columns = columns_of(arguments)
     results = read_foreign(arguments.table, columns)

@@ -1,8 +1,8 @@
 """posfuse study: tune, freeze the plan, run fresh seeds up to each look, judge, report."""
 
-import argparse
 import sys
 import textwrap
+from argparse import Namespace
 from itertools import product
 from pathlib import Path
 
@@ -24,32 +24,10 @@ from posfuse.study.sweeps import OUTPUT
 WIDTH = 80  # columns if stdout is not a terminal
 
 
-def parse(arguments: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(prog="posfuse study", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    helps = {
-        "plan": "runs, core hours and power; makes two short runs of each arm",
-        "freeze": "tune and write plan.yaml; runs no test seed",
-        "run": "run the study, or resume it",
-        "status": "what is done and what is decided so far",
-    }
-    for name, text in helps.items():
-        command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("study", help="a name in conf/study, or a YAML file")
-        command.add_argument(
-            "--config-dir", "-cd", action="append", default=[], metavar="FOLDER",
-            help="a folder with config files of your own, as for posfuse train",
-        )  # fmt: skip
-        if name == "plan":
-            command.add_argument("--no-timing", action="store_true", help="run nothing")
-    return parser.parse_known_args(arguments)
-
-
-def main() -> None:
+def main(arguments: Namespace) -> None:
     """Run one of the commands of a study. Raises Interrupted after a signal."""
-    arguments, extra = parse()
+    given = arguments.extra
     signals.install()
-    given = extra
     refuse_twice(given)
     folders, extra = sweeps.split_searchpath(given)
     sweeps.check_extra(extra)
@@ -67,7 +45,7 @@ def main() -> None:
         _run(name, study, extra, again)
 
 
-def _again(arguments: argparse.Namespace, given: list[str], study: Study) -> str:
+def _again(arguments: Namespace, given: list[str], study: Study) -> str:
     """The command that runs the study, with the places of its config files, modules and texts."""
     places = [word for folder in arguments.config_dir for word in ("--config-dir", folder)]
     places += [o for o in given if o.startswith((sweeps.SEARCH, sweeps.PATH))]

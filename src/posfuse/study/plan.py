@@ -19,7 +19,6 @@ from pydantic import TypeAdapter
 
 from posfuse.errors import InputError
 from posfuse.evidence.metric import Metric
-from posfuse.process.precision import FASTEST
 from posfuse.runs import identity, records
 from posfuse.runs.identity import fingerprint_of
 from posfuse.runs.records import Record
@@ -262,7 +261,7 @@ def refusal(record: Record, seed: int, config: str, plan: Plan | None = None) ->
         return "its fingerprint does not fit its settings, or is that of another version"
     as_asked = [{**own, "seed": 0}]
     if PRECISION in own:  # a record has the one that `fastest` has chosen
-        as_asked.append({**own, "seed": 0, PRECISION: FASTEST})
+        as_asked.append({**own, "seed": 0, PRECISION: "fastest"})
     if own.get("seed") != seed or config not in map(fingerprint_of, as_asked):
         return "has another configuration than the arm"
     if plan is None:

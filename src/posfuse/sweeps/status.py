@@ -9,6 +9,7 @@ import fcntl
 import statistics
 import sys
 import time
+from argparse import Namespace
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +22,6 @@ from rich.table import Table
 from rich.text import Text
 
 from posfuse.errors import AlreadyRunning, InputError
-from posfuse.process.arguments import sweep_parser
 from posfuse.runs import records
 from posfuse.runs.folders import lies_in
 from posfuse.runs.multirun import folders_asked_for
@@ -179,11 +179,8 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def main() -> None:
+def main(arguments: Namespace) -> None:
     """posfuse status FOLDER: prints the state once; in a terminal it updates until all is done."""
-    parser = sweep_parser("status", __doc__.splitlines()[0])
-    parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
-    arguments = parser.parse_args()
     sweep = arguments.folder
     in_terminal = sys.stdout.isatty()
     console = Console(width=None if in_terminal else WIDE)

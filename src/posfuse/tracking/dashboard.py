@@ -4,6 +4,7 @@ A second call changes the same two views, whose URLs are in dashboard/views.json
 """
 
 import json
+from argparse import Namespace
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -18,7 +19,6 @@ from wandb_workspaces import expr
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect, declared_family
 from posfuse.evidence.metric import ACCURACY, Metric, metric_of
-from posfuse.process.arguments import sweep_parser
 from posfuse.report import formats
 from posfuse.report.figures.style import look
 from posfuse.report.sections.differences import short_table
@@ -183,9 +183,8 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         return save(sweep / "dashboard" / "views.json", space, text), problems
 
 
-def main() -> list[str]:
+def main(arguments: Namespace) -> list[str]:
     """Save and print the URLs of the two views; returns a line for each record left out."""
-    arguments = sweep_parser("dashboard", __doc__.splitlines()[0]).parse_args()
     urls, problems = saved_views(arguments.folder)
     print("\n".join(urls))
     return problems

@@ -8,13 +8,13 @@ import os
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
-from posfuse.process.arguments import sweep_parser
 from posfuse.runs import configs, identity, records
 from posfuse.runs.multirun import check_is_current
 from posfuse.tracking import projection, server
@@ -141,13 +141,8 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     return f"{server.address()} holds {held} of {total} runs", problems + unsent
 
 
-def main() -> list[str]:
+def main(arguments: Namespace) -> list[str]:
     """Upload a sweep; returns a line for each run that the server does not hold."""
-    parser = sweep_parser("sync", __doc__.splitlines()[0])
-    parser.add_argument(
-        "--suffix", default="", help="appended to every id: W&B refuses ids of deleted runs"
-    )
-    arguments = parser.parse_args()
     held, problems = upload_sweep(arguments.folder, arguments.suffix)
     print(held)
     folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))

@@ -1,8 +1,7 @@
 """posfuse sample RUN --prompt TEXT: continue a text with a trained language model."""
 
-import argparse
 import math
-from pathlib import Path
+from argparse import Namespace
 
 import torch
 
@@ -15,18 +14,6 @@ from posfuse.model.language_model import LanguageModel
 from posfuse.training.trained import load_language_model
 
 MOST_TOKENS = 100_000  # to add; each takes about a millisecond
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="posfuse sample", description=__doc__)
-    add = parser.add_argument
-    add("run", type=Path, help="folder of a finished run with task=language_model")
-    add("--prompt", required=True, help="the text to continue; of a task, symbols with spaces")
-    add("--tokens", type=int, default=100, help="how many to add (default: %(default)s)")
-    help_ = "0: the most probable token each time; 0.8 is a good start for texts (default: 0)"
-    add("--temperature", type=float, default=0.0, help=help_)
-    add("--seed", type=int, default=0, help="of the random draws (default: %(default)s)")
-    return parser.parse_args()
 
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
@@ -80,9 +67,8 @@ def continuation(
     return whole[:, ids.shape[1] :]
 
 
-def main() -> None:
+def main(arguments: Namespace) -> None:
     """Print the prompt and its continuation."""
-    arguments = parse()
     given = (arguments.temperature, arguments.seed)
     if not 1 <= arguments.tokens <= MOST_TOKENS:
         allowed = f"must be between 1 and {MOST_TOKENS}"

@@ -1,0 +1,133 @@
+"""The options of each command but train, whose options are Hydra's.
+
+They are parsed before the command's own module is imported, which can take seconds.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from posfuse.errors import InputError
+from posfuse.evidence.foreign import UNITS, Columns
+from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, METRICS
+
+OF_SWEEPS = ("effect", "metric", "select_seeds", "solved", "primary", "claims")
+OF_TABLES = (
+    "seed", "compare", "value", "by", "where", "unit", "lower_is_better", "overall", "resolution",
+    "unpaired", "all_pairs",
+)  # fmt: skip
+
+
+def parsed(name: str, summary: str, words: Sequence[str]) -> Namespace:
+    """The options of a command; of a study also `extra`, the overrides of its runs."""
+    parser = ArgumentParser(prog=f"posfuse {name}", description=summary)
+    if name == "study":
+        _study(parser)
+        given, extra = parser.parse_known_args(words)
+        return Namespace(**vars(given), extra=extra)
+    if name == "report":
+        _report(parser)
+        given = parser.parse_args(words)
+        _check_report(parser, given)
+        return given
+    if name == "sample":
+        _sample(parser)
+        return parser.parse_args(words)
+    example = "the sweep's folder, such as multirun/quickstart"
+    parser.add_argument("folder", type=_existing, help=example)
+    if name == "status":
+        parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
+    if name == "sync":
+        suffix = "appended to every id: W&B refuses ids of deleted runs"
+        parser.add_argument("--suffix", default="", help=suffix)
+    return parser.parse_args(words)
+
+
+def _existing(folder: str) -> Path:
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such folder; give a sweep's folder, such as multirun/mine")
+    return Path(folder)
+
+
+def _study(parser: ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True)
+    helps = {
+        "plan": "runs, core hours and power; makes two short runs of each arm",
+        "freeze": "tune and write plan.yaml; runs no test seed",
+        "run": "run the study, or resume it",
+        "status": "what is done and what is decided so far",
+    }
+    for name, text in helps.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("study", help="a name in conf/study, or a YAML file")
+        command.add_argument(
+            "--config-dir", "-cd", action="append", default=[], metavar="FOLDER",
+            help="a folder with config files of your own, as for posfuse train",
+        )  # fmt: skip
+        if name == "plan":
+            command.add_argument("--no-timing", action="store_true", help="run nothing")
+
+
+def _sample(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("run", type=Path, help="folder of a finished run with task=language_model")
+    add("--prompt", required=True, help="the text to continue; of a task, symbols with spaces")
+    add("--tokens", type=int, default=100, help="how many to add (default: %(default)s)")
+    help_ = "0: the most probable token each time; 0.8 is a good start for texts (default: 0)"
+    add("--temperature", type=float, default=0.0, help=help_)
+    add("--seed", type=int, default=0, help="of the random draws (default: %(default)s)")
+
+
+def _report(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", nargs="?", type=_existing, help="folder of a sweep, such as multirun/quickstart")
+    add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
+    add("--baseline", metavar="FUSION", help="what is subtracted (default: add)")
+    points: dict[str, Any] = {"type": float, "metavar": "NUMBER"}
+    compared = "what is compared: " + ", ".join(METRICS)
+    compared += " (default: bits_per_byte or exact_match if all runs have it, else accuracy)"
+    add("--metric", metavar="NAME", help=compared)
+    one, bits = ACCURACY, BITS_PER_BYTE
+    defaults = f"(default: {one.margin} points, or {bits.margin} bits per byte)"
+    does_not_matter = f"largest difference that does not matter {defaults}"
+    add("--margin", help=does_not_matter, **points)
+    defaults = f"(default: {one.effect} points, or {bits.effect} bits per byte)"
+    add("--effect", help=f"difference for which the seeds needed are listed {defaults}", **points)
+    chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
+    chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
+    add("--select-seeds", metavar="SEEDS", help=chosen)
+    solved = "test accuracy above which a run solves its task (default: halfway between chance and "
+    solved += "100, where the runs of a cell are in two groups)"
+    add("--solved", type=float, metavar="PERCENT", help=solved)
+    listed = "operators in the family of Holm's adjustment, as concat,gate_scalar, or all "
+    add("--primary", metavar="FUSIONS", help=f"{listed}(default: the sweep's sweep.primary)")
+    add("--claims", type=Path, help="YAML file of claims (default: the paper's claims)")
+    group = parser.add_argument_group("results of another study, one row per run")
+    add, default = group.add_argument, Columns()
+    add("--from", dest="table", type=Path, metavar="TABLE.csv", help="CSV file with a header")
+    add("--seed", default=default.seed, metavar="COLUMN", help="default: %(default)s")
+    add("--compare", default=default.compare, metavar="COLUMN", help="default: %(default)s")
+    add("--value", default=default.value, metavar="COLUMN", help="default: %(default)s")
+    add("--by", default="", metavar="COLUMN,COLUMN", help="compare within each combination")
+    add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
+    add("--unit", choices=UNITS, help="of the values (default: as the numbers say)")
+    add("--lower-is-better", action="store_true", help="the values are losses or errors")
+    over = "compare means over all groups of --by. The test counts these columns: the seed column "
+    over += "(the conclusion is about new seeds of these groups), or columns of --by (new groups)"
+    add("--overall", default="", metavar="COLUMN,COLUMN", help=over)
+    step = "step of the values, such as 100 / test documents; it tests differences that are equal "
+    step += "in all seeds (default: they have no test)"
+    add("--resolution", type=float, metavar="POINTS", help=step)
+    add("--unpaired", action="store_true", help="runs with equal seeds share nothing")
+    add("--all-pairs", action="store_true", help="compare all with each other, not with a baseline")
+
+
+def _check_report(parser: ArgumentParser, given: Namespace) -> None:
+    """Exit without a sweep or table; raise InputError for an option of the other one."""
+    if (given.folder is None) == (given.table is None):
+        parser.error("give the folder of a sweep, or --from TABLE.csv")
+    use = "--from TABLE.csv" if given.table is None else "the folder of a sweep, not for --from"
+    for name in OF_SWEEPS if given.table else OF_TABLES:
+        if getattr(given, name) != parser.get_default(name):
+            raise InputError(f"--{name.replace('_', '-')}: is for {use}; remove it")
