@@ -227,10 +227,13 @@ def results(**accuracy):
 
 
 def shown(plan, records):
-    """What posfuse study prints of the verdicts."""
-    console = Console(file=io.StringIO(), width=200)
-    command._show(plan, progress(plan.study, records), records, console)
-    return " ".join(console.file.getvalue().split())
+    """What posfuse study prints of the verdicts; in no terminal wider than the terminal."""
+    for width in (40, 80, 200):
+        console = Console(file=io.StringIO(), width=width)
+        command._show(plan, progress(plan.study, records), records, console)
+        text = console.file.getvalue()
+        assert max(map(len, text.splitlines())) <= width
+    return " ".join(text.split())
 
 
 def test_the_terminal_has_the_cautions_below_the_verdict():

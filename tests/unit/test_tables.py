@@ -168,7 +168,7 @@ def test_csv_has_the_numbers_in_full_precision(tmp_path):
 def test_the_terminal_shows_markup_as_text():
     table = Table("t", "[red]t[/]", "", ["[bold]c"], [["[/nonsense]"]], pd.DataFrame())
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(formats.terminal(table))
+    console.print(formats.Fitted(table))
     text = console.export_text()
     assert "[/nonsense]" in text
     assert "[bold]c" in text

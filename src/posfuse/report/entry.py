@@ -73,9 +73,11 @@ def show(sections: list[Section], console: Console, path: Path) -> None:
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
     console.print()
     shown = [part for s in sections for part in s.shown]
-    for part in [*shown, *page.notes_of(sections), str(path)]:
+    for part in [*shown, *page.notes_of(sections)]:
+        is_line = isinstance(part, str)
         printed = Text(part) if isinstance(part, str) else part
-        console.print(printed, soft_wrap=isinstance(part, str))
+        console.print(printed, soft_wrap=is_line and not console.is_terminal)
+    console.print(Text(str(path)), soft_wrap=True)
 
 
 def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
@@ -123,7 +125,7 @@ def main(arguments: Namespace) -> list[str]:
     given = {name: v for name in names if (v := getattr(arguments, name)) is not None}
     criteria = Criteria(**given)
     command = shlex.join(["posfuse", "report", *sys.argv[1:]])
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = Console(highlight=False)
     check_printable(sys.argv[1:], "the command line")
     for option, points in (("--margin", criteria.margin), ("--effect", criteria.effect)):
         if not 0 < points < math.inf:

@@ -144,7 +144,7 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
             unit=criteria.metric.unit,
             drawings=_drawings(comparisons, criteria),
             tables=tables,
-            shown=list(map(formats.terminal, tables)),
+            shown=list(map(formats.Fitted, tables)),
             notes=notes,
         ),
         cautions_section(_cautions(results, comparisons, columns), chapter=RESULTS),

@@ -1,13 +1,16 @@
 """Tables for the terminal and as CSV, Markdown and LaTeX files."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -20,6 +23,7 @@ LATEX = {
     "‡": r"$^\ddagger$",
 }  # fmt: skip
 ROWS_ON_A_PAGE = 30
+GAP = 2  # between the columns of a terminal
 # The first letters of a formula; the last four are as wide as Chinese letters.
 FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 NUMBER = r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|inf|nan)"
@@ -34,18 +38,113 @@ DOCUMENT = r"""% To \input one table elsewhere: \usepackage{{booktabs, longtable
 """
 
 
-def terminal(table: Table) -> RichTable:
-    """Numbers are aligned right; a line separates the groups of the first column."""
-    title = Text(table.title)
-    shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column, numeric in zip(table.columns, table.numeric, strict=True):
-        shown.add_column(
-            Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric
-        )
-    for row, following in zip(table.rows, [*table.rows[1:], None], strict=True):
-        ends = following is not None and following[0] != row[0]
-        shown.add_row(*map(Text, row), end_section=ends)
-    return shown
+@dataclass(frozen=True)
+class Fitted:
+    """A table for a terminal of any width. Words are not broken.
+
+    Empty columns are left out, and a line states those with one value. If the others are too wide,
+    rows are grouped by their first names, and columns that still do not fit follow below.
+    """
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        (table, same), width = varying(self.table), options.max_width
+        yield Text(table.title, style="italic")
+        if same:
+            yield Text(f"All rows: {', '.join(same)}.")
+        names = naming(table)
+        if names > 1 and sum(least for least, _ in widths(table)) > width + GAP:
+            table, names = grouped(table, names), 1
+        for block in blocks(table, names, width):
+            yield block
+            yield ""
+
+
+def varying(table: Table) -> tuple[Table, list[str]]:
+    """The table without its columns of one value, and "heading value" of those that are not empty.
+    Of a single row only empty columns are left out."""
+    values = [{row[i] for row in table.rows} for i in range(len(table.columns))]
+    is_out = [own <= {""} or len(own) == 1 < len(table.rows) for own in values]
+    columns = zip(table.columns, values, is_out, strict=True)
+    same = [f"{heading} {min(own)}" for heading, own, out in columns if out and own - {""}]
+
+    def without(row: list[str]) -> list[str]:
+        return [cell for cell, out in zip(row, is_out, strict=True) if not out]
+
+    rows = list(map(without, table.rows))
+    return replace(table, columns=without(table.columns), rows=rows), same
+
+
+def naming(table: Table) -> int:
+    """How many first columns name a row: the fewest that differ between all rows, else 1."""
+    for n in range(1, len(table.columns)):
+        if len({tuple(row[:n]) for row in table.rows}) == len(table.rows):
+            return n
+    return 1
+
+
+def grouped(table: Table, names: int) -> Table:
+    """The last of the names in the first column, under a row with the others."""
+    rows: list[list[str]] = []
+    group = ""
+    for row in table.rows:
+        *others, last = row[:names]
+        if (own := " ".join(filter(None, others))) != group:
+            group = own
+            rows.append([own, *[""] * (len(row) - names)])
+        rows.append([f"  {last}", *row[names:]])
+    return replace(table, columns=[table.columns[names - 1], *table.columns[names:]], rows=rows)
+
+
+def widths(table: Table) -> list[tuple[int, int]]:
+    """The least and the full width of each column, with the gap that follows it. Only the spaces of
+    headings and texts are broken."""
+    both = []
+    for i, (heading, numeric) in enumerate(zip(table.columns, table.numeric, strict=True)):
+        cells = [row[i] for row in table.rows]
+        words = cells if numeric else [w for cell in cells for w in re.findall(r"^ *\S+|\S+", cell)]
+        least = max(map(cell_len, ["", *words, *heading.split()]))
+        both.append((least + GAP, max(least, *map(cell_len, [heading, *cells])) + GAP))
+    return both
+
+
+def blocks(table: Table, names: int, width: int) -> Iterator[RichTable]:
+    """The table in parts with as many columns side by side as fit, each with the names first."""
+    both, n = widths(table), len(table.columns)
+    end = names
+    while True:
+        shown = list(range(names))
+        room = width + GAP - sum(both[i][0] for i in shown)
+        while end < n and (len(shown) == names or both[end][0] <= room):
+            room -= both[end][0]
+            shown.append(end)
+            end += 1
+        yield _block(table, shown, [both[i] for i in shown], room)
+        if end == n:
+            return
+
+
+def _block(table: Table, shown: list[int], both: list[tuple[int, int]], room: int) -> RichTable:
+    """These columns, wider than their least widths by `room` if that helps. A line separates the
+    groups of the first column."""
+    block = RichTable(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0)
+    )
+    for at, (i, (least, full)) in enumerate(zip(shown, both, strict=True)):
+        more = min(room, full - least) if room > 0 or at == 0 else 0  # below 0: a name is too long
+        room -= more
+        is_number = table.numeric[i]
+        block.add_column(
+            Text(table.columns[i]), width=max(1, least + more - GAP), no_wrap=is_number,
+            justify="right" if is_number else "left", overflow="fold",
+        )  # fmt: skip
+    first = [row[0] for row in table.rows]
+    has_groups = len(set(first)) < len(first)
+    for row, following in zip(table.rows, [*first[1:], None], strict=True):
+        ends = following not in (None, row[0]) and not str(following).startswith(" ")
+        block.add_row(*(Text(row[i]) for i in shown), end_section=ends and has_groups)
+    return block
 
 
 def markdown(table: Table) -> str:

@@ -1,6 +1,5 @@
 """posfuse study: tune, freeze the plan, run fresh seeds up to each look, judge, report."""
 
-import sys
 import textwrap
 from argparse import Namespace
 from itertools import product
@@ -21,7 +20,7 @@ from posfuse.study.scores import Results
 from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT
 
-WIDTH = 80  # columns if stdout is not a terminal
+WIDTH = 80  # of a line
 
 
 def main(arguments: Namespace) -> None:
@@ -76,7 +75,7 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
     runs = run_table(frozen, tuning, stages.testing_sweeps(name, frozen))
     results = stages.tested(name, frozen)
     first = results_page.write(name, frozen, state, results, runs, OUTPUT / name, again)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = Console(highlight=False)
     console.print()
     for line in first:
         console.print(Text(line, style="bold"))
@@ -137,7 +136,7 @@ def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
 def _show_state(name: str, frozen: Plan) -> None:
     """The verdicts so far, and which hypotheses a run keeps from being judged."""
     state = stages.state_of(name, frozen)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = Console(highlight=False)
     console.print(Text(" ".join(tables.headline(frozen.study, state))))
     _show(frozen, state, stages.tested(name, frozen), console)
     for line in stages.not_judged(name, frozen, state):

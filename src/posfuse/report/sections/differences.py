@@ -90,7 +90,7 @@ def section(sweep: Sweep) -> Section:
         ]  # fmt: skip
     if drawings and not sweep.is_tuned:
         short = short_table(comparisons, criteria)
-        shown = [formats.terminal(short), Text(f"{short.caption}\n")]
+        shown = [formats.Fitted(short), Text(f"{short.caption}\n")]
     return Section(
         PAIRED,
         drawings=drawings,

@@ -74,7 +74,7 @@ def section(sweep: Sweep) -> Section:
             if len(rows)
         ],
         tables=tables,
-        shown=list(map(formats.terminal, reversed(tables))),
+        shown=list(map(formats.Fitted, reversed(tables))),
         notes=own_best.notes,
         problems=problems,
     )

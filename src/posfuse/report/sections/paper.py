@@ -42,7 +42,7 @@ def section(sweep: Sweep) -> Section:
         TABLES,
         drawings=[Drawing("accuracy_latency", partial(accuracy_latency, cells, metric), caption)],
         tables=tables,
-        shown=[] if sweep.is_tuned else list(map(formats.terminal, tables)),
+        shown=[] if sweep.is_tuned else list(map(formats.Fitted, tables)),
         notes=[*_coverage_warnings(sweep.runs), *_without_order(cells, bags), *without_bag],
     )
 
