@@ -17,6 +17,7 @@ from posfuse.runs.folders import AXES, NAMES, composed_names, folder_of, folders
 from posfuse.runs.multirun import names_in, with_arm
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
+from posfuse.sweeps.status import every_minute
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
@@ -74,7 +75,8 @@ class PosfuseSweeper(BasicSweeper):
         runs = f"{len(jobs)} run{'s' * (len(jobs) > 1)}"
         say(f"{runs} in {self.config.hydra.sweep.dir}; Ctrl-C stops, the same command resumes")
         try:
-            return super().sweep(listed)
+            with every_minute(say, Path(self.config.hydra.sweep.dir)):
+                return super().sweep(listed)
         except signals.Interrupted:
             if signals.interruption() != FAIL_FAST:
                 raise

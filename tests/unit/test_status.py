@@ -2,8 +2,10 @@
 
 import json
 import os
+import queue
 import shutil
 import sys
+import threading
 
 import pytest
 
@@ -69,16 +71,40 @@ def test_a_sweep_with_a_run_of_each_state(sweep, shown):
         assert shown(sweep) == (
             0,
             [
-                f"{sweep} done running interrupted stopped failed missing",
-                "tiny/sinusoidal/add 1 1 1",
-                "tiny/sinusoidal/concat 1 1 1",
+                f"{sweep}:",
+                "tiny/sinusoidal/add 1 interrupted, 1 stopped, 1 failed",
+                "tiny/sinusoidal/concat 1 done, 1 running, 1 missing",
                 "stopped: tiny/sinusoidal/add seed=0",
                 "interrupted: tiny/sinusoidal/add seed=1: so interrupted",
                 "failed: tiny/sinusoidal/add seed=2: so diverged",
                 "running: tiny/sinusoidal/concat seed=1: epoch 2/4",
-                "1 of 6 runs are done, about 2 min left",  # 3 x 10 s, 10 s and 60 s
+                # 3 x 10 s, 10 s and 60 s
+                "1 of 6 runs are done, 1 running, 1 failed, about 2 min left",
             ],
         )
+
+
+def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):
+    runs = runs_of(sweep)
+    wide, narrow = (status.page(sweep, runs, n).plain.splitlines()[1:3] for n in (30, 29))
+    assert wide == ["tiny/sinusoidal/add     3 done", "tiny/sinusoidal/concat  3 done"]
+    assert narrow == ["tiny/sinusoidal/add", "    3 done"]
+
+
+def test_a_sweep_says_how_far_it_is_while_it_runs(sweep):
+    """Two runs are not done. The failure of `add`, of an earlier command, is repeated; that of
+    `concat` is new."""
+    failure = {"id": "1", "time": 1.0, "kind": "failed", "message": "no", "overrides": []}
+    for fusion in ("add", "concat"):
+        (run_in(sweep, fusion, 0) / records.RESULT).unlink()
+    records.write_json(run_in(sweep, "add", 0) / records.FAILURE, failure)
+    said, before = queue.Queue(), threading.active_count()
+    with status.every_minute(said.put, sweep, seconds=0.01):
+        assert said.get() == f"{sweep}: 4 of 6 runs are done, about 15 s left"
+        records.write_json(run_in(sweep, "concat", 0) / records.FAILURE, {**failure, "id": "2"})
+        last = f"{sweep}: 4 of 6 runs are done, 1 failed, about 5 s left"
+        assert last in (said.get() for _ in range(100))
+    assert threading.active_count() == before
 
 
 def test_a_damaged_record_is_a_failure_that_names_the_file(sweep, shown):
@@ -199,7 +225,10 @@ def test_a_damaged_progress_json_is_no_progress(text, sweep, shown):
         code, lines = shown(sweep)
     assert (code, lines[-2:]) == (
         0,
-        ["running: tiny/sinusoidal/add seed=0", "5 of 6 runs are done, about 5 s left"],
+        [
+            "running: tiny/sinusoidal/add seed=0",
+            "5 of 6 runs are done, 1 running, about 5 s left",
+        ],
     )
 
 

@@ -11,24 +11,27 @@ import sys
 import time
 from argparse import Namespace
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from posfuse.errors import AlreadyRunning, InputError
+from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.folders import lies_in
 from posfuse.runs.multirun import folders_asked_for
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
-WIDE = 1000  # columns if stdout is not a terminal: names are not cut
 REFRESH = 2.0  # seconds between two updates
+MINUTE = 60.0
 
 
 @dataclass(frozen=True)
@@ -148,27 +151,73 @@ def seconds_left(runs: list[RunStatus]) -> float | None:
     return total / max(1, sum(run.state == "running" for run in runs))
 
 
-def page(sweep: Path, runs: list[RunStatus]) -> Group:
-    """One row per cell, then one line for each run that is running or failed."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column(str(sweep))
-    shown = [state for state in STATES if any(run.state == state for run in runs)]
-    for state in shown:
-        table.add_column(state, justify="right")
+def page(sweep: Path, runs: list[RunStatus], columns: int) -> Text:
+    """One line per cell, or two in a narrow terminal, and one for each run that is running or
+    failed."""
+    counts = {}
     for cell in dict.fromkeys(run.cell for run in runs):
-        counts = Counter(run.state for run in runs if run.cell == cell)
-        table.add_row(cell, *(str(counts[state] or "") for state in shown))
-    lines = [
-        Text(f"{run.state}: {run.cell} seed={run.seed}" + (run.detail and f": {run.detail}"))
-        for run in runs
-        if run.state not in ("done", "missing")
+        counts[cell] = _counts([run for run in runs if run.cell == cell])
+    longest = max(map(len, counts))
+    fits = longest + 2 + max(map(len, counts.values())) <= columns
+    lines = [f"{sweep}:"]
+    for cell, states in counts.items():
+        lines += [f"{cell:<{longest}}  {states}"] if fits else [cell, f"    {states}"]
+    for run in runs:
+        if run.state not in ("done", "missing"):
+            detail = run.detail and f": {run.detail}"
+            lines.append(f"{run.state}: {run.cell} seed={run.seed}{detail}")
+    return Text("\n".join([*lines, summary(runs)]))
+
+
+def _counts(runs: list[RunStatus], states: Sequence[str] = STATES) -> str:
+    """How many runs are in each of these states: 2 done, 1 failed."""
+    counted = Counter(run.state for run in runs)
+    return ", ".join(f"{counted[state]} {state}" for state in states if counted[state])
+
+
+def summary(runs: list[RunStatus], repeats_failed: bool = True) -> str:
+    """How many runs are done, running and failed, and the time left."""
+    done, left = sum(run.state == "done" for run in runs), runs
+    if not repeats_failed:
+        left = [run for run in runs if run.state != "failed"]
+    parts = [f"{done} of {len(runs)} runs are done", _counts(runs, ("running", "failed"))]
+    if seconds := seconds_left(left):
+        parts.append(f"about {duration(seconds)} left")
+    return ", ".join(filter(None, parts))
+
+
+@contextmanager
+def every_minute(
+    say: Callable[[str], None], sweep: Path, seconds: float = MINUTE
+) -> Iterator[None]:
+    """Say regularly how far the runs of the sweep's command are."""
+    earlier = {failure["id"] for _, failure in records.failures_in(sweep)}
+    ended = Event()
+
+    def watch() -> None:
+        while not ended.wait(seconds):
+            with suppress(OSError, InputError):  # of a file that a run just changes
+                say(f"{sweep}: {summary(asked_for(sweep, earlier), repeats_failed=False)}")
+
+    thread = Thread(target=watch, daemon=True)
+    with signals.blocking():  # they are for the main thread
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def asked_for(sweep: Path, earlier: set[str]) -> list[RunStatus]:
+    """The runs that the sweep's command asked for. One with an `earlier` failure is missing, since
+    this command repeats it."""
+    failed = {run for run, failure in records.failures_in(sweep) if failure["id"] not in earlier}
+    runs = {folder: status_of(folder, sweep, True) for folder in folders_asked_for(sweep)}
+    return [
+        replace(run, state="missing") if run.state == "failed" and folder not in failed else run
+        for folder, run in runs.items()
     ]
-    done = sum(run.state == "done" for run in runs)
-    summary = f"{done} of {len(runs)} runs are done"
-    seconds = seconds_left(runs)
-    if done < len(runs) and seconds is not None:
-        summary += f", about {duration(seconds)} left"
-    return Group(table, *lines, Text(summary))
 
 
 def duration(seconds: float) -> str:
@@ -182,16 +231,15 @@ def duration(seconds: float) -> str:
 def main(arguments: Namespace) -> None:
     """posfuse status FOLDER: prints the state once; in a terminal it updates until all is done."""
     sweep = arguments.folder
-    in_terminal = sys.stdout.isatty()
-    console = Console(width=None if in_terminal else WIDE)
+    console = Console(highlight=False)
     runs = runs_of(sweep)
     if not runs:
         raise InputError(f"{sweep}: no runs here; run posfuse train -m first")
-    if arguments.once or not in_terminal:
-        console.print(page(sweep, runs), soft_wrap=True)
+    if arguments.once or not sys.stdout.isatty():
+        console.print(page(sweep, runs, console.width), soft_wrap=True)
         return
-    with Live(page(sweep, runs), console=console, auto_refresh=False) as live:
+    with Live(page(sweep, runs, console.width), console=console, auto_refresh=False) as live:
         while any(run.state != "done" for run in runs):
             time.sleep(REFRESH)
             runs = runs_of(sweep)
-            live.update(page(sweep, runs), refresh=True)
+            live.update(page(sweep, runs, console.width), refresh=True)
