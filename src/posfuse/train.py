@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import textwrap
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,7 +24,9 @@ from posfuse.process import signals
 from posfuse.process.arguments import overrides_first
 from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
+from posfuse.runs.folders import other_overrides
 from posfuse.runs.hydra_errors import one_line
+from posfuse.runs.multirun import common_overrides
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
 from posfuse.tracking.live import track
 
@@ -88,7 +91,12 @@ def job(config: DictConfig) -> float:
         from posfuse.process import precision  # torch takes seconds, and a refusal needs none of it
 
         cfg.trainer.precision = precision.precision_of(cfg)  # config.yaml and the record state it
-        record = train(cfg, folder)
+        own, place = other_overrides(overrides), ""
+        if hydra_cfg.mode == RunMode.MULTIRUN:
+            common, runs = common_overrides(Path(hydra_cfg.sweep.dir))
+            own = [override for override in own if override not in common]
+            place = f"run {hydra_cfg.job.num + 1} of {runs}: "
+        record = train(cfg, folder, own, place)
         if hydra_cfg.mode == RunMode.RUN:
             log.info("results: %s; next: other settings, for example in a sweep: %s", folder, SWEEP)
         return float(record["test"][task_of(cfg).metric])
@@ -110,11 +118,16 @@ def job(config: DictConfig) -> float:
     return math.nan
 
 
-def train(cfg: Config, folder: Path) -> records.Record:
-    """Train one run in `folder` and return its record; a finished run is skipped."""
+def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -> records.Record:
+    """Train one run in `folder` and return its record; a finished run is skipped.
+
+    The run's label has its `own` overrides: those that not all runs of its sweep have. `place` is
+    its place in the sweep.
+    """
     from posfuse.training.run import run  # imports torch, as in `job`
 
-    label = f"{cfg.data.name} {cfg.encoding.name} {cfg.fusion['name']} seed={cfg.seed}"
+    names = cfg.data.name, cfg.encoding.name, cfg.fusion["name"]
+    label = " ".join([*names, *own, f"seed={cfg.seed}"])
     metric = task_of(cfg).metric
     with records.sole_use(folder), signals.handling():
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
@@ -124,8 +137,9 @@ def train(cfg: Config, folder: Path) -> records.Record:
             return record
         (folder / records.RESULT).unlink(missing_ok=True)  # one whose other files are damaged
         configs.write_config(folder, cfg)
-        if (folder / records.LAST).exists():
-            log.info("%s: resuming from its last checkpoint", label)
+        resumes = ", resuming from its last checkpoint" * (folder / records.LAST).exists()
+        if place or resumes:
+            log.info("%s%s%s", place, label, resumes)
         with track(cfg, folder) as log_rows:
             record = run(cfg, folder, log_rows)
         # Another sweep may have recorded meanwhile that this run was busy.

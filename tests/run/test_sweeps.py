@@ -30,6 +30,10 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command
     assert len(results(tmp_path / "work")) == 2
     reported, summary = result.err.partition("error: 2 run(s) failed; the others are done.")[::2]
     assert reported.count("failed: tiny/sinusoidal/add/") == 2
+    for n in (1, 2):
+        label = f"tiny sinusoidal add data.limit=null seed={n - 1}"
+        assert f"run {n} of 4: {label}\n" in result.out
+        assert f"\n{label}: test accuracy " in result.out
     assert "Traceback" not in result.out + result.err
     retries = [line.strip() for line in summary.splitlines() if "posfuse train" in line]
     assert len(retries) == 2

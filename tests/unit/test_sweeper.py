@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
-from posfuse.runs.multirun import folders_asked_for
+from posfuse.runs.multirun import common_overrides, folders_asked_for
 
 
 class Recorder:
@@ -264,6 +264,17 @@ def test_an_arm_stands_for_its_overrides(jobs, tmp_path):
         f"{data}/none/concat/seed=0",
         f"{data}/none/concat/seed=1",
     ]
+    assert common_overrides(sweep) == (set(), 4)
+
+
+def test_what_all_runs_of_a_sweep_have_is_not_in_their_labels(jobs, tmp_path):
+    arms = {
+        "a": ["fusion=add", "model.d_ff=8", "optim.lr=0.1"],
+        "b": ["fusion=add", "model.d_ff=8"],
+    }
+    jobs("PosfuseSweeper", ["data.limit=9", "seed=0,1,2"], {"arm": "a,b"}, arms=arms)
+    common = {"fusion=add", "model.d_ff=8", "data.limit=9"}
+    assert common_overrides(tmp_path / "PosfuseSweeper") == (common, 6)
 
 
 def test_an_unknown_arm_is_refused(jobs):

@@ -30,7 +30,7 @@ def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iter
     replaced or the text is long, a hash keeps two different runs apart. Of host.path the last part
     is written, so that the folder's place does not count.
     """
-    own = sorted(_without_place(o) for o in overrides if not _in_path_already(o))
+    own = sorted(map(_without_place, other_overrides(overrides)))
     text = "__".join(own)
     plain = re.sub(f"[^{VARIANT_LETTERS}]+", "-", text)[:80].strip(".-")
     if plain != text:
@@ -38,6 +38,11 @@ def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iter
     # fusion.name can be of any type here; `check_name` refuses it later.
     parts = (data, encoding, str(fusion), plain, f"seed={seed}")
     return "/".join(part for part in parts if part)
+
+
+def other_overrides(overrides: Iterable[str]) -> list[str]:
+    """Those that can change a result and are not in the names data, encoding, fusion and seed."""
+    return [override for override in overrides if not _in_path_already(override)]
 
 
 def _in_path_already(override: str) -> bool:

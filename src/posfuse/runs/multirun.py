@@ -78,6 +78,17 @@ def folders_asked_for(sweep: Path) -> list[Path]:
     ]
 
 
+def common_overrides(sweep: Path) -> tuple[set[str], int]:
+    """The overrides that all runs of the sweep's last command have, and how many runs there are."""
+    cfg, overrides = read_multirun(sweep / MULTIRUN)
+    common = {f"{key}={values[0]}" for key, values in overrides.items() if len(values) == 1}
+    if names := overrides.get("arm"):
+        common |= set.intersection(
+            *(set(with_arm([f"arm={n}"], cfg.hydra.sweeper.arms)) for n in names)
+        )
+    return common, prod(map(len, overrides.values()))
+
+
 def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     """The overrides of a run with those of its arm in the place of `arm=NAME`, if there is one.
 
