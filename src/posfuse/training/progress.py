@@ -5,9 +5,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, RichProgressBar
+from rich.progress import ProgressColumn, Task
+from rich.text import Text
 
 from posfuse.data.evaluations import ONE_PER_EPOCH, Evaluations
 from posfuse.runs import records
@@ -45,16 +48,11 @@ class EpochLines(Callback):
         self.spent, self.started = 0.0, self.clock()
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        metrics, seconds = trainer.callback_metrics, self.seconds()
+        seconds = self.seconds()
         epoch = self.evaluations.epochs(trainer.current_epoch + 1)
         assert trainer.max_epochs is not None
         epochs = int(self.evaluations.epochs(trainer.max_epochs))
-        shown = {
-            "train loss": "train/loss",
-            "validation loss": "val/loss",
-            "accuracy": "val/accuracy",
-        }
-        values = [f"{name} {metrics[key]:.4f}" for name, key in shown.items() if key in metrics]
+        values = [f"{name} {value}" for name, value in shown_of(trainer).items()]
         self.lines.info("epoch %s/%d: %s, %.1f s", epoch, epochs, ", ".join(values), seconds)
         if trainer.is_global_zero:
             progress = {"epoch": epoch, "epochs": epochs}
@@ -66,6 +64,46 @@ class EpochLines(Callback):
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
         self.spent = state_dict["seconds"]
+
+
+class Epoch(ProgressColumn):
+    """The epoch in training, from 1 as in the lines, or what else the bar counts."""
+
+    def __init__(self, trainer: L.Trainer, evaluations: Evaluations) -> None:
+        super().__init__()
+        self.trainer, self.evaluations = trainer, evaluations
+
+    def render(self, task: Task) -> Text:
+        trainer, epochs = self.trainer, self.evaluations.epochs
+        if trainer.state.fn != "fit":
+            return Text(task.description)
+        assert trainer.max_epochs is not None
+        return Text(f"epoch {epochs(trainer.current_epoch + 1):g}/{epochs(trainer.max_epochs):g}")
+
+
+class Bar(RichProgressBar):
+    """A bar per epoch with the results of the last evaluation."""
+
+    def __init__(self, evaluations: Evaluations) -> None:
+        super().__init__()
+        self.evaluations, self.shown = evaluations, {}
+
+    def configure_columns(self, trainer: L.Trainer) -> list[Any]:
+        return [Epoch(trainer, self.evaluations), *super().configure_columns(trainer)[1:]]
+
+    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self.shown = shown_of(trainer)
+        super().on_train_epoch_end(trainer, module)
+
+    def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, Any]:
+        return self.shown
+
+
+def shown_of(trainer: L.Trainer) -> dict[str, str]:
+    """The results of an evaluation that a terminal shows."""
+    names = {"train loss": "train/loss", "validation loss": "val/loss", "accuracy": "val/accuracy"}
+    metrics = trainer.callback_metrics
+    return {name: f"{metrics[key]:.4f}" for name, key in names.items() if key in metrics}
 
 
 class Stopwatch(Callback):
@@ -94,10 +132,9 @@ class Stopwatch(Callback):
 
 
 def progress_callbacks(progress: str, folder: Path, evaluations: Evaluations) -> list[Callback]:
-    """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's. The bar
-    counts evaluations."""
+    """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's."""
     if progress == "auto":
         progress = "bar" if sys.stdout.isatty() else "lines"
     if progress == "bar":
-        return [RichProgressBar(), EpochLines(detail, folder, evaluations)]
+        return [Bar(evaluations), EpochLines(detail, folder, evaluations)]
     return [EpochLines(terminal if progress == "lines" else detail, folder, evaluations)]

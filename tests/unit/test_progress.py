@@ -1,0 +1,24 @@
+"""The bar of a run in a terminal."""
+
+from types import SimpleNamespace
+
+from posfuse.data.evaluations import Evaluations
+from posfuse.training.progress import Bar
+
+
+def test_the_bar_counts_epochs_from_1_and_shows_the_last_evaluation():
+    state = SimpleNamespace(fn="fit")
+    metrics = {"train/loss": 1.25, "val/loss": 2.0, "val/accuracy": 0.5, "val/macro_f1": 0.4}
+    trainer = SimpleNamespace(state=state, current_epoch=0, max_epochs=6, callback_metrics=metrics)
+    bar = Bar(Evaluations(2))
+    first, *_ = bar.configure_columns(trainer)
+    task = SimpleNamespace(description="Testing")
+    assert first.render(task).plain == "epoch 0.5/3"
+    trainer.current_epoch = 5
+    assert first.render(task).plain == "epoch 3/3"
+    assert bar.get_metrics(trainer, None) == {}
+    bar.on_train_epoch_end(trainer, None)
+    shown = {"train loss": "1.2500", "validation loss": "2.0000", "accuracy": "0.5000"}
+    assert bar.get_metrics(trainer, None) == shown
+    state.fn = "test"
+    assert first.render(task).plain == "Testing"
