@@ -205,8 +205,17 @@ def test_the_name_of_a_studys_own_sweep_is_refused(tmp_path):
 
 
 def test_an_unknown_study_is_one_line():
-    with pytest.raises(InputError, match=r"nope: no such study; use one of .*a YAML file"):
+    with pytest.raises(InputError, match=r"nope: no such study; use one of .*nope.yaml in this "):
         read_study("nope")
+
+
+@pytest.mark.parametrize("place", ["", "conf", "conf/study"])
+def test_a_study_is_named_without_its_ending(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    (tmp_path / place / "mine.yaml").write_text(yaml.safe_dump(GOOD))
+    name, study = read_study("mine", [str(tmp_path / "conf")])
+    assert (name, study.question) == ("mine", GOOD["question"])
 
 
 def test_seeds():

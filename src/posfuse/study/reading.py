@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -34,18 +34,21 @@ ENTRIES = ("train", "schema")  # config files that train.yaml is or starts from
 SWEEPS = re.compile(r"_(tune|test|timing|r\d+|r\d+_null)$")
 
 
-def read_study(name: str, searchpath: Iterable[str] = ()) -> tuple[str, Study]:
-    """The name and the content of a study: NAME for conf/study/NAME.yaml, or a path to a file.
+def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
+    """The name and the content of a study: NAME, or a path to a file.
 
     `searchpath` are absolute folders with the user's config files, beside those that the file
-    names. Raises InputError, which names the file and the key.
+    names. NAME.yaml lies in conf/study, in the current folder, or in one of these folders or its
+    study/. Raises InputError, which names the file and the key.
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        path = CONF_DIR / "study" / f"{name}.yaml"
-        if not path.exists():
+        own = [Path(folder.removeprefix("file://")) for folder in searchpath]
+        places = [CONF_DIR / "study", Path(), *own, *(folder / "study" for folder in own)]
+        files = (place / f"{name}.yaml" for place in places)
+        if (path := next(filter(Path.is_file, files), path)) == Path(name):
             known = [p.stem for p in sorted((CONF_DIR / "study").glob("*.yaml"))]
-            listed = ", ".join([*known, "a YAML file"])
+            listed = ", ".join([*known, f"{name}.yaml in this folder or in --config-dir"])
             raise InputError(f"{name}: no such study; use one of {listed}")
     study = read_as(Study, path)
     problems = Problems()
