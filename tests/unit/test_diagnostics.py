@@ -24,6 +24,11 @@ def network(fusion="add", encoding="sinusoidal", **options):
     return make_network(fusion, encoding, **options).eval()
 
 
+def values_of(found):
+    """The values over all tokens."""
+    return dg.fusion_values({k: v.detach().numpy() for k, v in found.items()}, slice(None))
+
+
 def test_the_parts_of_token_and_position_sum_to_the_fused_vector():
     """The token's part is zero without tokens, the rest without a table; a gate keeps its value."""
     tokens, table = random_tensor(2, 5, 8), random_tensor(5, 8, seed=1)
@@ -64,14 +69,13 @@ def test_the_norms_of_an_addition_are_the_norms_of_its_terms():
     assert found["token_norm"].tolist() == pytest.approx(expected, rel=1e-5)
     # d = 8: four pairs (sin, cos), so every row's norm is 2.
     assert found["position_norm"].tolist() == pytest.approx([2.0] * 8, rel=1e-5)
-    values = dg.fusion_values({k: v.detach().numpy() for k, v in found.items()}, slice(None))
+    values = values_of(found)
     assert values["norm_ratio"] == pytest.approx(np.mean(expected) / 2, rel=1e-5)
     assert not any(name.startswith("gate") for name in values)
 
 
 def test_without_a_position_there_is_no_ratio():
-    found = dg.fusion_of_tokens(network("add", "none"), BATCH)
-    values = dg.fusion_values({k: v.detach().numpy() for k, v in found.items()}, slice(None))
+    values = values_of(dg.fusion_of_tokens(network("add", "none"), BATCH))
     assert values["position_norm"] == 0
     assert "norm_ratio" not in values
 
@@ -81,10 +85,9 @@ def test_mean_spread_and_entropy_of_gates():
         model = network(name)
         for i, parameter in enumerate(model.fusion.parameters()):
             parameter.data = 0.3 * random_tensor(*parameter.shape, seed=i).float()
-        found = dg.fusion_of_tokens(model, BATCH)
+        values = values_of(dg.fusion_of_tokens(model, BATCH))
         gate = model.fusion.gate(*model.fusion.parts(model.tokens(IDS), model.table()))
         gates = gate.expand(2, 5, -1)[VALID].flatten().tolist()
-        values = dg.fusion_values({k: v.detach().numpy() for k, v in found.items()}, slice(None))
         assert values["gate_mean"] == pytest.approx(np.mean(gates), abs=1e-5), name
         assert values["gate_std"] == pytest.approx(np.std(gates), abs=1e-6), name
         bits = [-g * math.log2(g) - (1 - g) * math.log2(1 - g) for g in gates]
@@ -114,11 +117,8 @@ def test_rows_by_position_and_by_frequency_are_means_over_their_tokens():
     assert rows["gate_mean", "position", 2].value == pytest.approx(0.5)
     assert rows["gate_std", "position", 2].value == pytest.approx(0.1)
     assert rows["gate_mean", "frequency", 1].value == pytest.approx(0.1)
-    assert rows["gate_mean", "frequency", 10].value == pytest.approx(0.4)
-    assert (rows["gate_mean", "frequency", 10].high, rows["gate_mean", "frequency", 10].n) == (
-        99,
-        3,
-    )
+    last = rows["gate_mean", "frequency", 10]
+    assert (last.value, last.high, last.n) == (pytest.approx(0.4), 99, 3)
     assert {row.epoch for row in rows.values()} == {2}
 
 
