@@ -5,7 +5,7 @@ import pytest
 from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.identity import flatten
 from posfuse.tracking.projection import STEP, Finished
-from small_records import posfuse_report, write_record
+from small_records import reported, write_record
 
 SPLITS = ("train", "validation", "test")
 CHARACTERS = "set data.vocabulary.unit=characters for texts without spaces between words"
@@ -52,8 +52,7 @@ def test_the_report_and_wandb_show_it_once(tmp_path) -> None:
     for seed in (0, 1):
         run = write_record(root, 0.5, "add", seed, "zh", **share)
     write_record(root, 0.5, "add", 0, "en")
-    text, status = posfuse_report(root)
-    assert status is None
+    text = reported(root)
     assert text.count(line) == 1
     page = next(root.rglob("index.html")).read_text()
     assert page.count(line.replace("<", "&lt;").replace(">", "&gt;")) == 1

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.errors import InputError
 from posfuse.evidence.saved import read_predictions
 from posfuse.statistics import over_documents as over
 from posfuse.statistics.documents import (
@@ -19,6 +18,7 @@ from posfuse.statistics.documents import (
     pair,
     read_all,
 )
+from refusals import refusal
 
 LABEL = [0, 1, 1, 0, 1, 0]
 LENGTH = [3, 9, 5, 7, 4, 8]
@@ -104,15 +104,11 @@ def test_predictions_are_read_as_written_and_lengths_end_at_max_len(tmp_path):
     assert found["length"].tolist() == LENGTH
     assert found["label"].tolist() == LABEL
     assert found["predicted"].tolist() == turned([0, 4])
+    assert found["group"].tolist() == [0, 1, 2, 3, 4, 5]  # a file without groups
     cut = read(folder, **{"settings.data.max_len": 7})
     assert cut["length"].tolist() == [min(n, 7) for n in LENGTH]
-
-
-def test_a_file_without_groups_has_a_group_for_each_document(tmp_path):
-    index = [3, 4, 5, 6, 7, 8]
-    assert read(write(tmp_path, LABEL, index=index))["group"].tolist() == index
     groups = [9, 9, 1, 1, 1, 2]
-    assert read(write(tmp_path, LABEL, index=index, group=groups))["group"].tolist() == groups
+    assert read(write(tmp_path, LABEL, group=groups))["group"].tolist() == groups
 
 
 @pytest.mark.parametrize(
@@ -130,12 +126,9 @@ def test_a_file_without_groups_has_a_group_for_each_document(tmp_path):
 def test_a_file_with_other_columns_is_an_error_that_names_it(tmp_path, columns):
     without = [name for name, column in columns.items() if column is None]
     write(tmp_path, **{"predicted": LABEL, **(columns if not without else {})}, without=without)
-    with pytest.raises(InputError) as error:
-        read(tmp_path)
-    text = str(error.value)
+    text = refusal(read, tmp_path)
     assert text.startswith(f"{tmp_path / 'predictions.parquet'}: not usable (")
     assert text.endswith("remove it to run again")
-    assert "\n" not in text
     assert all(name in text.replace(str(tmp_path), "") for name in without)
 
 
@@ -161,17 +154,6 @@ def test_a_flipped_byte_is_reported_or_read_but_never_a_crash(tmp_path):
         found, problems = read_all(listed(folder))
         assert len(found) + len(problems) == 1
         assert all(str(path) in line and "\n" not in line for line in problems)
-
-
-def test_documents_are_paired_by_seed(two_seeds):
-    runs, comparison = two_seeds
-    read, notes = read_all(runs)
-    paired = pair(comparison, runs, "add", read)
-    assert notes == []
-    assert paired.seeds == [0, 1]
-    assert paired.difference.tolist() == [[0, 100, 100, 0, 0, 0], [0, -100, -100, 0, 0, 100]]
-    assert paired.length.tolist() == LENGTH
-    assert paired.label.tolist() == LABEL
 
 
 def test_another_cells_runs_are_not_taken(tmp_path, two_seeds):
