@@ -119,12 +119,15 @@ def check_by_hand(name, operator, n_tokens, n_rows):
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_operator_follows_its_equation(name):
+    """gate_cnn has zeros beyond the ends of the table."""
     base, _, activation = name.partition(" with ")
     options = {"activation": activation} if activation else {}
     check_by_hand(name, with_values(make_fusion(base, 3, **options)), n_tokens=4, n_rows=6)
-    for hidden in (1, 5) if "mlp" in name else ():
-        operator = with_values(make_fusion(base, 3, hidden=hidden, **options))
-        check_by_hand(name, operator, n_tokens=4, n_rows=4)
+    sizes = [{"hidden": 1}, {"hidden": 5}] if "mlp" in name else []
+    sizes += [{"half_width": n} for n in (0, 1, 2)] if "cnn" in name else []
+    for size, n_rows in product(sizes, (1, 2, 7)):
+        operator = with_values(make_fusion(base, 3, **size, **options))
+        check_by_hand(name, operator, n_tokens=n_rows, n_rows=n_rows)
 
 
 def test_linear_starts_with_the_token_half_of_concat():
@@ -148,12 +151,6 @@ def test_add_matched_leaves_zeros_at_zero():
     assert not without[1, 2].any()
     without.sum().backward()
     assert tokens.grad.isfinite().all()
-
-
-def test_gate_cnn_pads_the_ends_of_the_table_with_zero():
-    for half_width, n_rows in product((0, 1, 2), (1, 2, 7)):
-        operator = with_values(GateCNN(3, half_width))
-        check_by_hand("gate_cnn", operator, n_tokens=n_rows, n_rows=n_rows)
 
 
 def test_the_mlps_biases_start_at_zero_or_as_those_of_linear_layers():

@@ -7,6 +7,7 @@ from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import (
     Criteria,
     in_families,
+    judge,
     seeds_for_difference,
     seeds_for_equivalence,
 )
@@ -15,20 +16,11 @@ from posfuse.statistics.comparisons import (
 def compared(deltas, criteria, **more):
     """Comparisons from the differences of each fusion, in points by seed; `more` are columns."""
     labels = {"data": "tiny", "encoding": "sinusoidal", "variant": "", "baseline_variant": ""}
-    rows = []
-    for fusion, values in deltas.items():
-        low, high = st.t_interval(values)
-        rows.append(
-            {
-                **labels, "role": "primary", **more, "fusion": fusion,
-                "seeds": list(range(len(values))), "n": len(values),
-                "mean": sum(values) / len(values), "std": st.spread(values),
-                "std_limit": st.spread_limit(values), "low": low, "high": high,
-                "p_t": st.p_paired_t(values),
-                "p_equivalence": st.p_equivalence(values, criteria.margin),
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+    rows = [
+        {"fusion": fusion, "seeds": list(range(len(values))), **judge(values, criteria)}
+        for fusion, values in deltas.items()
+    ]
+    return pd.DataFrame(rows).assign(**{**labels, "role": "primary", **more})
 
 
 def lines(*frames, margin=0.5, cells=None, scaled=False, criteria=None):
@@ -95,13 +87,10 @@ def test_exploratory_differences_are_named_without_a_verdict():
 
 def test_without_a_comparison_the_line_names_what_to_run():
     none = compared({"concat": [1]}, Criteria())[:0]
+    absent = "add was not run, so nothing can be compared: run fusion=add, or choose another "
     for fusions, sentence in (
         (["add"], "Only add was run; run another operator with the same seeds."),
-        (
-            ["mul"],
-            "add was not run, so nothing can be compared: run fusion=add, or choose "
-            "another operator with --baseline.",
-        ),
+        (["mul"], f"{absent}operator with --baseline."),
         (["mul", "add"], "No operator can be compared with add; see the notes."),
     ):
         cells = pd.DataFrame(
