@@ -67,13 +67,14 @@ def random_tensor(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def drawn_masks(shape, p):
+def drawn_masks(shape, p, causal=False):
     """The rescaled dropout masks (B, H, L, L), float64, that block attention draws next for a q of
-    this shape (B, H, L, D)."""
+    this shape (B, H, L, D). A causal block draws for the keys up to its last query."""
     masks = torch.ones(*shape[:3], shape[2], dtype=torch.float64)
     if p:
         draws = Draws(p, new_seed(), masks.device)
         for documents, queries in _blocks(shape, masks.device):
-            block = masks[documents, :, queries]
-            block[...] = zero_(torch.ones_like(block), draws.next(block)) / (1 - p)
+            block = masks[documents, :, queries, : queries.stop if causal else None]
+            ones = torch.ones(block.shape, dtype=torch.float64)
+            block[...] = zero_(ones, draws.next(block)) / (1 - p)
     return masks

@@ -28,16 +28,19 @@ def alibi(length=L):
     return Alibi(H * D, H, length).bias(torch.arange(length)).double()
 
 
-def by_blocks(q, k, v, mask, bias, p):
+def by_blocks(q, k, v, mask, bias, p, causal=False):
     def added(_, queries):
         return None if bias is None else bias[:, queries]
 
-    return block_attention(q, k, v, mask, p, added)
+    learned = [] if bias is None or not bias.requires_grad else [bias]
+    return block_attention(q, k, v, mask, p, added, learned, causal=causal)
 
 
-def plain(q, k, v, mask, bias, dropped=1.0):
+def plain(q, k, v, mask, bias, dropped, causal):
     """softmax(q k^T / sqrt(D) + bias) v with a rescaled dropout mask (B, H, L, L)."""
     scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
     if bias is not None:
         scores = scores + bias
     if mask is not None:
@@ -55,31 +58,23 @@ def check_equal(y, expected, inputs, atol=1e-12):
 
 @pytest.mark.parametrize("blocks", BLOCKS)
 def test_blocks_equal_plain_attention(blocks, monkeypatch):
+    """With any mask: none, of padding, or of the future. A causal encoder needs none of padding."""
     monkeypatch.setitem(kernels.SCORES, "cpu", BLOCKS[blocks])
-    for length, masked, biased, p in product((1, 9, 20), (False, True), (False, True), (0.0, 0.3)):
-        inputs = qkv(length)
-        mask = lengths_mask(length) if masked else None
-        bias = alibi(length) if biased else None
+    hidden, biases = ("nothing", "future", "padding"), ("none", "fixed", "learned")
+    for length, hides, kind, p in product((1, 9, 20), hidden, biases, (0.0, 0.3)):
+        inputs, causal = qkv(length), hides == "future"
+        mask = lengths_mask(length) if hides == "padding" else None
+        bias = None if kind == "none" else alibi(length).requires_grad_(kind == "learned")
         torch.manual_seed(5)
-        y = by_blocks(*inputs, mask, bias, p)
+        y = by_blocks(*inputs, mask, bias, p, causal)
         torch.manual_seed(5)
-        masks = drawn_masks(inputs[0].shape, p)
-        check_equal(y, plain(*inputs, mask, bias, masks), inputs)
+        masks = drawn_masks(inputs[0].shape, p, causal)
+        expected = plain(*inputs, mask, bias, masks, causal)
+        check_equal(y, expected, [*inputs, *([bias] if kind == "learned" else [])])
+        if not p and not (causal and kind != "none"):  # such a bias is -inf at later keys
+            fast = kernels.attention(*inputs, mask, bias, p, causal)
+            torch.testing.assert_close(fast, expected, rtol=0, atol=1e-12)
     assert 0.2 < (masks == 0).double().mean() < 0.4
-
-
-def test_every_path_equals_torchs_attention_without_dropout():
-    for masked, biased in product((False, True), (False, True)):
-        inputs = qkv(12)
-        mask = lengths_mask(12) if masked else None
-        bias = alibi(12) if biased else None
-        added = torch.zeros(B, H, 12, 12, dtype=torch.float64) if bias is None else bias[None]
-        if mask is not None:
-            added = added.masked_fill(~mask, -torch.inf)
-        expected = F.scaled_dot_product_attention(*inputs, added)
-        for path in (by_blocks, kernels.attention):
-            y = path(*inputs, mask, bias, 0.0)
-            torch.testing.assert_close(y, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("factor", [1, 3])

@@ -100,7 +100,10 @@ def test_t5_buckets_are_the_published_ones():
     assert found == list(by_hand.values())
 
 
-def test_a_single_pair_has_frequency_1_with_any_base():
+def test_the_base_follows_from_the_features_that_rotate():
+    half = Rotary(8, 1, 5, partial=0.5, ntk_factor=5)
+    assert torch.equal(half.angles, Rotary(4, 1, 5, ntk_factor=5).angles)
+    # A single pair has frequency 1 with any base.
     assert torch.equal(Rotary(2, 1, 5, ntk_factor=5).angles, Rotary(2, 1, 5).angles)
 
 

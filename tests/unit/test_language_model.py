@@ -4,22 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from posfuse.model import kernels
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.encoder import Encoder
 from posfuse.model.fusion import Fusion
-from posfuse.model.kernels import block_attention
 from posfuse.model.language_model import Cache, LanguageModel, looks_ahead
 from posfuse.model.network import Backbone, initialize
 from posfuse.model.positions import PositionSampler
-from variants import (
-    ENCODINGS,
-    OPERATORS,
-    make_attention,
-    make_fusion,
-    make_table,
-    random_tensor,
-)
+from variants import ENCODINGS, OPERATORS, make_attention, make_fusion, make_table, random_tensor
 
 IDS = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9], [9, 9, 3, 2, 5, 5, 4, 3]])
 LENGTHS = torch.tensor([8, 8])
@@ -83,41 +74,6 @@ def test_in_training_too(encoding):
         touched = model.embedding.weight.grad.abs().sum(1).nonzero().flatten().tolist()
         assert set(touched) <= {2, 3, 4, 5, 6, 9}, encoding  # tokens 0 to 4 of both rows
         assert 6 in touched or p
-
-
-@pytest.mark.parametrize("p", [0.0, 0.3])
-@pytest.mark.parametrize("scores", [2**20, 40, 8])
-def test_causal_block_attention_is_the_plain_one(p, scores, monkeypatch):
-    """With blocks of all, of some and of one query; values, and gradients of q, k, v and a bias."""
-    monkeypatch.setitem(kernels.SCORES, "cpu", scores)
-    b, h, length, d = 2, 2, 7, 4
-    q, k, v = (random_tensor(b, h, length, d, seed=i).requires_grad_() for i in range(3))
-    bias = random_tensor(h, length, length, seed=3).requires_grad_()
-    torch.manual_seed(0)
-    y = block_attention(q, k, v, None, p, lambda _, queries: bias[:, queries], [bias], causal=True)
-    dy = random_tensor(*y.shape, seed=4)
-    found = torch.autograd.grad(y, (q, k, v, bias), dy)
-    torch.manual_seed(0)
-    masks = causal_masks(q.shape, p)
-    future = torch.ones(length, length, dtype=torch.bool).triu(1)
-    plain = (q @ k.transpose(-2, -1) * d**-0.5 + bias).masked_fill(future, -torch.inf)
-    expected = (plain.softmax(-1) * masks) @ v
-    torch.testing.assert_close(y, expected)
-    for one, other in zip(found, torch.autograd.grad(expected, (q, k, v, bias), dy), strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def causal_masks(shape, p):
-    """As `drawn_masks`, for causal attention: a block draws for the keys up to its last query."""
-    masks = torch.ones(*shape[:3], shape[2], dtype=torch.float64)
-    if p:
-        draws = kernels.Draws(p, kernels.new_seed(), masks.device)
-        for documents, queries in kernels._blocks(shape, masks.device):
-            block = masks[documents, :, queries, : queries.stop]
-            block[...] = kernels.zero_(torch.ones(block.shape).double(), draws.next(block)) / (
-                1 - p
-            )
-    return masks
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
