@@ -35,12 +35,13 @@ def contents(store) -> list[list[int]]:
     ]
 
 
-def test_holds_every_document_in_order(cfg, tmp_path) -> None:
+def test_holds_every_document_in_order(cfg, tmp_path, monkeypatch) -> None:
     store = open_store(cfg, tmp_path / "cache")
     texts = pd.read_parquet(f"{cfg.path}/train.parquet")["text"]
     assert store.splits["train"].lengths.tolist() == texts.str.split().str.len().tolist()
     assert store.label_names == ["0", "1", "2"]
     assert isinstance(store.splits["train"].ids.base, np.memmap)
+    monkeypatch.setattr(token_store, "splits", lambda *_: pytest.fail("read the corpus again"))
     again = open_store(cfg, tmp_path / "cache")
     assert contents(again) == contents(store)
     leftovers = [p for p in (tmp_path / "cache").iterdir() if p.suffix != ".lock"]
@@ -70,24 +71,6 @@ def test_round_trip(tmp_path_factory, documents: list[list[str]]) -> None:
     assert len(set(ids.values())) == len(ids)
 
 
-def test_lack_of_memory_is_not_reported_as_a_bad_cache(cfg, tmp_path, monkeypatch) -> None:
-    def no_memory(*_):
-        raise OSError(errno.ENOMEM, "Cannot allocate memory")
-
-    monkeypatch.setattr(token_store, "splits", no_memory)
-    with pytest.raises(OSError, match="Cannot allocate memory"):
-        open_store(cfg, tmp_path / "cache")
-
-
-def test_the_second_run_does_not_read_the_corpus(cfg, tmp_path, monkeypatch) -> None:
-    first = open_store(cfg, tmp_path / "cache")
-    monkeypatch.setattr(token_store, "splits", lambda *_: pytest.fail("read again"))
-    second = open_store(cfg, tmp_path / "cache")
-    for split, part in first.splits.items():
-        assert np.array_equal(second.splits[split].ids, part.ids)
-        assert np.array_equal(second.splits[split].labels, part.labels)
-
-
 @pytest.mark.parametrize("call", [1, 2, 4])  # while words are counted, and while they are encoded
 def test_poll_can_stop_the_building_and_no_store_is_left(cfg, tmp_path, call) -> None:
     calls = []
@@ -100,7 +83,6 @@ def test_poll_can_stop_the_building_and_no_store_is_left(cfg, tmp_path, call) ->
     with pytest.raises(KeyboardInterrupt):
         open_store(cfg, tmp_path / "cache", poll=poll)
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
-    open_store(cfg, tmp_path / "cache", poll=lambda: None)
 
 
 def test_taken_documents_are_those_at_the_places(cfg, tmp_path) -> None:
@@ -143,28 +125,26 @@ def test_a_damaged_store_is_built_again(cfg, tmp_path, caplog, damage) -> None:
     assert store_folder(tmp_path / "cache")  # the one folder: no half-built one beside it
 
 
-def test_a_build_that_is_killed_leaves_nothing_that_passes_for_a_store(
-    cfg, tmp_path, monkeypatch
-) -> None:
-    def killed(*_):
-        raise KeyboardInterrupt
+KILLED = ("rename", KeyboardInterrupt(), KeyboardInterrupt, None)
+FULL = ("save", OSError(28, "No space left on device"), InputError,
+        r"tiny-\w+: .*No space left.*; free space there or set")  # fmt: skip
+MEMORY = ("splits", OSError(errno.ENOMEM, "Cannot allocate memory"), OSError, "Cannot allocate")
 
+
+@pytest.mark.parametrize(("call", "error", "kind", "message"), [KILLED, FULL, MEMORY])
+def test_a_build_that_fails_leaves_no_store(cfg, tmp_path, monkeypatch, call, error, kind, message):
+    """Lack of memory is not reported as a bad cache."""
+
+    def fail(*_):
+        raise error
+
+    place = {"rename": token_store.os, "save": np, "splits": token_store}[call]
     with monkeypatch.context() as patch:
-        patch.setattr(token_store.os, "rename", killed)
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(place, call, fail)
+        with pytest.raises(kind, match=message):
             open_store(cfg, tmp_path / "cache")
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
     open_store(cfg, tmp_path / "cache")
-
-
-def test_a_full_disk_names_the_folder_and_the_cure(cfg, tmp_path, monkeypatch) -> None:
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "save", full)
-    with pytest.raises(InputError, match=r"tiny-\w+: .*No space left.*; free space there or set"):
-        open_store(cfg, tmp_path / "cache")
-    assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
 
 
 CHANGES = [
@@ -183,10 +163,13 @@ OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool
          "test_lengths": [9], "targets": "answers", "word_order": "shuffled"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value"), CHANGES)
-def test_the_key_follows_what_can_change_a_byte(cfg, key: str, value) -> None:
-    corpus = load(cfg)
-    assert store_key(cfg, corpus) != store_key(replace(cfg, **{key: value}), corpus)
+def test_the_key_follows_what_can_change_a_byte_and_nothing_else(cfg) -> None:
+    """Every data setting is in one of the two lists."""
+    corpus, changes = load(cfg), [*CHANGES, *OTHER.items()]
+    assert {key for key, _ in changes} | {"path", "corpus"} == {f.name for f in fields(DataConfig)}
+    for key, value in changes:
+        is_same = store_key(cfg, corpus) == store_key(replace(cfg, **{key: value}), corpus)
+        assert is_same == (key in OTHER), (key, value)
 
 
 def test_the_key_follows_the_corpus(cfg, tmp_path) -> None:
@@ -194,17 +177,6 @@ def test_the_key_follows_the_corpus(cfg, tmp_path) -> None:
     copy = replace(cfg, path=str(write_corpus(tmp_path / "copy")))
     assert store_key(other, load(other)) != store_key(cfg, load(cfg))
     assert store_key(copy, load(copy)) == store_key(cfg, load(cfg))
-
-
-@pytest.mark.parametrize("key", OTHER)
-def test_the_key_ignores_what_cannot(cfg, key: str) -> None:
-    corpus = load(cfg)
-    assert store_key(cfg, corpus) == store_key(replace(cfg, **{key: OTHER[key]}), corpus)
-
-
-def test_every_data_setting_is_either_in_the_key_or_known_not_to_matter() -> None:
-    known = {key for key, _ in CHANGES} | set(OTHER) | {"path", "corpus"}
-    assert known == {f.name for f in fields(DataConfig)}
 
 
 def test_groups_of_a_composed_corpus_are_kept_and_other_documents_have_their_own(
@@ -237,17 +209,3 @@ def test_the_vocabulary_is_counted_on_the_splits_asked_for(tmp_path, source: str
     store = open_store(cfg, tmp_path / "cache")
     assert store.vocabulary_size == (4 if source == "train" else 6)
     assert store.unknown_share["test"] == (0.5 if source == "train" else 0)
-
-
-@pytest.mark.parametrize("source", ["train", "all"])
-def test_a_vocabulary_without_words_is_refused(cfg, tmp_path, source: str) -> None:
-    cfg.vocabulary.source, cfg.vocabulary.min_count = source, 1_000
-    expected = (
-        r"^data\.vocabulary\.min_count: no word of tiny occurs 1000 times; use a smaller number, "
-        r"or data\.vocabulary\.unit=characters for texts without spaces between words$"
-    )
-    with pytest.raises(InputError, match=expected):
-        open_store(cfg, tmp_path / "cache")
-    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
-    cfg.vocabulary.unit = "bytes"
-    assert open_store(cfg, tmp_path / "cache").vocabulary_size == 258
