@@ -107,14 +107,6 @@ def test_a_sweep_says_how_far_it_is_while_it_runs(sweep):
     assert threading.active_count() == before
 
 
-def test_a_damaged_record_is_a_failure_that_names_the_file(sweep, shown):
-    damaged = run_in(sweep, "concat", 2) / records.RESULT
-    damaged.write_text("{}")
-    _, lines = shown(sweep)
-    assert any(line.startswith("failed: ") and f": {damaged}: " in line for line in lines)
-    assert lines[-1].startswith("5 of 6 runs are done")
-
-
 def test_a_run_without_multirun_yaml_is_found(sweep):
     (sweep / "multirun.yaml").unlink()
     assert {run.state for run in runs_of(sweep)} == {"done"}
@@ -179,7 +171,7 @@ def test_a_folder_that_cannot_be_read_is_one_line(shown, tmp_path, monkeypatch):
     assert shown(tmp_path) == (1, [line])
 
 
-def test_nothing_is_written_and_a_lock_that_may_only_be_read_is_seen(sweep, shown, monkeypatch):
+def test_nothing_is_written_and_a_lock_is_seen_and_not_released(sweep, shown, monkeypatch):
     """Tests may run as root, who may write anywhere: so opening a file to write it fails here."""
     run = run_in(sweep, "add", 0)
     (run / records.RESULT).unlink()
@@ -193,21 +185,14 @@ def test_nothing_is_written_and_a_lock_that_may_only_be_read_is_seen(sweep, show
             raise PermissionError(13, "Permission denied", str(path))
         return opened(path, flags, *more, **named)
 
-    with records.sole_use(run):
-        monkeypatch.setattr(os, "open", only_read)
-        assert status_of(run, sweep).state == "running"
-    assert status_of(run, sweep).state == "stopped"
-
-
-def test_looking_at_a_lock_does_not_release_it(sweep, monkeypatch):
     monkeypatch.setattr(records, "WAIT", 0)
-    run = run_in(sweep, "add", 0)
-    (run / records.RESULT).unlink()
     with records.sole_use(run):
-        for _ in range(2):
-            assert status_of(run, sweep).state == "running"
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", only_read)
+            assert [status_of(run, sweep).state for _ in range(2)] == ["running"] * 2
         with pytest.raises(AlreadyRunning), records.sole_use(run):
             pass
+    assert status_of(run, sweep).state == "stopped"
 
 
 @pytest.mark.parametrize(
@@ -257,21 +242,20 @@ def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep, shown):
         assert status_of(refused, sweep, is_asked=True).state == "done"
 
 
+KNOWN = {"schema": records.SCHEMA, "fingerprint": "f"}
+NO_SECONDS = [KNOWN, *(KNOWN | {"seconds": wrong} for wrong in (3, {"fit": "a"}, {"fit": -1}))]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ({"schema": records.SCHEMA}, "no fingerprint"),
-        ({"schema": records.SCHEMA, "fingerprint": "f"}, "no seconds in this record"),
-        *(
-            ({"schema": records.SCHEMA, "fingerprint": "f", "seconds": wrong}, "no seconds in this")
-            for wrong in (3, {"fit": "a"}, {"fit": -1})
-        ),
-    ],
-)
-def test_a_result_without_a_key_is_a_failure(content, message, tmp_path):
+    [({}, ""), ({"schema": records.SCHEMA}, "no fingerprint"),
+     *((content, "no seconds in this record") for content in NO_SECONDS)],
+)  # fmt: skip
+def test_a_result_without_a_key_is_a_failure_that_names_the_file(content, message, tmp_path):
     folder = tmp_path / "tiny" / "none" / "add" / "seed=0"
     folder.mkdir(parents=True)
     (folder / records.RESULT).write_text(json.dumps(content))
     found = status_of(folder, tmp_path)
     assert found.state == "failed"
+    assert found.detail.startswith(f"{folder / records.RESULT}: ")
     assert message in found.detail
