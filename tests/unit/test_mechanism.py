@@ -102,15 +102,9 @@ def test_uniform_attention_is_one_at_every_distance():
         block.attention.qkv_weight.zero_()
     found = table_of(attention_rows(model, [BATCH]))
     # Five queries with 1/5 and three with 1/3.
-    assert found["attention_uniform", WHOLE, 0, 0].value == pytest.approx(2 / 8)
-    assert found["attention_uniform", WHOLE, 0, 0].n == 8
-    assert found["attention_same", 1, 0, 0].value == pytest.approx(2 / 8)
-    # The first token has no previous one: four queries with 1/5 and two with 1/3.
-    assert found["attention_previous", 1, 0, 0].value == pytest.approx((4 / 5 + 2 / 3) / 6)
-    assert found["attention_mean", 1, -7, -4].value == pytest.approx(1 / 5)
-    assert found["attention_mean", 1, 2, 3].value == pytest.approx((5 / 5 + 1 / 3) / 6)
-    for (name, *_), row in found.items():
-        assert name != "attention_ratio" or row.value == pytest.approx(1)
+    uniform = found["attention_uniform", WHOLE, 0, 0]
+    assert (uniform.value, uniform.n) == (pytest.approx(2 / 8), 8)
+    assert all(row.value == pytest.approx(1) for key, row in found.items() if "ratio" in key[0])
 
 
 def test_ridge_is_that_of_scikit_learn():
@@ -197,10 +191,6 @@ def test_a_position_inside_attention_alone_decides_alone(encoding):
     logits = patched_logits(network("none", encoding), BATCH, ORDER)
     assert close(logits["input"], logits["own"])
     assert close(logits["attention"], logits["reordered"])
-    both = patched_logits(network("add", encoding), BATCH, ORDER)
-    for patch in ("input", "attention"):
-        assert not close(both[patch], both["own"])
-        assert not close(both[patch], both["reordered"])
 
 
 @torch.no_grad()
