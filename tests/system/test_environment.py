@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from posfuse.process import environment
+from posfuse.process import commit, environment
 from small_runs import write_corpus
 
 MAX_ISA = "ONEDNN_MAX_CPU_ISA"
@@ -50,18 +50,22 @@ def test_a_record_names_the_commit_of_the_checkout(tmp_path, monkeypatch):
 
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)  # a hook of git sets them
-    file = tmp_path / "src" / "posfuse" / "process" / "environment.py"
-    monkeypatch.setattr(environment, "__file__", str(file))
-    assert environment.commit() is None
+    package = tmp_path / "src" / "posfuse"
+    monkeypatch.setattr(commit, "PACKAGE", package)
+    assert commit.commit() is None
+    package.mkdir(parents=True)
+    (package / commit.BAKED).write_text("of the build\n")
+    assert commit.commit() == "of the build"
+    (package / commit.BAKED).unlink()
     git("init", "--quiet")
-    assert environment.commit() is None
+    assert commit.commit() is None
     git("commit", "--quiet", "--allow-empty", "--message", "first")
     head = git("rev-parse", "HEAD")
-    assert environment.commit() == head
+    assert commit.commit() == head
     (tmp_path / "new").touch()
-    assert environment.commit() == f"{head}+changes"
+    assert commit.commit() == f"{head}+changes"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert environment.commit() is None
+    assert commit.commit() is None
 
 
 PROGRAM = """

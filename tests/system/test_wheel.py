@@ -1,5 +1,6 @@
 """A built wheel works in an empty folder, without the checkout."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -22,6 +23,12 @@ class HalfTable(Add):
 """
 
 
+def installed_commit(python, folder):
+    """The commit that records of the installed package name."""
+    code = "from posfuse.process.commit import commit; print(commit())"
+    return call([python, "-c", code], folder).strip()
+
+
 def call(command, folder, **environment):
     """Run a command in `folder`, without the checkout's PYTHONPATH; returns its stdout."""
     done = subprocess.run(
@@ -39,7 +46,8 @@ def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     build = ["wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder]
-    subprocess.run([*pip, *build, TOP], check=True)
+    environment = {**os.environ, "POSFUSE_COMMIT": "of this build"}
+    subprocess.run([*pip, *build, TOP], check=True, env=environment)
     (wheel,) = folder.glob("*.whl")
     assert wheel.name == f"posfuse-{posfuse.__version__}-py3-none-any.whl"
     venv.create(folder / "venv")
@@ -63,6 +71,7 @@ def test_the_wheel_trains_an_own_operator_and_reports_the_sweep(installed, tmp_p
         [installed / "python", "-c", "import posfuse.config as c; print(c.CONF_DIR)"], empty
     )
     assert where.startswith(str(installed.parent))
+    assert installed_commit(installed / "python", empty) == "of this build"
 
     sweep = ["-m", "--config-dir", "my_conf", "fusion=add,half_table", "seed=0,1", "sweep_id=mine"]
     data = ["data=folder", "data.name=tiny", f"data.path={corpus}", "data.batch_size=16"]

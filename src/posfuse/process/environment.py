@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 import posfuse
+from posfuse.process.commit import commit
 
 # The libraries that can change a number.
 PACKAGES = ("torch", "lightning", "torchmetrics", "tokenizers", "datasets", "numpy", "wandb")
@@ -34,12 +35,19 @@ def facts(seconds: dict[str, float], seen: dict[str, int]) -> dict[str, Any]:
     """A record's measurements: `seconds` of setup, fit and test; `seen` counts the documents and
     tokens of training during the seconds of fit. Memory is that of the process that finished the
     run, not of processes that were interrupted before it."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
     return {
         "seconds": seconds,
         "documents_per_second": seen["documents"] / seconds["fit"],
         "tokens_per_second": seen["tokens"] / seconds["fit"],
         "peak_memory_bytes": peak_memory(),
+        **origin(),
+    }
+
+
+def origin() -> dict[str, Any]:
+    """The code and the machine of a run, which are known when it starts."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
+    return {
         "versions": {
             "python": platform.python_version(),
             "posfuse": posfuse.__version__,
@@ -48,23 +56,6 @@ def facts(seconds: dict[str, float], seen: dict[str, int]) -> dict[str, Any]:
         "commit": commit(),
         "host": {"name": platform.node(), "device": device, "threads": torch.get_num_threads()},
     }
-
-
-def commit(*paths: str) -> str | None:
-    """The checkout's commit, with "+changes" if files differ (or files of these paths, in git's
-    notation); None outside a checkout."""
-    root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
-        return None
-    git = ["git", "--no-optional-locks", "-C", str(root)]  # a killed run leaves no lock behind
-    try:
-        head, changes = (
-            subprocess.check_output([*git, *command], text=True, stderr=subprocess.DEVNULL).strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", *paths])
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None  # no git, or a checkout without a commit
-    return f"{head}+changes" if changes else head
 
 
 def keep_memory() -> None:
