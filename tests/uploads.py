@@ -3,7 +3,6 @@
 import json
 import os
 from contextlib import contextmanager
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -28,7 +27,6 @@ def in_use(fake, home, user=""):
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WANDB_")]:
             patch.delenv(name)
-        patch.setenv("MPLCONFIGDIR", str(Path("~/.config/matplotlib").expanduser()))
         patch.setenv("HOME", str(home))
         patch.setenv("WANDB_BASE_URL", fake.url.replace("//", f"//{user}"))
         patch.setenv("WANDB_API_KEY", KEY)
@@ -60,6 +58,15 @@ def synced(folder, *arguments):
     return int(error is not None), out, (error or "").splitlines()
 
 
+def check_summary(summary, best, last):
+    """The history's metrics in the summary are those of the best evaluation, or named last/."""
+    own = {key: value for key, value in best.items() if not key.startswith("_")}
+    assert {key: summary[key] for key in own} == own
+    assert summary["epoch"] == summary["best_epoch"]
+    own = {f"last/{key}": value for key, value in last.items() if not key.startswith("_")}
+    assert {key: summary[key] for key in own} == own
+
+
 def check_held(fake, run, run_id):
     """The server holds this run, each epoch once."""
     there, record = fake.runs[run_id], run.record
@@ -71,26 +78,43 @@ def check_held(fake, run, run_id):
         logged = [row[column.replace("_", "/", 1)] for row in there.history[:-1]]
         assert logged == history[column].tolist()
     diagnostics = pd.read_parquet(run.folder / records.DIAGNOSTICS)
-    last = diagnostics[(diagnostics["epoch"] == EPOCHS) & (diagnostics["name"] == "norm_ratio")]
-    value = last.loc[(last["by"] == "position") & (last["low"] == 4), "value"].item()
-    assert there.history[-2]["diagnostics/norm_ratio_position_4"] == value
-    shown = diagnostics["epoch"].eq(EPOCHS) & ~diagnostics["name"].str.startswith("accuracy")
+    assert table_of(there, "diagnostics_table") == diagnostics.to_numpy().tolist()
+    shown = diagnostics["epoch"].eq(EPOCHS) & diagnostics["by"].isin(["", "layer"])
+    shown &= ~diagnostics["name"].str.startswith("accuracy")
     logged = [v for k, v in there.history[-2].items() if k.startswith("diagnostics/")]
     assert sorted(logged) == sorted(diagnostics.loc[shown, "value"])
+    assert len(logged) < 10
+    for name in ("tokens_per_second", "peak_memory_bytes", "latency_ms"):
+        assert there.summary[name] == record[name]
+    assert there.summary["seconds"] == sum(record["seconds"].values())
+    assert there.summary["mean_tokens"] == record["mean_tokens"]["train"]
     for part in ("test", "position"):
         for name, number in record[part].items():
             assert there.summary[f"{part}/{name}"] == number
     assert there.summary["val/accuracy"] == record["validation"]["accuracy"]
     assert there.summary["best_epoch"] == record["best_epoch"]
+    check_summary(there.summary, there.history[record["best_evaluation"] - 1], there.history[-2])
     values = {key: item["value"] for key, item in there.config.items() if "value" in item}
     assert {k: values[k] for k in projection.config(record)} == projection.config(record)
     assert values["fusion"] == record["fusion"]
-    assert values["commit"] == record["commit"]
+    assert (values["commit"], values["started"]) == (record["commit"], record["started"])
+    assert values["host"] == record["host"]["name"]
+    assert there.settings["jobType"] == "train"
     assert "repo" not in there.settings
     (artifact,) = (a for a in there.artifacts if a["type"] == "result")
     assert artifact["files"]["result.json"] == (run.folder / records.RESULT).read_bytes()
-    (table,) = (v for k, v in there.files.items() if k.startswith("media/table/confusion_matrix"))
-    right = sum(n for actual, predicted, n in json.loads(table)["data"] if actual == predicted)
+    matrix = table_of(there, "confusion_matrix")
+    right = sum(n for actual, predicted, n in matrix if actual == predicted)
     assert right == round(20 * record["test"]["accuracy"])
-    images = [name for name in there.files if name.startswith("media/images/gate_")]
-    assert len(images) == (record["fusion"] == "gate_scalar")
+    has_gates = record["fusion"] == "gate_scalar"
+    assert any(name.startswith("media/table/gates") for name in there.files) == has_gates
+    if has_gates:
+        best = diagnostics["epoch"].eq(record["best_epoch"]) & diagnostics["by"].eq("position")
+        gates = diagnostics[best & diagnostics["name"].eq("gate_mean")]
+        assert table_of(there, "gates") == gates[["low", "value"]].to_numpy().tolist()
+
+
+def table_of(run, name):
+    """The rows of a table that the server holds."""
+    (table,) = (v for k, v in run.files.items() if k.startswith(f"media/table/{name}"))
+    return json.loads(table)["data"]

@@ -265,7 +265,19 @@ class FidelityConfig:
 class LoggerConfig:
     name: str = option("wandb", "where a run is logged", choices=("wandb", "none"))
     project: str = option("posfuse", "W&B project")
+    entity: str | None = option(None, "W&B user or team; null: that of the key")
+    mode: str | None = option(
+        None, "where W&B logs during training; null: WANDB_MODE, otherwise offline",
+        choices=("offline", "online"),
+    )  # fmt: skip
     tags: list[str] = option(list, "W&B tags")
+    notes: str = option("", "W&B notes")
+    job_type: str = option("train", "W&B job type; a study sets tune or test")
+    artifacts: list[str] = option(
+        lambda: ["result"], "files that W&B receives as artifacts",
+        choices=("result", "predictions", "model"),
+    )  # fmt: skip
+    every_steps: int = option(50, "steps between two values of loss and learning rate", least=1)
 
 
 @dataclass

@@ -4,6 +4,7 @@ import copy
 import os
 import signal
 
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
@@ -57,7 +58,7 @@ def test_a_step_is_the_mean_of_its_batches(corpus, tmp_path):
 def test_an_interrupted_step_is_finished_and_the_resumed_run_is_the_same(
     corpus, tmp_path, monkeypatch
 ):
-    cfg = small_config(corpus, *OPTIONS, "trainer.accumulate=2")  # 2 steps in each epoch
+    cfg = small_config(corpus, *OPTIONS, "trainer.accumulate=2", "logger.every_steps=1")
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     for folder in (whole, resumed):
         folder.mkdir()
@@ -68,6 +69,15 @@ def test_an_interrupted_step_is_finished_and_the_resumed_run_is_the_same(
             train(cfg, resumed)
     train(cfg, resumed)
     assert_same_files(whole, resumed)
+    steps = [pd.read_csv(folder / records.STEPS) for folder in (whole, resumed)]
+    pd.testing.assert_frame_equal(*steps)
+    assert steps[0]["step"].tolist() == [1, 2, 3, 4]  # 2 in each epoch
+    rates = [cfg.optim.lr * rate_factor(step, cfg.optim, steps=4) for step in (1, 2, 3, 4)]
+    assert steps[0]["lr"].tolist() == pytest.approx(rates)  # of the next step
+    losses = steps[0]["train_loss"].to_numpy().reshape(EPOCHS, 2)
+    for own, mean in zip(losses, pd.read_csv(whole / records.HISTORY)["train_loss"], strict=True):
+        either = [own @ [32 / 60, 28 / 60], own @ [28 / 60, 32 / 60]]  # documents of its steps
+        assert mean in (pytest.approx(either[0]), pytest.approx(either[1]))
 
 
 def test_the_batches_of_a_step_have_their_own_dropout(corpus, tmp_path, monkeypatch):

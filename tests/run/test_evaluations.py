@@ -8,7 +8,8 @@ from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.sweeps import status
 from posfuse.tracking import projection
-from posfuse.tracking.projection import Finished
+from posfuse.tracking.finished import Finished
+from posfuse.tracking.projection import Cell
 from posfuse.train import train
 from posfuse.training.build import build_data
 from posfuse.training.classifier import Classifier
@@ -76,7 +77,8 @@ def test_wandb_gets_a_row_per_evaluation(in_parts):
     # While it trains, an epoch's diagnostics are not there before its last evaluation.
     history = history_of(in_parts[0]).to_dict("records")
     first = [row for row in finished.diagnostics if row.epoch == 1]
-    live = [projection.rows(history[:n], first if n >= 3 else [])[-1] for n in range(1, 5)]
+    cell = Cell.of(in_parts[1])
+    live = [projection.rows(cell, history[:n], first if n >= 3 else [])[-1] for n in range(1, 5)]
     assert live == finished.rows[:4]
 
 

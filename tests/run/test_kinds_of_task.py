@@ -42,9 +42,14 @@ def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
     error = (table["label"] - table["predicted"]).abs().mean()
     assert error == pytest.approx(record["test"]["error"], abs=1e-6)
     assert record["settings"]["task._target_"] == "my_tasks.RarestWord"
+    assert identity.own_code(cfg) == {"code": record["code"]}
     assert train(cfg, folder) == record
     with pytest.raises(InputError, match="no classes"):
         load_run(folder)
+    with (tmp_path / "my_tasks.py").open("a") as code:
+        code.write("# changed")
+    assert identity.own_code(cfg)["code"] != record["code"]
+    assert identity.own_code(small_config(corpus)) == {}
 
 
 def test_a_language_model_can_select_its_checkpoint_by_its_own_metric(corpus, tmp_path):

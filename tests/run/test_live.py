@@ -1,9 +1,13 @@
 """A run in W&B while it trains: its rows, its end, and what happens where W&B fails."""
 
 import os
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import wandb
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 
 from fake_wandb import serve
 from posfuse.errors import InputError
@@ -11,8 +15,8 @@ from posfuse.process import signals
 from posfuse.runs import identity, records
 from posfuse.tracking import places as places_of_wandb
 from posfuse.tracking import projection
-from posfuse.tracking.live import Live, start_run, track
-from posfuse.tracking.projection import Cell
+from posfuse.tracking.live import Live, is_of_agent, start_run, track
+from posfuse.tracking.projection import STEP, Cell
 from posfuse.train import train
 from small_runs import REFERENCE, small_config
 from uploads import in_use
@@ -26,7 +30,7 @@ class Run:
 
     def __init__(self, starting_step=0):
         self.starting_step, self.id = starting_step, "f"
-        self.steps, self.ended, self.broken = [], [], False
+        self.steps, self.rows, self.ended, self.broken = [], [], [], False
         self.config, self.summary, self.artifacts = {}, {}, []
 
     def log(self, row, step, commit):
@@ -34,6 +38,7 @@ class Run:
             raise RuntimeError("the socket\nis closed")
         assert commit
         self.steps.append(step)
+        self.rows.append(row)
 
     def mark_preempting(self):
         self.ended.append(("preempting",))
@@ -73,8 +78,20 @@ def test_rows_that_the_server_has_are_not_logged_again():
     run = Run(starting_step=5)
     live = Live(run, CELL)
     for steps in ((4,), (4, 8), (4, 8), (4, 8, 12)):
-        live.log_rows(rows(*steps), [])
+        live.log_rows(rows(*steps), [], [])
     assert run.steps == [8, 12]
+
+
+def test_steps_within_an_epoch_are_logged_at_once_and_an_evaluation_once():
+    run, steps = Run(), [{"step": n, "train_loss": 0.7, "lr": 0.01} for n in (2, 4, 6)]
+    live = Live(run, CELL)
+    live.log_rows([], [], steps[:1])
+    assert run.steps == [2]
+    live.log_rows(rows(4), [], steps[:2])
+    live.log_rows(rows(4), [], steps)
+    assert run.steps == [2, 4, 6]
+    assert run.rows[1] == {STEP: 4, "epoch": 1, "val/loss": 0.5, "step/loss": 0.7, "step/lr": 0.01}
+    assert run.rows[2] == {STEP: 6, "step/loss": 0.7, "step/lr": 0.01}
 
 
 def test_a_finished_run_is_completed(run, cfg, reference):
@@ -103,11 +120,11 @@ def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):
     monkeypatch.setattr(projection, "end_process", lambda: ended.append(True))
     run = Run()
     live = Live(run, CELL)
-    live.log_rows(rows(4), [])
+    live.log_rows(rows(4), [], [])
     run.broken = True
-    live.log_rows(rows(4, 8), [])
+    live.log_rows(rows(4, 8), [], [])
     run.broken = False
-    live.log_rows(rows(4, 8, 12), [])
+    live.log_rows(rows(4, 8, 12), [], [])
     assert (run.steps, ended) == ([4], [True])
     (line,) = caplog.messages
     assert line.startswith("W&B failed (the socket")
@@ -160,3 +177,30 @@ def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch
     assert warning.getMessage().startswith(
         "WANDB_RUN_ID, WANDB_SWEEP_ID, WANDB_RESUME: ignored; a run's id in "
     )
+
+
+def test_a_run_of_an_agent_has_the_agents_id(cfg, tmp_path, monkeypatch):
+    """`wandb agent` starts posfuse train without -m, once for each run."""
+    wandb.teardown()
+    monkeypatch.setenv("WANDB_RUN_ID", "abc")
+    monkeypatch.setenv("WANDB_SWEEP_ID", "of_sweep")
+    monkeypatch.setenv("WANDB_MODE", "offline")  # an agent's runs are online otherwise
+    hydra = SimpleNamespace(mode=RunMode.RUN)
+    monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(HydraConfig, "get", lambda: hydra)
+    run = start_run(cfg, tmp_path, records.identity(cfg, tmp_path))
+    run.finish()
+    assert (run.id, run.sweep_id) == ("abc", "of_sweep")
+    hydra.mode = RunMode.MULTIRUN
+    assert not is_of_agent()
+
+
+def test_keys_of_the_logger_reach_wandb(cfg, tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(wandb, "init", lambda **values: given.update(values) or MagicMock())
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    cfg.logger.mode, cfg.logger.entity, cfg.logger.notes = "online", "team", "a note"
+    cfg.logger.job_type = "tune"
+    start_run(cfg, tmp_path, records.identity(cfg, tmp_path))
+    found = [given[key] for key in ("mode", "entity", "notes", "job_type")]
+    assert found == ["online", "team", "a note", "tune"]

@@ -8,7 +8,9 @@ import wandb
 from posfuse.errors import Conflict
 from posfuse.runs import records
 from posfuse.tracking import upload
-from uploads import synced
+from posfuse.train import train
+from small_runs import REFERENCE, small_config
+from uploads import check_summary, synced
 
 
 @pytest.fixture
@@ -51,6 +53,21 @@ def test_what_the_server_lacks_is_named(fake, sweep):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "project", "another")
         assert upload.on_server(uploads) == {}
+
+
+def test_the_summary_is_of_the_best_evaluation(fake, corpus, tmp_path):
+    """Here it is the first of two in the last epoch, and diagnostics are measured after both."""
+    folder = tmp_path / "mine" / "seed=3"
+    own = (*REFERENCE, "trainer.evaluations=2", "optim.lr=0.05")
+    record = train(small_config(corpus, *own), folder)
+    assert (record["best_evaluation"], record["evaluations"]) == (7, 8)
+    assert synced(tmp_path / "mine")[0] == 0
+    (run,) = fake.runs.values()
+    check_summary(run.summary, run.history[6], run.history[7])
+    assert run.summary["val/accuracy"] == record["validation"]["accuracy"]
+    assert run.summary["val/loss"] != run.summary["last/val/loss"]
+    assert not any(key.startswith("diagnostics/") for key in run.summary)
+    assert run.summary["last/diagnostics/gate_mean"] == run.history[7]["diagnostics/gate_mean"]
 
 
 def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):

@@ -14,6 +14,7 @@ from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.tracking import projection, upload
+from posfuse.tracking.finished import Finished
 from posfuse.tracking.places import PLACES
 from posfuse.train import train
 from processes import children, command, wait_for
@@ -77,7 +78,7 @@ def stopped_at(step, cfg, folder, monkeypatch):
 
 def check_held_once(fake, folder):
     """The server holds the run of this folder, and no other."""
-    run = projection.Finished.read(folder)
+    run = Finished.read(folder)
     assert list(fake.runs) == [projection.run_id(run.record)]
     check_held(fake, run, projection.run_id(run.record))
 

@@ -8,6 +8,7 @@ import pytest
 
 from fake_wandb import serve
 from posfuse.tracking import projection
+from posfuse.tracking.finished import Finished
 from posfuse.train import train
 from processes import HANG
 from small_runs import small_config, write_corpus
@@ -29,7 +30,7 @@ def sweep(tmp_path_factory):
 
 
 def runs_of(sweep):
-    return [projection.Finished.read(path.parent) for path in sorted(sweep.rglob("result.json"))]
+    return [Finished.read(path.parent) for path in sorted(sweep.rglob("result.json"))]
 
 
 def test_each_finished_run_is_uploaded_once(fake, sweep):

@@ -2,10 +2,11 @@
 
 import os
 
+from omegaconf import OmegaConf
+
 from posfuse.runs.records import Diagnostic
-from posfuse.tracking.gate_plot import gate_plot
 from posfuse.tracking.places import PLACES, prepare
-from posfuse.tracking.projection import STEP, Cell, config, rows, run_id, short_name
+from posfuse.tracking.projection import STEP, Cell, config, display_name, rows, run_id, short_name
 
 
 def identity(**more):
@@ -20,6 +21,28 @@ def test_an_id_names_the_run_and_its_place():
     ids |= {run_id(identity(), "2"), run_id(identity(fingerprint="0" * 16))}
     assert (len(same), len(ids)) == (1, 5)
     assert run_id(identity(), "2") == f"{run_id(identity())}-2"
+
+
+def test_an_id_changes_with_the_code_of_an_own_operator():
+    ids = {run_id(identity(code=code)) for code in ("a" * 16, "b" * 16)}
+    assert len(ids | {run_id(identity())}) == 3
+
+
+def test_a_name_shows_what_varies_in_the_sweep(tmp_path):
+    """Without a sweep it shows all."""
+    own = identity(fusion="gate_scalar", variant="data.limit=9__model.token_scale=1")
+    folder = tmp_path / "tiny" / "learned" / "gate_scalar" / own["variant"] / "seed=5"
+    assert display_name(own, folder) == "tiny learned gate_scalar limit=9 token_scale=1 s5"
+    tasks = ["data=tiny", "fusion=gate_scalar", "data.limit=9", "model.token_scale=1,2", "seed=5"]
+    hydra = {"overrides": {"task": tasks}, "sweeper": {"params": {}}}
+    names = {"data": {"name": "tiny"}, "encoding": {"name": "learned"}, "fusion": {"name": "add"}}
+    sweep = OmegaConf.create({**names, "seed": 0, "hydra": hydra})
+    OmegaConf.save(sweep, tmp_path / "multirun.yaml")
+    assert display_name(own, folder) == "gate_scalar token_scale=1 s5"
+    other = identity(fusion="gate_scalar", variant="model.token_scale=3")
+    assert display_name(other, folder.with_name("seed=6")) == (
+        "tiny learned gate_scalar token_scale=3 s5"
+    )
 
 
 def test_long_names_are_shortened_and_stay_different():
@@ -59,7 +82,7 @@ def test_a_row_is_an_epochs_curve_and_diagnostics():
     first, second = rows(Cell("tiny", "learned", ""), history, diagnostics)
     assert first == {STEP: 4, "epoch": 1, "train/loss": 0.5, "val/macro_f1": 1}
     assert second[STEP] == 8
-    assert second["diagnostics/norm_ratio_position_4"] == 3.0
+    assert "diagnostics/norm_ratio_position_4" not in second  # it is in the table
     assert second["diagnostics/token_scale"] == 8.0
 
 
@@ -75,14 +98,3 @@ def test_each_sweep_of_a_process_has_its_files_and_the_users_settings_stay(tmp_p
         assert os.environ["WANDB_CACHE_DIR"] == "mine"
     assert "WANDB_MODE" not in os.environ  # W&B refuses an empty value
     assert "WANDB_CONFIG_DIR" not in os.environ  # the server's address is there
-
-
-def test_only_gates_make_a_gate_plot():
-    found = [Diagnostic(1, "norm_ratio", "position", 0, 0, 5, 1.0)]
-    assert gate_plot(found, 1) is None
-    for name, value in (("gate_mean", 0.75), ("gate_std", 0.1)):
-        for by in ("position", "frequency"):
-            found += [Diagnostic(1, name, by, low, low, 5, value) for low in (0, 1, 2)]
-    image = gate_plot(found, 1)
-    assert image.size == (800, 300)
-    assert gate_plot(found, 2) is None

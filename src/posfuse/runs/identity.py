@@ -4,14 +4,17 @@ A run is a function of its config, its texts and the numerics of this version. T
 fingerprint have the same numbers.
 """
 
+import inspect
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from posfuse.config import Config
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.data.pretrained_folder import pretrained_digest
-from posfuse.seals import digest_of
+from posfuse.seals import digest, digest_of
 
 NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
 # The same for an encoding or a corpus whose numbers have changed alone, by its _target_.
@@ -95,6 +98,15 @@ def fingerprint_of(own: Mapping[str, Any]) -> str:
     """The fingerprint of a run with these `settings`, of its config or of its record."""
     parts = [number for part, number in PART_NUMERICS.items() if part in own.values()]
     return digest_of([NUMERICS, dict(own), *parts])[:16]
+
+
+def own_code(cfg: Config) -> dict[str, str]:
+    """The entry `code` of a record, a digest of the files that define classes and functions of the
+    config outside posfuse; no entry if there are none. It is no part of the fingerprint."""
+    targets = {v for k, v in flatten(asdict(cfg)).items() if v and k.endswith("_target_")}
+    parts = [pkgutil.resolve_name(t) for t in sorted(targets) if not t.startswith("posfuse.")]
+    files = {Path(inspect.getsourcefile(part) or "") for part in parts}
+    return {"code": digest_of(sorted(map(digest, files)))[:16]} if files else {}
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -140,6 +140,16 @@ def check_is_current(folder: Path) -> None:
         )
 
 
+def asked_beside(folder: Path) -> list[Path]:
+    """The folders of the runs that the last command of a run's sweep asked for, relative to the
+    sweep's; none if it did not ask for this run."""
+    sweep = next((above for above in folder.parents if (above / MULTIRUN).exists()), None)
+    if sweep is None:
+        return []
+    asked = _last_asked_for(sweep, (sweep / MULTIRUN).stat().st_mtime_ns)
+    return [path.relative_to(sweep) for path in asked] if folder in asked else []
+
+
 @cache
 def _last_asked_for(sweep: Path, modified: int) -> frozenset[Path]:
     return frozenset(folders_asked_for(sweep))

@@ -28,6 +28,7 @@ RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
+STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
 INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
 RUN_AGAIN = f"remove {RESULT} to run again"  # the fix for a damaged file of a run
@@ -170,9 +171,9 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
         write(part, index=False)
 
 
-def read_history(folder: Path) -> pd.DataFrame:
-    """A row per evaluation; raises OSError, or ValueError with the reason."""
-    path = folder / HISTORY
+def read_history(folder: Path, name: str = HISTORY) -> pd.DataFrame:
+    """A row per evaluation, or those of STEPS; raises OSError, or ValueError with the reason."""
+    path = folder / name
     check_whole(path)
     untrusted.check_file(path, untrusted.LARGEST_CSV)
     history: pd.DataFrame = read_csv(path).to_pandas()
@@ -194,7 +195,7 @@ def write_result(folder: Path, record: Record) -> None:
         write_json(part, record)
         others = [PREDICTIONS, HISTORY, DIAGNOSTICS, BEST]
         others += [BY_LENGTH] if "lengths" in record else []
-        others += [MECHANISM] if (folder / MECHANISM).exists() else []
+        others += [name for name in (MECHANISM, STEPS) if (folder / name).exists()]
         digests = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text(seals.sums_of(digests), encoding="utf-8")
@@ -212,7 +213,7 @@ def is_complete(folder: Path) -> bool:
         return is_whole(folder / PREDICTIONS)
     names = [PREDICTIONS, HISTORY, DIAGNOSTICS]
     sums = seals.read_sums(folder)
-    names += [name for name in (BY_LENGTH, MECHANISM) if name in sums]
+    names += [name for name in (BY_LENGTH, MECHANISM, STEPS) if name in sums]
     return all(is_whole(folder / name) for name in names)
 
 

@@ -49,7 +49,7 @@ class Sweep:
     ) -> None:  # fmt: skip
         """`arms` are the overrides of each arm; for tuning, of each arm and trial. `configs` are
         the fingerprints of their configs with seed 0, and `plan` is that of test runs."""
-        self.study, self.name, self.id = study, name, f"{name}_{stage}"
+        self.study, self.name, self.stage, self.id = study, name, stage, f"{name}_{stage}"
         self.folder = OUTPUT / self.id
         self.arms = {arm: overrides(values) for arm, values in arms.items()}
         self.configs, self.plan = configs, plan
@@ -99,6 +99,7 @@ class Sweep:
                 groups.append({f"override /{key}": value})
             else:
                 OmegaConf.update(settings, key, value)
+        OmegaConf.update(settings, "logger.job_type", self.stage)
         if self.plan:
             OmegaConf.update(settings, "sweep.plan", self.plan.digest)
         base = [f"/{self.study.base}"] if self.study.base else []

@@ -13,20 +13,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+
 from posfuse.config import Config
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.runs import records
+from posfuse.runs import identity, records
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking import projection
+from posfuse.tracking.finished import Finished, complete
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import Cell
 
 if TYPE_CHECKING:
     import wandb
 
-LogRows = Callable[[Sequence[dict[str, float]], Sequence[Diagnostic]], None]
+Rows = Sequence[dict[str, float]]
+LogRows = Callable[[Rows, Sequence[Diagnostic], Rows], None]
 _log = logging.getLogger(__name__)
 
 
@@ -35,20 +40,23 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     """Track one run in W&B; yields a function that logs the run's new epochs, or None with
     logger=none.
 
-    The function takes all rows of the history and of the diagnostics so far. When the block ends
-    without an error, the finished run's charts, summary and record are logged from its folder.
+    The function takes all rows of the history, the diagnostics and the steps so far. When the block
+    ends without an error, the finished run's charts, summary and files are logged from its folder.
     Raises InputError if W&B cannot start.
     """
     if cfg.logger.name == "none":
         yield None
         return
-    identity = records.identity(cfg, folder)  # its errors are not W&B's
-    live = Live(start_run(cfg, folder, identity), Cell.of(identity))
+    from posfuse.process import environment  # imports torch
+
+    facts = records.identity(cfg, folder) | environment.origin()  # their errors are not W&B's
+    facts |= identity.own_code(cfg) | {"started": records.now()}
+    live = Live(start_run(cfg, folder, facts), Cell.of(facts))
     code = 1
     try:
         yield live.log_rows
-        finished = projection.Finished.read(folder)
-        live.attempt(lambda run: projection.complete(run, finished, live.next_step))
+        finished, artifacts = Finished.read(folder), cfg.logger.artifacts
+        live.attempt(lambda run: complete(run, finished, live.next_step, artifacts))
         code = 0
     except (KeyboardInterrupt, signals.Interrupted):
         live.attempt(lambda run: run.mark_preempting())
@@ -58,16 +66,25 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
         live.attempt(lambda run: run.finish(exit_code=code))
 
 
-def start_run(cfg: Config, folder: Path, identity: records.Record) -> "wandb.Run":
+def is_of_agent() -> bool:
+    """Whether `wandb agent` has started this command for one run. A command with -m has several,
+    which would all get the agent's id."""
+    given = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN
+    return given and "WANDB_SWEEP_ID" in os.environ
+
+
+def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
     """The run in W&B; raises InputError if W&B refuses to start it."""
-    prepare(Path(cfg.output_dir, cfg.sweep_id))
-    os.environ.setdefault("MPLCONFIGDIR", str(Path(cfg.cache_dir, "matplotlib").absolute()))
-    mode: Any = os.environ.setdefault("WANDB_MODE", "offline")
+    of_agent = is_of_agent()
+    prepare(Path(cfg.output_dir, cfg.sweep_id), of_agent)
+    usual = "online" if of_agent else "offline"
+    mode: Any = cfg.logger.mode or os.environ.setdefault("WANDB_MODE", usual)
     if mode == "offline":
         for earlier in (folder / "wandb").glob("offline-run-*"):
             shutil.rmtree(earlier)
     try:
-        return projection.start(identity, cfg.logger, folder, mode=mode)
+        own = None if of_agent else projection.run_id(facts)
+        return projection.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
     except Exception as error:  # W&B raises private types if its process was killed
         projection.end_process()
         raise InputError(
@@ -84,11 +101,9 @@ class Live:
         self.cell = cell
         self.next_step = run.starting_step  # above the server's last row; 0 offline
 
-    def log_rows(
-        self, history: Sequence[dict[str, float]], diagnostics: Sequence[Diagnostic]
-    ) -> None:
+    def log_rows(self, history: Rows, diagnostics: Sequence[Diagnostic], steps: Rows) -> None:
         def log(run: "wandb.Run") -> None:
-            rows = projection.rows(self.cell, history, diagnostics)
+            rows = projection.rows(self.cell, history, diagnostics, steps)
             self.next_step = projection.log_rows(run, rows, self.next_step)
 
         self.attempt(log)

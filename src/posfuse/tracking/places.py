@@ -16,11 +16,13 @@ _log = logging.getLogger(__name__)
 _set: dict[str, str] = {}  # by `prepare`, so that the next sweep of the process may change it
 
 
-def prepare(sweep: Path) -> None:
+def prepare(sweep: Path, of_agent: bool = False) -> None:
     """Set W&B's environment variables, except those that the user has set: its files go to the
     sweep's folder, it prints nothing, and it sends no error reports. Variables that would give a
-    run another id are removed, with a warning."""
-    if ignored := [name for name in IDENTITY if os.environ.pop(name, None)]:
+    run another id are removed, with a warning, unless the run is one of W&B's agent."""
+    if ignored := [name for name in IDENTITY if name in os.environ and not of_agent]:
+        for name in ignored:
+            del os.environ[name]
         _log.warning(
             "%s: ignored; a run's id in W&B follows from its config and its sweep",
             ", ".join(ignored),

@@ -1,26 +1,21 @@
-"""What W&B shows of a run, built from the run's records through W&B's public API.
+"""How a run appears in W&B, through its public API: its id, name, config and rows.
 
-Each evaluation is one row of W&B's history, its `_step` the number of training steps done. The
-charts are one more row after the last one. W&B appends rows in the order of `_step` and never
-rewrites one, so only rows with a larger `_step` than its last one are logged.
+A row of W&B's history is an evaluation or one of `steps.csv`, its `_step` the number of training
+steps done. Tables and charts are one more row after the last one. W&B appends rows in the order of
+`_step` and never rewrites one, so only rows with a larger `_step` than its last one are logged.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
-from posfuse import untrusted
 from posfuse.config import LoggerConfig
-from posfuse.errors import InputError, input_errors
-from posfuse.runs import identity, measurements, records
-from posfuse.runs.coverage import coverage_warning
+from posfuse.runs import records
+from posfuse.runs.multirun import asked_beside
 from posfuse.runs.records import Diagnostic
 
 if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=none do not need it
@@ -28,11 +23,18 @@ if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=n
 
 STEP = "trainer/global_step"  # the axis of learning curves
 LABELS = ("data", "encoding", "fusion", "seed", "sweep_id", "variant")
+# W&B must not send uncommitted changes, or a token in the address of a Git remote.
+SETTINGS: dict[str, Any] = {
+    "disable_git": True,
+    "x_save_requirements": False,
+    "sagemaker_disable": True,  # SageMaker would give the run another id
+}
 
 
 def run_id(identity: records.Record, suffix: str = "") -> str:
-    """W&B's id of a run: its fingerprint and its place, since two sweeps may hold the same run."""
-    place = f"{identity['sweep_id']}/{identity['variant']}"
+    """W&B's id of a run: its fingerprint, the code of an own operator, and its place, since two
+    sweeps may hold the same run."""
+    place = f"{identity['sweep_id']}/{identity['variant']}{identity.get('code', '')}"
     parts = [identity["fingerprint"], hashlib.sha256(place.encode()).hexdigest()[:8], suffix]
     return "-".join(part for part in parts if part)
 
@@ -78,46 +80,62 @@ class Cell:
 
 
 def config(identity: records.Record) -> dict[str, Any]:
-    """The run's settings with its labels in place of data.name, encoding.name and so on."""
+    """The run's settings with its labels in place of data.name, encoding.name and so on; and its
+    commit, machine and start. Panels find a key without a dot most surely."""
     labels = {key: identity[key] for key in LABELS}
     settings = {k: v for k, v in identity["settings"].items() if k not in labels}
-    return {**settings, **labels, "variant": variant(identity["variant"])}
+    host = identity.get("host", {})
+    keys = {"lr": settings.get("optim.lr"), "token_scale": settings.get("model.token_scale")}
+    keys |= {"host": host.get("name"), "device": host.get("device")}
+    keys |= {key: identity.get(key) for key in ("commit", "code", "started")}
+    return {**settings, **keys, **labels, "variant": variant(identity["variant"])}
+
+
+def display_name(identity: records.Record, folder: Path) -> str:
+    """What varies in the run's sweep and its seed: "gate_scalar token_scale=1 s0"."""
+    cell = [identity[part] for part in ("data", "encoding", "fusion")]
+    asked = [{*path.parts[:-2], *path.parts[-2].split("__")} for path in asked_beside(folder)]
+    same = set.intersection(*asked) - {identity["fusion"]} if asked else set()
+    shown = [part for part in (*cell, *identity["variant"].split("__")) if part not in same]
+    keys = [part.rpartition("=") for part in shown if part]
+    short = [f"{key.rpartition('.')[2]}{equals}{value}" for key, equals, value in keys]
+    return short_name(" ".join([*short, f"s{identity['seed']}"]), 128)
 
 
 def start(
     identity: records.Record,
     logger: LoggerConfig,
     folder: Path,
-    suffix: str = "",
+    id_of_run: str | None,
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> "wandb.Run":
-    """Start the run in W&B, or resume it where the server has it.
-
-    W&B's own files are written to `folder`. It must not read the Git checkout: it would send
-    uncommitted changes, and a token in the remote's address.
-    """
+    """Start the run in W&B, or resume it where the server has it. Without an id W&B takes that of
+    its agent. `more` has the display name, the mode, and the folder for W&B's own files, `dir`, by
+    default that of the run."""
     import wandb
 
     parts = [identity[part] for part in ("data", "encoding", "fusion")]
     cell = "/".join(filter(None, [*parts, identity["variant"]]))
-    return wandb.init(
+    run = wandb.init(
         project=logger.project,
+        entity=logger.entity,
         group=short_name(cell, 128),
-        name=short_name(f"{cell}/{identity['seed']}", 128),
+        job_type=logger.job_type,
+        name=display_name(identity, folder),
+        notes=logger.notes or None,
         tags=[short_name(tag, 64) for tag in (identity["sweep_id"], *parts, *logger.tags)],
         config=config(identity),
-        id=run_id(identity, suffix),
-        resume="allow",
-        dir=folder,
-        settings=wandb.Settings(
-            disable_git=True,
-            x_save_requirements=False,
-            sagemaker_disable=True,  # SageMaker would give the run another id
-            **(settings or {}),
-        ),
+        id=id_of_run,
+        resume="allow" if id_of_run else None,
+        settings=wandb.Settings(**SETTINGS, **(settings or {})),
         **more,
     )
+    # W&B puts the last value of every metric into the summary, which is of the best evaluation. An
+    # evaluation within an epoch has no diagnostics.
+    for names in ("diagnostics/*", "step/*"):
+        run.define_metric(names, summary="none")
+    return run
 
 
 def end_process() -> None:
@@ -129,15 +147,23 @@ def end_process() -> None:
 
 
 def rows(
-    cell: Cell, history: Iterable[Mapping[str, float]], diagnostics: Iterable[Diagnostic]
+    cell: Cell,
+    history: Iterable[Mapping[str, float]],
+    diagnostics: Iterable[Diagnostic],
+    steps: Iterable[Mapping[str, float]] = (),
 ) -> list[dict[str, float]]:
-    """A row per evaluation: the learning curve, the metric by which the run is judged also under
-    the name of its cell, and at the end of an epoch what position does inside the model."""
+    """A row per evaluation and per row of `steps`, in order. An evaluation has the learning curve,
+    the metric by which the run is judged also under the name of its cell, and at the end of an
+    epoch the diagnostics of all tokens; those by position or frequency are in a table."""
     inside: dict[int, dict[str, float]] = {}
     for row in diagnostics:
-        name = f"diagnostics/{row.name}" + (f"_{row.by}_{row.low}" if row.by else "")
-        inside.setdefault(row.epoch, {})[name] = row.value
-    curves = []
+        if row.by in ("", "layer"):
+            name = f"diagnostics/{row.name}" + (f"_{row.by}_{row.low}" if row.by else "")
+            inside.setdefault(row.epoch, {})[name] = row.value
+    by_step: dict[int, dict[str, float]] = {}
+    for at in steps:
+        step = int(at["step"])
+        by_step[step] = {STEP: step, "step/loss": at["train_loss"], "step/lr": at["lr"]}
     evaluations = list(history)
     ends = {int(at["epoch"]): int(at["step"]) for at in evaluations}  # the last of each epoch
     for at in evaluations:
@@ -145,18 +171,8 @@ def rows(
         curve = {k.replace("_", "/", 1): v for k, v in at.items() if k != "step"}
         measured = inside.get(epoch, {}) if step == ends[epoch] else {}
         own = cell.judged("val", {k.removeprefix("val/"): v for k, v in curve.items()})
-        curves.append({STEP: step, **curve, **own, **measured})
-    return curves
-
-
-def mechanism(folder: Path) -> dict[str, float]:
-    """The measurements of a finished run, without those by distance, by name and layer."""
-    values = {}
-    for row in measurements.read(folder).to_dict("records"):
-        if row["name"] not in measurements.BY_DISTANCE:
-            layer = "" if row["layer"] == measurements.WHOLE else f"_layer_{row['layer']}"
-            values[f"{row['name']}{layer}"] = row["value"]
-    return values
+        by_step[step] = {STEP: step, **curve, **own, **measured, **by_step.get(step, {})}
+    return [by_step[step] for step in sorted(by_step)]
 
 
 def log_rows(run: "wandb.Run", rows: Iterable[dict[str, float]], next_step: int) -> int:
@@ -166,97 +182,3 @@ def log_rows(run: "wandb.Run", rows: Iterable[dict[str, float]], next_step: int)
             run.log(row, step=int(row[STEP]), commit=True)
             next_step = int(row[STEP]) + 1
     return next_step
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A finished run's folder, its record and its rows."""
-
-    folder: Path
-    record: records.Record
-    rows: list[dict[str, float]]
-    diagnostics: list[Diagnostic]
-    mechanism: dict[str, float] = field(default_factory=dict)  # without those by distance
-
-    @classmethod
-    def read(cls, folder: Path) -> "Finished":
-        """Raises InputError where a file of the run is missing or differs from its digest."""
-        record = records.read_result(folder / records.RESULT)
-        for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
-            if not records.is_whole(path := folder / name):
-                raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
-        history = _history(folder / records.HISTORY)
-        frame = records.read_diagnostics(folder)
-        diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
-        # Those of the trained model are in the summary, as position/...
-        inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
-        learning = rows(Cell.of(record), history.to_dict("records"), inside)  # type: ignore[arg-type]
-        return cls(folder, record, learning, diagnostics, mechanism(folder))
-
-    @property
-    def last_step(self) -> int:
-        """The `_step` of the charts, W&B's last row of the run."""
-        return int(self.rows[-1][STEP]) + 1
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The last evaluation's values, and the record's over those of the same name."""
-        own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", "latency_ms")
-        parts = {"val": "validation", "test": "test", "position": "position"}
-        by_length = self.record.get("lengths", {}).items()
-        warning = coverage_warning(identity.flatten(self.record))
-        return {
-            **self.rows[-1],
-            **Cell.of(self.record).judged("val", self.record["validation"]),
-            **Cell.of(self.record).judged("test", self.record["test"]),
-            **{
-                f"{at}/{k}": v
-                for at, part in parts.items()
-                for k, v in self.record.get(part, {}).items()
-            },
-            **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
-            **{f"mechanism/{name}": value for name, value in self.mechanism.items()},
-            **{k: self.record[k] for k in own if k in self.record},  # older ones lack two
-            **({"warning": warning} if warning else {}),
-        }
-
-
-def _history(path: Path) -> pd.DataFrame:
-    with input_errors(f"{path}: not readable", records.RUN_AGAIN):
-        history = records.read_history(path.parent)
-        if not np.isfinite(history[["epoch", "step"]].to_numpy(float)).all():
-            raise ValueError("has values that are not numbers")
-    return history
-
-
-def artifact_name(id_of_run: str) -> str:
-    return f"result-{id_of_run}"
-
-
-def complete(run: "wandb.Run", finished: Finished, next_step: int) -> None:
-    """Log what a finished run has from `next_step` on, its charts, summary and result.json."""
-    import wandb
-
-    from posfuse.tracking.gate_plot import gate_plot  # imports matplotlib, which takes a second
-
-    record = finished.record
-    next_step = log_rows(run, finished.rows, next_step)
-    if next_step <= finished.last_step:
-        charts: dict[str, Any] = {}
-        classes = dict.fromkeys(("label", "predicted"), "a whole number")
-        path = finished.folder / records.PREDICTIONS
-        predictions = untrusted.read_parquet(path, {}, classes)
-        if "predicted" in predictions:  # of a classifier
-            labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
-            charts["confusion_matrix"] = wandb.plot.confusion_matrix(
-                None, labels, predicted, record["label_names"], "Test documents"
-            )
-        if image := gate_plot(finished.diagnostics, record["best_epoch"]):
-            charts["gate"] = wandb.Image(image)
-        last = finished.rows[-1][STEP]
-        run.log({STEP: last, **charts}, step=finished.last_step, commit=True)
-    run.config["commit"] = record["commit"]
-    run.summary.update(finished.summary)
-    artifact = wandb.Artifact(artifact_name(run.id), "result")
-    artifact.add_file(str(finished.folder / records.RESULT))
-    run.log_artifact(artifact)

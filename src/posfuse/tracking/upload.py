@@ -4,7 +4,6 @@ Runs are built from their records, not from W&B's own logs. A run that the serve
 whether it was logged online or uploaded earlier; a part of a run is completed.
 """
 
-import os
 import sys
 import tempfile
 import time
@@ -18,8 +17,8 @@ from posfuse.errors import InputError
 from posfuse.runs import configs, identity, records
 from posfuse.runs.multirun import check_is_current
 from posfuse.tracking import projection, server
+from posfuse.tracking.finished import Finished, artifact_name, complete
 from posfuse.tracking.places import prepare
-from posfuse.tracking.projection import Finished
 
 PAGE = 50  # runs per request
 PAUSES = (0, 1, 3, 6)  # seconds before each check: the server shows an upload after a moment
@@ -56,14 +55,14 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
     return list(uploads.values()), problems
 
 
-def sync(uploads: list[Upload], files: Path, suffix: str) -> list[str]:
+def sync(uploads: list[Upload], files: Path) -> list[str]:
     """Upload what the server lacks; returns a line for each run that it still lacks afterwards."""
     waiting = lacking(uploads)
     failures: dict[str, str] = {}
     for n, (upload, _) in enumerate(waiting, 1):
         print(f"uploading {n} of {len(waiting)}: {upload.run.folder}", file=sys.stderr)
         try:
-            send(upload, files, suffix)
+            send(upload, files)
         except Exception as error:  # noqa: BLE001 - W&B's types are partly private
             failures[upload.id] = f"W&B: {server.reason_of(error)}"
             projection.end_process()
@@ -76,13 +75,15 @@ def sync(uploads: list[Upload], files: Path, suffix: str) -> list[str]:
     return [f"{u.run.folder}: {failures.get(u.id, reason)}; {cure}" for u, reason in waiting]
 
 
-def send(upload: Upload, files: Path, suffix: str) -> None:
+def send(upload: Upload, files: Path) -> None:
     """Upload one run. W&B's own files of the upload are written to `files`."""
     # Both would be measured or printed by the upload, not by the run.
     settings = {"x_disable_stats": True, "console": "off"}
-    run = projection.start(upload.run.record, upload.logger, files, suffix, settings, mode="online")
-    with run:
-        projection.complete(run, upload.run, run.starting_step)
+    with projection.start(
+        upload.run.record, upload.logger, upload.run.folder, upload.id, settings,
+        dir=files, mode="online",
+    ) as run:  # fmt: skip
+        complete(run, upload.run, run.starting_step, upload.logger.artifacts)
 
 
 def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
@@ -95,12 +96,12 @@ def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
 def on_server(uploads: list[Upload]) -> dict[str, Any]:
     """The server's runs with these ids."""
     api = server.connect()  # a new one each time, since it caches answers
-    entity = server.entity_of(api)
+    places = {u.id: (u.logger.entity or server.entity_of(api), u.logger.project) for u in uploads}
     held: dict[str, Any] = {}
-    for project in {upload.logger.project for upload in uploads}:
+    for entity, project in set(places.values()):
         if not server.has_project(api, entity, project):
             continue
-        ids = [upload.id for upload in uploads if upload.logger.project == project]
+        ids = [own for own, place in places.items() if place == (entity, project)]
         for at in range(0, len(ids), PAGE):
             wanted = {"name": {"$in": ids[at : at + PAGE]}}
             runs = api.runs(f"{entity}/{project}", wanted, per_page=PAGE)
@@ -121,9 +122,10 @@ def difference(upload: Upload, there: Any) -> str:
         held = identity.flatten(theirs)
         if wrong := [key for key, value in here.items() if held.get(key) != value]:
             return f"the {name} on the server differs ({', '.join(wrong[:5])})"
-    artifact = projection.artifact_name(upload.id)
-    if artifact not in {each.name.split(":")[0] for each in there.logged_artifacts()}:
-        return f"the server has no artifact {artifact}"
+    wanted = [artifact_name(kind, upload.id) for kind in upload.logger.artifacts]
+    artifacts = {each.name.split(":")[0] for each in there.logged_artifacts()}
+    if lacking := [name for name in wanted if name not in artifacts]:
+        return f"the server has no artifact {lacking[0]}"
     return ""
 
 
@@ -133,10 +135,9 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     uploads, problems = read(sweep, suffix)
     if not (uploads or problems):
         raise InputError(f"{sweep}: no finished runs; run posfuse train -m first")
-    os.environ.setdefault("MPLCONFIGDIR", str(sweep.resolve() / ".wandb" / "matplotlib"))
     (sweep / ".wandb").mkdir(exist_ok=True)
     with server.errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
-        unsent = sync(uploads, Path(files), suffix)
+        unsent = sync(uploads, Path(files))
     held, total = len(uploads) - len(unsent), len(uploads) + len(problems)
     return f"{server.address()} holds {held} of {total} runs", problems + unsent
 

@@ -32,7 +32,8 @@ from posfuse.training.observers import Diagnostics, History
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
 
-LogRows = Callable[[list[dict[str, float]], list[Diagnostic]], None]
+Rows = list[dict[str, float]]
+LogRows = Callable[[Rows, list[Diagnostic], Rows], None]
 log = logging.getLogger(__name__)
 warn = cache(log.warning)  # once in a process
 
@@ -62,10 +63,12 @@ class Tested(NamedTuple):
 def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     """Train, or resume from the last checkpoint, test, and write all of the run's files.
 
-    `log_rows(history rows, diagnostics rows)` is called after each evaluation with all rows so far.
+    `log_rows(history rows, diagnostics rows, steps)` is called after each evaluation, and after
+    every logger.every_steps steps, with all rows so far.
     Only the process with rank 0 writes; the others return an empty record.
     """
     started, facts = records.now(), records.identity(cfg, folder)
+    facts |= identity.own_code(cfg)
     set_process(cfg)
     backbone = build_backbone(cfg)  # a wrong value is refused here, before any data is loaded
     if pretrained := pretrain(cfg):
@@ -75,10 +78,12 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     facts |= data.facts()
     if rank() == 0 and (line := coverage_warning(identity.flatten(facts))):
         warn(line)
-    history, diagnostics = History(data.evaluations), Diagnostics(data, cfg.trainer.mechanism)
+    history = History(data.evaluations, cfg.logger.every_steps)
+    diagnostics = Diagnostics(data, cfg.trainer.mechanism)
     observers = [stopwatch, diagnostics]
     if log_rows:
-        log_all = lambda *_: log_rows(history.rows, diagnostics.rows)  # noqa: E731
+        log_all = lambda *_: log_rows(history.rows, diagnostics.rows, history.steps)  # noqa: E731
+        history.on_row = log_all
         observers.append(LambdaCallback(on_train_epoch_end=log_all))
     with replicas(cfg, folder):
         stopwatch.begin("fit")
@@ -218,6 +223,8 @@ def record(
         records.DIAGNOSTICS: records.table_of(Diagnostic, all_diagnostics),
         records.PREDICTIONS: test.predictions,
     }
+    if fitted.history.steps:
+        tables[records.STEPS] = pd.DataFrame(fitted.history.steps)
     if diagnostics.worth:
         content["position"] = diagnostics.worth
     if diagnostics.measurements:

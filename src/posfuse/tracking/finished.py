@@ -1,0 +1,152 @@
+"""What W&B holds of a finished run, built from the files in the run's folder."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posfuse import untrusted
+from posfuse.errors import InputError, input_errors
+from posfuse.runs import identity, measurements, records
+from posfuse.runs.coverage import coverage_warning
+from posfuse.runs.records import Diagnostic
+from posfuse.tracking.projection import STEP, Cell, config, log_rows, rows
+
+if TYPE_CHECKING:
+    import wandb
+
+GATES, CONFUSION = "mean gate by position (1: token alone)", "test documents"
+COSTS = ("documents_per_second", "tokens_per_second", "peak_memory_bytes", "latency_ms")
+ARTIFACTS = {  # the files of each of logger.artifacts, of which a run may lack one
+    "result": (records.RESULT,),
+    "predictions": (records.PREDICTIONS, records.BY_LENGTH),
+    "model": (records.BEST,),
+}
+
+
+def mechanism(folder: Path) -> dict[str, float]:
+    """The measurements of a finished run, without those by distance, by name and layer."""
+    values = {}
+    for row in measurements.read(folder).to_dict("records"):
+        if row["name"] not in measurements.BY_DISTANCE:
+            layer = "" if row["layer"] == measurements.WHOLE else f"_layer_{row['layer']}"
+            values[f"{row['name']}{layer}"] = row["value"]
+    return values
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run's folder, its record and its rows."""
+
+    folder: Path
+    record: records.Record
+    rows: list[dict[str, float]]
+    diagnostics: list[Diagnostic]
+    mechanism: dict[str, float] = field(default_factory=dict)  # without those by distance
+
+    @classmethod
+    def read(cls, folder: Path) -> "Finished":
+        """Raises InputError where a file of the run is missing or differs from its digest."""
+        record = records.read_result(folder / records.RESULT)
+        for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
+            if not records.is_whole(path := folder / name):
+                raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
+        history, steps = _read_rows(folder, records.HISTORY), []
+        if (folder / records.STEPS).exists():
+            steps = _read_rows(folder, records.STEPS)
+        frame = records.read_diagnostics(folder)
+        diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
+        # Those of the trained model are in the summary, as position/...
+        inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
+        learning = rows(Cell.of(record), history, inside, steps)
+        return cls(folder, record, learning, diagnostics, mechanism(folder))
+
+    @property
+    def last_step(self) -> int:
+        """The `_step` of the charts, W&B's last row of the run."""
+        return int(self.rows[-1][STEP]) + 1
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The values of the best evaluation, whose weights the record tests; those of the last one
+        as last/..."""
+        own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", *COSTS)
+        parts = {"val": "validation", "test": "test", "position": "position"}
+        by_length = self.record.get("lengths", {}).items()
+        warning = coverage_warning(identity.flatten(self.record))
+        best = self.record.get("best_evaluation") or self.record["best_epoch"]  # of older records
+        evaluations = [row for row in self.rows if "epoch" in row]
+        return {
+            **{f"last/{k}": v for k, v in self.rows[-1].items()},
+            **evaluations[best - 1],
+            **Cell.of(self.record).judged("val", self.record["validation"]),
+            **Cell.of(self.record).judged("test", self.record["test"]),
+            **{
+                f"{at}/{k}": v
+                for at, part in parts.items()
+                for k, v in self.record.get(part, {}).items()
+            },
+            **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
+            **{f"mechanism/{name}": value for name, value in self.mechanism.items()},
+            **{k: self.record[k] for k in own if k in self.record},  # older ones lack two
+            "seconds": sum(self.record["seconds"].values()),
+            "mean_tokens": self.record["mean_tokens"]["train"],
+            **({"warning": warning} if warning else {}),
+        }
+
+
+def _read_rows(folder: Path, name: str) -> list[dict[str, float]]:
+    with input_errors(f"{folder / name}: not readable", records.RUN_AGAIN):
+        table = records.read_history(folder, name)
+        counts = table[[column for column in ("epoch", "step") if column in table]]
+        if not np.isfinite(counts.to_numpy(float)).all():
+            raise ValueError("has values that are not numbers")
+    rows: list[Any] = table.to_dict("records")
+    return rows
+
+
+def artifact_name(kind: str, id_of_run: str) -> str:
+    return f"{kind}-{id_of_run}"
+
+
+def charts(finished: Finished) -> dict[str, Any]:
+    """The diagnostics as a table, the gates by position, and the confusion matrix; a run has the
+    last two if its operator has gates and its task has classes."""
+    import wandb
+
+    record, rows = finished.record, finished.diagnostics
+    names: Any = [column.name for column in fields(Diagnostic)]
+    table = wandb.Table(names, [[getattr(row, name) for name in names] for row in rows])
+    found: dict[str, Any] = {"diagnostics_table": table}
+    best = [row for row in rows if row.epoch == record["best_epoch"] and row.by == "position"]
+    if gates := [[row.low, row.value] for row in best if row.name == "gate_mean"]:
+        by_position = wandb.Table(["position", "gate"], gates)  # type: ignore[arg-type]
+        found["gates"] = wandb.plot.line(by_position, "position", "gate", title=GATES)
+    classes = dict.fromkeys(("label", "predicted"), "a whole number")
+    predictions = untrusted.read_parquet(finished.folder / records.PREDICTIONS, {}, classes)
+    if "predicted" in predictions:  # of a classifier
+        labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
+        found["confusion_matrix"] = wandb.plot.confusion_matrix(
+            None, labels, predicted, record["label_names"], CONFUSION
+        )
+    return found
+
+
+def complete(run: "wandb.Run", finished: Finished, next_step: int, artifacts: list[str]) -> None:
+    """Log what a finished run has from `next_step` on, its charts, config, summary and files."""
+    import wandb
+
+    next_step = log_rows(run, finished.rows, next_step)
+    if next_step <= finished.last_step:
+        last = finished.rows[-1][STEP]
+        run.log({STEP: last, **charts(finished)}, step=finished.last_step, commit=True)
+    # A run may be resumed on another machine, or with another commit.
+    run.config.update(config(finished.record), allow_val_change=True)  # type: ignore[no-untyped-call]
+    run.summary.update(finished.summary)
+    for kind in artifacts:
+        artifact = wandb.Artifact(artifact_name(kind, run.id), kind)
+        for path in (finished.folder / name for name in ARTIFACTS[kind]):
+            if path.exists():
+                artifact.add_file(str(path))
+        run.log_artifact(artifact)
