@@ -4,13 +4,14 @@ An interval is Student's 95 % interval of a mean difference over seeds, paired b
 adjusted for several looks or comparisons.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
 import pandas as pd
 
-import grids
+from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
 from posfuse.report.table import interval
 from posfuse.statistics.paired import t_interval
 from posfuse.study.looks import Progress, progress
@@ -21,6 +22,8 @@ from posfuse.study.scores import Results
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 BAGS, STRINGS = "bags.csv", "strings.csv"  # of benchmarks/without_order.py
 ENCODINGS = ["rope", "relative", "t5", "alibi"]
+CELL = ["data", "encoding", "fusion"]
+SECONDS = ["seconds.setup", "seconds.fit", "seconds.test"]
 NOTE = "mean difference in points with its ordinary 95 % interval, paired by seed"
 
 
@@ -134,6 +137,40 @@ def pilot() -> str:
     )  # fmt: skip
 
 
+GRIDS = {  # sweeps without a plan, by sweep_id: metric, heading of the texts, what was tested
+    "positions": (
+        ACCURACY, "task", "strings of the trained lengths / of 40, 80 and 160 symbols",
+    ),
+    "language_model_grid": (
+        BITS_PER_BYTE, "text", "windows of 64 bytes as in training / of 128 and 256 bytes",
+    ),
+}  # fmt: skip
+
+
+def measured(runs: pd.DataFrame, metric: Metric) -> list[str]:
+    """The columns of runs with a metric on the test split and at the test lengths."""
+    return [name for name in runs if re.fullmatch(rf"(test|lengths\.\d+)\.{metric.name}", name)]
+
+
+def by_operator(sweep: str) -> str:
+    """Means over seeds: a row for each corpus and encoding, a column for each operator."""
+    (metric, heading, tested), runs = GRIDS[sweep], pd.read_csv(FOLDER / sweep / RUNS)
+    means = metric.factor * runs.groupby(CELL, sort=False)[measured(runs, metric)].mean()
+    operators = list(runs["fusion"].unique())
+    rows = []
+    for data, encoding in dict.fromkeys(zip(runs["data"], runs["encoding"], strict=True)):
+        values = (means.loc[(data, encoding, name)] for name in operators)
+        cells = (" / ".join(f"{x:.{metric.digits - 1}f}" for x in own) for own in values)
+        rows.append([data, encoding, *cells])
+    (seeds,) = set(runs.groupby(CELL)["seed"].nunique())
+    hours = runs[SECONDS].to_numpy().sum() / 3600
+    return rows_of(
+        [heading, "encoding", *operators], rows,
+        f"Test {metric.level}, mean over {seeds} seeds: {tested}. "
+        f"{len(runs)} runs, {hours:.1f} core hours.",
+    )  # fmt: skip
+
+
 def position(folder: Path) -> str:
     """What position is worth to each arm that ran with a table of zeros too; empty without."""
     if judged(folder)[0].study.metric != "accuracy":
@@ -157,5 +194,5 @@ TABLES: dict[str, Sequence[Callable[[], str]]] = {
     "extrapolation": [BY_LENGTH, strings],
     "agnews_four_layers": [four_layers],
     "long_pilot": [pilot],
-    **{name: [partial(grids.table_of, name)] for name in grids.GRIDS},
+    **{name: [partial(by_operator, name)] for name in GRIDS},
 }

@@ -1,6 +1,5 @@
 """The tables and the figure of docs/findings.md, as docs/findings/questions.yaml asks for them."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from finding_tables import FOLDER, accuracies, judged
-from posfuse.config import CONF_DIR
 from posfuse.report.figures.style import QUIET, RC, look
 from posfuse.report.table import interval
 from posfuse.statistics.cautions import TUNED
-from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
+from posfuse.statistics.contrasts import EQUIVALENT
 from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
 from posfuse.study.looks import Verdict, samples_of
@@ -25,66 +23,21 @@ from posfuse.study.plan import PLAN
 from posfuse.study.run_table import RUNS
 
 ASKED: dict[str, Any] = yaml.safe_load((FOLDER / "questions.yaml").read_text(encoding="utf-8"))
-ASKED_IN = "error: docs/findings/questions.yaml:"
-KEYS = {  # of an entry: those that it needs, and those that it may have
-    "questions": ({"ask", "study", "hypothesis"}, {"words", "arm", "readme"}),
-    "claims": ({"claim", "reports", "holds", "evidence"}, {"synthetic", "finds"}),
-}
 WORDS = {  # the answer by verdict
     "supported": "Yes", "refuted": "No, the opposite", "equivalent": "No, about equal",
     "undecided": "Not decided",
 }  # fmt: skip
-STUDIED = ("study", "hypothesis")
 NOT_RUN = "not yet run"
 MOST_ROWS = 6  # of the first screen
 OPERATORS = {"gate_scalar": "scalar gate", "concat": "concatenation"}
 
 
-def check(asked: dict[str, Any] = ASKED) -> None:
-    """Exit with one line if questions.yaml lacks a key, has an unknown key or word, or names a
-    study or a hypothesis that conf/study does not have."""
-    for part, (needed, allowed) in KEYS.items():
-        for i, entry in enumerate(asked[part], 1):
-            where = f"{ASKED_IN} {part}, entry {i}:"
-            if lacking := needed - entry.keys():
-                sys.exit(f"{where} {', '.join(sorted(lacking))}: missing; add it")
-            if unknown := entry.keys() - needed - allowed:
-                sys.exit(f"{where} {', '.join(sorted(unknown))}: unknown key; remove it")
-            said = {*entry.get("words", {}), *filter(None, [entry.get("holds")])}
-            if unknown := said - {*WORDS, AHEAD, BEHIND}:
-                one_of = ", ".join([*WORDS, AHEAD, BEHIND])
-                sys.exit(f"{where} {', '.join(sorted(unknown))}: no verdict; use one of {one_of}")
-            for study, hypothesis, *_ in entry.get("evidence", [[*map(entry.get, STUDIED)]]):
-                path = CONF_DIR / "study" / f"{study}.yaml"
-                if not path.exists():
-                    sys.exit(f"{where} no study {study} in conf/study; correct its name")
-                content = yaml.safe_load(path.read_text(encoding="utf-8"))
-                known = [h["name"] for h in content["hypotheses"]]
-                if hypothesis not in known:
-                    sys.exit(
-                        f"{where} {study} has no hypothesis {hypothesis}; use one of "
-                        f"{', '.join(known)}"
-                    )
-
-
-def verdict_of(study: str, hypothesis: str, arm: str = "") -> Verdict | None:
-    """What a study says about one of its hypotheses; None without rows. Exits if its plan has no
-    hypothesis of this name, or one of another arm."""
-    folder = FOLDER / study
-    if not has_rows(folder):
+def verdict_of(study: str, hypothesis: str) -> Verdict | None:
+    """What a study says about one of its hypotheses; None before it has decided anything."""
+    if not has_rows(FOLDER / study):
         return None
-    by_name = {v.hypothesis.name: v for v in judged(folder)[2].verdicts}
-    if hypothesis not in by_name:
-        sys.exit(
-            f"{ASKED_IN} the plan of {study} has no hypothesis {hypothesis}; use one of "
-            f"{', '.join(by_name)}"
-        )
-    v = by_name[hypothesis]
-    if arm not in ("", v.hypothesis.arm):
-        sys.exit(
-            f"{ASKED_IN} {hypothesis} of {study} is {v.hypothesis.difference}; its words are for "
-            f"{arm} as the first arm; change both"
-        )
+    verdicts = judged(FOLDER / study)[2].verdicts
+    (v,) = (v for v in verdicts if v.hypothesis.name == hypothesis)
     return v if v.decision else None
 
 
@@ -103,7 +56,7 @@ def difference(study: str, v: Verdict) -> str:
 
 def row_of(question: dict[str, Any]) -> list[str]:
     """Answer, difference, seeds."""
-    v = verdict_of(question["study"], question["hypothesis"], question.get("arm", ""))
+    v = verdict_of(question["study"], question["hypothesis"])
     if v is None or v.decision is None:
         return [NOT_RUN, "", ""]
     own = question.get("words", {})  # a direction first: it says more than a verdict
@@ -201,8 +154,6 @@ def gains() -> Iterator[dict[str, Any]]:
                 fusion = own["fusion"].removesuffix("_linear_start")
                 cells[fusion, own.get("encoding") == "none", int(cut[arm])] = values[arm]
         for (fusion, placebo, at), column in cells.items():
-            if at not in texts["cut"]:
-                sys.exit(f"{ASKED_IN} lengths.{name}.cut: add {at}")
             if fusion in OPERATORS and ("add", placebo, at) in cells:
                 own = (column - cells["add", placebo, at]).dropna()
                 low, high = t_interval(own)

@@ -1,12 +1,12 @@
 """Store the evidence of studies, and write docs/findings from it.
 
-    python benchmarks/studies.py multirun/operator_or_scale multirun/length
+    python benchmarks/studies.py multirun/operator_or_scale multirun/positions
     python benchmarks/studies.py      # after a change of the code: from the committed files alone
 
-Of each named study it copies the frozen plan and one row per run to docs/findings/<study>/. Then it
-writes, from all committed plans and rows: README.md (with the hand-written notes.md), index.html
-and the figures of each folder of docs/findings, the parts of docs/findings.md and README.md between
-<!-- NAME --> and <!-- end -->, and gain_by_length.svg.
+Of each named study it copies the frozen plan and one row per run to docs/findings/<study>/; of a
+sweep in GRIDS, rows and a figure of its report. Then it writes, from all committed plans and rows:
+README.md (with the hand-written notes.md), index.html and the figures of each folder, the parts of
+docs/findings.md and README.md between <!-- NAME --> and <!-- end -->, and gain_by_length.svg.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import pandas as pd
 
 import finding_tables
 import questions
-from finding_tables import FOLDER, judged
+from finding_tables import CELL, FOLDER, GRIDS, SECONDS, judged, measured
 from posfuse.config import CONF_DIR
 from posfuse.report import formats, page
 from posfuse.report.sections.section import Section
@@ -45,13 +45,18 @@ DATA = "FOLDER has the corpus ([format](../../your_text.md)), and NAME names it 
 
 
 def keep(study: Path) -> None:
-    """Copy a study's plan and rows. Exits if a row names a commit that is not in the
-    repository: its code could not be read again."""
-    commits = pd.read_csv(study / "report" / RUNS, dtype={"commit": str})["commit"].dropna()
-    if unknown := [commit for commit in commits.unique() if not exists(commit)]:
-        sys.exit(f"error: {study}: no commit {', '.join(unknown)} here; run it at a commit of main")
+    """Copy what the page of a study or a sweep needs. Exits if a row names a commit that is not in
+    the repository: its code could not be read again."""
     target, report = FOLDER / study.name, study / "report"
+    runs = pd.read_csv(report / RUNS, dtype={"commit": str})
+    if unknown := [commit for commit in runs["commit"].dropna().unique() if not exists(commit)]:
+        sys.exit(f"error: {study}: no commit {', '.join(unknown)} here; run it at a commit of main")
     target.mkdir(parents=True, exist_ok=True)
+    if study.name in GRIDS:
+        own = [*CELL, "seed", *measured(runs, GRIDS[study.name][0]), *SECONDS, "commit"]
+        runs[own].to_csv(target / RUNS, index=False)
+        shutil.copy(report / "figures" / "results_by_length.svg", target / "lengths.svg")
+        return
     for path in (study / PLAN, report / RUNS):
         shutil.copy(path, target / path.name)
 
@@ -174,7 +179,6 @@ def with_parts(document: str) -> str:
 
 def write() -> None:
     """Write all pages from the committed files."""
-    questions.check()
     studied = [path.parent for path in sorted(FOLDER.glob(f"*/{RUNS}"))]
     for table in tables_of(DEMO):
         (DEMO / "tables" / f"{table.name}.md").write_text(formats.markdown(table), encoding="utf-8")
@@ -194,7 +198,8 @@ def main() -> None:
         try:
             keep(study)
         except FileNotFoundError as error:
-            sys.exit(f"error: {error.filename}: missing; run posfuse study run {study.name} first")
+            how = f"posfuse study run {study.name}, or posfuse report {study} for a sweep"
+            sys.exit(f"error: {error.filename}: missing; run {how} first")
     write()
 
 

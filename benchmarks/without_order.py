@@ -3,15 +3,11 @@
     python benchmarks/without_order.py text_agnews data.path=FOLDER   # -> text_agnews/bags.csv
     python benchmarks/without_order.py extrapolation                  # -> extrapolation/strings.csv
 
-bags.csv: test accuracy of a bag of words with the splits of each test seed.
-
-strings.csv: for each task, test seed, split and length, the number of test strings, how many of
-them stand in the training split too, and how many labels a rule without order gives on average.
-`most_frequent` names a symbol that occurs most often in the string. `near_mark` is for
-indirect_index alone: a symbol that occurs most often among the `farthest` letters to the left of x,
-whatever k is. Symbols that occur equally often are equally likely answers.
-
-benchmarks/studies.py makes tables of both files.
+bags.csv: test accuracy of a bag of words with the splits of each test seed. strings.csv: the number
+of test strings, how many of them stand in the training split too, and how many labels a rule
+without order gives on average. `most_frequent` names a symbol that occurs most often in the string,
+`near_mark` one that occurs most often among the `farthest` letters to the left of x. Symbols that
+occur equally often are equally likely answers. benchmarks/studies.py makes tables of both files.
 """
 
 import argparse
@@ -25,7 +21,7 @@ import numpy as np
 import pandas as pd
 from hydra import compose, initialize_config_dir
 
-import finding_tables
+from finding_tables import BAGS, FOLDER, STRINGS
 from posfuse.config import CONF_DIR, Config, DataConfig
 from posfuse.data.corpora import load
 from posfuse.data.tasks import LETTERS, MARK
@@ -47,7 +43,7 @@ ARMS = {  # one of each task
 
 def configs(study: str, arm: str, extra: list[str]) -> Iterator[tuple[int, Config]]:
     """The config of an arm of a committed plan with each test seed."""
-    plan, _ = stored(finding_tables.FOLDER / study / PLAN)
+    plan, _ = stored(FOLDER / study / PLAN)
     sweep, seeds = Sweep(plan.study, study, "test", plan.arms(), {}), plan.study.test_seeds
     with tempfile.TemporaryDirectory() as folder:
         common = [*sweep.write_experiment(Path(folder), [arm], seeds, extra), *sweep.arms[arm]]
@@ -59,22 +55,19 @@ def configs(study: str, arm: str, extra: list[str]) -> Iterator[tuple[int, Confi
 
 def bags(study: str, extra: list[str]) -> pd.DataFrame:
     """One row per test seed."""
-    rows = []
-    for seed, cfg in configs(study, "add", extra):
-        bag = bag_of_words(cfg, settings(cfg), Path())
-        rows.append({"seed": seed, "test_documents": bag.documents, "bag_of_words": bag.accuracy})
-        print(rows[-1], flush=True)
-    return pd.DataFrame(rows)
+    found = {s: bag_of_words(cfg, settings(cfg), Path()) for s, cfg in configs(study, "add", extra)}
+    rows = [(seed, bag.documents, bag.accuracy) for seed, bag in found.items()]
+    return pd.DataFrame(rows, columns=["seed", "test_documents", "bag_of_words"])
 
 
 def task_strings(study: str, extra: list[str]) -> pd.DataFrame:
     """One row per task, test seed, split and length."""
-    rows: list[dict[str, Any]] = []
-    for task, arm in ARMS.items():
-        for seed, cfg in configs(study, arm, extra):
-            found = counted(task, with_split_seed(cfg))
-            rows += [{"task": task, "seed": seed, **row} for row in found]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {"task": task, "seed": seed, **row}
+        for task, arm in ARMS.items()
+        for seed, cfg in configs(study, arm, extra)
+        for row in counted(task, with_split_seed(cfg))
+    )
 
 
 def counted(task: str, data: DataConfig) -> list[dict[str, Any]]:
@@ -93,17 +86,15 @@ def counted(task: str, data: DataConfig) -> list[dict[str, Any]]:
             if task == "indirect_index":
                 letters = LETTERS[: corpus["symbols"]]
                 row["most_frequent"] = answered([t[1:] for t in texts], labels, letters)
-                near = [_left_of_mark(t, corpus["farthest"]) for t in texts]
+                # The first symbol is the digit.
+                near = [
+                    t[max(1, t.index(MARK) - corpus["farthest"]) : t.index(MARK)] for t in texts
+                ]
                 row["near_mark"] = answered(near, labels, letters)
             elif task == "missing_duplicate":
                 row["most_frequent"] = answered(list(texts), labels, "ab")
             rows.append(row)
     return rows
-
-
-def _left_of_mark(text: str, farthest: int) -> str:
-    mark = text.index(MARK)
-    return text[max(1, mark - farthest) : mark]  # the first symbol is the digit
 
 
 def answered(texts: list[str], labels: np.ndarray, symbols: str) -> float:
@@ -117,16 +108,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", choices=[*TEXTS, "extrapolation"])
     arguments, extra = parser.parse_known_args()
-    name = arguments.study
+    study = arguments.study
+    count, name = (bags, BAGS) if study in TEXTS else (task_strings, STRINGS)
     try:
-        if name in TEXTS:
-            bags(name, extra).to_csv(
-                finding_tables.FOLDER / name / finding_tables.BAGS, index=False
-            )
-        else:
-            task_strings(name, extra).to_csv(
-                finding_tables.FOLDER / name / finding_tables.STRINGS, index=False
-            )
+        count(study, extra).to_csv(FOLDER / study / name, index=False)
     except InputError as error:
         sys.exit(f"error: {error}")
 
