@@ -1,7 +1,7 @@
 """Error rates of a study where an assumption of its tests does not hold; tables of calibrate.py.
 
-Two arms have the same true mean, or are the same operator. A rate is the share of studies that find
-a difference. The noise of two arms is independent.
+Two arms have the same true mean and independent noise. A rate is the share of studies that find a
+difference.
 """
 
 from pathlib import Path
@@ -17,6 +17,7 @@ from posfuse.statistics.sequential import Looks, Margins, judge_family, shares_o
 
 SEEDS = (5, 8, 16, 24)
 LOOKS = Looks((8, 16, 24))
+DIFFERENT = (AHEAD, BEHIND)
 MARGIN = 0.5  # in standard deviations of the differences
 FINDINGS = Path(__file__).resolve().parents[1] / "docs" / "findings"
 LEARNS = 30.0  # validation accuracy in %; guessing has 20 in both studies of TUNINGS
@@ -28,19 +29,20 @@ def rate(hits: int, trials: int) -> str:
     return f"{hits / trials:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
+def share_of(
+    results: tuple[str, ...], samples: NDArray[Any], margins: Margins, looks: Looks
+) -> str:
+    """The share of samples (N, seeds) with one of these results at any look."""
+    last = shares_of_results(samples, margins, looks)[-1]
+    return rate(round(sum(last[result] for result in results) * len(samples)), len(samples))
+
+
 def false_differences(samples: NDArray[Any]) -> dict[str, str]:
     """The share of samples (N, 24) that find a difference, with one look at so many seeds and with
     all looks."""
-    margins, found = Margins(MARGIN * float(samples.std())), {}
-    for n in SEEDS:
-        found[f"{n} seeds"] = share_that_differs(samples[:, :n], margins, Looks((n,)))
-    found["looks at 8, 16, 24"] = share_that_differs(samples, margins, LOOKS)
-    return found
-
-
-def share_that_differs(samples: NDArray[Any], margins: Margins, looks: Looks) -> str:
-    last = shares_of_results(samples, margins, looks)[-1]
-    return rate(round((last[AHEAD] + last[BEHIND]) * len(samples)), len(samples))
+    margins = Margins(MARGIN * float(samples.std()))
+    plans = {f"{n} seeds": Looks((n,)) for n in SEEDS} | {"looks at 8, 16, 24": LOOKS}
+    return {name: share_of(DIFFERENT, samples, margins, looks) for name, looks in plans.items()}
 
 
 def failing_runs(share: float, gap: float, simulated: int, seed: int) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def shared_deviation(share: float, simulated: int, studies: int, seed: int) -> d
     margins = dict.fromkeys(names, Margins(MARGIN))
     for samples in differences(studies, len(names)):
         found, _ = judge_family(dict(zip(names, samples, strict=True)), margins, LOOKS)
-        false += any(decision.result in (AHEAD, BEHIND) for decision in found.values())
+        false += any(decision.result in DIFFERENT for decision in found.values())
     return row | {"any of 6, all looks": rate(false, studies)}
 
 
