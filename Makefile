@@ -4,7 +4,10 @@ BIN := .venv/bin
 SWEEP ?= multirun/quickstart
 AGNEWS ?=
 IMDB ?=
-FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)")
+ARXIV ?=
+NANOGPT ?=
+FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)") \
+  $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(NANOGPT),--nanogpt "$(NANOGPT)")
 
 .PHONY: demo test test-all chaos lint report sync dashboard calibrate bench bench-gpu slurm-test clean
 
@@ -48,7 +51,7 @@ bench: .venv/installed ## run the benchmarks without a current result and write 
 
 bench-gpu: .venv/installed ## the benchmarks for which a GPU matters, as make bench
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("error: make bench-gpu needs a GPU that torch can use; see nvidia-smi, and install the torch build for its CUDA")'
-	$(BIN)/python benchmarks/run.py --only training steps grid $(FOLDERS)
+	$(BIN)/python benchmarks/run.py --only training grid $(FOLDERS)
 
 slurm-test: .venv/installed ## sweeps on a real SLURM of one node, which the test starts and stops
 	@PATH="$$PATH:/usr/sbin:/sbin"; for program in munged slurmctld slurmd sbatch; do \

@@ -2,11 +2,9 @@
 
     python benchmarks/grid.py --imdb FOLDER
 
-On a CPU: a grid with the quickstart's model and settings on BBC's lead paragraphs, two operators.
-On a GPU, which a small run leaves idle: seeds of the longest task of the demo by several processes,
-and the IMDB row of Table 1 (add, concat and gate_scalar, five seeds each, the authors' settings);
-start nvidia-cuda-mps-control -d first to measure both with MPS. The time is that of the whole
-command, with its imports.
+On a CPU: a grid with the quickstart's settings on BBC's lead paragraphs, two operators. On a GPU,
+which a small run leaves idle: seeds of the longest task of the demo, and the IMDB row of Table 1;
+start nvidia-cuda-mps-control -d first to measure with MPS. Times are those of the whole command.
 """
 
 import argparse
@@ -16,12 +14,12 @@ import statistics
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from joblib import cpu_count
 
 import harness
 import store
+from harness import IS_GPU
 
 MEASURES = (
     "model training data.batching data.datamodule process sweeps.launching train "
@@ -29,7 +27,6 @@ MEASURES = (
     "conf/experiment/quickstart.yaml conf/experiment/table1.yaml conf/data/lead_story_long.yaml"
 )
 FOLDERS = ("imdb",)
-IS_GPU = harness.DEVICE.type == "cuda"
 SMALL = [
     "experiment=quickstart", "data=bbc_lead_paragraph", "fusion=add,gate_scalar",
     "trainer.max_epochs=3",
@@ -41,16 +38,16 @@ ON_GPU = [
 IMDB = ["experiment=table1", "data=imdb", "fusion=add,concat,gate_scalar", "trainer=gpu"]
 
 
-def rate(root: Path, cell: list[str], seeds: int, at_once: int, threads: int = 1) -> float:
+def rate(root: Path, cell: list[str], seeds: int, at_once: int, threads: int) -> float:
     """Runs per hour of a sweep with so many runs at once."""
     shutil.rmtree(root / "runs", ignore_errors=True)
     launcher = ["hydra/launcher=parallel", f"hydra.launcher.n_jobs={at_once}"]
     place = "runs_per_gpu" if IS_GPU else "runs_per_core"
     own = [*launcher, f"hydra.launcher.{place}={at_once}", f"seed=range({seeds})"]
     own += [] if IS_GPU else [f"trainer.threads={threads}"]
-    found: list[Any] = []
-    seconds = harness.seconds(lambda: found.extend(harness.trained(root, "-m", *cell, *own)))
-    return 3600 * len(found) / seconds
+    start = harness.now()
+    records = harness.trained(root, "-m", *cell, *own)
+    return 3600 * len(records) / (harness.now() - start)
 
 
 def rates(
@@ -63,25 +60,23 @@ def rates(
     return [[*case, round(found[case]), found[case] / found[cases[0]]] for case in cases]
 
 
-def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
+def measure(given: argparse.Namespace) -> list[store.Table]:
     # One device, also where there are several.
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    cores = cpu_count()
-    at_once = sorted({1, *given.at_once, *([] if IS_GPU else [cores])})
-    cases = [(n, 1 if IS_GPU else max(cores // n, 1)) for n in at_once]
-    cell, seeds = [*(ON_GPU if IS_GPU else SMALL), *given.overrides], given.seeds
+    cores = 1 if IS_GPU else cpu_count()
+    cases = [(n, max(cores // n, 1)) for n in sorted({1, cores, *given.at_once})]
     columns = ["runs at once", "threads per run", "runs per hour", "ratio"]
-    note = f"{seeds} seeds, medians of {given.repeats} sweeps; ratios are to the first row."
+    note = f"{given.seeds} seeds, medians of {given.repeats} sweeps; ratios are to the first row."
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        rows = rates(root, cell, seeds, cases, given.repeats)
+        root, cell = Path(folder), [*(ON_GPU if IS_GPU else SMALL), *given.overrides]
+        rows = rates(root, cell, given.seeds, cases, given.repeats)
         tables = [store.table("Several runs at once", columns, rows, note)]
         if IS_GPU and given.imdb:
             row = [*IMDB, f"data.path={given.imdb}", *given.overrides]
             rows = rates(root, row, 5, [(1, 1), (3, 1)], 1)
             about = "15 runs with the authors' settings and number of epochs, bfloat16."
             tables.append(store.table("The IMDB row of Table 1", columns, rows, about))
-    return tables, {}
+    return tables
 
 
 if __name__ == "__main__":

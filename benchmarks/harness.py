@@ -1,5 +1,4 @@
-"""What the benchmarks measure with: the device and its clocks, systems that take turns, their own
-processes, and whole runs of the command."""
+"""What the benchmarks measure with: clocks, turns, processes, and whole runs of the command."""
 
 import multiprocessing
 import statistics
@@ -20,23 +19,22 @@ from posfuse.process.environment import flushing_denormals, keep_memory, peak_me
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-TRAIN = [sys.executable, "-m", "posfuse", "train"]
-REPORT = [sys.executable, "-m", "posfuse", "report"]
+IS_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if IS_GPU else "cpu")
+POSFUSE = [sys.executable, "-m", "posfuse"]
 T = TypeVar("T")
 
 
 def now() -> float:
     """Seconds of a clock, read after the device has finished its work."""
-    if DEVICE.type == "cuda":
+    if IS_GPU:
         torch.cuda.synchronize(DEVICE)
     return time.perf_counter()
 
 
 def used() -> float:
-    """Seconds of this process's CPU time, in which other processes count less; on a GPU those of
-    the clock."""
-    return time.process_time() if DEVICE.type == "cpu" else now()
+    """CPU seconds of this process, in which others count less; on a GPU those of the clock."""
+    return now() if IS_GPU else time.process_time()
 
 
 def seconds(work: Callable[[], Any], clock: Callable[[], float] = now) -> float:
@@ -54,9 +52,14 @@ def in_turn(turns: dict[str, Callable[[], T]], rounds: int) -> dict[str, list[T]
     return found
 
 
-def median_ratio(values: dict[str, list[float]], name: str, baseline: str) -> float:
-    """Median over the rounds of a value divided by the baseline's in the same round."""
-    return statistics.median(a / b for a, b in zip(values[name], values[baseline], strict=True))
+def compared(values: dict[str, list[float]], baseline: str) -> dict[str, list[Any]]:
+    """Two cells for each name: the median over the rounds of its values, and that of their ratios
+    to the baseline's values in the same rounds."""
+    cells: dict[str, list[Any]] = {}
+    for name, of in values.items():
+        ratio = statistics.median(a / b for a, b in zip(of, values[baseline], strict=True))
+        cells[name] = [statistics.median(of), f"{ratio:#.4g}×"]
+    return cells
 
 
 @contextmanager
@@ -71,12 +74,11 @@ def apart(make: Callable[..., T] = list, *arguments: Any) -> Iterator[Callable[.
 
 def peak(work: Callable[..., Any], *arguments: Any) -> int:
     """Peak memory in bytes of a process that does only this work."""
-    with apart() as process:
-        return int(process(_peak, work, arguments))
+    with apart(work, *arguments) as process:
+        return int(process(_memory))
 
 
-def _peak(_: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
-    work(*arguments)
+def _memory(_: Any) -> int:
     return peak_memory()
 
 
@@ -112,7 +114,7 @@ def trained(root: Path, *overrides: str, environment: Any = None) -> list[record
     own = [f"output_dir={root / 'runs'}", f"cache_dir={root / 'cache'}", "logger=none"]
     values = replaced([*own, *(word for word in overrides if not word.startswith("-"))])
     before = set(root.rglob(records.RESULT))
-    command = [*TRAIN, *options, *values]
+    command = [*POSFUSE, "train", *options, *values]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, check=False)
     if done.returncode:
         sys.exit(f"error: a run failed; see its message above: {' '.join(command)}")

@@ -1,28 +1,27 @@
-"""Train a small language model on bytes with posfuse and with a plain loop, and compare both.
+"""Train a small language model on bytes with posfuse, a plain loop and nanoGPT.
 
-    python benchmarks/language_model.py
+    python benchmarks/language_model.py --nanogpt FOLDER    # a checkout of nanoGPT; may be left out
 
-The settings are those with which nanoGPT trains on a CPU: 4 layers of width 128, 4 heads, windows
-of 64 bytes, 12 windows per step, learning rate 1e-3, no dropout. It trains for 2,000 steps, the
-default here is 500. The text is data=bbc_bytes, with its splits. The plain loop is
-benchmarks/plain_language_model.py.
+The settings are those with which nanoGPT trains on a CPU, but 500 steps in place of 2,000. The
+plain loop is benchmarks/plain_language_model.py; nanoGPT's own model trains in the same loop.
 
-posfuse has the settings that come closest: learned positions that are added, pre-norm blocks, tied
-embeddings, a cosine schedule with a warm-up, weight decay of matrices. What differs: it has biases,
-so the plain loop runs with them too, an option of nanoGPT. It has Adam's usual beta2 of 0.999, and
-starts embeddings and positions from N(0, 1) instead of N(0, 0.02). It reads windows that do not
-overlap, each once in an epoch; the plain loop draws them at random.
+What differs in posfuse: it has biases, so the plain loop runs with them too, an option of nanoGPT.
+It has Adam's usual beta2 of 0.999, and starts embeddings and positions from N(0, 1) instead of
+N(0, 0.02). It reads windows that do not overlap; the plain loop draws them at random.
 
-The systems take turns, each in its own process, and evaluate the same windows, the first of the
-validation split. Times are of training alone; posfuse's contain its trainer and its callbacks, but
-no checkpoints, since the plain loop has none.
+The systems take turns, each in its own process, and evaluate the same windows. Times are of
+training alone; posfuse's contain its trainer and its callbacks, but no checkpoints.
 """
 
 import argparse
+import importlib
 import statistics
+import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +33,11 @@ import plain_language_model as plain
 import store
 from posfuse.config import Config
 from posfuse.data.datamodule import TextDataModule
-from posfuse.training.build import build_data, build_module, build_trainer
-from posfuse.training.observers import Diagnostics, History
-from systems import Clock
+from posfuse.training.build import build_data, build_module
+from systems import fit
 
 MEASURES = "model training data.windows data.datamodule process"
+FOLDERS = ("nanogpt",)
 D, HEADS, LAYERS, BLOCK, BATCH, LR = 128, 4, 4, 64, 12, 1e-3
 OVERRIDES = [
     "task=language_model", "data=bbc_bytes", "data.test_lengths=[]", f"data.max_len={BLOCK}",
@@ -50,6 +49,7 @@ OVERRIDES = [
     "trainer.accelerator=cpu", "logger=none",
 ]  # fmt: skip
 FIRST_BYTE = 2  # its id, after those of <pad> and <unk>
+NANOGPT = "nanoGPT"
 SYSTEMS = ("plain", "plain with biases", "posfuse")
 
 
@@ -61,6 +61,7 @@ class Job:
     steps: int
     windows: int  # of the validation split, to evaluate
     cache: str
+    nanogpt: Path | None = None
     seed: int = 0
 
 
@@ -83,54 +84,62 @@ def train(_: Any, job: Job) -> tuple[float, float]:
     """CPU milliseconds of a step, and bits per byte after the last one."""
     cfg = config(job)
     data = data_of(cfg, job)
-    seconds, bits = (posfuse if job.system == "posfuse" else baseline)(cfg, job, data)
+    if job.system == "posfuse":
+        clock, metrics = fit(cfg, build_module(cfg, data), data, harness.used)
+        seconds, bits = clock.training, float(metrics["val/bits_per_byte"])
+    else:
+        seconds, bits = baseline(job, data)
     return 1000 * seconds / job.steps, bits
 
 
-def posfuse(cfg: Config, job: Job, data: TextDataModule) -> tuple[float, float]:
-    clock = Clock(harness.used)
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = build_trainer(cfg, Path(folder), [History(), Diagnostics(data), clock])
-        trainer.fit(build_module(cfg, data), data)
-    return clock.training, float(trainer.callback_metrics["val/bits_per_byte"])
-
-
-def baseline(cfg: Config, job: Job, data: TextDataModule) -> tuple[float, float]:
+def baseline(job: Job, data: TextDataModule) -> tuple[float, float]:
     text = (data.store.splits["train"].ids - FIRST_BYTE).astype(np.uint8)
     windows = data.documents["validation"]
     held_out = windows[np.arange(len(windows))]
-    ids, targets = held_out.ids - FIRST_BYTE, held_out.labels - FIRST_BYTE
     torch.manual_seed(job.seed)
-    model = plain.PlainLanguageModel(D, HEADS, LAYERS, BLOCK, bias="biases" in job.system)
-    given = model, plain.optimizer(model, LR), text, BATCH, BLOCK, range(job.steps), job.steps, LR
-    seconds = harness.seconds(lambda: plain.train(*given), harness.used)
+    if job.system == NANOGPT:
+        model, updates = nanogpt(job.nanogpt)
+    else:
+        model = plain.PlainLanguageModel(D, HEADS, LAYERS, BLOCK, bias="biases" in job.system)
+        updates = plain.optimizer(model, LR)
+    work = partial(plain.train, model, updates, text, BATCH, BLOCK, job.steps, LR)
+    seconds = harness.seconds(work, harness.used)
+    ids, targets = held_out.ids - FIRST_BYTE, held_out.labels - FIRST_BYTE
     return seconds, plain.bits_per_byte(model, ids, targets)
 
 
-def turn(system: str, job: Job, seeds: dict[str, int]) -> tuple[float, float]:
+def nanogpt(folder: Path | None) -> tuple[Any, torch.optim.Optimizer]:
+    """The model and the optimiser of the file model.py in a checkout of nanoGPT."""
+    sys.path.insert(0, str(folder))
+    code = importlib.import_module("model")
+    sizes = code.GPTConfig(BLOCK, plain.BYTES, LAYERS, HEADS, D, dropout=0.0, bias=False)
+    model = code.GPT(sizes)
+    return model, model.configure_optimizers(plain.DECAY, LR, plain.BETAS, "cpu")
+
+
+def turn(job: Job, seeds: Iterator[int]) -> tuple[float, float]:
     """A whole training in a process of its own, with the system's next seed."""
-    seed = seeds[system] = seeds.get(system, -1) + 1
+    seed = next(seeds)
     with harness.apart() as process:
-        ms, bits = process(train, Job(system, job.steps, job.windows, job.cache, seed))
-    print(f"{system}, seed {seed}: {ms:.2f} ms per step, {bits:.3f} bits per byte", flush=True)
+        ms, bits = process(train, replace(job, seed=seed))
+    print(f"{job.system}, seed {seed}: {ms:.2f} ms per step, {bits:.3f} bits per byte", flush=True)
     return ms, bits
 
 
-def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
+def measure(given: argparse.Namespace) -> list[store.Table]:
     torch.set_num_threads(given.threads)
-    seeds: dict[str, int] = {}
+    systems = [*SYSTEMS, NANOGPT] if given.nanogpt else SYSTEMS
     with tempfile.TemporaryDirectory() as cache:
-        job = Job("posfuse", given.steps, given.windows, cache)
-        build_data(config(job))  # writes the ids
-        found = harness.in_turn({s: partial(turn, s, job, seeds) for s in SYSTEMS}, given.repeats)
-    times = {system: [ms for ms, _ in of] for system, of in found.items()}
+        jobs = {s: Job(s, given.steps, given.windows, cache, given.nanogpt) for s in systems}
+        build_data(config(jobs["posfuse"]))  # writes the ids
+        turns = {s: partial(turn, job, count()) for s, job in jobs.items()}
+        found = harness.in_turn(turns, given.repeats)
+    times = harness.compared({s: [ms for ms, _ in of] for s, of in found.items()}, "plain")
     rows = []
     for system, of in found.items():
         bits = [bits for _, bits in of]
-        ratio = f"{harness.median_ratio(times, system, 'plain'):.2f}×"
         spread = f"{min(bits):.3f}..{max(bits):.3f}"
-        median = f"{statistics.median(bits):.3f}"
-        rows.append([system, statistics.median(times[system]), ratio, median, spread])
+        rows.append([system, *times[system], f"{statistics.median(bits):.3f}", spread])
     table = store.table(
         "A small language model",
         ["system", "CPU ms per step", "× plain", "bits per byte", "of the seeds"],
@@ -141,7 +150,7 @@ def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
         f"first {given.windows:,} validation windows: the median over the seeds, the lowest and "
         "the highest.",
     )
-    return [table], found
+    return [table]
 
 
 if __name__ == "__main__":

@@ -5,13 +5,9 @@ A benchmark names what it measures:
     MEASURES = "model training.build hydra_plugins.posfuse_parallel conf/protocol"
 
 These are modules and packages of src/posfuse or src, and YAML files or folders of the repository.
-A result stores their digest. It is current while the digest is the same. The digest covers
-
-- the syntax trees of the modules, without comments and docstrings;
-- the contents of the YAML files, without comments;
-- the benchmark's script, and the scripts beside it that it imports, except store.py, which writes
-  a result and measures nothing;
-- torch's minor version.
+A result stores their digest, and is current while the digest is the same. The digest also covers
+the benchmark's script, the scripts that this imports, except store.py, which writes a result and
+measures nothing, and torch's minor version. Comments and docstrings do not count.
 """
 
 import ast
@@ -61,15 +57,15 @@ def digest(script: Path, torch: str) -> str:
 
 def measured(name: str, script: Path, root: Path) -> list[Path]:
     """The files that a word of MEASURES names."""
-    places = [root / name]
+    paths = [root / name]
     if "/" not in name:
-        inside = [root / "src" / room / name.replace(".", "/") for room in ("posfuse", "")]
-        places = [place for path in inside for place in (path.with_suffix(".py"), path)]
-    for place in places:
-        if place.is_file():
-            return [place]
-        if place.is_dir():
-            return sorted(p for p in place.rglob("*") if p.suffix in (".py", ".yaml"))
+        paths = [root / "src" / room / name.replace(".", "/") for room in ("posfuse", "")]
+    for path in paths:
+        if (module := path.with_suffix(".py")).is_file():
+            return [module]
+        if path.exists():
+            files = path.rglob("*") if path.is_dir() else [path]
+            return sorted(file for file in files if file.suffix in (".py", ".yaml"))
     raise SystemExit(f"error: {script}: MEASURES names {name!r}, which does not exist; correct it")
 
 
@@ -93,6 +89,11 @@ def constant(script: Path, name: str) -> Any:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return ast.literal_eval(node.value)
     return None
+
+
+def folders(script: Path) -> list[str]:
+    """The corpora of which a benchmark takes folders."""
+    return list(constant(script, "FOLDERS") or ())
 
 
 def docstring(script: Path) -> str:

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import harness
 import store
-from harness import DEVICE, median_ratio
+from harness import DEVICE, IS_GPU
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.batching import Batch
 from posfuse.evidence.published import numbers
@@ -30,14 +31,12 @@ from posfuse.model.network import PositionClassifier
 from posfuse.process.environment import flushing_denormals, keep_memory
 from posfuse.runs.checks import task_of
 from posfuse.training.build import build_module
-from steps import stepper
 
 MEASURES = "model training.build training.module training.classifier conf/fusion conf/protocol"
 BASELINE = "add"
-FUSIONS = sorted(p.stem for p in (CONF_DIR / "fusion").glob("*.yaml"))
+OTHERS = {p.stem for p in (CONF_DIR / "fusion").glob("*.yaml")} - {BASELINE}
 # A gate's initial values do not change its cost.
-FUSIONS = [f for f in FUSIONS if f != BASELINE and not f.endswith("_linear_start")]
-FUSIONS = [BASELINE, *FUSIONS]
+FUSIONS = [BASELINE, *(f for f in sorted(OTHERS) if not f.endswith("_linear_start"))]
 WORDS, CLASSES = 50_000, 4
 PUBLISHED = numbers()["figure4_arxiv"]["latency_ms"]  # by fusion
 ALONE = 15  # rounds of a fusion alone
@@ -79,11 +78,24 @@ def documents(n: int, length: int) -> Batch:
 
 def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
     """Milliseconds of each turn in every round, after one uncounted round."""
-    for turn in turns.values():
-        turn()
     timed = {name: partial(harness.seconds, turn) for name, turn in turns.items()}
-    found = harness.in_turn(timed, rounds)
-    return {name: [1000 * seconds for seconds in of] for name, of in found.items()}
+    found = harness.in_turn(timed, rounds + 1)
+    return {name: [1000 * seconds for seconds in of[1:]] for name, of in found.items()}
+
+
+def stepper(cfg: Config, batch: Batch) -> Callable[[], None]:
+    """A training step: forward and backward pass, clipping and optimiser."""
+    module = build_module(cfg, of_random_words(cfg)).to(DEVICE)
+    optimizer = module.configure_optimizers()
+    module.model.train()
+
+    def turn() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(module.model(batch.ids, batch.lengths), batch.labels).backward()
+        module.configure_gradient_clipping(optimizer, cfg.trainer.clip_norm)
+        optimizer.step()
+
+    return turn
 
 
 def fusion_alone(cfg: Config, batch: Batch) -> Callable[[], None]:
@@ -99,81 +111,74 @@ def fusion_alone(cfg: Config, batch: Batch) -> Callable[[], None]:
     return turn
 
 
-def training(name: str, configs: dict[str, Config]) -> dict[str, Any]:
-    """Times of a step and of the fusion alone, by operator."""
-    batch = documents(SETTINGS[name].batch, configs[BASELINE].data.max_len)
-    alone = {fusion: fusion_alone(cfg, batch) for fusion, cfg in configs.items()}
-    steps = {f: partial(stepper(cfg, of_random_words(cfg)), batch) for f, cfg in configs.items()}
-    step = in_turn(steps, SETTINGS[name].rounds)
-    return {"alone": in_turn(alone, ALONE), "step": step}
+def more_than_add(alone: Times, of: str, baseline: str, whole: Times) -> list[Any]:
+    """The median ms of a part, and how much more that is than the baseline's, as a share of the
+    baseline's whole."""
+    ms = statistics.median(alone[of])
+    more = ms - statistics.median(alone[baseline])
+    return [ms, f"{more / statistics.median(whole[baseline]):+.2%}"]
 
 
-@torch.no_grad()
-def inference(name: str, configs: dict[str, Config]) -> dict[int, dict[str, Times]]:
-    """By batch size: times of the whole forward pass, and of the part before the encoder, for
-    "FUSION" and "FUSION folded". On a CPU, of larger batches only the paper's operators."""
-    models = {f: build_module(cfg, of_random_words(cfg)).model for f, cfg in configs.items()}
-    models = {fusion: model.to(DEVICE).eval() for fusion, model in models.items()}
-    found = {}
-    for n, rounds in SETTINGS[name].latency_rounds.items():
-        batch = documents(n, configs[BASELINE].data.max_len)
-        whole: dict[str, Callable[[], Any]] = {}
-        before: dict[str, Callable[[], Any]] = {}
-        for fusion, model in models.items():
-            folded = model.fold()
-            before[fusion] = partial(fuse, model, batch.ids)
-            before[f"{fusion} folded"] = partial(folded.fuse, batch.ids)
-            if DEVICE.type == "cuda" or n == 1 or fusion in PUBLISHED:
-                whole[fusion] = partial(model, batch.ids, batch.lengths)
-                whole[f"{fusion} folded"] = partial(folded, batch.ids, batch.lengths)
-        found[n] = {"before": in_turn(before, max(rounds, ALONE)), "whole": in_turn(whole, rounds)}
-    return found
+def training_rows(name: str, configs: dict[str, Config]) -> list[store.Row]:
+    settings = SETTINGS[name]
+    batch = documents(settings.batch, configs[BASELINE].data.max_len)
+    alone = in_turn({f: fusion_alone(cfg, batch) for f, cfg in configs.items()}, ALONE)
+    whole = in_turn({f: stepper(cfg, batch) for f, cfg in configs.items()}, settings.rounds)
+    cells = harness.compared(whole, BASELINE)
+    return [
+        [f"{name}, batch {settings.batch}", f, *cells[f], *more_than_add(alone, f, BASELINE, whole)]
+        for f in configs
+    ]
+
+
+def latency_rows(name: str, models: dict[str, Any], n: int, max_len: int) -> list[store.Row]:
+    """The forward pass of n documents and its part before the encoder, where operators differ. On a
+    CPU only the paper's operators have the whole pass of larger batches."""
+    batch, rounds = documents(n, max_len), SETTINGS[name].latency_rounds[n]
+    whole: dict[str, Callable[[], Any]] = {}
+    before: dict[str, Callable[[], Any]] = {}
+    for fusion, model in models.items():
+        folded = model.fold()
+        before[fusion] = partial(fuse, model, batch.ids)
+        before[f"{fusion} folded"] = partial(folded.fuse, batch.ids)
+        if IS_GPU or n == 1 or fusion in PUBLISHED:
+            whole[fusion] = partial(model, batch.ids, batch.lengths)
+            whole[f"{fusion} folded"] = partial(folded, batch.ids, batch.lengths)
+    alone, times = in_turn(before, max(rounds, ALONE)), in_turn(whole, rounds)
+    rows: list[store.Row] = []
+    for fusion in models:
+        row: store.Row = [f"{name}, batch {n}", fusion]
+        for kind in ("", " folded"):
+            of, baseline = fusion + kind, BASELINE + kind
+            cells: store.Row = ["", "", ""]
+            if of in times:
+                median, ratio = harness.compared(times, baseline)[of]
+                cells = [median, float(np.percentile(times[of], 95)), ratio]
+            row += [*cells, *more_than_add(alone, of, baseline, times)]
+        is_published = name == "arxiv" and fusion in PUBLISHED
+        rows.append([*row, f"{PUBLISHED[fusion]} ms" if is_published else ""])
+    return rows
 
 
 def fuse(model: PositionClassifier, ids: Tensor) -> Tensor:
     return model.fusion(model.tokens(ids), model.table())
 
 
-def training_table(measured: dict[str, Any]) -> store.Table:
-    rows: list[store.Row] = []
-    for name, found in measured.items():
-        alone = {f: statistics.median(t) for f, t in found["alone"].items()}
-        base = statistics.median(found["step"][BASELINE])
-        for f, times in found["step"].items():
-            rows.append(
-                [f"{name}, batch {SETTINGS[name].batch}", f, statistics.median(times),
-                 f"{median_ratio(found['step'], f, BASELINE):.3f}×", alone[f],
-                 f"{(alone[f] - alone[BASELINE]) / base:+.2%}"]
-            )  # fmt: skip
-    return store.table(
-        "A training step by operator",
-        ["settings", "fusion", "step ms", "× add", "fusion alone ms",
-         "more than add, of add's step"],
-        rows,
-        '"fusion alone" is its forward and backward pass. The last column is a more precise form '
-        "of the fourth, which has the noise of whole steps.",
-    )  # fmt: skip
-
-
-def latency_table(measured: dict[str, Any]) -> store.Table:
-    """The forward pass of a batch, and its part before the encoder, where operators differ."""
-    rows: list[store.Row] = []
-    for name, by_batch in measured.items():
-        for n, found in by_batch.items():
-            before = {variant: statistics.median(of) for variant, of in found["before"].items()}
-            for f in FUSIONS:
-                row = [f"{name}, batch {n}", f]
-                for kind in ("", " folded"):
-                    times, baseline = found["whole"].get(f + kind), BASELINE + kind
-                    whole: store.Row = ["", "", ""]
-                    if times:
-                        ratio = f"{median_ratio(found['whole'], f + kind, baseline):.3f}×"
-                        whole = [statistics.median(times), float(np.percentile(times, 95)), ratio]
-                    more = before[f + kind] - before[baseline]
-                    share = more / statistics.median(found["whole"][baseline])
-                    row += [*whole, before[f + kind], f"{share:+.2%}"]
-                theirs = f"{PUBLISHED[f]} ms" if name == "arxiv" and f in PUBLISHED else ""
-                rows.append([*row, theirs])
+@flushing_denormals()  # as a run is
+def measure(given: argparse.Namespace) -> list[store.Table]:
+    keep_memory()  # as a run does
+    trained: list[store.Row] = []
+    latency: list[store.Row] = []
+    for name in given.settings:
+        print(name, flush=True)
+        own = configs(name, given.overrides)
+        trained += training_rows(name, own)
+        modules = {f: build_module(cfg, of_random_words(cfg)) for f, cfg in own.items()}
+        models = {f: module.model.to(DEVICE).eval() for f, module in modules.items()}
+        with torch.no_grad():
+            for n in SETTINGS[name].latency_rounds:
+                latency += latency_rows(name, models, n, own[BASELINE].data.max_len)
+    step = ["settings", "fusion", "step ms", "× add", "fusion alone ms"]
     each = [
         "median ms",
         "p95 ms",
@@ -181,25 +186,20 @@ def latency_table(measured: dict[str, Any]) -> store.Table:
         "before the encoder ms",
         "more than add, of its latency",
     ]
-    columns = ["settings", "fusion", *each, *(f"folded: {name}" for name in each), "published"]
-    note = (
-        "The forward pass of a batch, float32. Before the encoder stand lookup, scale, projections "
-        "and merge, where operators differ. Published: the paper's Figure 4, which names neither "
-        "the unit of work nor the machine."
-    )
-    return store.table("Latency by operator", columns, rows, note)
-
-
-@flushing_denormals()  # as a run is
-def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
-    keep_memory()  # as a run does
-    trained, latencies = {}, {}
-    for name in given.settings:
-        print(name, flush=True)
-        own = configs(name, given.overrides)
-        trained[name], latencies[name] = training(name, own), inference(name, own)
-    raw = {"training_ms": trained, "latency_ms": latencies}
-    return [training_table(trained), latency_table(latencies)], raw
+    forward = ["settings", "fusion", *each, *(f"folded: {name}" for name in each), "published"]
+    return [
+        store.table(
+            "A training step by operator", [*step, "more than add, of add's step"], trained,
+            '"fusion alone" is its forward and backward pass. The last column is a more precise '
+            "form of the fourth, which has the noise of whole steps.",
+        ),
+        store.table(
+            "Latency by operator", forward, latency,
+            "The forward pass of a batch, float32. Before the encoder stand lookup, scale, "
+            "projections and merge, where operators differ. Published: the paper's Figure 4, which "
+            "names neither the unit of work nor the machine.",
+        ),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

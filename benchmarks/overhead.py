@@ -2,8 +2,7 @@
 
     python benchmarks/overhead.py
 
-Runs use BBC's lead paragraphs with one epoch of one batch, so training takes almost none of their
-time. Each measurement has its own processes.
+Runs have one epoch of one batch, so training takes almost none of their time.
 """
 
 import argparse
@@ -12,6 +11,7 @@ import statistics
 import subprocess
 import tempfile
 from functools import partial
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,12 @@ def command(root: Path, seeds: int, *overrides: str) -> float:
 
 def start_table(root: Path, repeats: int) -> store.Table:
     harness.trained(root, "-m", *RUN, "seed=0")  # writes the ids
-    turns, number = {}, iter(range(10**6))
+    number = count()
 
     def sweep(logger: str, seeds: int) -> float:
         return command(root, seeds, f"logger={logger}", f"sweep_id=new{next(number)}")
 
-    for logger in LOGGERS:
-        for seeds in (1, FURTHER):
-            turns[logger, seeds] = partial(sweep, logger, seeds)
+    turns = {case: partial(sweep, *case) for case in product(LOGGERS, (1, FURTHER))}
     times = {case: statistics.median(of) for case, of in harness.in_turn(turns, repeats).items()}
     rows: list[store.Row] = []
     for logger in LOGGERS:
@@ -76,15 +74,15 @@ def sizes_table(root: Path, sizes: list[int]) -> store.Table:
 
 def reported(_: Any, sweep: Path) -> tuple[float, float]:
     """Seconds and peak memory in GB of the report of a sweep."""
-    run = partial(subprocess.run, [*harness.REPORT, str(sweep)], check=True, capture_output=True)
-    seconds = harness.seconds(run)
+    command = [*harness.POSFUSE, "report", str(sweep)]
+    seconds = harness.seconds(lambda: subprocess.run(command, check=True, capture_output=True))
     return seconds, 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e9
 
 
-def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
+def measure(given: argparse.Namespace) -> list[store.Table]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        return [start_table(root, given.repeats), sizes_table(root, given.runs)], {}
+        return [start_table(root, given.repeats), sizes_table(root, given.runs)]
 
 
 if __name__ == "__main__":

@@ -5,20 +5,34 @@
 A result is left out if the code that it measures has changed (measured_code.py).
 """
 
+import json
 from pathlib import Path
+from typing import Any
 
 import measured_code
-import store
-from store import SCRIPTS, Result, Row
+from store import RESULTS, SCRIPTS, Row
 
 PAGE = SCRIPTS.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
+UNITS = {  # of bfloat16, in a CPU
+    "amx": "with AMX",
+    "broken-amx": "with broken AMX",
+    "avx512_bf16": "with AVX-512 BF16",
+    "no-bf16": "without bfloat16 units",
+}
+Result = dict[str, Any]  # the content of a file, its `name` and whether it `is_current`
 
 
-def page(text: str, results: list[Result], scripts: dict[str, Path]) -> str:
-    """The text of the page with its tables replaced; `scripts` are those of all benchmarks."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{tables(results, scripts)}\n{END}{rest.partition(END)[2]}"
+def read(folder: Path, scripts: dict[str, Path], torch: str) -> list[Result]:
+    """The results of a folder, by machine and name; `torch` is a minor version."""
+    results = []
+    for path in sorted(folder.glob("*/*.json")):
+        if path.stem not in scripts:
+            raise SystemExit(f"error: {path}: no benchmark has this name; remove the file")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        is_current = measured_code.is_current(content, scripts[path.stem], torch)
+        results.append({**content, "name": path.stem, "is_current": is_current})
+    return results
 
 
 def tables(results: list[Result], scripts: dict[str, Path]) -> str:
@@ -27,11 +41,11 @@ def tables(results: list[Result], scripts: dict[str, Path]) -> str:
     for name, script in scripts.items():
         about = measured_code.docstring(script).partition("\n\n")[0]
         sections.append(f"## {name}\n\n{about}\n")
-        own = [result for result in results if result.name == name]
-        current = [result for result in own if result.is_current]
+        own = [result for result in results if result["name"] == name]
+        current = [result for result in own if result["is_current"]]
         sections += map(section, current)
         if not current:
-            stale = " and ".join(f"on {result.measured}" for result in own)
+            stale = " and ".join(f"on {measured_on(result)}" for result in own)
             why = f"Left out: the code has changed since it was measured {stale}"
             how = f"`python benchmarks/run.py --only {name}`"
             sections.append(f"{why if own else 'No result'}. Measure it: {how}\n")
@@ -40,11 +54,24 @@ def tables(results: list[Result], scripts: dict[str, Path]) -> str:
 
 def section(result: Result) -> str:
     """Command, machine and tables of a result."""
-    lines = [f"`{result.content['command']}`", "", result.provenance, ""]
-    for table in result.content["tables"]:
+    m = result["machine"]
+    provenance = (
+        f"{measured_on(result)}; {m['threads']} threads, {m['memory_gib']:.0f} GiB; torch "
+        f"{m['torch']}, Python {m['python']}; measured in {result['seconds']} s."
+    )
+    lines = [f"`{result['command']}`", "", provenance, ""]
+    for table in result["tables"]:
         lines += [f"**{table['title']}**", "", *markdown(table["columns"], table["rows"]), ""]
         lines += [table["note"], ""] if table["note"] else []
     return "\n".join(lines)
+
+
+def measured_on(result: Result) -> str:
+    """Machine, date and commit."""
+    m, commit = result["machine"], result["commit"] or "unknown"
+    machine = [f"{m['cpu']} {UNITS[m['bf16']]}", f"{m['cores']} cores", m["gpu"]]
+    where = ", ".join(filter(None, machine))
+    return f"{where}; {result['date']}, commit {commit[:10]}{commit[40:]}"
 
 
 def markdown(columns: list[str], rows: list[Row]) -> list[str]:
@@ -67,8 +94,9 @@ def shown(value: str | float) -> str:
 def current_page(torch: str) -> str:
     """The page of the stored results; `torch` is a minor version."""
     scripts = measured_code.benchmarks(SCRIPTS)
-    results = store.read(store.RESULTS, scripts, torch)
-    return page(PAGE.read_text(encoding="utf-8"), results, scripts)
+    written = tables(read(RESULTS, scripts, torch), scripts)
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n{written}\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The plain baseline: a straightforward loop after the description of the authors' notebooks.
+"""The plain loop: straightforward training after the description of the authors' notebooks.
 
 Every text is split into words each time it is read, padded to max_len, and its padding masked;
 nn.TransformerEncoder does the rest, in float32, with all of its dropout. Nothing is slowed down on
@@ -8,8 +8,7 @@ Shapes: B documents, L = max_len tokens, d = d_model, C classes.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,20 +17,14 @@ from torch import Tensor, nn
 PAD, UNKNOWN = 0, 1
 
 
-def vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> dict[str, int]:
-    """Ids of the most frequent words, ties in alphabetical order, after pad and unknown."""
-    counts = Counter(word for text in texts for word in text.lower().split())
-    words = sorted((w for w in counts if counts[w] >= min_count), key=lambda w: (-counts[w], w))
-    return {w: i for i, w in enumerate(words[: max_size - 2], 2)}
+def ids_of(text: str, words: dict[str, int], max_len: int) -> list[int]:
+    return [words.get(word, UNKNOWN) for word in text.lower().split()][:max_len]
 
 
 def encode(texts: list[str], words: dict[str, int], max_len: int) -> Tensor:
     """Texts -> ids (B, L)."""
-    rows = []
-    for text in texts:
-        ids = [words.get(word, UNKNOWN) for word in text.lower().split()][:max_len]
-        rows.append(ids + [PAD] * (max_len - len(ids)))
-    return torch.tensor(rows)
+    rows = [ids_of(text, words, max_len) for text in texts]
+    return torch.tensor([row + [PAD] * (max_len - len(row)) for row in rows])
 
 
 class PlainClassifier(nn.Module):
@@ -39,26 +32,18 @@ class PlainClassifier(nn.Module):
 
     table: Tensor
 
-    def __init__(
-        self,
-        n_words: int,  # pad and unknown included
-        n_classes: int,
-        max_len: int,
-        d_model: int,
-        n_heads: int,
-        n_layers: int,
-        d_ff: int,
-        dropout: float,
-        activation: str,
-    ) -> None:
+    def __init__(self, n_words: int, n_classes: int, max_len: int, model: Any) -> None:
+        """`n_words` are those of the vocabulary, pad and unknown included; `model` has the sizes,
+        as `model` of a run's config."""
         super().__init__()
+        d_model = model.d_model
         self.embedding = nn.Embedding(n_words, d_model, padding_idx=PAD)
         self.register_buffer("table", sinusoidal(max_len, d_model))
         layer = nn.TransformerEncoderLayer(
-            d_model, n_heads, d_ff, dropout, activation, batch_first=True
+            d_model, model.n_heads, model.d_ff, model.dropout, model.activation, batch_first=True
         )
-        self.encoder = nn.TransformerEncoder(layer, n_layers)
-        self.dropout = nn.Dropout(dropout)
+        self.encoder = nn.TransformerEncoder(layer, model.n_layers)
+        self.dropout = nn.Dropout(model.dropout)
         self.head = nn.Linear(d_model, n_classes)
 
     def forward(self, ids: Tensor) -> Tensor:

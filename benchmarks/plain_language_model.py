@@ -2,9 +2,8 @@
 
 Learned positions are added to the token embeddings. Pre-norm blocks follow, and a LayerNorm; they
 have biases or, as by default, none. The output layer is the embeddings. AdamW decays the matrices
-alone; it is torch's default one, since nanoGPT uses the fused one on GPUs only. The learning rate
-rises over the first steps and falls with a cosine to a tenth. Every batch is windows that begin at
-random bytes. Attention is torch's causal kernel.
+alone, and is not fused, as in nanoGPT on a CPU. The learning rate rises over the first steps and
+falls with a cosine to a tenth. Windows begin at random bytes. Attention is torch's causal kernel.
 
 Shapes: B windows, L bytes, d = d_model, H heads.
 """
@@ -58,12 +57,13 @@ class PlainLanguageModel(nn.Module):
                 std = 0.02 / math.sqrt(2 * n_layers) if last else 0.02
                 nn.init.normal_(parameter, std=std)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids (B, L) -> the logits of each next byte, (B, L, 256)."""
+    def forward(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """ids (B, L) -> the logits of each next byte, (B, L, 256), and their mean loss."""
         x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
         for block in self.blocks:
             x = block(x)
-        return F.linear(self.norm(x), self.tokens.weight)
+        logits = F.linear(self.norm(x), self.tokens.weight)
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def optimizer(model: PlainLanguageModel, lr: float) -> torch.optim.AdamW:
@@ -93,22 +93,20 @@ def random_windows(text: np.ndarray, batch: int, block: int) -> tuple[Tensor, Te
 
 
 def train(
-    model: PlainLanguageModel,
+    model: nn.Module,
     updates: torch.optim.Optimizer,
     text: np.ndarray,
     batch: int,
     block: int,
-    turn: range,
     steps: int,
     lr: float,
 ) -> None:
-    """The steps of `turn`; `steps` as in `learning_rate`."""
+    """So many steps. The model returns logits and loss, as that of nanoGPT does."""
     model.train()
-    for step in turn:
+    for step in range(steps):
         for group in updates.param_groups:
             group["lr"] = learning_rate(step, steps, lr)
-        ids, targets = random_windows(text, batch, block)
-        loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+        _, loss = model(*random_windows(text, batch, block))
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
         updates.step()
@@ -116,10 +114,9 @@ def train(
 
 
 @torch.no_grad()
-def bits_per_byte(model: PlainLanguageModel, ids: Tensor, targets: Tensor) -> float:
+def bits_per_byte(model: nn.Module, ids: Tensor, targets: Tensor) -> float:
     """Of windows (windows, L) of bytes and their successors."""
     model.eval()
-    total = 0.0
-    for some, of in zip(ids.split(256), targets.split(256), strict=True):
-        total += float(F.cross_entropy(model(some).flatten(0, 1), of.flatten(), reduction="sum"))
+    parts = zip(ids.split(256), targets.split(256), strict=True)
+    total = sum(float(model(some, of)[1]) * of.numel() for some, of in parts)
     return total / targets.numel() / math.log(2)

@@ -1,17 +1,15 @@
 """Run the benchmarks whose results of this machine are missing or stale, then write the page.
 
     make bench AGNEWS=FOLDER IMDB=FOLDER
-    python benchmarks/run.py --only grid training --force
+    python benchmarks/run.py --only grid training
 
-A folder contains `train` and `test`, as for `data.path`. Each benchmark writes its result when it
-ends, so the same command continues after an interruption, which loses the benchmark that ran.
+Each benchmark writes its result when it ends, so the same command continues after an interruption.
 """
 
 import argparse
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import measured_code
@@ -30,39 +28,33 @@ def reason(script: Path, given: dict[str, Path]) -> str | None:
     found = json.loads(path.read_text(encoding="utf-8"))
     if not measured_code.is_current(found, script, measured_code.installed_torch()):
         return "the code has changed"
-    missing = given.keys() & folders(script) - set(found["folders"])
+    missing = given.keys() & set(measured_code.folders(script)) - set(found["folders"])
     return f"measured without {', '.join(sorted(missing))}" if missing else None
-
-
-def folders(script: Path) -> set[str]:
-    """The corpora of which a benchmark takes folders."""
-    return set(measured_code.constant(script, "FOLDERS") or ())
 
 
 def failure(script: Path, given: dict[str, Path]) -> str | None:
     """Run a benchmark; says what went wrong, if anything did."""
-    own = sorted(folders(script) & given.keys())
-    command = [sys.executable, str(script), *(f"--{name}={given[name]}" for name in own)]
-    status = subprocess.run(command, check=False).returncode
+    options = []
+    for name in measured_code.folders(script):
+        options += [f"--{name}", str(given[name])] if name in given else []
+    status = subprocess.run([sys.executable, str(script), *options], check=False).returncode
     if status:
         return f"exit status {status}; see its message above"
     left = reason(script, given)
     return f"it ended, but {left}; run the same command again" if left else None
 
 
-def run(scripts: list[Path], given: dict[str, Path], force: bool) -> dict[str, str]:
+def run(scripts: list[Path], given: dict[str, Path]) -> dict[str, str]:
     """Run what is due; the failures by benchmark."""
     failures = {}
     for script in scripts:
-        why = "--force" if force else reason(script, given)
+        why = reason(script, given)
         if why is None:
             print(f"{script.stem}: skipped, its result is current", flush=True)
             continue
         print(f"{script.stem}: {why}", flush=True)
-        start = time.monotonic()
-        failed = failure(script, given)
-        print(f"{script.stem}: {(time.monotonic() - start) / 60:.1f} minutes", flush=True)
-        failures |= {script.stem: failed} if failed else {}
+        if failed := failure(script, given):
+            failures[script.stem] = failed
     return failures
 
 
@@ -70,15 +62,14 @@ def main() -> int:
     scripts = measured_code.benchmarks(SCRIPTS)
     names = sorted(scripts, key=lambda name: name != "training")  # the most important one first
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    corpora = sorted(set().union(*map(folders, scripts.values())))
+    corpora = sorted(set().union(*map(measured_code.folders, scripts.values())))
     for name in corpora:
-        parser.add_argument(f"--{name}", type=store.folder, help="as data.path takes it")
+        parser.add_argument(f"--{name}", type=store.folder, help="a folder")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
-    parser.add_argument("--force", action="store_true", help="current ones too")
     arguments = parser.parse_args()
     given = {name: path for name in corpora if (path := getattr(arguments, name))}
     try:
-        failures = run([scripts[name] for name in arguments.only], given, arguments.force)
+        failures = run([scripts[name] for name in arguments.only], given)
     except KeyboardInterrupt:
         print("interrupted; run the same command to continue", file=sys.stderr)
         return INTERRUPTED

@@ -1,13 +1,14 @@
-"""The systems that training.py compares: posfuse's own run and the plain baseline, one epoch on
-chosen documents at a time.
+"""The systems that training.py compares: posfuse's own run, the Trainer of Hugging Face, and the
+plain loop.
 
-posfuse runs as in `posfuse train`: its batches, its trainer, its diagnostics. The training and
-evaluation of an epoch are timed, not the checkpoints between them.
+`epoch()` of each trains on the chosen training documents and evaluates the chosen test documents.
+Only these two are timed: no checkpoints, and no texts but in the plain loop, which splits them into
+words in every epoch.
 """
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,50 +17,31 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 import plain
-from harness import DEVICE, now
+from harness import DEVICE, IS_GPU, now
 from posfuse.config import Config
-from posfuse.data.batching import Documents, LengthBatches, SortedBatches
-from posfuse.data.token_store import TokenizedSplit
+from posfuse.data.batching import Documents
+from posfuse.data.datamodule import TextDataModule
 from posfuse.training.build import build_data, build_module, build_trainer
 from posfuse.training.observers import Diagnostics, History
 
-Rates = dict[str, float]  # documents a second of "training" and of "evaluation"
-Chooser = Callable[[list[np.ndarray], int], list[np.ndarray]]
-Texts = dict[str, tuple[list[str], list[int]]]  # of train and test: texts and labels
+Chosen = dict[str, np.ndarray]  # numbers of documents of "train" and "test"
+Rates = dict[str, float]  # documents per second of "training" and "evaluation"
 
 
-def spread(batches: list[np.ndarray], n: int) -> list[np.ndarray]:
-    """The middles of n equal parts of the batches."""
-    return [batches[(2 * i + 1) * len(batches) // (2 * n)] for i in range(n)]
+@dataclass(frozen=True)
+class Corpus:
+    """The chosen documents as texts, for systems that split them into words themselves."""
 
+    words: dict[str, int]  # the id of each word of the vocabulary, pad and unknown included
+    n_classes: int
+    texts: dict[str, tuple[list[str], list[int]]]  # of train and test: texts and labels
 
-def longest(batches: list[np.ndarray], n: int) -> list[np.ndarray]:
-    return batches[-n:]
-
-
-def members(
-    cfg: Config, documents: dict[str, Documents], steps: int, evaluated: int, choose: Chooser
-) -> dict[str, np.ndarray]:
-    """Indices of the documents in some batches of the training and the test split; `choose`
-    selects the batches from those of a real epoch, shortest first."""
-    data, lengths = cfg.data, {split: documents[split].lengths for split in ("train", "test")}
-    batches = {
-        "train": LengthBatches(lengths["train"], data.batch_size, data.pool_batches, cfg.seed),
-        "test": SortedBatches(lengths["test"], data.eval_batch_size),
-    }
-    chosen = {}
-    for split, n in (("train", steps), ("test", evaluated)):
-        by_length = sorted(batches[split], key=lambda b, of=lengths[split]: float(of[b].mean()))
-        chosen[split] = np.concatenate(choose(by_length, min(n, len(by_length))))
-    return chosen
-
-
-def part(split: TokenizedSplit, chosen: np.ndarray) -> TokenizedSplit:
-    """The chosen documents of a split as a split."""
-    rows = [split.ids[split.offsets[i] : split.offsets[i + 1]] for i in chosen]
-    ends = np.cumsum([0, *map(len, rows)])
-    labels, groups = (np.asarray(column[chosen]) for column in (split.labels, split.groups))
-    return TokenizedSplit(np.concatenate(rows), ends, labels, groups, groups)
+    def sorted_ids(self, split: str, max_len: int) -> list[dict[str, Any]]:
+        """The ids and the label of each document of a split, the shortest document first."""
+        texts, labels = self.texts[split]
+        rows = [plain.ids_of(text, self.words, max_len) for text in texts]
+        found = [{"input_ids": r, "labels": label} for r, label in zip(rows, labels, strict=True)]
+        return sorted(found, key=lambda row: len(row["input_ids"]))
 
 
 class Clock(Callback):
@@ -82,55 +64,106 @@ class Clock(Callback):
         self.evaluation = self.evaluated - self.trained
 
 
-class Posfuse:
-    """A run like posfuse train's, on the documents of chosen batches. Their lengths differ, so the
-    run batches them as the real epoch did."""
+def fit(
+    cfg: Config, module: Any, data: TextDataModule, clock: Callable[[], float] = now
+) -> tuple[Clock, dict[str, Any]]:
+    """One epoch with the trainer, history and diagnostics of a run; its times and its metrics."""
+    timed = Clock(clock)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = build_trainer(cfg, Path(folder), [History(), Diagnostics(data), timed])
+        trainer.fit(module, data)
+    return timed, trainer.callback_metrics
 
-    def __init__(self, cfg: Config, steps: int, evaluated: int, choose: Chooser = spread) -> None:
+
+class Posfuse:
+    """A run like that of posfuse train. The lengths of the chosen documents differ, so the run puts
+    them into the batches from which they were chosen."""
+
+    def __init__(self, cfg: Config, chosen: Chosen) -> None:
         self.cfg, self.data = cfg, build_data(cfg)
-        self.corpus = self.data.documents
-        self.members = members(cfg, self.corpus, steps, evaluated, choose)
         train, test = (
-            Documents(part(self.data.store.splits[split], chosen), cfg.data.max_len)
-            for split, chosen in self.members.items()
+            Documents(self.data.store.splits[split].take(chosen[split]), cfg.data.max_len)
+            for split in ("train", "test")
         )
         self.data.documents = {"train": train, "validation": test, "test": test}
         self.classifier = build_module(cfg, self.data)
 
-    def epoch(self, batches: int | None = None) -> Rates:
-        """Train and evaluate on the chosen documents, or on `batches` batches of them."""
-        cfg = replace(self.cfg, trainer=replace(self.cfg.trainer, limit_batches=batches))
-        clock = Clock()
-        with tempfile.TemporaryDirectory() as folder:
-            observers = [History(), Diagnostics(self.data), clock]
-            build_trainer(cfg, Path(folder), observers).fit(self.classifier, self.data)
+    def epoch(self) -> Rates:
+        clock, _ = fit(self.cfg, self.classifier, self.data)
         trained, evaluated = (len(self.data.documents[split]) for split in ("train", "test"))
         return {"training": trained / clock.training, "evaluation": evaluated / clock.evaluation}
 
 
 class Plain:
-    """The baseline on documents of the same batches."""
+    """The plain loop. It trains on the first `most` documents, because its time for a document does
+    not depend on the document's length."""
 
-    def __init__(self, cfg: Config, words: dict[str, int], n_classes: int, texts: Texts) -> None:
-        m, o = cfg.model, cfg.optim
-        self.cfg, self.words, self.texts, self.taken = cfg, words, texts, 0
-        self.model = plain.PlainClassifier(
-            len(words) + 2, n_classes, cfg.data.max_len, m.d_model, m.n_heads, m.n_layers, m.d_ff,
-            m.dropout, m.activation,
-        ).to(DEVICE)  # fmt: skip
+    def __init__(self, cfg: Config, corpus: Corpus, most: int) -> None:
+        o = cfg.optim
+        self.cfg, self.corpus, self.most = cfg, corpus, most
+        sizes = len(corpus.words), corpus.n_classes, cfg.data.max_len
+        self.model = plain.PlainClassifier(*sizes, cfg.model).to(DEVICE)
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[o.name]
         self.optimizer = kind(self.model.parameters(), lr=o.lr, weight_decay=o.weight_decay)
 
-    def epoch(self, train: int, test: int | None = None) -> Rates:
-        """Train on the next `train` documents, and evaluate the first `test`, or all."""
-        size, clip_norm = self.cfg.data.batch_size, self.cfg.trainer.clip_norm
-        texts, labels = self.texts["train"]
-        turn = [(self.taken + i) % len(texts) for i in range(train)]
-        self.taken += train
-        texts, labels = [texts[i] for i in turn], [labels[i] for i in turn]
+    def epoch(self) -> Rates:
+        words, size = self.corpus.words, self.cfg.data.batch_size
+        texts, labels = (column[: self.most] for column in self.corpus.texts["train"])
+        held_out = self.corpus.texts["test"]
         start = now()
-        plain.train(self.model, self.optimizer, texts, labels, self.words, size, clip_norm)
+        clip_norm = self.cfg.trainer.clip_norm
+        plain.train(self.model, self.optimizer, texts, labels, words, size, clip_norm)
         trained = now()
-        texts, labels = (column[:test] for column in self.texts["test"])
-        plain.evaluate(self.model, texts, labels, self.words, size)
-        return {"training": train / (trained - start), "evaluation": len(texts) / (now() - trained)}
+        plain.evaluate(self.model, *held_out, words, size)
+        seconds = trained - start, now() - trained
+        return {"training": len(texts) / seconds[0], "evaluation": len(held_out[0]) / seconds[1]}
+
+
+class HuggingFace:
+    """BertForSequenceClassification with the run's sizes in the Trainer of transformers, which
+    measures its own rates.
+
+    It uses scaled_dot_product_attention, fused AdamW and dynamic padding; the texts are ids before
+    an epoch begins. The documents come sorted by length: group_by_length sorts pools of a quarter
+    of the epoch, so with the few batches of this benchmark it would pad more than in a whole epoch.
+    BERT differs from posfuse's model in its learned positions, its segments and the layer on the
+    first word in place of a mean over words.
+    """
+
+    def __init__(self, cfg: Config, corpus: Corpus, is_bfloat16: bool = False) -> None:
+        # Imported here, so that the memory of the other systems does not contain it.
+        import transformers as hf
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordLevel
+
+        m, o, clip_norm = cfg.model, cfg.optim, cfg.trainer.clip_norm
+        bert = hf.BertConfig(
+            vocab_size=len(corpus.words), hidden_size=m.d_model, intermediate_size=m.d_ff,
+            num_hidden_layers=m.n_layers, num_attention_heads=m.n_heads, hidden_act=m.activation,
+            hidden_dropout_prob=m.dropout, attention_probs_dropout_prob=m.dropout,
+            max_position_embeddings=cfg.data.max_len, num_labels=corpus.n_classes,
+            pad_token_id=plain.PAD, attn_implementation="sdpa",
+        )  # fmt: skip
+        arguments = hf.TrainingArguments(
+            cfg.output_dir, num_train_epochs=1, optim="adamw_torch_fused", learning_rate=o.lr,
+            weight_decay=o.weight_decay, lr_scheduler_type="constant",
+            max_grad_norm=clip_norm or 0.0, per_device_train_batch_size=cfg.data.batch_size,
+            per_device_eval_batch_size=cfg.data.eval_batch_size, bf16=is_bfloat16,
+            use_cpu=not IS_GPU, dataloader_pin_memory=IS_GPU, train_sampling_strategy="sequential",
+            save_strategy="no", logging_strategy="no", report_to="none", disable_tqdm=True,
+        )  # fmt: skip
+        known = Tokenizer(WordLevel(corpus.words, unk_token="<unk>"))
+        tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=known, pad_token="<pad>")
+        train, test = (corpus.sorted_ids(split, cfg.data.max_len) for split in ("train", "test"))
+        self.trainer = hf.Trainer(
+            hf.BertForSequenceClassification(bert), arguments,
+            hf.DataCollatorWithPadding(tokenizer), train, test,
+            compute_metrics=lambda of: {"right": (of[0].argmax(-1) == of[1]).mean()},
+        )  # fmt: skip
+
+    def epoch(self) -> Rates:
+        trained, evaluated = self.trainer.train().metrics, self.trainer.evaluate()
+        return {
+            "training": trained["train_samples_per_second"],
+            "evaluation": evaluated["eval_samples_per_second"],
+        }

@@ -1,21 +1,24 @@
-"""Time training and evaluation against the plain baseline, on the same documents.
+"""Time training and evaluation against the Trainer of Hugging Face and against a plain loop.
 
-    python benchmarks/training.py --agnews FOLDER --imdb FOLDER
+    python benchmarks/training.py --agnews FOLDER --imdb FOLDER --arxiv FOLDER
 
-The systems take turns, each in its own process, because memory allocation and the allowed
-algorithms are part of a system. posfuse's epoch is a few batches that represent the corpus: the
-batches of the real epoch are sorted by length and divided into equal parts, and the middle of each
-part is taken. The baseline trains on documents of these batches, since its time per document does
-not depend on length, and evaluates the same documents as posfuse. Peak memory is measured in a
-process that does nothing else.
+A folder is that of a corpus, as data.path takes it; without one, texts are generated. The systems
+(systems.py) take turns on the same documents, each in its own process, because memory allocation
+and the allowed algorithms are part of a system. An epoch is a few batches that represent the
+corpus: the batches of a real epoch are sorted by tokens and divided into equal parts, and the
+middle of each part is taken. The first round is not counted. Peak memory is that of a process which
+only trains on and evaluates the longest documents.
 """
 
 import argparse
-import statistics
+import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,74 +26,75 @@ import numpy as np
 
 import generated_texts
 import harness
-import plain
 import store
 import systems
-from harness import DEVICE
+from harness import IS_GPU
 from posfuse.config import Config
 from posfuse.data.corpora import load
+from posfuse.data.datamodule import TextDataModule
 from posfuse.data.splits import Split, splits
 from posfuse.process import precision
-from posfuse.process.environment import do_without_broken_amx
+from posfuse.training.build import build_data
 
 MEASURES = "model training data.batching data.datamodule process conf/protocol conf/speed"
-FOLDERS = ("agnews", "imdb")  # of corpora that cannot be generated
-SPEEDS = ("exact", "fast")  # of conf/speed
-SYSTEMS = ("plain", *SPEEDS)
+FOLDERS = ("agnews", "imdb", "arxiv")
+POSFUSE = {"exact": ["speed=exact"], "fast": ["speed=fast"]}
+if shutil.which("c++"):
+    POSFUSE["exact, compiled"] = ["speed=exact", "trainer.compile=true"]
+TRAINER, PLAIN = "Trainer", "plain loop"
 KINDS = ("training", "evaluation")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The part of a protocol (conf/protocol) that one repeat times."""
+    """The part of a protocol (conf/protocol) that one round times."""
 
+    data: str
+    max_len: int
     batch: int  # documents, in training and in evaluation
     steps: int  # of training
-    plain_steps: int  # of the baseline's training
+    plain_steps: int  # of the plain loop's training
     evaluated: int  # batches
-    larger: tuple[int, ...] = ()  # more batch sizes for the peak memory of speed=exact
 
 
-if DEVICE.type == "cuda":  # it does these steps in seconds; fewer would time its start
-    ARXIV_DOCUMENTS = 3_500  # generated for training
-    SETTINGS = {
-        "agnews": Settings(batch=64, steps=300, plain_steps=60, evaluated=100),
-        "imdb": Settings(batch=64, steps=100, plain_steps=20, evaluated=60),
-        "arxiv": Settings(batch=64, steps=50, plain_steps=10, evaluated=12),
-    }
-else:
-    ARXIV_DOCUMENTS = 300
-    SETTINGS = {
-        "agnews": Settings(batch=64, steps=10, plain_steps=1, evaluated=30),
-        "imdb": Settings(batch=64, steps=6, plain_steps=1, evaluated=4),
-        "arxiv": Settings(batch=2, steps=4, plain_steps=1, evaluated=2, larger=(64,)),
-    }
+# A GPU does a few steps in milliseconds, so that their start would count. On a CPU the batches of
+# ArXiv are the largest with which the plain loop fits into 24 GB; the authors' have 64 documents.
+MORE = 12 if IS_GPU else 1
+SETTINGS = {
+    "agnews": Settings("agnews", 512, 64, 10 * MORE, MORE, 30 * MORE),
+    "imdb": Settings("imdb", 512, 64, 6 * MORE, MORE, 4 * MORE),
+    "arxiv_1024": Settings("arxiv", 1024, 64 if IS_GPU else 16, 4 * MORE, MORE, 2 * MORE),
+    "arxiv_4096": Settings("arxiv", 4096, 64 if IS_GPU else 2, 4 * MORE, MORE, 2 * MORE),
+}
+GENERATED = 300 * MORE  # documents for training, at least
 
 
-def config(name: str, system: str, folder: Path, cache: str) -> Config:
-    """The protocol with the sinusoidal table added; the baseline has that of speed=exact."""
+def config(settings: Settings, system: str, folder: Path, cache: str) -> Config:
+    """The protocol with the sinusoidal table added."""
     cfg = harness.config(
-        f"data={name}", f"protocol={name}", f"speed={'exact' if system == 'plain' else system}",
+        *POSFUSE[system], f"data={settings.data}", f"protocol={settings.data}",
         "encoding=sinusoidal", "fusion=add", f"data.path={folder}", f"cache_dir={cache}",
-        f"output_dir={cache}", f"data.batch_size={SETTINGS[name].batch}", "trainer.max_epochs=1",
-        "logger=none",
+        f"output_dir={cache}", f"data.batch_size={settings.batch}", "trainer.max_epochs=1",
+        f"data.eval_batch_size={settings.batch}", f"data.max_len={settings.max_len}", "logger=none",
     )  # fmt: skip
     cfg.trainer.precision = precision.precision_of(cfg)  # as posfuse train does
     return cfg
 
 
-def with_sizes(cfg: Config, **sizes: int) -> Config:
-    return replace(cfg, data=replace(cfg.data, **sizes))
+def batches(data: TextDataModule) -> dict[str, list[np.ndarray]]:
+    """The batches of a real epoch and of the test, those of the fewest tokens first."""
+    loaders = {"train": data.train_dataloader(), "test": data.test_dataloader()}
+    lengths = {split: data.documents[split].lengths for split in loaders}
+    return {
+        split: sorted(loader.sampler, key=lambda batch, of=lengths[split]: int(of[batch].sum()))
+        for split, loader in loaders.items()
+    }
 
 
-def train_posfuse(cfg: Config) -> None:
-    """A step and an evaluation batch of the longest documents."""
-    systems.Posfuse(cfg, 1, 1, systems.longest).epoch()
-
-
-def train_plain(cfg: Config, *given: Any) -> None:
-    """A step and an evaluation batch: all documents are padded to the same length."""
-    systems.Plain(cfg, *given).epoch(cfg.data.batch_size, cfg.data.batch_size)
+def middles(batches: list[np.ndarray], n: int) -> np.ndarray:
+    """The documents in the middles of n equal parts of the batches."""
+    n = min(n, len(batches))
+    return np.concatenate([batches[(2 * i + 1) * len(batches) // (2 * n)] for i in range(n)])
 
 
 def shuffled(split: Split, numbers: np.ndarray) -> tuple[list[str], list[int]]:
@@ -100,113 +104,103 @@ def shuffled(split: Split, numbers: np.ndarray) -> tuple[list[str], list[int]]:
     return [texts[i] for i in order], documents.labels[order].tolist()
 
 
-def measure_corpus(name: str, folder: Path, repeats: int) -> dict[str, Any]:
-    """Rates of every repeat and peak memory, by system; the FLOPs of a document."""
-    settings = SETTINGS[name]
-    with tempfile.TemporaryDirectory() as cache, ExitStack() as stack:
-        configs = {system: config(name, system, folder, cache) for system in SYSTEMS}
-        cfg = configs["plain"]
-        sizes = settings.steps, settings.evaluated
-        timed = {s: with_sizes(configs[s], eval_batch_size=settings.batch) for s in SPEEDS}
-        chosen = systems.Posfuse(timed["exact"], *sizes)
-        parts, names = splits(load(cfg.data), cfg.data)
-        limits = cfg.data.vocabulary
-        words = plain.vocabulary(parts["train"].texts(), limits.max_size, limits.min_count)
-        texts = {split: shuffled(parts[split], of) for split, of in chosen.members.items()}
-        baseline = (cfg, words, len(names), texts)
-        makes: dict[str, Any] = {"plain": (systems.Plain, *baseline)}
-        makes |= {speed: (systems.Posfuse, timed[speed], *sizes) for speed in SPEEDS}
-        processes = {s: stack.enter_context(harness.apart(*makes[s])) for s in SYSTEMS}
-        rates = rounds(name, settings, processes, repeats)
-        memory = [(settings.batch, "plain", harness.peak(train_plain, *baseline))]
-        for speed in SPEEDS:
-            memory.append((settings.batch, speed, harness.peak(train_posfuse, configs[speed])))
-        for batch in settings.larger:
-            larger = with_sizes(configs["exact"], batch_size=batch)
-            memory.append((batch, "exact", harness.peak(train_posfuse, larger)))
-    return {
-        "rates": rates,
-        "peak_bytes": memory,
-        "tokens": float(chosen.data.documents["train"].lengths.mean()),
-        "tokens_of_corpus": float(chosen.corpus["train"].lengths.mean()),
-        "vocabulary_size": {"plain": len(words) + 2, "posfuse": chosen.data.store.vocabulary_size},
-    }
+class Comparison:
+    """The systems on one corpus; `makes` are the arguments of `harness.apart` by system."""
+
+    def __init__(self, settings: Settings, folder: Path, cache: str) -> None:
+        self.settings = settings
+        self.configs = {system: config(settings, system, folder, cache) for system in POSFUSE}
+        self.cfg = self.configs["exact"]
+        self.data = build_data(self.cfg)
+        self.parts, self.names = splits(load(self.cfg.data), self.cfg.data)
+        ids = range(self.data.store.vocabulary_size)
+        self.words = dict(zip(self.data.store.words(ids), ids, strict=True))
+
+    def makes(self, of: systems.Chosen) -> dict[str, tuple[Any, ...]]:
+        texts = {split: shuffled(self.parts[split], numbers) for split, numbers in of.items()}
+        corpus = systems.Corpus(self.words, len(self.names), texts)
+        most = self.settings.plain_steps * self.settings.batch
+        found: dict[str, tuple[Any, ...]] = {TRAINER: (systems.HuggingFace, self.cfg, corpus)}
+        if IS_GPU:
+            found[f"{TRAINER}, bfloat16"] = (systems.HuggingFace, self.cfg, corpus, True)
+        found[PLAIN] = (systems.Plain, self.cfg, corpus, most)
+        return found | {s: (systems.Posfuse, cfg, of) for s, cfg in self.configs.items()}
+
+    def measure(self, name: str, repeats: int) -> dict[str, Any]:
+        """Rates of every repeat and peak memory, by system, and the tokens of a document."""
+        every, settings = batches(self.data), self.settings
+        train = middles(every["train"], settings.steps)
+        test = middles(every["test"], settings.evaluated)
+        makes = self.makes({"train": train, "test": test})
+        with ExitStack() as stack:
+            processes = {s: stack.enter_context(harness.apart(*makes[s])) for s in makes}
+            turns = {
+                s: partial(turn, f"{name}, {s}", partial(process, makes[s][0].epoch))
+                for s, process in processes.items()
+            }
+            rates = harness.in_turn(turns, repeats + 1)
+        makes = self.makes({split: of[-1] for split, of in every.items()})  # the longest ones
+        memory = {system: harness.peak(one_epoch, *make) for system, make in makes.items()}
+        tokens = float(self.data.documents["train"].lengths[train].mean())
+        counted = {system: measured[1:] for system, measured in rates.items()}
+        return {"rates": counted, "peak_bytes": memory, "tokens": tokens}
 
 
-def rounds(
-    name: str, settings: Settings, processes: dict[str, Any], repeats: int
-) -> dict[str, list[systems.Rates]]:
-    """Rates of the systems, which take turns after one uncounted step each."""
-
-    def turn(system: str) -> systems.Rates:
-        steps = (settings.plain_steps * settings.batch,) if system == "plain" else ()
-        rates: systems.Rates = processes[system](system_epoch, *steps)
-        print(name, system, *(f"{k} {rates[k]:.2f} docs/s" for k in KINDS), sep=", ", flush=True)
-        return rates
-
-    for system, process in processes.items():
-        process(system_epoch, *((2, 2) if system == "plain" else (1,)))
-    return harness.in_turn({system: partial(turn, system) for system in processes}, repeats)
-
-
-def system_epoch(system: Any, *arguments: int) -> systems.Rates:
-    rates: systems.Rates = system.epoch(*arguments)
+def turn(title: str, epoch: Callable[[], systems.Rates]) -> systems.Rates:
+    rates = epoch()
+    print(title, *(f"{k} {rates[k]:.2f} docs/s" for k in KINDS), sep=", ", flush=True)
     return rates
 
 
-def tables(measured: dict[str, dict[str, Any]]) -> list[store.Table]:
-    speeds, memory = [], []
+def one_epoch(make: Any, *arguments: Any) -> None:
+    make(*arguments).epoch()
+
+
+def table(title: str, measured: dict[str, dict[str, Any]], baseline: str, note: str) -> store.Table:
+    """posfuse against a baseline; `measured` is what `Comparison.measure` returns, by settings."""
+    rows = []
     for name, found in measured.items():
-        (_, _, plain_bytes), *_ = found["peak_bytes"]
-        for system in found["rates"]:
-            cells = []
-            for kind in KINDS:
-                by_system = {s: [rates[kind] for rates in of] for s, of in found["rates"].items()}
-                ratio = harness.median_ratio(by_system, system, "plain")
-                cells += [statistics.median(by_system[system]), f"{ratio:.3g}×"]
-            used = next(b for _, of, b in found["peak_bytes"] if of == system)
-            tokens = found["tokens"]
-            speeds.append([name, tokens, system, *cells, used / 1e9, f"{used / plain_bytes:.2f}×"])
-        memory += [[name, batch, system, b / 1e9] for batch, system, b in found["peak_bytes"]]
-    return [
-        store.table(
-            "Against the plain baseline",
-            ["settings", "tokens", "system", "training docs/s", "× plain", "evaluation docs/s",
-             "× plain", "peak memory GB", "× plain"],
-            speeds,
-            "`plain` is benchmarks/plain.py, `exact` and `fast` are posfuse with `speed=exact` "
-            "(float32, the protocol's dropout) and `speed=fast` (no dropout inside attention, and "
-            "bfloat16 mixed precision where it is faster); the fusion is add. All systems get the "
-            "same documents, model, protocol and threads. They take turns, each in its own "
-            "process; rates and ratios are medians over the repeats. posfuse's training includes "
-            "its diagnostics, on 8 documents per epoch, but not its checkpoints, because the "
-            "baseline has none. In evaluation the baseline uses torch's fast path, which skips "
-            "padding. ArXiv's documents are generated. Its batch size on a CPU, 2, is the largest "
-            "with which the baseline fits into 24 GB; on a GPU it is the authors', 64.",
-        ),
-        store.table(
-            "Peak memory",
-            ["settings", "batch", "system", "GB"],
-            memory,
-            "Peak of a process that does one training step on the longest documents and evaluates "
-            "the longest ones, posfuse with its usual evaluation batch.",
-        ),
-    ]  # fmt: skip
+        own = [s for s in found["rates"] if s in POSFUSE or s.startswith(baseline)]
+        compared = [
+            harness.compared({s: [of[k] for of in found["rates"][s]] for s in own}, baseline)
+            for k in KINDS
+        ]
+        memory = {s: [found["peak_bytes"][s] / 1e9] for s in own}
+        compared.append(harness.compared(memory, baseline))
+        rows += [[name, found["tokens"], s, *(x for of in compared for x in of[s])] for s in own]
+    times = f"× {baseline}"
+    columns = ["settings", "tokens", "system", "training docs/s", times, "evaluation docs/s", times]
+    return store.table(title, [*columns, "peak memory GB", times], rows, note)
 
 
-def measure(given: argparse.Namespace) -> tuple[list[store.Table], Any]:
-    do_without_broken_amx()  # ahead of any product
+OF_TRAINER = (
+    "`Trainer` is BertForSequenceClassification in the Trainer of transformers VERSION, in float32 "
+    "if nothing else is said. Tokens are those of a training document, on average; documents are "
+    "generated with the lengths of the corpus unless the command names its folder. Peak memory is "
+    "that of a process that trains on one batch of the longest documents and evaluates another one."
+)
+OF_PLAIN = "The same figures of posfuse. In evaluation the loop uses torch's fast path."
+
+
+def measure(given: argparse.Namespace) -> list[store.Table]:
+    if not find_spec("transformers") or not find_spec("accelerate"):
+        raise SystemExit("error: the Trainer is not installed; pip install 'posfuse[bench]'")
     measured = {}
-    with tempfile.TemporaryDirectory() as generated:
-        folders = {"agnews": given.agnews, "imdb": given.imdb, "arxiv": Path(generated)}
+    with tempfile.TemporaryDirectory() as generated, tempfile.TemporaryDirectory() as cache:
         for name in given.settings:
-            if folders[name] is None:
-                print(f"{name}: skipped, no folder; give --{name} FOLDER", flush=True)
-                continue
-            if name == "arxiv":
-                generated_texts.write_arxiv(folders[name], ARXIV_DOCUMENTS)
-            measured[name] = measure_corpus(name, folders[name], given.repeats)
-    return tables(measured), measured
+            settings = SETTINGS[name]
+            own = getattr(given, settings.data)
+            folder = generated_texts.folder_of(settings.data, own, Path(generated), GENERATED)
+            measured[name] = Comparison(settings, folder, cache).measure(name, given.repeats)
+    return [
+        table(
+            "Against the Trainer of Hugging Face",
+            measured,
+            TRAINER,
+            OF_TRAINER.replace("VERSION", version("transformers")),
+        ),
+        table("Against the plain loop", measured, PLAIN, OF_PLAIN),
+    ]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What the benchmarks count, compare and write, but not the times that they measure."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import generated_texts
 import harness
 import language_model
 import measured_code
@@ -19,6 +21,7 @@ import operators
 import plain
 import plain_language_model
 import store
+import systems
 import training
 from posfuse.training.build import build_data, build_module
 from small_runs import SMALL, small_config
@@ -46,16 +49,19 @@ def written(tmp_path, monkeypatch):
     return run
 
 
+def words_of(data):
+    """The id of each word of the run's vocabulary."""
+    ids = range(data.store.vocabulary_size)
+    return dict(zip(data.store.words(ids), ids, strict=True))
+
+
 def twins(corpus, *overrides):
     """posfuse's classifier, and the baseline with its weights, for the same documents."""
     cfg = small_config(corpus, "model.n_layers=2", "data.max_len=16", *overrides)
     data = build_data(cfg)
-    ours, m = build_module(cfg, data), cfg.model
-    words = plain.vocabulary(pd.read_parquet(corpus / "train.parquet")["text"], 50_000, 2)
-    theirs = plain.PlainClassifier(
-        len(words) + 2, len(data.store.label_names), 16, m.d_model, m.n_heads, m.n_layers, m.d_ff,
-        m.dropout, m.activation,
-    )  # fmt: skip
+    ours = build_module(cfg, data)
+    words = words_of(data)
+    theirs = plain.PlainClassifier(len(words), len(data.store.label_names), 16, cfg.model)
     weights, found = ours.model.state_dict(), {}
     for name in theirs.state_dict():
         mine = re.sub(r"encoder\.layers\.(\d+)\.", r"encoder.blocks.\1.", name)
@@ -99,26 +105,68 @@ def test_plain_trains_as_posfuse_does(corpus):
     assert plain.evaluate(theirs, texts, labels, words, 7) == pytest.approx(right)
 
 
-def test_training_is_compared_and_stored(written, corpus, monkeypatch, capsys):
+def test_training_is_compared_and_stored(written, corpus, monkeypatch):
+    pytest.importorskip("accelerate")
+    peaks = {systems.Plain: 4 * 10**9, systems.HuggingFace: 2 * 10**9, systems.Posfuse: 10**9}
     monkeypatch.setattr(training, "config", lambda *_: small_config(corpus, "data.max_len=16"))
-    monkeypatch.setitem(training.SETTINGS, "agnews", training.Settings(16, 2, 1, 1, (32,)))
-    peaks = {training.train_plain: 4 * 10**9}
-    monkeypatch.setattr(
-        harness, "peak", lambda work, cfg, *_: peaks.get(work, 10**8 * cfg.data.batch_size)
-    )
-    given = ["--agnews", corpus, "--settings", "agnews", "imdb"]
-    found = written(training, given, settings=["agnews"], repeats=2)
-    assert "imdb: skipped, no folder; give --imdb FOLDER" in capsys.readouterr().out
+    monkeypatch.setattr(training, "POSFUSE", {"exact": [], "fast": []})
+    tiny = training.Settings("agnews", 16, 16, steps=2, plain_steps=1, evaluated=1)
+    monkeypatch.setattr(training, "SETTINGS", {"agnews": tiny})
+    monkeypatch.setattr(harness, "peak", lambda work, make, *_: peaks[make])
+    found = written(training, ["--agnews", corpus], settings=["agnews"], repeats=2)
     assert found["command"].startswith("python benchmarks/training.py --out result.json --agnews F")
     assert str(corpus.parent) not in json.dumps(found)
     assert found["folders"] == ["agnews"]
-    speeds, memory = (table["rows"] for table in found["tables"])
-    assert [[row[0], row[2]] for row in speeds] == [["agnews", s] for s in training.SYSTEMS]
-    assert speeds[0][4] == speeds[0][6] == "1×"
-    assert [row[7:] for row in speeds] == [[4.0, "1.00×"], [1.6, "0.40×"], [1.6, "0.40×"]]
-    assert memory[3:] == [["agnews", 32, "exact", 3.2]]
-    sizes = found["raw"]["agnews"]["vocabulary_size"]
-    assert sizes["plain"] == sizes["posfuse"]
+    for table, baseline, peak in zip(
+        found["tables"], ("Trainer", "plain loop"), (2, 4), strict=True
+    ):
+        rows = table["rows"]
+        assert [[row[0], row[2]] for row in rows] == [
+            ["agnews", system] for system in (baseline, "exact", "fast")
+        ]
+        assert rows[0][4] == rows[0][6] == "1.000×"
+        assert [row[7] for row in rows] == pytest.approx([peak, 1, 1])
+        assert [row[8] for row in rows] == ["1.000×", *[f"{1 / peak:#.4g}×"] * 2]
+        assert all(row[3] > 0 and row[5] > 0 for row in rows)
+
+
+def test_the_trainer_gets_the_sizes_and_the_documents_of_the_run(corpus):
+    pytest.importorskip("accelerate")
+    cfg = small_config(corpus, "data.max_len=8", "model.n_layers=2", "model.dropout=0.3")
+    data = build_data(cfg)
+    frame = pd.read_parquet(corpus / "train.parquet")
+    words = words_of(data)
+    texts = frame["text"].tolist(), frame["label"].tolist()
+    of = systems.HuggingFace(cfg, systems.Corpus(words, 3, {"train": texts, "test": texts}))
+    bert = of.trainer.model.config
+    assert (bert.hidden_size, bert.num_attention_heads, bert.intermediate_size) == (8, 2, 16)
+    assert (bert.num_hidden_layers, bert.hidden_dropout_prob) == (2, 0.3)
+    assert (bert.attention_probs_dropout_prob, bert._attn_implementation) == (0.3, "sdpa")
+    documents, seen = data.documents["train"], []
+    for batch in of.trainer.get_train_dataloader():
+        lengths = batch["attention_mask"].sum(1)
+        assert batch["input_ids"].shape[1] == lengths.max()  # dynamic padding
+        assert lengths.max() - lengths.min() <= 3  # similar lengths
+        rows = zip(batch["input_ids"].tolist(), lengths.tolist(), strict=True)
+        seen += [row[:n] for row, n in rows]
+    ours = (documents[np.array([i])].ids[0].tolist() for i in range(len(documents)))
+    assert sorted(seen) == sorted(ours)
+    assert of.epoch()["training"] > 0
+    assert isinstance(of.trainer.optimizer.optimizer, torch.optim.AdamW)
+    assert of.trainer.optimizer.optimizer.defaults["fused"]
+
+
+@pytest.mark.parametrize("name", generated_texts.KINDS)
+def test_generated_texts_have_the_lengths_of_the_corpus(tmp_path, monkeypatch, name):
+    words, spread, classes, _ = generated_texts.KINDS[name]
+    monkeypatch.setitem(generated_texts.KINDS, name, (words, spread, classes, 200))
+    folder = generated_texts.folder_of(name, None, tmp_path)
+    frame = pd.read_parquet(folder / "train.parquet")
+    assert frame["text"].str.split().str.len().median() == pytest.approx(words, rel=0.15)
+    assert len(frame) == 200
+    assert set(frame["label"]) == set(range(classes))
+    assert len(pd.read_parquet(folder / "test.parquet")) == 50
+    assert generated_texts.folder_of(name, tmp_path, tmp_path) == tmp_path
 
 
 def test_commands_in_the_documents_exist():
@@ -163,9 +211,44 @@ def test_the_plain_language_model_has_the_logits_of_posfuse(tmp_path):
     with torch.no_grad():
         logits = ours(ids + language_model.FIRST_BYTE, torch.full((3,), 64))
         torch.testing.assert_close(
-            theirs(ids), logits[..., language_model.FIRST_BYTE :] * m.d_model**0.5,
+            theirs(ids, ids)[0], logits[..., language_model.FIRST_BYTE :] * m.d_model**0.5,
             rtol=1e-4, atol=1e-3,
         )  # fmt: skip
+
+
+NANOGPT = """
+from dataclasses import dataclass
+import plain_language_model as plain
+
+@dataclass
+class GPTConfig:
+    block_size: int
+    vocab_size: int
+    n_layer: int
+    n_head: int
+    n_embd: int
+    dropout: float
+    bias: bool
+
+class GPT(plain.PlainLanguageModel):
+    def __init__(self, c):
+        assert (c.vocab_size, c.dropout) == (256, 0.0)
+        super().__init__(c.n_embd, c.n_head, c.n_layer, c.block_size, c.bias)
+
+    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
+        assert (weight_decay, betas, device_type) == (0.1, (0.9, 0.99), "cpu")
+        return plain.optimizer(self, learning_rate)
+"""
+
+
+def test_nanogpt_trains_in_the_plain_loop(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "model.py").write_text(NANOGPT)
+    own = language_model.Job("nanoGPT", 2, 2, str(tmp_path), tmp_path)
+    (_, bits), (_, same) = (
+        language_model.train(None, dataclasses.replace(own, system=s)) for s in ("nanoGPT", "plain")
+    )
+    assert bits == same < 8.5
 
 
 def test_every_operator_is_timed_unfolded_and_folded(written, monkeypatch):
@@ -173,7 +256,7 @@ def test_every_operator_is_timed_unfolded_and_folded(written, monkeypatch):
     monkeypatch.setattr(operators, "SETTINGS", {"imdb": small, "arxiv": small})
     monkeypatch.setattr(operators, "FUSIONS", ["add", "gate_cnn", "mlp"])
     tiny = [*SMALL[:4], "data.max_len=6"]
-    found = written(operators, ["--", *tiny], settings=["imdb", "arxiv"], overrides=[])
+    found = written(operators, ["--overrides", *tiny], settings=["imdb", "arxiv"], overrides=[])
     trained, latency = (table["rows"] for table in found["tables"])
     each = [f"{name}, batch 2" for name in ("imdb", "arxiv") for _ in range(3)]
     assert [row[:2] for row in trained] == [
@@ -193,12 +276,12 @@ def test_the_memory_of_work_is_that_of_its_own_process():
     assert 0.19e9 < with_more - without < 0.25e9
 
 
-@pytest.mark.parametrize("script", ["run.py", "steps.py"])
+@pytest.mark.parametrize("script", ["run.py", "training.py"])
 def test_bad_input_of_a_benchmark_is_one_line(script):
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / script), "--imdb", "/nowhere"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode
-    assert done.stderr.rstrip().endswith("/nowhere is no folder; give one with train and test")
+    assert done.stderr.rstrip().endswith("/nowhere is no folder; correct it")
     assert "Traceback" not in done.stderr

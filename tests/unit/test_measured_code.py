@@ -92,14 +92,15 @@ def test_a_wrong_name_is_an_error_of_one_line(tree):
 
 def test_a_result_says_what_was_measured_where_and_when(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "RESULTS", tmp_path)
-    script = Path(measured_code.__file__).with_name("steps.py")
-    given = ["--imdb", str(tmp_path), "--repeats", "3", "--cells", "a", "b", "--", "seed=1"]
+    script = Path(measured_code.__file__).with_name("training.py")
+    own = ["--cells", "a", "b", "--overrides", "seed=1"]
+    given = ["--imdb", str(tmp_path), "--repeats", "3", *own]
     monkeypatch.setattr("sys.argv", [str(script), *given])
     seen = []
 
     def measure(arguments):
         seen.append(arguments)
-        return [store.table("Speed", ["x"], [[1.0]], "")], {"raw": 1}
+        return [store.table("Speed", ["x"], [[1.0]], "")]
 
     store.main(str(script), measure, repeats=1, cells=["imdb"], batches=20, overrides=[])
     (found,) = seen
@@ -107,10 +108,10 @@ def test_a_result_says_what_was_measured_where_and_when(tmp_path, monkeypatch):
         3, ["a", "b"], 20, ["seed=1"]
     )  # fmt: skip
     (path,) = tmp_path.glob("*/*")
-    assert path == store.default_path("steps")
+    assert path == store.default_path("training")
     content = json.loads(path.read_text())
     assert measured_code.is_current(content, script, measured_code.installed_torch())
     assert content["machine"]["torch"].startswith(measured_code.installed_torch())
-    command = "python benchmarks/steps.py --imdb FOLDER --repeats 3 --cells a b -- seed=1"
+    command = f"python benchmarks/training.py --imdb FOLDER --repeats 3 {' '.join(own)}"
     assert (content["command"], content["folders"]) == (command, ["imdb"])
     assert {"commit", "date", "seconds"} < content.keys()

@@ -19,9 +19,9 @@ def result(name="grid", is_current=True):
     machine = {"cpu": "Intel Xeon", "bf16": "amx", "cores": 2, "threads": 1, "memory_gib": 23.5,
                "gpu": None, "torch": "2.13.0+cpu", "python": "3.11.7"}  # fmt: skip
     table = {"title": "Runs", "columns": ["a|b", "n"], "rows": [["x", 2]], "note": "A note."}
-    content = {"command": f"python benchmarks/{name}.py", "commit": "0123456789abcdef",
-               "date": "2026-11-22", "machine": machine, "tables": [table]}  # fmt: skip
-    return store.Result(name, content, is_current)
+    return {"command": f"python benchmarks/{name}.py", "commit": "0123456789" * 4, "seconds": 5,
+            "date": "2026-11-22", "machine": machine, "tables": [table], "name": name,
+            "is_current": is_current}  # fmt: skip
 
 
 def test_the_page_shows_the_current_results_of_this_code():
@@ -32,9 +32,9 @@ def test_the_page_shows_the_current_results_of_this_code():
 def test_a_stale_result_is_left_out_with_the_command_that_measures_it():
     text = performance.tables([result(is_current=False)], SCRIPTS)
     assert "**Runs**" not in text
-    assert "Left out: the code has changed since it was measured on Intel Xeon with AMX, 2" in text
+    assert "measured on Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789. M" in text
     assert "`python benchmarks/run.py --only grid`" in text
-    assert "No result. Measure it: `python benchmarks/run.py --only steps`" in text
+    assert "No result. Measure it: `python benchmarks/run.py --only overhead`" in text
 
 
 def test_a_result_without_a_benchmark_is_an_error(tmp_path):
@@ -42,7 +42,7 @@ def test_a_result_without_a_benchmark_is_an_error(tmp_path):
     path.parent.mkdir()
     path.write_text("{}")
     with pytest.raises(SystemExit, match=r"gone.json: no benchmark has this name; remove the file"):
-        store.read(tmp_path, SCRIPTS, TORCH)
+        performance.read(tmp_path, SCRIPTS, TORCH)
     path.rename(path.with_name("grid.json"))
-    (found,) = store.read(tmp_path, SCRIPTS, TORCH)
-    assert (found.name, found.is_current) == ("grid", False)
+    (found,) = performance.read(tmp_path, SCRIPTS, TORCH)
+    assert (found["name"], found["is_current"]) == ("grid", False)
