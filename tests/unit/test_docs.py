@@ -1,6 +1,7 @@
 """The documentation's links, file names and code, and the version of the release files."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,20 @@ def test_the_options_of_the_encodings_can_be_given_as_the_docs_write_them():
 
 def test_the_readme_is_short():
     assert len((TOP / "README.md").read_text().split()) <= 600
+
+
+def test_the_workflow_checks_style_before_it_runs_the_commands_of_the_readme():
+    workflow = yaml.safe_load((TOP / ".github/workflows/tests.yml").read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    job = workflow["jobs"]["tests"]
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands == ["make lint", "make demo", "make test"]
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    pythons = job["strategy"]["matrix"]["python"]
+    assert project["requires-python"] == f">={pythons[0]}"
+    (setup,) = (s["with"] for s in job["steps"] if "setup-python" in s.get("uses", ""))
+    assert setup["cache"] == "pip"
+    assert all((TOP / name).exists() for name in setup["cache-dependency-path"].split())
 
 
 def test_the_citation_has_the_version():
