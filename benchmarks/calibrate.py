@@ -369,6 +369,10 @@ def simulations(n_sweeps: int) -> dict[str, list[Callable[..., dict[str, Any]]]]
             partial(violations.tuned_once, study, factor, 10 * n_sweeps)
             for study in violations.TUNINGS for factor in (1.0, 0.5, 0.0)
         ],
+        "Two identical operators, tuned in each repeat: a difference found": [
+            partial(violations.tuned_repeatedly, study, repeats, 12, 10 * n_sweeps)
+            for study in violations.TUNINGS for repeats in (3, 5, 8)
+        ],
     }  # fmt: skip
 
 

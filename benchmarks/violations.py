@@ -97,12 +97,12 @@ def measured(study: str) -> tuple[int, float, float, float]:
     return round(learn), float(between) ** 0.5, float(within) ** 0.5, float(tests.mean()) ** 0.5
 
 
-def tuned_once(study: str, factor: float, simulated: int, seed: int) -> dict[str, Any]:
-    """Two identical operators, each tuned once as in the study, with its own noise; the true means
-    of their trials are the same, and spread by `factor` of what was measured."""
-    trials, over_trials, over_seeds, of_tests = measured(study)
+def of_tuning(study: str, factor: float, simulated: int, rng: Any) -> NDArray[Any]:
+    """The true differences of two identical operators, each tuned once as in the study, with its
+    own noise; the true means of their trials are the same, and spread by `factor` of what was
+    measured."""
+    trials, over_trials, over_seeds, _ = measured(study)
     _, finalists, final_seeds = TUNINGS[study]
-    rng = np.random.default_rng(seed)
     means = factor * over_trials * rng.normal(size=(simulated, trials))
     chosen = []
     for _ in range(2):
@@ -113,10 +113,32 @@ def tuned_once(study: str, factor: float, simulated: int, seed: int) -> dict[str
             noise = rng.normal(size=final.shape) * over_seeds / np.sqrt(final_seeds)
             final = final[np.arange(simulated), (final + noise).argmax(axis=1), None]
         chosen.append(final)
-    differences = chosen[0] - chosen[1]
+    difference: NDArray[Any] = chosen[0] - chosen[1]
+    return difference
+
+
+def tuned_once(study: str, factor: float, simulated: int, seed: int) -> dict[str, Any]:
+    """Two identical operators, each tuned once."""
+    rng = np.random.default_rng(seed)
+    _, over_trials, _, of_tests = measured(study)
+    differences = of_tuning(study, factor, simulated, rng)
     noise = np.sqrt(2) * of_tests * rng.normal(size=(simulated, LOOKS.seeds[-1]))
     row = {
         "tuning": study, "spread of trials": f"{factor * over_trials:.1f}",
         "spread of the true difference": f"{differences.std():.1f}",
     }  # fmt: skip
     return row | false_differences(differences + noise)
+
+
+def tuned_repeatedly(
+    study: str, repeats: int, seeds: int, simulated: int, seed: int
+) -> dict[str, Any]:
+    """The same with repeated tuning: the test counts repeats, each with so many test seeds."""
+    rng = np.random.default_rng(seed)
+    of_tests = np.sqrt(2 / seeds) * measured(study)[3]
+    differences = of_tuning(study, 1.0, simulated * repeats, rng).reshape(simulated, repeats)
+    means = differences + of_tests * rng.normal(size=differences.shape)
+    margins = Margins(MARGIN * float(means.std()))
+    found = share_of(DIFFERENT, means, margins, Looks((repeats,)))
+    row = {"tuning": study, "repeats": f"{repeats}", "test seeds in each": f"{seeds}"}
+    return row | {"a false difference": found}
