@@ -14,6 +14,7 @@ from posfuse.evidence.collect import collect
 from posfuse.report import formats
 from posfuse.report.sections.differences import short_table
 from posfuse.runs import records
+from posfuse.runs.records import Diagnostic
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.tracking import dashboard as code
 from posfuse.tracking import server as wandb_server
@@ -49,8 +50,10 @@ def server(running):
 
 
 @pytest.fixture
-def dashboard(server, sweep):
-    """Call posfuse dashboard in this process; returns its exit status and its lines."""
+def dashboard(server, sweep, monkeypatch):
+    """Call posfuse dashboard in this process without its run; returns its exit status and its
+    lines."""
+    monkeypatch.setattr(code, "log_comparison", lambda *_: None)
 
     def call(folder=sweep):
         out, error = called("dashboard", folder)
@@ -138,6 +141,54 @@ def test_both_views_are_saved_and_then_changed(dashboard, sweep, server):
     assert "mlp" in str(specs(server)[1])
 
 
+def titles(workspace):
+    """The titles of the panels, or their kinds, by section."""
+    return {
+        section.name: [getattr(p, "title", None) or type(p).__name__ for p in section.panels]
+        for section in workspace.sections
+    }
+
+
+def test_each_question_has_a_panel_and_operators_without_gates_have_none(tmp_path):
+    """docs/wandb.md lists the sections."""
+    root = tmp_path / "mine"
+    write_sweep(root, {"add": [0.5, 0.6]}, data="one")
+    write_sweep(root, {"add": [0.5, 0.6], "gate_scalar": [0.5, 0.7]}, data="two")
+    shown = code.Shown(collect(root)[0])
+    before = titles(code.workspace(shown, ENTITY, "posfuse"))
+    cell = ["sinusoidal: test accuracy", "sinusoidal: validation accuracy"]
+    assert before.pop("one") == before.pop("two") == cell
+    assert before["Length, cost and settings"] == [
+        "test accuracy and length", "test accuracy and run time", "test accuracy by setting",
+        "ParameterImportancePlot",
+    ]  # fmt: skip
+    assert len(before["Paired differences"]) == 2
+    assert before["Errors"] == ["CustomChart"]
+    page = (Path(__file__).parents[2] / "docs" / "wandb.md").read_text()
+    assert [name for name in before if f"| {name} |" not in page] == []
+    rows = [Diagnostic(1, "gate_mean", "", 0, 0, 9, 0.5)]
+    folder = next(root.rglob("gate_scalar/seed=0"))
+    records.write_table(folder / records.DIAGNOSTICS, records.table_of(Diagnostic, rows))
+    after = titles(code.workspace(shown, ENTITY, "posfuse"))["What position does"]
+    assert after[:-2] == before["What position does"]
+    assert after[-2:] == ["mean gate", "CustomChart"]
+
+
+def test_the_comparison_is_a_run_of_the_sweep(sweep, server):
+    shown = code.Shown(collect(sweep)[0])
+    for _ in range(2):
+        code.log_comparison(shown, sweep, ENTITY, "posfuse")
+    (run,) = (run for name, run in server.runs.items() if name.startswith("comparison-"))
+    assert run.config["sweep_id"]["value"] == "mine"
+    assert run.settings["jobType"] == "comparison"
+    assert [row["_step"] for row in run.history] == [0, 1]
+    tables = [v for k, v in run.files.items() if k.startswith("media/table/paired_differences")]
+    first, *_ = json.loads(tables[-1])["data"]
+    assert first[:6] == ["tiny", "learned", "concat", "", "3", "+13.33 ± 5.77"]
+    images = [k for k in run.files if k.startswith("media/images/paired_differences_intervals")]
+    assert images
+
+
 def test_a_server_that_refuses_is_one_line(dashboard, server):
     server.refuse = lambda query, variables: query == "UpsertView2"
     status, (line,) = dashboard()
@@ -212,7 +263,7 @@ def test_errors_are_one_line_without_the_token(server):
 
 def test_without_the_baseline_there_is_no_table(tmp_path):
     write_sweep(tmp_path, {"concat": [0.5, 0.6]})
-    table = code.paired_table(collect(tmp_path)[0], Criteria())
+    table = code.paired_table(code.Shown(collect(tmp_path)[0]))
     assert table == (
         "Nothing to compare.\n\ntiny sinusoidal concat: not compared, because add has no run with "
         "this data and encoding"

@@ -1,8 +1,10 @@
 """posfuse dashboard DIR: a sweep's comparison in W&B, a saved workspace and a report.
 
-A second call changes the same two views, whose URLs are in dashboard/views.json.
+The paired differences are logged as a run of their own. A second call changes the same run and the
+same two views, whose URLs are in dashboard/views.json.
 """
 
+import hashlib
 import json
 from argparse import Namespace
 from dataclasses import dataclass
@@ -12,21 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import wandb
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from posfuse.errors import InputError
-from posfuse.evidence.collect import collect, declared_family
+from posfuse.evidence.collect import collect, declared_family, of_classifiers
 from posfuse.evidence.metric import ACCURACY, Metric, metric_of
 from posfuse.report import formats
-from posfuse.report.figures.style import look
-from posfuse.report.sections.differences import short_table
+from posfuse.report.figures.style import look, rc_style
+from posfuse.report.sections.differences import forest, short_table
 from posfuse.runs import configs, records
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.tracking import panels, server
+from posfuse.tracking.panels import DIFFERENCES, INTERVALS
 from posfuse.tracking.places import prepare
-from posfuse.tracking.projection import STEP, Cell, run_id, variant
+from posfuse.tracking.projection import SETTINGS, STEP, Cell, run_id, variant
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,18 @@ class Shown:
     def criteria(self) -> Criteria:
         return criteria_for(Criteria(primary=self.primary), self.metric)
 
+    @cached_property
+    def compared(self) -> tuple[pd.DataFrame, list[str]]:
+        """The rows of `compare`, and its notes."""
+        return compare(self.runs, self.criteria)
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether any operator has gates."""
+        one_of_each = self.runs.drop_duplicates("fusion")["folder"].map(Path)
+        written = [folder for folder in one_of_each if (folder / records.DIAGNOSTICS).exists()]
+        return any("gate_mean" in set(records.read_diagnostics(f)["name"]) for f in written)
+
 
 def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
     """All of a sweep's runs, in the colours that their operators have in a report of posfuse."""
@@ -70,11 +86,22 @@ def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
         entity=entity,
         project=project,
         name=f"posfuse {shown.sweep_id}",
-        sections=panels.sections(shown.cells, metric.name, metric.title),
+        sections=panels.sections(
+            shown.cells,
+            metric.name,
+            metric.title,
+            has_gates=shown.has_gates,
+            has_classes=len(of_classifiers(shown.runs)) > 0,
+        ),
         settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=1000),
         runset_settings=ws.RunsetSettings(
             filters=[expr.Config("sweep_id") == shown.sweep_id],
-            pinned_columns=["run:displayName", *(f"summary:test/{name}" for name in columns)],
+            pinned_columns=[
+                "run:displayName",
+                *(f"summary:test/{name}" for name in columns),
+                *(f"summary:{cost}" for cost in ("mean_tokens", "seconds")),
+                "config:started.value",
+            ],
             run_settings=colors,
         ),
     )
@@ -109,7 +136,7 @@ def report(shown: Shown, entity: str, project: str) -> wr.Report:
 
     blocks: list[Any] = [
         wr.H1("Paired differences"),
-        wr.MarkdownBlock(paired_table(shown.runs, shown.criteria)),
+        wr.MarkdownBlock(paired_table(shown)),
         wr.P("Bars: mean and standard deviation over seeds. Curves: mean, lowest and highest."),
     ]
     for data, cells in groupby(shown.cells, lambda cell: cell.data):
@@ -126,13 +153,36 @@ def report(shown: Shown, entity: str, project: str) -> wr.Report:
     )
 
 
-def paired_table(runs: pd.DataFrame, criteria: Criteria) -> str:
+def paired_table(shown: Shown) -> str:
     """The differences to the baseline as in posfuse report, and notes on what is not compared."""
-    comparisons, notes = compare(runs, criteria)
+    comparisons, notes = shown.compared
     table = "Nothing to compare."
     if not comparisons.empty:
-        table = formats.markdown(short_table(comparisons, criteria))
+        table = formats.markdown(short_table(comparisons, shown.criteria))
     return "\n\n".join([table, *notes])
+
+
+def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None:
+    """Log the paired differences as a run of the sweep: their table, and a figure of their 95 %
+    intervals. A second call adds a newer version of both to the same run."""
+    comparisons, _ = shown.compared
+    if comparisons.empty:
+        return
+    table = short_table(comparisons, shown.criteria)
+    digest = hashlib.sha256(shown.sweep_id.encode()).hexdigest()[:8]
+    with (
+        wandb.init(
+            entity=entity, project=project, id=f"comparison-{digest}", resume="allow",
+            name=f"comparison of {shown.sweep_id}", job_type="comparison",
+            config={"sweep_id": shown.sweep_id}, dir=sweep / ".wandb", mode="online",
+            settings=wandb.Settings(**SETTINGS, x_disable_stats=True, console="off"),
+        ) as run,
+        rc_style(),
+    ):  # fmt: skip
+        intervals = wandb.Image(forest(comparisons, shown.criteria))
+        cells: Any = (table.columns, table.rows)
+        found = {DIFFERENCES: wandb.Table(*cells), INTERVALS: intervals}
+        run.log(found, step=run.starting_step)
 
 
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
@@ -171,14 +221,16 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         several = ", ".join(sweep_ids)
         raise InputError(f"{sweep}: holds several sweeps ({several}); give the folder of one")
     prepare(sweep)
-    project = configs.read_config(Path(runs["folder"].iloc[0])).logger.project
+    logger = configs.read_config(Path(runs["folder"].iloc[0])).logger
+    project = logger.project
     api = server.connect()
     with server.errors_in_one_line():
-        entity = server.entity_of(api)
+        entity = logger.entity or server.entity_of(api)
         if not server.has_project(api, entity, project):
             place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse sync {sweep} first")
         shown = Shown(runs, declared_family(sweep, sweep_ids[0]))
+        log_comparison(shown, sweep, entity, project)
         space, text = workspace(shown, entity, project), report(shown, entity, project)
         return save(sweep / "dashboard" / "views.json", space, text), problems
 

@@ -10,9 +10,14 @@ from typing import Any
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
+from posfuse.tracking.finished import CONFUSION, GATES
 from posfuse.tracking.projection import STEP, Cell
 
-INSIDE = ("gate_mean", "norm_ratio", "attention_entropy_layer_1")  # of the diagnostics
+INSIDE = {  # of the diagnostics, with the titles of their curves
+    "norm_ratio": "norm of the token part by that of the position part",
+    "attention_entropy_layer_1": "entropy of attention in layer 1, bits",
+}
+DIFFERENCES, INTERVALS = "paired_differences", "paired_differences_intervals"
 MANY: dict[str, Any] = {"max_runs_to_show": 1000}  # W&B shows ten by default
 BY_FUSION = wr.Config("fusion")
 
@@ -47,15 +52,61 @@ def learning(metric: str, title: str) -> dict[str, str]:
     return {f"val/{metric}": f"validation {title}", **losses}
 
 
-def sections(cells: Iterable[Cell], metric: str, title: str) -> list[ws.Section]:
-    """The sections of a workspace: one for each corpus, then those of all runs, whose groups are
+def of_table(chart: str, key: str, title: str, **columns: str) -> wr.CustomChart:
+    """A chart that runs log with wandb.plot; `chart` is W&B's name of its kind."""
+    query = {"summaryTable": {"tableKey": f"{key}_table"}}
+    strings = {"title": title}
+    return wr.CustomChart(
+        query=query, chart_name=chart, chart_fields=columns, chart_strings=strings
+    )
+
+
+def comparison() -> list[Any]:
+    """What the run of posfuse dashboard logs."""
+    intervals = wr.MediaBrowser(title=INTERVALS, media_keys=[INTERVALS], num_columns=1)
+    return [intervals, wr.WeavePanelSummaryTable(table_name=DIFFERENCES)]
+
+
+def settings(score: str, title: str) -> list[Any]:
+    """How the score depends on length, cost and settings; each point or line is a run."""
+
+    def scatter(of: str, x: str) -> wr.ScatterPlot:
+        key = wr.SummaryMetric(score)
+        return wr.ScatterPlot(title=f"{title} and {of}", x=wr.SummaryMetric(x), y=key)
+
+    axes = [wr.Config("fusion"), wr.Config("lr"), wr.Config("token_scale"), wr.SummaryMetric(score)]
+    columns = [wr.ParallelCoordinatesPlotColumn(axis) for axis in axes]
+    return [
+        scatter("length", "mean_tokens"),
+        scatter("run time", "seconds"),
+        wr.ParallelCoordinatesPlot(title=f"{title} by setting", columns=columns),
+        wr.ParameterImportancePlot(with_respect_to=score),
+    ]
+
+
+def sections(
+    cells: Iterable[Cell], metric: str, title: str, has_gates: bool, has_classes: bool
+) -> list[ws.Section]:
+    """The sections of a workspace: one for each corpus, and those of all runs, whose groups are
     W&B's own (a cell and an operator)."""
     of_corpus: dict[str, list[Any]] = {}
     for cell in cells:
         of_corpus.setdefault(cell.data, []).extend(cell_panels(cell, metric, title))
     shared: list[Any] = [bars(f"test {title}", f"test/{metric}", "Group")]
     shared += [curves(of, key, "Group") for key, of in learning(metric, title).items()]
-    inside: list[Any] = [curves(name, f"diagnostics/{name}", "Group") for name in INSIDE]
-    inside.append(wr.MediaBrowser(title="gates", media_keys=["gate"], num_columns=3))
-    named = {**of_corpus, "All cells": shared, "What position does": inside}
+    inside: list[Any] = [curves(of, f"diagnostics/{n}", "Group") for n, of in INSIDE.items()]
+    if has_gates:
+        gate = curves("mean gate", "diagnostics/gate_mean", "Group")
+        inside += [gate, of_table("wandb/line/v0", "gates", GATES, x="position", y="gate")]
+    named = {
+        "Paired differences": comparison(),
+        **of_corpus,
+        "Length, cost and settings": settings(f"test/{metric}", f"test {title}"),
+        "All cells": shared,
+        "What position does": inside,
+    }
+    if has_classes:
+        columns = {name: name for name in ("Actual", "Predicted", "nPredictions")}
+        matrix = of_table("wandb/confusion_matrix/v1", "confusion_matrix", CONFUSION, **columns)
+        named["Errors"] = [matrix]
     return [ws.Section(name=name, panels=own, is_open=True) for name, own in named.items()]
