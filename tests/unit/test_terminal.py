@@ -95,7 +95,7 @@ def test_columns_that_do_not_fit_follow_below_with_the_names_again():
 
 def test_a_name_wider_than_the_terminal_is_broken_and_the_rest_is_there():
     lines = rows_of(table("arm", "mean", rows=[["x" * 30, "1.50 ± 0.20"], ["y", "2.00"]]), 24)
-    assert lines[-3:] == [f"{'x' * 11} 1.50 ± 0.20", "x" * 11, "y 2.00"][-3:] or "y 2.00" in lines
+    assert lines[2:] == [f"{'x' * 11} 1.50 ± 0.20", "x" * 11, "x" * 8, "y 2.00"]
 
 
 def test_the_report_of_a_sweep_fits(width, tmp_path):
@@ -122,7 +122,7 @@ def test_the_report_of_another_studys_table_fits(width, tmp_path):
     text, error = called("report", "--from", "table.csv", *options)
     assert error is None
     words = words_of(text, width)
-    for word in (*FUSIONS[2:], "cogs_structural_generalization", "difference", "rank", "verdict"):
+    for word in (*FUSIONS[2:], "cogs_structural_generalization", "difference", "verdict"):
         assert word in words, word
 
 

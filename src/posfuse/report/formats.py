@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from posfuse.report.table import Table
+from posfuse.report.table import Table, narrowed
 
 LATEX = {
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -42,38 +42,23 @@ DOCUMENT = r"""% To \input one table elsewhere: \usepackage{{booktabs, longtable
 class Fitted:
     """A table for a terminal of any width. Words are not broken.
 
-    Empty columns are left out, and a line states those with one value. If the others are too wide,
-    rows are grouped by their first names, and columns that still do not fit follow below.
+    Columns with one text are left out. If the others are too wide, rows are grouped by their first
+    names, and columns that still do not fit follow below.
     """
 
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        (table, same), width = varying(self.table), options.max_width
+        table, width = narrowed(replace(self.table, caption="")), options.max_width
         yield Text(table.title, style="italic")
-        if same:
-            yield Text(f"All rows: {', '.join(same)}.")
+        if table.caption:  # what all rows have
+            yield Text(table.caption.rstrip())
         names = naming(table)
         if names > 1 and sum(least for least, _ in widths(table)) > width + GAP:
             table, names = grouped(table, names), 1
         for block in blocks(table, names, width):
             yield block
             yield ""
-
-
-def varying(table: Table) -> tuple[Table, list[str]]:
-    """The table without its columns of one value, and "heading value" of those that are not empty.
-    Of a single row only empty columns are left out."""
-    values = [{row[i] for row in table.rows} for i in range(len(table.columns))]
-    is_out = [own <= {""} or len(own) == 1 < len(table.rows) for own in values]
-    columns = zip(table.columns, values, is_out, strict=True)
-    same = [f"{heading} {min(own)}" for heading, own, out in columns if out and own - {""}]
-
-    def without(row: list[str]) -> list[str]:
-        return [cell for cell, out in zip(row, is_out, strict=True) if not out]
-
-    rows = list(map(without, table.rows))
-    return replace(table, columns=without(table.columns), rows=rows), same
 
 
 def naming(table: Table) -> int:

@@ -52,13 +52,14 @@ def table_of(
 
 
 def narrowed(table: Table) -> Table:
-    """The table without the columns that have one text in all of several rows; the caption names
-    them. The first column and the verdicts stay: they are what a reader looks for."""
-    if len(table.rows) < 2:
+    """The table without the columns that are empty or have one text in all of several rows; the
+    caption names it. The first column and the verdicts stay: they are what a reader looks for."""
+    if not table.rows:
         return table
     columns = list(zip(*table.rows, strict=True))
     headings = [*enumerate(table.columns)]
-    left = [i for i, name in headings if not i or name == "verdict" or len(set(columns[i])) > 1]
+    few = [len(set(texts)) == 1 and (len(texts) > 1 or not texts[0]) for texts in columns]
+    left = [i for i, name in headings if not i or name == "verdict" or not few[i]]
     texts = [f"{name} {columns[i][0]}" for i, name in headings if i not in left and columns[i][0]]
     caption = f"All rows: {', '.join(texts)}. {table.caption}" if texts else table.caption
     rows = [[row[i] for i in left] for row in table.rows]
