@@ -1,7 +1,9 @@
 """The page in a browser: it renders without an error, sorts, and shows hover texts."""
 
+import base64
 import itertools
 import json
+import re
 import shutil
 
 import pytest
@@ -147,14 +149,14 @@ def test_texts_from_records_are_text(opened):
 
 
 def test_tables_sort_up_and_down_by_number(opened):
-    means = column(opened, "paired_differences", 4)
-    click_head(opened, "paired_differences", 4)
-    up = column(opened, "paired_differences", 4)
+    means = column(opened, "paired_differences", 2)
+    click_head(opened, "paired_differences", 2)
+    up = column(opened, "paired_differences", 2)
     assert sorted(means) == sorted(up)
     values = [float(text.split()[0]) for text in up]
     assert values == sorted(values)
-    click_head(opened, "paired_differences", 4)
-    down = column(opened, "paired_differences", 4)
+    click_head(opened, "paired_differences", 2)
+    down = column(opened, "paired_differences", 2)
     values = [float(text.split()[0]) for text in down]
     assert values == sorted(values, reverse=True)
     heads = opened.find_element("id", "paired_differences").parent.find_elements(
@@ -196,3 +198,15 @@ def test_the_page_never_scrolls_sideways(opened):
         wide = opened.execute_script("return document.documentElement.scrollWidth")
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         assert wide <= width
+
+
+def test_it_prints_on_few_pages_with_what_is_behind_each_answer(opened):
+    printed = opened.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.7})
+    pages = re.findall(rb"/Type\s*/Page\b(?!s)", base64.b64decode(printed["data"]))
+    assert 1 <= len(pages) <= 6
+    opened.execute_script("dispatchEvent(new Event('beforeprint'))")
+    states = opened.execute_script(
+        "return [...document.querySelectorAll('details')].map(d => [!!d.closest('.answers'), "
+        "d.open])"
+    )
+    assert dict(states) == {True: True, False: False}

@@ -76,3 +76,17 @@ def test_a_corpus_without_comparisons_is_named_above_the_table(tmp_path):
     posfuse_report(tmp_path)
     html = (tmp_path / "report" / "index.html").read_text()
     assert "<p>On alone (sinusoidal): mul 80.00 % (n = 3). add was not run" in html
+
+
+def test_an_interval_much_longer_than_the_others_is_cut():
+    """Two of 4 and one of 200: the drawing ends at -3 and 3, beyond the means."""
+    short = [
+        Answer("ahead", "a", "+1", 1.0, -1.0, 3.0, "3"),
+        Answer("ahead", "b", "-1", -1.0, -3.0, 1.0, "3"),
+    ]
+    long = Answer("undecided", "c", "+0", 0.0, -100.0, 100.0, "2")
+    drawn = marks([*short, long], 0.0).rows
+    assert (drawn[2].low, drawn[2].high) == (drawn[1].low, drawn[0].high) == (EDGE, WIDTH - EDGE)
+    assert [(row.is_cut_low, row.is_cut_high) for row in drawn] == [(False, False)] * 2 + [
+        (True, True)
+    ]

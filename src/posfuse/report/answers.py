@@ -1,6 +1,7 @@
 """The answer table of a page: one row per verdict, with its interval drawn in the row."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ SIGNS = {
     "undecided": "?", "exploratory": "·", "not tested": "·",
 }  # fmt: skip
 WIDTH, EDGE = 180.0, 6.0  # of an interval's drawing, in pixels
+LONG = 5  # an interval this many times as long as the median one is cut
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Mark:
     mean: float
     low: float | None
     high: float | None
+    is_cut_low: bool = False  # the interval goes further than the drawing
+    is_cut_high: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,16 +40,20 @@ class Marks:
 
 def marks(answers: Sequence[Answer], margin: float) -> Marks:
     """The places of all intervals on one axis, which contains 0 and the margin."""
-    values = [v for a in answers for v in (a.mean, a.low, a.high) if math.isfinite(v)]
+    lengths = [a.high - a.low for a in answers if math.isfinite(a.high - a.low)]
+    longest = LONG * statistics.median(lengths) if lengths else 0.0
+    values = [a.mean for a in answers if math.isfinite(a.mean)]
+    values += [v for a in answers if a.high - a.low <= longest for v in (a.low, a.high)]
     first, last = min([*values, -margin, 0.0]), max([*values, margin, 0.0])
     scale = (WIDTH - 2 * EDGE) / ((last - first) or 1.0)
 
     def at(value: float) -> float:
-        return round(EDGE + (value - first) * scale, 1)
+        inside = min(max(value, first), last)
+        return round(EDGE + (inside - first) * scale, 1)
 
     rows = []
     for a in answers:
         ends = (None, None) if math.isnan(a.low) else (at(a.low), at(a.high))
-        rows.append(Mark(a, SIGNS[a.verdict], at(a.mean), *ends))
+        rows.append(Mark(a, SIGNS[a.verdict], at(a.mean), *ends, a.low < first, a.high > last))
     band = (at(-margin), at(margin)) if margin else None
     return Marks(rows, at(0.0), band)

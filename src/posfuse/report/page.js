@@ -40,5 +40,5 @@ const follow = event => {
 };
 addEventListener("pointermove", follow);
 addEventListener("pointerdown", follow);
-// A printed page shows what is behind each row.
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => d.open = true));
+// A printed page shows what is behind each row of the answer.
+addEventListener("beforeprint", () => document.querySelectorAll(".answers details").forEach(d => d.open = true));
