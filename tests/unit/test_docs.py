@@ -10,6 +10,7 @@ import yaml
 from scipy import stats
 
 import posfuse
+from posfuse.config import CONF_DIR
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_parts
 from small_runs import composed
@@ -109,6 +110,15 @@ def test_the_workflow_checks_style_before_it_runs_the_commands_of_the_readme():
     (setup,) = (s["with"] for s in job["steps"] if "setup-python" in s.get("uses", ""))
     assert setup["cache"] == "pip"
     assert all((TOP / name).exists() for name in setup["cache-dependency-path"].split())
+
+
+def test_the_page_of_sweeps_lists_the_choices_of_each_group():
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (TOP / "docs" / "sweeps.md").read_text(), re.M)
+    listed = {group: text for group, text in rows if (CONF_DIR / group).is_dir()}
+    assert {"experiment", "trainer", "optim", "seeds", "speed"} <= listed.keys()
+    for group in listed.keys() - {"data"}:  # tasks have a table of their own
+        for path in (CONF_DIR / group).glob("*.yaml"):
+            assert f"`{path.stem}`" in listed[group], f"{group}={path.stem}"
 
 
 def test_the_citation_has_the_version():
