@@ -1,8 +1,10 @@
 """The documentation's links, file names and code, and the version of the release files."""
 
+import html
 import re
 import tomllib
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import torch
@@ -22,9 +24,9 @@ PAGES = [
     TOP / "CONTRIBUTING.md",
     TOP / "CHANGELOG.md",
     TOP / "multirun" / "README.md",
-    *sorted((TOP / "docs").glob("*.md")),
-    *sorted((TOP / "docs").glob("findings/*/README.md")),
+    *sorted((TOP / "docs").rglob("*.md")),
 ]
+HTML = sorted((TOP / "docs").rglob("*.html"))
 FOLDERS = ("src/", "conf/", "docs/", "tests/", "notebooks/", "benchmarks/")
 
 
@@ -45,6 +47,21 @@ def test_links_and_files_of_a_page_exist(page):
     for code in re.findall(r"`([\w./-]+)`", text):
         if code.startswith(FOLDERS):
             assert (TOP / code).exists(), code
+
+
+@pytest.mark.parametrize("page", HTML, ids=lambda page: str(page.relative_to(TOP)))
+def test_links_of_an_html_page_lead_to_files_and_places_of_pages(page):
+    text = page.read_text()
+    for link in set(re.findall(r'\s(?:href|src)="([^"]*)"', text)):
+        name, _, anchor = unquote(html.unescape(link)).partition("#")
+        if name.startswith(("https:", "http:", "data:")):
+            continue
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        if anchor and target.suffix == ".html":
+            assert f'id="{anchor}"' in (target.read_text() if name else text), link
+        else:
+            assert not anchor or anchor in headings(target), link
 
 
 def blocks(page: str, language: str) -> list[str]:
