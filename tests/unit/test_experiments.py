@@ -69,9 +69,7 @@ QUICKSTART = {
     "data.limit": None,
 }
 EXPECTED = {
-    ("quickstart", "bbc_lead_paragraph"): QUICKSTART,
     ("quickstart", "bbc_article"): QUICKSTART,
-    ("quickstart", "bbc_lead_story"): QUICKSTART,
     ("table1", "agnews"): SHORT | {"data.corpus.id": "fancyzhx/ag_news"},
     ("table1", "imdb"): SHORT | {"data.corpus.id": "stanfordnlp/imdb"},
     ("table1", "arxiv"): ARXIV | {"data.corpus.id": "mteb/ArxivClassification"},
@@ -79,8 +77,6 @@ EXPECTED = {
     ("table3", "arxiv"): ARXIV,
     ("scale_surface", "bbc_lead_story"): QUICKSTART,
     ("variance", "bbc_lead_story"): QUICKSTART | {"model.token_scale": 1.0},
-    ("controls", "bbc_digest"): QUICKSTART,
-    ("controls", "bbc_lead_story"): QUICKSTART,
     ("controls", "listops"): QUICKSTART,
 }
 
