@@ -22,6 +22,10 @@ def split_of(lengths: list[int]) -> TokenizedSplit:
     return TokenizedSplit(ids, offsets, numbers % 3, numbers, numbers)
 
 
+def drawn_members(data, n):
+    return np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, unique=True)))
+
+
 def order(lengths, seed=0, epoch=0, batch_size=4, pool_batches=3) -> list[list[int]]:
     batches = LengthBatches(np.asarray(lengths), batch_size, pool_batches, seed)
     batches.set_epoch(epoch)
@@ -66,9 +70,7 @@ def test_evaluation_takes_every_document_once_the_shortest_first(lengths, batch_
 @given(lengths_lists, st.integers(1, 30), st.data())
 def test_a_batch_is_padded_to_its_longest_member_and_cut_at_max_len(lengths, max_len, data) -> None:
     split = split_of(lengths)
-    members = np.array(
-        data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, unique=True))
-    )
+    members = drawn_members(data, len(lengths))
     batch = Documents(split, max_len)[members]
     kept = [min(lengths[i], max_len) for i in members]
     assert batch.ids.shape == (len(members), max(kept))
@@ -86,9 +88,7 @@ def test_a_batch_assembled_on_the_device_is_the_same_but_for_more_padding(
     lengths, max_len, ending, data
 ):
     documents = Documents(split_of(lengths), max_len, ending)
-    members = np.array(
-        data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, unique=True))
-    )
+    members = drawn_members(data, len(lengths))
     batch = documents[members]
     found = ResidentDocuments(documents, max_len, torch.device("cpu"))[members]
     length = batch.ids.shape[1]
@@ -132,9 +132,8 @@ def test_members_are_of_like_length_and_not_sorted_through_the_epoch() -> None:
 def test_a_batch_moves_whole() -> None:
     batch = Documents(split_of([3, 2]), 9)[np.array([1, 0])]
     moved = batch.to("meta")
-    assert {t.device.type for t in (moved.ids, moved.labels, moved.lengths, moved.index)} == {
-        "meta"
-    }
+    for name in ("ids", "labels", "lengths", "index"):
+        assert getattr(moved, name).device.type == "meta"
 
 
 @pytest.mark.parametrize("max_len", [2, 100])
@@ -142,13 +141,8 @@ def test_words_are_counted_where_they_are_read(max_len):
     """Over many documents, the cut left out; padding is no word."""
     draw = np.random.default_rng(0)
     documents = [draw.integers(1, 9, size=n) for n in draw.integers(1, 6, size=2500)]
-    split = TokenizedSplit(
-        np.concatenate(documents),
-        np.cumsum([0, *map(len, documents)]),
-        np.zeros(len(documents), dtype=np.int64),
-        np.arange(len(documents)),
-        np.arange(len(documents)),
-    )
+    numbers, ends = np.arange(len(documents)), np.cumsum([0, *map(len, documents)])
+    split = TokenizedSplit(np.concatenate(documents), ends, 0 * numbers, numbers, numbers)
     expected = Counter(int(i) for document in documents for i in document[:max_len])
     found = Documents(split, max_len).counts(12)
     assert found.tolist() == [expected[i] for i in range(12)]
