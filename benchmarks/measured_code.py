@@ -38,8 +38,8 @@ def is_current(result: dict[str, Any], script: Path, torch: str) -> bool:
 
 
 def benchmarks(folder: Path) -> dict[str, Path]:
-    """The scripts of a folder that say what they measure, by name."""
-    paths = sorted(folder.glob("*.py"))
+    """The scripts of a folder that say what they measure, by name; the most important one first."""
+    paths = sorted(folder.glob("*.py"), key=lambda path: (path.stem != "training", path.stem))
     return {path.stem: path for path in paths if constant(path, "MEASURES")}
 
 

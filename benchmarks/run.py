@@ -60,12 +60,11 @@ def run(scripts: list[Path], given: dict[str, Path]) -> dict[str, str]:
 
 def main() -> int:
     scripts = measured_code.benchmarks(SCRIPTS)
-    names = sorted(scripts, key=lambda name: name != "training")  # the most important one first
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     corpora = sorted(set().union(*map(measured_code.folders, scripts.values())))
     for name in corpora:
         parser.add_argument(f"--{name}", type=store.folder, help="a folder")
-    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--only", nargs="+", choices=[*scripts], default=[*scripts])
     arguments = parser.parse_args()
     given = {name: path for name in corpora if (path := getattr(arguments, name))}
     try:

@@ -29,6 +29,11 @@ def test_the_page_shows_the_current_results_of_this_code():
     assert performance.PAGE.read_text() == performance.current_page(TORCH), stale
 
 
+def test_the_comparison_with_the_trainer_comes_first():
+    text = performance.tables([result("grid"), result("training")], SCRIPTS)
+    assert text.index("## training") < text.index("**Runs**") < text.index("## grid")
+
+
 def test_a_stale_result_is_left_out_with_the_command_that_measures_it():
     text = performance.tables([result(is_current=False)], SCRIPTS)
     assert "**Runs**" not in text
