@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from urllib.parse import unquote
 
+import nbformat
 import pytest
 import torch
 import yaml
@@ -24,9 +25,11 @@ PAGES = [
     TOP / "CONTRIBUTING.md",
     TOP / "CHANGELOG.md",
     TOP / "multirun" / "README.md",
+    TOP / "notebooks" / "README.md",
     *sorted((TOP / "docs").rglob("*.md")),
 ]
 HTML = sorted((TOP / "docs").rglob("*.html"))
+NOTEBOOKS = sorted((TOP / "notebooks").glob("*.ipynb"))
 FOLDERS = ("src/", "conf/", "docs/", "tests/", "notebooks/", "benchmarks/")
 
 
@@ -113,6 +116,24 @@ def test_the_options_of_the_encodings_can_be_given_as_the_docs_write_them():
 
 def test_the_readme_is_short():
     assert len((TOP / "README.md").read_text().split()) <= 600
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_asks_a_question_and_shows_a_figure_first(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert re.match(r"# .*\?\n", notebook.cells[0].source)
+    assert f"]({path.name})" in (TOP / "notebooks/README.md").read_text()
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    shown = [[dict(output.get("data", {})) for output in cell.outputs] for cell in code]
+    assert all(outputs and all(outputs) for outputs in shown)  # no cell without, no printed lines
+    figures = [data.pop("image/png", "") for outputs in shown for data in outputs]
+    assert figures[0]
+    assert max(map(len, figures)) * 3 / 4 < 60_000  # bytes; the text is base64
+    # A path of the machine that ran it; </td> is none.
+    assert not re.search(r"(?<![\w.<:/])/\w+/", "\n".join([c.source for c in code] + [str(shown)]))
+    for line in re.findall("^from posfuse.*", code[0].source, re.MULTILINE):
+        exec(line)
 
 
 def test_the_workflow_checks_style_before_it_runs_the_commands_of_the_readme():
