@@ -159,8 +159,13 @@ def test_the_page_of_sweeps_lists_the_choices_of_each_group():
             assert f"`{path.stem}`" in listed[group], f"{group}={path.stem}"
 
 
-def test_the_citation_has_the_version():
-    assert yaml.safe_load((TOP / "CITATION.cff").read_text())["version"] == posfuse.__version__
+def test_the_citation_has_the_version_and_the_address_of_the_paper():
+    citation = yaml.safe_load((TOP / "CITATION.cff").read_text())
+    assert citation["version"] == posfuse.__version__
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    (paper,) = citation["references"]
+    assert project["urls"] == {"Paper": paper["url"]}
+    assert f"]({paper['url']})" in (TOP / "README.md").read_text()
 
 
 def test_the_page_of_operators_lists_every_operator_and_encoding():

@@ -34,8 +34,8 @@ NUMBER = r"([+-]?\d+\.\d+)"
 
 
 def prose(text):
-    """The text in one line, without its generated parts."""
-    return " ".join(studies.PART.sub("", text).split())
+    """The text in one line, without its generated parts and the targets of its links."""
+    return " ".join(re.sub(r"\]\([^)]*\)", "]", studies.PART.sub("", text)).split())
 
 
 NOTES = {path.parent.name: prose(path.read_text()) for path in DOCS.glob("findings/*/notes.md")}
