@@ -98,11 +98,7 @@ def test_the_bootstrap_interval_of_few_seeds_stays_within_them_and_is_reproducib
         low, high = st.bootstrap_interval(d)
         assert min(d) <= low < np.mean(d) < high <= max(d)
         assert st.bootstrap_interval(d) == (low, high)
-
-
-def test_the_bootstrap_interval_needs_three_seeds():
-    assert np.isnan(st.bootstrap_interval([1.0, 2.0])).all()
-    assert np.isfinite(st.bootstrap_interval([1.0, 2.0, 4.0])).all()
+    assert np.isnan(st.bootstrap_interval([1.0, 2.0])).all()  # two are too few
 
 
 # --- tests of one comparison -------------------------------------------------------------------
@@ -217,13 +213,9 @@ def test_equal_differences_have_the_spread_of_one_document():
     assert st.p_paired_t([0.0, 0.0, 0.0], 0.25) == 1
 
 
-def test_the_limit_of_a_spread_covers_it_in_80_of_100_samples():
+def test_the_limit_of_a_spread_is_that_of_80_of_100_samples():
     # 20 % of chi-squared with 2 degrees of freedom lie below -2 ln 0.8
     assert st.spread_limit([1.0, 2.0, 3.0]) == pytest.approx(math.sqrt(-1 / math.log(0.8)))
-    rng = np.random.default_rng(0)
-    for n in (2, 5, 12):
-        covered = np.mean([st.spread_limit(rng.normal(0, 2, n)) > 2 for _ in range(2_000)])
-        assert covered == pytest.approx(0.8, abs=0.03)
 
 
 def test_differences_that_are_all_0_have_no_rank_test_and_no_sign_to_flip():
@@ -320,29 +312,12 @@ def test_power_is_statsmodels():
             assert st.power(effect, 2.0, n, alpha, sides=1) == pytest.approx(larger, abs=1e-4)
 
 
-def test_equivalence_power_is_how_often_the_test_finds_it():
-    rng = np.random.default_rng(0)
-    for std, margin, n, effect in (
-        (1.0, 1.0, 10, 0.0), (1.0, 1.0, 10, 0.5), (1.0, 1.0, 10, -0.5), (0.5, 0.5, 4, 0.1),
-        (2.0, 1.0, 20, 0.0), (1.0, 1.0, 3, 0.0), (1.0, 0.5, 8, 0.5),
-    ):  # fmt: skip
-        draws = rng.normal(effect, std, (40_000, n))
-        mean, error = draws.mean(1), draws.std(1, ddof=1) / math.sqrt(n)
-        reach = stats.t.ppf(0.95, n - 1) * error
-        inside = (mean + reach < margin) & (mean - reach > -margin)
-        assert st.equivalence_power(std, margin, n, effect) == pytest.approx(
-            inside.mean(), abs=0.008
-        )
-        agree = [st.p_equivalence(d, margin) < 0.05 for d in draws[:20]]
-        assert agree == inside[:20].tolist()
-
-
 def test_decision_power_is_how_often_either_test_decides():
     """Against both tests on simulated samples, and each alone where the other cannot decide."""
     rng = np.random.default_rng(0)
     for effect, std, n, margin, beyond in (
         (0.4, 1.0, 12, 1.0, 0.0), (0.0, 0.5, 10, 0.5, 0.0), (0.7, 0.4, 6, 1.0, 0.0),
-        (-1.6, 0.8, 8, 1.0, 1.0), (0.2, 0.9, 15, 1.0, 1.0),
+        (-1.6, 0.8, 8, 1.0, 1.0), (0.2, 0.9, 15, 1.0, 1.0), (0.0, 1.0, 3, 1.0, 0.0),
     ):  # fmt: skip
         samples = rng.normal(effect, std, (20_000, n))
 
@@ -355,19 +330,25 @@ def test_decision_power_is_how_often_either_test_decides():
         assert np.mean(differs | equivalent) == pytest.approx(share, abs=0.011), (effect, n)
         assert st.decision_power(-effect, std, n, margin, beyond) == pytest.approx(share)
     assert st.decision_power(1.0, 2.0, 9, margin=1e-9) == pytest.approx(st.power(1.0, 2.0, 9))
-    far = st.decision_power(0.2, 0.6, 9, margin=1.0, beyond=100.0)
-    assert far == pytest.approx(st.equivalence_power(0.6, 1.0, 9, 0.2))
+    for std, margin, n, effect in (
+        (1.0, 1.0, 10, 0.5), (1.0, 1.0, 10, -0.5), (0.5, 0.5, 4, 0.1), (2.0, 1.0, 20, 0.0)
+    ):  # fmt: skip
+        far = st.decision_power(effect, std, n, margin, beyond=100.0)
+        assert far == pytest.approx(st.equivalence_power(std, margin, n, effect))
 
 
-def brute_force(power_of, target=0.8):
-    return next(n for n in itertools.count(2) if power_of(n) >= target)
+def test_seeds_for_a_difference_and_for_equivalence_are_the_fewest_that_reach_the_target():
+    def fewest(power_of):
+        return next(n for n in itertools.count(2) if power_of(n) >= 0.8)
 
-
-def test_seeds_for_a_difference_are_the_fewest_that_reach_the_target():
     for d_z, sides in itertools.product([0.5, 0.8, 1.0, 2.0, 4.0, 100.0], [1, 2]):
-        fewest = brute_force(lambda n, d=d_z, s=sides: st.power(d, 1.0, n, sides=s))
-        assert seeds_for_difference(d_z, 1.0, 0.05, sides) == fewest
-        assert seeds_for_difference(-3 * d_z, 3.0, 0.05, sides) == fewest
+        n = fewest(lambda n, d=d_z, s=sides: st.power(d, 1.0, n, sides=s))
+        assert seeds_for_difference(d_z, 1.0, 0.05, sides) == n
+        assert seeds_for_difference(-3 * d_z, 3.0, 0.05, sides) == n
+    for std, effect in ((0.3, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 0.25)):
+        n = fewest(lambda n, s=std, e=effect: st.equivalence_power(s, 0.5, n, e))
+        assert seeds_for_equivalence(std, 0.5, effect, 0.05) == n
+        assert seeds_for_equivalence(std, 0.5, -effect, 0.05) == n
 
 
 def test_the_search_finds_every_number_of_seeds_up_to_a_million():
@@ -375,13 +356,6 @@ def test_the_search_finds_every_number_of_seeds_up_to_a_million():
         assert st.seeds_needed(lambda n, least=target: float(n >= least)) == target
     assert st.seeds_needed(lambda n: float(n >= 1_000_001)) == np.inf
     assert st.seeds_needed(lambda n: np.nan) == np.inf
-
-
-def test_seeds_for_equivalence_are_the_fewest_that_reach_the_target():
-    for std, effect in ((0.3, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 0.25)):
-        fewest = brute_force(lambda n, s=std, e=effect: st.equivalence_power(s, 0.5, n, e))
-        assert seeds_for_equivalence(std, 0.5, effect, 0.05) == fewest
-        assert seeds_for_equivalence(std, 0.5, -effect, 0.05) == fewest
 
 
 def test_seeds_without_a_spread_or_an_effect():
