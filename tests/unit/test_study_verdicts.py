@@ -71,7 +71,6 @@ def test_fewer_bits_per_byte_are_less():
         hypotheses=[h, replace(h, name="b", outcome="beyond")],
         assumed=Assumed(0.1, 0.1),
     )  # fmt: skip
-    assert [h.outcome for h in study.hypotheses] == ["bits_per_byte", "beyond"]
     metric = study.measured
     assert deltas(h, outcomes(results, metric), [0, 1, 2, 3]) == pytest.approx(
         [-0.2, -0.2, -0.3, 5.8]
@@ -79,15 +78,10 @@ def test_fewer_bits_per_byte_are_less():
     assert np.isnan(resolution(results, bits, metric))
     state = progress(study, results)
     assert [v.verdict for v in state.verdicts] == ["supported", "supported"]
-    assert tables.numbers(state.verdicts[0], metric).startswith(
-        "concat - add: -0.233 bits per byte (-0."
-    )
     plan = Plan(study, {arm: Choice({}) for arm in bits}, {}, "d")
     table = tables.arms_table(plan, results)
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
-    table = tables.lengths_table(results, metric)
-    assert table.columns == ["arm", "64", "128"]  # the test split is at 64
     assert "bits per byte" in tables.legend(study).lower()
     assert figure.hypotheses(state.verdicts, {"h": {0: -0.2}, "b": {0: -0.2}}, metric)
 
@@ -121,17 +115,6 @@ def test_differences_of_rounding_are_ties():
         k: {**r, "test": {"accuracy": r["test"]["accuracy"] + 0.1}} for k, r in results.items()
     }
     assert set(deltas(PART, outcomes(results), [0, 1])) == {0.0}
-
-
-def test_differences_end_before_the_first_seed_that_an_arm_lacks():
-    results = records(add=[60, 60, 60], concat=[70, 70, 70])
-    del results["concat", 1]
-    assert deltas(GAIN, outcomes(results), [0, 1, 2]) == pytest.approx([10])
-
-
-def test_a_run_that_diverged_counts_as_chance():
-    results = records(add=[60.0, 60.0], concat=[70.0, None])
-    assert deltas(GAIN, outcomes(results), [0, 1]) == pytest.approx([10, 20 - 60])
 
 
 def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
@@ -174,14 +157,10 @@ def test_an_undecided_hypothesis_says_how_many_seeds_would_settle_it():
 
 @pytest.mark.parametrize(
     ("expects", "margin", "mean"),
-    [
-        ("greater", 5.0, 0.1),  # shown to be equivalent, long before it is shown to differ
-        ("greater", 5.0, -2.5),  # either of both
-        ("less", 5.0, 4.9),
-        ("equivalent", 5.0, 1.0),
-        ("equivalent", 5.0, -8.0),
-    ],
-)
+    [("greater", 5.0, 0.1),  # shown to be equivalent, long before it is shown to differ
+     ("greater", 5.0, -2.5),  # either of both
+     ("less", 5.0, 4.9), ("equivalent", 5.0, 1.0), ("equivalent", 5.0, -8.0)],
+)  # fmt: skip
 def test_so_many_seeds_decide_four_studies_of_five(expects, margin, mean):
     """By simulation of studies with one look, whose true spread is the limit of the sample's."""
     h = replace(GAIN, expects=expects, margin=margin)
@@ -330,28 +309,27 @@ def test_the_forecast_counts_runs():
     ],
 )
 def test_the_spread_of_a_forecast_follows_from_the_weights(arm, than, minus, factor):
-    """Against simulated accuracies whose difference of two arms spreads by 4 points."""
+    """In units of the spread of a difference of two arms."""
     h = Hypothesis("h", "t", arm, than, minus, "greater", 1.0)
     assert forecast.expected_spread(h, 4.0) == pytest.approx(4 * factor)
-    rng, seeds = np.random.default_rng(0), range(4_000)
-    values = {(arm, seed): rng.normal(50, 4 / np.sqrt(2)) for arm in ARMS for seed in seeds}
-    assert np.std(deltas(h, values, list(seeds))) == pytest.approx(4 * factor, rel=0.04)
+
+
+BY_LENGTH = {("add", 0): (80, 60), ("add", 1): (90, 50), ("tupe", 0): (70, 40)}
 
 
 def test_accuracy_by_test_length_as_a_table():
-    by_length = {("add", 0): (80, 60), ("add", 1): (90, 50), ("tupe", 0): (70, 40)}
+    """The test split is at 20."""
     results = {
         key: {
-            "lengths": {"20": {"accuracy": a / 100}, "40": {"accuracy": b / 100}},
-            "test": {"accuracy": 0.5}, "settings": {"data.max_len": 20},
+            "lengths": {"40": {"accuracy": b / 100}}, "test": {"accuracy": a / 100},
+            "settings": {"data.max_len": 20},
         }
-        for key, (a, b) in by_length.items()
+        for key, (a, b) in BY_LENGTH.items()
     }  # fmt: skip
     table = tables.lengths_table({**results, ("tupe", 1): None}, ACCURACY)
     assert table.columns == ["arm", "20", "40"]
     assert table.rows[0] == ["add", "85.00 ± 7.07 (2)", "55.00 ± 7.07 (2)"]
-    assert table.rows[1][0] == "tupe"
-    assert table.rows[1][2].startswith("40.00")
+    assert (table.rows[1][0], table.rows[1][2][:5]) == ("tupe", "40.00")
     assert tables.lengths_table({("add", 0): {}, ("add", 1): None}, ACCURACY) is None
 
 
@@ -366,8 +344,7 @@ def test_bags_of_words_are_averaged_by_corpus():
 
 
 def test_accuracy_by_test_length_as_lines():
-    by_length = {("add", 0): (80, 60), ("add", 1): (90, 50), ("tupe", 0): (70, 40)}
-    rows = [(arm, seed, 20, 4, *values) for (arm, seed), values in by_length.items()]
+    rows = [(arm, seed, 20, 4, *values) for (arm, seed), values in BY_LENGTH.items()]
     at = ["test_accuracy_at_20", "test_accuracy_at_40"]
     runs = pd.DataFrame(rows, columns=["arm", "seed", "max_len", "classes", *at])
     arms = {"add": {"fusion": "add"}, "tupe": {"fusion": "none", "encoding": "tupe"}}
