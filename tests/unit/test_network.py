@@ -11,10 +11,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch
 from posfuse.model import dropout
 from posfuse.model.dropout import Dropout
-from posfuse.model.network import (
-    copy_first_block,
-    initialize,
-)
+from posfuse.model.network import copy_first_block, initialize
 from posfuse.training.classifier import Classifier
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
 
@@ -32,7 +29,7 @@ def batch(lengths: list[int]) -> Batch:
 
 
 @pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
-def test_every_variant_trains_every_parameter(fusion: str, encoding: str) -> None:
+def test_every_variant_trains_every_parameter_and_in_bfloat16(fusion: str, encoding: str) -> None:
     network, given = make_network(fusion, encoding).train(), batch([7, 4])
     logits = network(given.ids, given.lengths)
     assert logits.shape == (2, C)
@@ -41,16 +38,11 @@ def test_every_variant_trains_every_parameter(fusion: str, encoding: str) -> Non
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
         assert parameter.grad.any(), name
-
-
-@pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
-def test_every_variant_trains_in_bfloat16(fusion: str, encoding: str) -> None:
-    network, given = make_network(fusion, encoding).train(), batch([7, 4])
+    network.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):
         logits = network(given.ids, given.lengths)
     torch.nn.functional.cross_entropy(logits.float(), given.labels).backward()
-    found = [p.grad for p in network.parameters() if p.grad is not None]
-    assert all(gradient.isfinite().all() for gradient in found)
+    assert all(p.grad.isfinite().all() for p in network.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
@@ -146,6 +138,11 @@ def test_another_seed_draws_other_values_for_every_weight() -> None:
     for name in one:
         constant = one[name].unique().numel() == 1  # zeros and ones are not drawn
         assert constant or not torch.equal(one[name], other[name]), name
+    network = make_network()
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    initialize(network, 0)
+    assert torch.equal(torch.get_rng_state(), before)  # the global generator takes no part
 
 
 def test_all_layers_can_start_as_copies_of_the_first() -> None:
@@ -154,14 +151,6 @@ def test_all_layers_can_start_as_copies_of_the_first() -> None:
     for stack in (encoder.blocks, encoder.positions):
         first, second = (module.state_dict() for module in stack)
         assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_building_a_network_leaves_the_global_generator_alone() -> None:
-    network = make_network("gate_mlp", "learned")
-    torch.manual_seed(123)
-    before = torch.get_rng_state()
-    initialize(network, 0)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_masks_differ_between_steps_and_seeds_and_repeat(monkeypatch) -> None:
