@@ -20,11 +20,6 @@ def ids_of(texts: list[str], **options) -> list[list[int]]:
     return [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)]
 
 
-def test_order_is_by_count_then_by_alphabet() -> None:
-    vocabulary = build_vocabulary(["c a b b", "d c"], 100, 1).get_vocab()
-    assert vocabulary == {"<pad>": 0, "<unk>": 1, "b": 2, "c": 3, "a": 4, "d": 5}
-
-
 @pytest.mark.parametrize("word", ["<pad>", "<PAD>", "<unk>", "foo<pad>bar", "<pad><pad>"])
 def test_no_text_has_the_id_of_padding(word: str) -> None:
     ids = ids_of([f"one {word} two"])[0]
