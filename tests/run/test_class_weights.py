@@ -8,13 +8,11 @@ import torch.nn.functional as F
 from sklearn.metrics import f1_score
 from sklearn.utils.class_weight import compute_class_weight
 
-from posfuse.errors import InputError
 from posfuse.runs import records
-from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training.build import build_data, build_module
 from posfuse.training.classifier import balanced_weights
-from small_runs import composed, small_config
+from small_runs import small_config
 
 LABELS = np.array([0] * 30 + [1] * 8 + [3] * 2)  # no document of class 2
 
@@ -68,9 +66,3 @@ def test_macro_f1_chooses_the_best_evaluation(unbalanced, tmp_path):
     predictions = pd.read_parquet(tmp_path / records.PREDICTIONS)
     f1 = f1_score(predictions["label"], predictions["predicted"], average="macro")
     assert record["test"]["macro_f1"] == pytest.approx(f1)
-
-
-@pytest.mark.parametrize("option", ["task.class_weights=balanced", "trainer.monitor=macro_f1"])
-def test_language_models_have_no_classes(option):
-    with pytest.raises(InputError, match=r"(balanced|macro_f1) is for classifiers; remove it"):
-        checked(composed("task=language_model", "data=bbc_bytes", option))

@@ -12,7 +12,7 @@ from posfuse.runs import identity, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.train import train
 from posfuse.training.trained import load_run
-from small_runs import composed, small_config, small_overrides
+from small_runs import composed, small_config
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 RAREST = ["task.name=rarest_word", "task._target_=my_tasks.RarestWord", "trainer.monitor=metric"]
@@ -73,15 +73,6 @@ def test_each_kind_of_task_has_a_metric_and_its_direction():
         task = task_of(checked(composed(*overrides)))
         assert (task.metric, task.lower_is_better, task.metrics) == expected
     assert {path.stem for path in (CONF_DIR / "task").iterdir()} == set(TASKS)
-
-
-def test_an_unknown_task_is_refused_in_one_line(corpus):
-    for own, message in (
-        (["task.name=sorting"], r"task\.name: must be classification or language_model \(got sor"),
-        (["task._target_=absent.Task"], r"task\._target_: cannot import 'absent\.Task'"),
-    ):
-        with pytest.raises(InputError, match=message):
-            checked(composed(*small_overrides(corpus), *own))
 
 
 def test_a_kind_of_task_of_posfuse_leaves_fingerprints_as_they_were():

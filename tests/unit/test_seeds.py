@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from posfuse.config import seed_of
-from posfuse.errors import InputError
 from posfuse.model.network import seed_from
 from posfuse.training.build import build_data, build_module
 from small_runs import small_config, write_corpus
@@ -49,8 +48,3 @@ def test_the_group_leaves_one_source_to_the_seed(corpus):
 def test_the_notebooks_order_follows_its_seed_too(corpus):
     cfg = small_config(corpus, "fidelity.batch_order=by_run", "seed=1", "seeds.order=2")
     assert build_data(cfg).seed == seed_from(2, "batch order", "sinusoidal", "add")
-
-
-def test_a_seed_has_limits(corpus):
-    with pytest.raises(InputError, match=r"seeds\.init: must be between 0 and 4294967295"):
-        small_config(corpus, "seeds.init=-1")

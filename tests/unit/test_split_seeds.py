@@ -3,13 +3,10 @@
 import pytest
 from omegaconf import OmegaConf
 
-from posfuse.errors import InputError
-from posfuse.evidence.collect import collect
 from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.runs.seeds import split_seed, validation_seed, with_split_seed
 from posfuse.training.build import build_data
-from small_records import write_record
 from small_runs import composed, small_config, write_corpus
 
 GENERATED = ("bbc_lead_paragraph", "bbc_article", "bbc_digest", "bbc_lead_story", "listops",
@@ -45,19 +42,6 @@ def test_the_config_keeps_the_word() -> None:
     assert identity.fingerprint(again) == identity.fingerprint(one)
 
 
-@pytest.mark.parametrize("value", ["-1", "4294967296", "seeds", "'3'"])
-def test_another_value_is_refused(value: str) -> None:
-    shown = value.strip("'")
-    message = f"data.split_seed: must be seed or between 0 and 4294967295 .got {shown}.$"
-    with pytest.raises(InputError, match=message):
-        checked(composed(f"data.split_seed={value}"))
-
-
-def test_only_the_word_stands_for_the_seed_in_a_corpus() -> None:
-    with pytest.raises(InputError, match=r"data\.corpus.*'seed'"):
-        checked(composed("data.corpus.split_seed=seed"))
-
-
 def documents(cfg, split: str) -> list[str]:
     store = build_data(cfg).store
     part = store.splits[split]
@@ -80,21 +64,8 @@ def test_runs_of_one_seed_share_their_splits_and_seeds_do_not(corpus) -> None:
     assert all(one != other for one, other in zip(*by_seed, strict=True))
 
 
-def test_by_seed_draws_the_validation_split_and_not_the_sample_of_the_test_split(corpus) -> None:
-    asked = ["fidelity.validation_split=by_seed", "data.limit=12", *KEEP_WORDS]
-    one, other = (small_config(corpus, *asked, f"seed={seed}") for seed in (1, 2))
-    assert documents(one, "test") == documents(other, "test")
-    assert documents(one, "validation") != documents(other, "validation")
-    both = small_config(corpus, *asked, "seed=1", "data.split_seed=seed")
+def test_a_split_seed_by_run_draws_the_sample_of_the_test_split_too(corpus) -> None:
+    asked = ["fidelity.validation_split=by_seed", "data.limit=12", *KEEP_WORDS, "seed=1"]
+    one, both = (small_config(corpus, *asked, f"data.split_seed={s}") for s in (0, "seed"))
     assert (validation_seed(one), validation_seed(both)) == (1, 1)
     assert documents(both, "test") != documents(one, "test")
-
-
-def test_two_seeds_of_a_cell_are_one_configuration_of_the_report(tmp_path) -> None:
-    for seed in range(3):
-        cfg = checked(composed("data.split_seed=seed", f"seed={seed}"))
-        write_record(tmp_path / "sweep", 0.5, seed=seed, settings=identity.settings(cfg))
-    runs, problems = collect(tmp_path / "sweep")
-    assert problems == []
-    assert len(runs) == 3
-    assert runs["configuration"].nunique() == 1

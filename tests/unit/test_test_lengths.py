@@ -28,51 +28,12 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("lengths") / "corpus")
 
 
-def complaint(*overrides: str) -> str:
-    with pytest.raises(InputError) as caught:
-        checked(composed(*overrides))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        (["data.test_lengths=[0]"], "data.test_lengths: must be between 1 and 1048576 (got [0])"),
-        (["data.test_lengths=[300,400,400]"],
-         "data.test_lengths: must ascend, each length once (got [300, 400, 400]); use [300, 400]"),
-        (["data.test_lengths=[256,300]"],
-         "data.test_lengths: must be above data.max_len=256, where texts are cut (got 256); use "),
-        ([*TASK, "data.corpus.test_lengths=[80]"],
-         "data.corpus.test_lengths: must be data.test_lengths=[40, 80, 160] (got [80]); set data."),
-        ([*TASK, "data.max_len=8"],
-         "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because a cut string "),
-        ([*TASK, "data.vocabulary.unit=bytes"], "data.vocabulary.unit: must be words for a task"),
-        ([*TASK, "data.corpus.split_seed=-1"],
-         "data.corpus.split_seed: must be between 0 and 4294967295 (got -1)"),
-        (["data=listops", "data.test_lengths=[3000]"],
-         "data.test_lengths: listops has no documents longer than data.max_len"),
-        (["data=listops", "data.corpus.lengths=[5,3000]"],
-         "data.corpus.lengths: must end at data.max_len=2000 or below (got [5, 3000])"),
-    ],
-)  # fmt: skip
-def test_lengths_that_cannot_be_tested_are_refused(overrides, expected: str) -> None:
-    assert expected in complaint(*overrides)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        (["data.vocabulary.max_size=3"], r"^data\.vocabulary: leaves symbols of even_pairs out"),
-        (
-            ["data.limit=1"],
-            r"^data\.limit: cannot take 1 of .*, which have 2 classes",
-        ),
-    ],
-)
-def test_a_task_that_lost_its_labels_is_refused(overrides, expected, tmp_path) -> None:
-    with pytest.raises(InputError, match=expected):
-        build_data(checked(composed(*TASK, f"cache_dir={tmp_path}", *overrides)))
+def test_a_task_that_lost_its_labels_is_refused(tmp_path) -> None:
+    few = checked(composed(*TASK, f"cache_dir={tmp_path}", "data.limit=1"))
+    with pytest.raises(
+        InputError, match=r"^data\.limit: cannot take 1 of .*, which have 2 classes"
+    ):
+        build_data(few)
 
 
 def test_an_option_too_large_for_a_number_is_refused() -> None:
@@ -85,10 +46,6 @@ def test_a_task_can_be_tested_at_any_of_its_lengths() -> None:
     for lengths in ("[]", "[2]", "[7,12,500]"):
         cfg = checked(composed(*TASK, f"data.test_lengths={lengths}"))
         assert cfg.data.corpus["test_lengths"] == cfg.data.test_lengths == json.loads(lengths)
-    with pytest.raises(
-        InputError, match=r"data\.test_lengths: the strings of even_pairs have 2, 3"
-    ):
-        build_data(checked(composed(*TASK, "data.test_lengths=[1]")))
 
 
 def test_the_model_is_built_for_the_longest_document() -> None:

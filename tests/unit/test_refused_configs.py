@@ -1,0 +1,89 @@
+"""Values that do not fit each other are refused in one line, before any data is read.
+
+test_config.py has the limits of single values.
+"""
+
+import pytest
+
+from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from small_runs import composed
+
+TASK = ["data=even_pairs", "data.corpus.sizes=[200,20,30]", "data.corpus.lengths=[2,12]",
+        "data.max_len=12"]  # fmt: skip
+COPY, MASKED = ["task=language_model", "data=copy"], ["pretrain=masked"]
+SHUFFLED = ["data=arxiv", "data.word_order=shuffled"]
+NAMED = [*SHUFFLED, "data.name=arxiv_shuffled"]
+
+REFUSED = [
+    # Test lengths
+    (["data.test_lengths=[0]"], "data.test_lengths: must be between 1 and 1048576 (got [0])"),
+    (["data.test_lengths=[300,400,400]"],
+     "data.test_lengths: must ascend, each length once (got [300, 400, 400]); use [300, 400]"),
+    (["data.test_lengths=[256,300]"],
+     "data.test_lengths: must be above data.max_len=256, where texts are cut (got 256); use "),
+    ([*TASK, "data.corpus.test_lengths=[80]"],
+     "data.corpus.test_lengths: must be data.test_lengths=[40, 80, 160] (got [80]); set data."),
+    ([*TASK, "data.max_len=8"],
+     "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because a cut string "),
+    ([*TASK, "data.vocabulary.unit=bytes"], "data.vocabulary.unit: must be words for a task"),
+    ([*TASK, "data.corpus.split_seed=-1"],
+     "data.corpus.split_seed: must be between 0 and 4294967295 (got -1)"),
+    (["data=listops", "data.test_lengths=[3000]"],
+     "data.test_lengths: listops has no documents longer than data.max_len"),
+    (["data=listops", "data.corpus.lengths=[5,3000]"],
+     "data.corpus.lengths: must end at data.max_len=2000 or below (got [5, 3000])"),
+    # Shuffled words
+    (SHUFFLED,
+     "data.name: the words of arxiv are shuffled (data.word_order=shuffled), so tables would mix "
+     "the two; set data.name=arxiv_shuffled"),
+    (["data=arxiv", "data.name=arxiv_shuffled"],
+     "data.name: arxiv_shuffled ends in _shuffled, but data.word_order=original; set "
+     "data.word_order=shuffled, or another name"),
+    ([*NAMED, "task=language_model", "data.vocabulary.unit=bytes"],
+     "data.word_order: shuffled is for classifiers, because a language model predicts the next "
+     "word; remove it, or set task=classification"),
+    (["data=even_pairs", "data.word_order=shuffled", "data.name=even_pairs_shuffled"],
+     "data.word_order: shuffled is for texts, and even_pairs_shuffled is a generated task; remove "
+     "it, or use texts"),
+    ([*NAMED, "data.word_order=random"],
+     "data.word_order: must be original or shuffled (got random)"),
+    # Seeds
+    *(([f"data.split_seed={value}"],
+       f"data.split_seed: must be seed or between 0 and 4294967295 (got {value.strip(chr(39))})")
+      for value in ("-1", "4294967296", "seeds", "'3'")),
+    (["data.corpus.split_seed=seed"],  # the word is for data.split_seed
+     "data.corpus.split_seed: Value 'seed' of type 'str' could not be"),
+    (["seeds.init=-1"], "seeds.init: must be between 0 and 4294967295"),
+    # Kinds of task
+    (["data=parity", "task=language_model"], "data.targets: parity has classes"),
+    (["data=copy"], "data.targets: is for language models; set task=language_model"),
+    (["data=bbc_bytes"], "data.vocabulary.ending: is for language models"),
+    (["task=language_model", "data.targets=answers"], "targets: must be all for texts such"),
+    (["task=language_model", r"data.vocabulary.ending='\n'"], "ending: is for bytes and char"),
+    ([*COPY, "data.targets=all"], "data.targets: copy has"),
+    ([*COPY, "data.vocabulary.ending=x"],
+     "data.vocabulary.ending: is for texts; remove it for copy"),
+    ([*COPY, "data.corpus.lengths=[3,40]"], "data.corpus.lengths: must end at data.max_len=41"),
+    (["task.name=sorting"], "task.name: must be classification or language_model (got sorting)"),
+    (["task._target_=absent.Task"], "task._target_: cannot import 'absent.Task'"),
+    (["task=language_model", "data=bbc_bytes", "task.class_weights=balanced"],
+     "balanced is for classifiers; remove it"),
+    (["task=language_model", "data=bbc_bytes", "trainer.monitor=macro_f1"],
+     "macro_f1 is for classifiers; remove it"),
+    # Pretraining
+    ([*MASKED, "task=language_model", "data.vocabulary.unit=bytes"],
+     "pretrain: is for classifiers"),
+    ([*MASKED, "trainer.devices=2"],
+     "trainer.devices: pretrain=masked works on one device (got 2)"),
+    ([*MASKED, "pretrain.share=0"], "pretrain.share: must be above 0 and at most 1 (got 0)"),
+    ([*MASKED, "pretrain.max_epochs=0"], "pretrain.max_epochs: must be at least 1 (got 0)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overrides", "expected"), REFUSED)
+def test_it_is_refused_in_one_line(overrides, expected) -> None:
+    with pytest.raises(InputError) as caught:
+        checked(composed(*overrides))
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
