@@ -1,5 +1,7 @@
 """A corpus of a hundred short documents, and configs of runs on it that take a second."""
 
+import os
+import signal
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
@@ -7,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from posfuse.config import CONF_DIR, Config
-from posfuse.process import precision
+from posfuse.process import precision, signals
 from posfuse.runs.checks import checked
+from posfuse.train import train
 from posfuse.training.classifier import Classifier
 
 SIZES = {"train": 60, "validation": 20, "test": 20}
@@ -105,6 +109,15 @@ def at_step(monkeypatch, step, act, module=Classifier):
         return original(self, *arguments)
 
     monkeypatch.setattr(module, "training_step", wrapped)
+
+
+def interrupted(cfg, folder, step, name="SIGTERM", module=Classifier):
+    """Train the run and send this process the signal in that step, from 0; returns the message."""
+    with pytest.MonkeyPatch.context() as patch:
+        at_step(patch, step, lambda: os.kill(os.getpid(), signal.Signals[name]), module)
+        with pytest.raises(signals.Interrupted) as stopped:
+            train(cfg, folder)
+    return str(stopped.value)
 
 
 def write_splits(folder: Path, end: str = "parquet", **frames: pd.DataFrame) -> Path:

@@ -9,15 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from posfuse.errors import InputError
-from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.optimizer import optimizer, rate_factor
-from processes import assert_same_files
-from small_runs import at_step, small_config
+from small_runs import small_config
 
 EPOCHS, BATCHES, IN_STEP = 2, 4, 3  # 60 documents in batches of 16: steps of 3 batches and of 1
 OPTIONS = [
@@ -95,8 +92,3 @@ def test_the_batches_of_a_step_have_their_own_dropout(corpus, tmp_path, monkeypa
     monkeypatch.setattr("posfuse.training.module.torch.default_generator", Spy())
     train(cfg, tmp_path)
     assert len(set(seeds)) == BATCHES
-
-
-def test_a_warm_up_longer_than_the_training_is_refused(corpus, tmp_path):
-    with pytest.raises(InputError, match=r"optim.warmup: must be below the 4 steps"):
-        train(small_config(corpus, *OPTIONS, "optim.warmup=4"), tmp_path)

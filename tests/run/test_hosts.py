@@ -1,22 +1,17 @@
 """Runs with host=transformers: trained, skipped, resumed, loaded, reported."""
 
-import os
-import shutil
-import signal
-
 import pandas as pd
 import pytest
 import torch
 
 from posfuse.errors import InputError
-from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.export import export
 from small_pretrained import host_overrides, write_pretrained
-from small_runs import at_step, composed, replaced
+from small_runs import composed, interrupted, replaced
 
 RUN = [
     "data=folder", "data.name=tiny", "data.batch_size=16", "data.max_len=10", "fusion=gate_scalar",
@@ -66,21 +61,9 @@ def test_the_record_and_the_measurements(first):
     assert {name.split("_")[0] for name in found["name"]} == {"patch", "probe"}
 
 
-def test_a_run_is_a_function_of_its_config(first, config, tmp_path):
-    folder, record = first
-    assert train(config(), tmp_path)["test"] == record["test"]
-    one, other = best(folder), best(tmp_path)
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_it_resumes_where_it_was(first, config, tmp_path, monkeypatch):
+def test_it_resumes_where_it_was(first, config, tmp_path):
     _, record = first
-    with monkeypatch.context() as patch:
-        patch.setattr(signals, "_received", {})
-        at_step(patch, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(signals.Interrupted):
-            train(config(), tmp_path)
-    monkeypatch.setattr(signals, "_received", {})
+    interrupted(config(), tmp_path, 5)
     assert (tmp_path / records.LAST).exists()
     assert train(config(), tmp_path)["test"] == record["test"]
     one, other = best(first[0]), best(tmp_path)
@@ -110,14 +93,3 @@ def keep(x, module):
 def test_it_is_not_exported(first, tmp_path):
     with pytest.raises(InputError, match="host=transformers, whose model is not exported"):
         export(first[0], tmp_path / "model.safetensors")
-
-
-def test_a_changed_folder_is_another_configuration(config, tmp_path):
-    copy = shutil.copytree(config().host.path, tmp_path / "bert")
-    train(config("trainer.max_epochs=1"), tmp_path / "run")
-    moved = config("trainer.max_epochs=1", f"host.path={copy}")
-    assert records.finished_record(tmp_path / "run", moved)
-    with (copy / "config.json").open("a") as file:
-        file.write(" ")
-    with pytest.raises(InputError, match=r"another configuration's result \(host\.path "):
-        records.finished_record(tmp_path / "run", moved)

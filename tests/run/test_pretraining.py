@@ -14,14 +14,13 @@ from posfuse.data import locks
 from posfuse.errors import Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training import masked_pretraining
 from posfuse.training import run as run_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.masked_pretraining import MaskedTokens
 from posfuse.training.memory_limit import MemoryLimit
-from small_runs import at_step, composed, small_config, small_overrides
+from small_runs import interrupted, small_config
 
 MASKED = [
     "pretrain=masked", "pretrain.max_epochs=3", "pretrain.batch_size=16", "pretrain.lr=0.01",
@@ -57,19 +56,12 @@ def test_the_record_has_loss_and_cost(first):
     found = record["pretrain"]
     assert found.keys() == {"fingerprint", "loss", "accuracy", "epochs", "seconds"}
     assert found["fingerprint"] == folder_of(cfg).name
-    assert (folder_of(cfg) / records.HISTORY).read_text().count("\n") == 4
+    losses = pd.read_csv(folder_of(cfg) / records.HISTORY)["train_loss"].tolist()
+    assert (len(losses), losses[-1] < losses[0]) == (3, True)
     assert found["seconds"] > 0
     history = records.read_json(folder_of(cfg) / records.RESULT)
     assert found["loss"] == history["loss"]
     assert record["settings"]["pretrain.name"] == "masked"
-
-
-def test_pretraining_learns(first):
-    cfg, _, _ = first
-    rows = (folder_of(cfg) / records.HISTORY).read_text().splitlines()
-    column = rows[0].split(",").index("train_loss")
-    losses = [float(row.split(",")[column]) for row in rows[1:]]
-    assert losses[-1] < losses[0]
 
 
 def test_a_run_starts_from_the_pretrained_values(first, corpus, tmp_path, monkeypatch):
@@ -84,11 +76,10 @@ def test_a_run_starts_from_the_pretrained_values(first, corpus, tmp_path, monkey
     weights = best(folder_of(cfg))
     shared = [name for name in weights if not name.startswith("model.head.")]
     assert all(torch.equal(started[name], weights[name]) for name in shared)
-    train(small_config(corpus, "trainer.max_epochs=1"), tmp_path / "scratch")
     heads = [k for k in started if k.startswith("model.head.")]
     pretrained_heads = {k: started[k].clone() for k in heads}
     started.clear()
-    train(small_config(corpus, "trainer.max_epochs=2"), tmp_path / "scratch2")
+    train(small_config(corpus, "trainer.max_epochs=2"), tmp_path / "scratch")
     assert all(torch.equal(started[k], pretrained_heads[k]) for k in heads)
     assert not torch.equal(started["model.embedding.weight"], weights["model.embedding.weight"])
 
@@ -103,16 +94,10 @@ def test_runs_that_differ_in_their_own_training_share_it(first, corpus, tmp_path
 
 
 @pytest.mark.parametrize("step", [5, 9])  # inside the second epoch of four steps, and the third
-def test_pretraining_resumes_where_it_was(first, corpus, tmp_path, monkeypatch, step):
+def test_pretraining_resumes_where_it_was(first, corpus, tmp_path, step):
     _, _, record = first
     cfg = config(corpus, tmp_path / "cache")
-    with monkeypatch.context() as patch:
-        patch.setattr(signals, "_received", {})
-        stop = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
-        at_step(patch, step, stop, MaskedTokens)
-        with pytest.raises(signals.Interrupted):
-            train(cfg, tmp_path / "run")
-    monkeypatch.setattr(signals, "_received", {})
+    interrupted(cfg, tmp_path / "run", step, module=MaskedTokens)
     (place,) = (tmp_path / "cache" / "pretrained").iterdir()
     assert (place / records.LAST).exists()
     assert not (place / records.RESULT).exists()
@@ -124,14 +109,9 @@ def test_pretraining_resumes_where_it_was(first, corpus, tmp_path, monkeypatch, 
     assert not (place / records.LAST).exists()
 
 
-def test_the_second_phase_resumes_too(first, tmp_path, monkeypatch):
+def test_the_second_phase_resumes_too(first, tmp_path):
     cfg, root, record = first
-    with monkeypatch.context() as patch:
-        patch.setattr(signals, "_received", {})
-        at_step(patch, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(signals.Interrupted):
-            train(cfg, tmp_path / "run")
-    monkeypatch.setattr(signals, "_received", {})
+    interrupted(cfg, tmp_path / "run", 5)
     again = train(cfg, tmp_path / "run")
     assert again["test"] == record["test"]
     assert same(best(tmp_path / "run"), best(root / "run"))
@@ -175,18 +155,3 @@ def test_a_damaged_result_is_made_again(first, corpus, tmp_path, damage):
     path = folder / (records.BEST if damage == "weights" else records.RESULT)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert same(best(folder_of(cfg)), before)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["task=language_model", "data.vocabulary.unit=bytes"], "pretrain: is for classifiers"),
-        (["trainer.devices=2"], "trainer.devices: pretrain=masked works on one device (got 2)"),
-        (["pretrain.share=0"], "pretrain.share: must be above 0 and at most 1 (got 0)"),
-        (["pretrain.max_epochs=0"], "pretrain.max_epochs: must be at least 1 (got 0)"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(corpus, overrides, message):
-    with pytest.raises(InputError) as refused:
-        checked(composed(*small_overrides(corpus), "pretrain=masked", *overrides))
-    assert str(refused.value).startswith(message)

@@ -16,7 +16,7 @@ from posfuse.training import progress
 from posfuse.training import run as run_module
 from posfuse.training.classifier import Classifier
 from processes import assert_same_files
-from small_runs import at_step, small_config, write_corpus
+from small_runs import at_step, interrupted, small_config, write_corpus
 
 STEPS = 4  # in an epoch: 60 documents in batches of 16
 
@@ -44,20 +44,12 @@ def steps_of(cfg, folder):
     return steps
 
 
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [("SIGTERM", 0), ("SIGUSR1", 9), ("SIGHUP", 15)],
-)
-def test_an_interrupted_run_resumes_at_its_step(
-    name, step, corpus, reference, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize(("name", "step"), [("SIGTERM", 0), ("SIGUSR1", 9), ("SIGHUP", 15)])
+def test_an_interrupted_run_resumes_at_its_step(name, step, corpus, reference, tmp_path):
     cfg, number = small_config(corpus), signal.Signals[name]
     before = signal.getsignal(number)
-    with monkeypatch.context() as patched:
-        at_step(patched, step, lambda: os.kill(os.getpid(), number))
-        expected = f"^interrupted by {name}; saved at step {step + 1}$"
-        with pytest.raises(signals.Interrupted, match=expected):
-            train(cfg, tmp_path)
+    message = f"interrupted by {name}; saved at step {step + 1}"
+    assert interrupted(cfg, tmp_path, step, name) == message
     assert signal.getsignal(number) is before
     assert not (tmp_path / records.RESULT).exists()
     assert steps_of(cfg, tmp_path) == list(range(step + 1, 4 * STEPS))
@@ -65,19 +57,20 @@ def test_an_interrupted_run_resumes_at_its_step(
     assert not (tmp_path / records.LAST).exists()
 
 
-def test_a_resumed_run_draws_the_same_positions(corpus, tmp_path, monkeypatch):
-    random = ["encoding.positions=randomized", "trainer.max_epochs=2", "fusion=concat"]
-    cfg = small_config(corpus, *random)
-    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    for folder in (whole, resumed):
-        folder.mkdir()
-    train(cfg, whole)
-    with monkeypatch.context() as patched:
-        at_step(patched, 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(signals.Interrupted):
-            train(cfg, resumed)
-    train(cfg, resumed)
-    assert_same_files(whole, resumed)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["encoding.positions=randomized", "fusion=concat"],
+        ["fusion=gate_scalar", "model.token_scale=learned", "optim.scalar_lr_factor=30"],
+        ["trainer.accumulate=2", "optim.schedule=cosine", "optim.warmup=1"],  # inside a step
+    ],
+)
+def test_a_resumed_run_has_the_same_positions_learning_rates_and_steps(asked, corpus, tmp_path):
+    cfg = small_config(corpus, *asked, "trainer.max_epochs=2")
+    train(cfg, tmp_path / "whole")
+    assert interrupted(cfg, tmp_path / "run", 2).endswith("saved at step 3")
+    assert steps_of(cfg, tmp_path / "run")[0] == 3
+    assert_same_files(tmp_path / "whole", tmp_path / "run")
 
 
 def test_a_worker_sees_a_signal_that_it_blocks(corpus, tmp_path, monkeypatch):
@@ -113,10 +106,7 @@ def test_a_run_with_two_evaluations_per_epoch_resumes_at_its_step(corpus, tmp_pa
     train(cfg, whole)
     for step in (1, 2, 3):
         folder = tmp_path / f"interrupted at {step}"
-        with monkeypatch.context() as patched:
-            at_step(patched, step, lambda: os.kill(os.getpid(), signal.SIGTERM))
-            with pytest.raises(signals.Interrupted, match=f"saved at step {step + 1}$"):
-                train(cfg, folder)
+        assert interrupted(cfg, folder, step).endswith(f"saved at step {step + 1}")
         assert steps_of(cfg, folder) == list(range(step + 1, 2 * STEPS))
         assert_same_files(whole, folder)
         folder = tmp_path / f"killed at {step}"
@@ -131,18 +121,6 @@ def test_a_run_with_two_evaluations_per_epoch_resumes_at_its_step(corpus, tmp_pa
         killed(cfg, folder, monkeypatch, after=done)
         assert steps_of(cfg, folder) == list(range(2 * done + 1, 2 * STEPS))
         assert_same_files(whole, folder)
-
-
-def test_a_resumed_run_keeps_the_learning_rate_of_its_scalars(corpus, tmp_path, monkeypatch):
-    asked = ["fusion=gate_scalar", "model.token_scale=learned", "trainer.max_epochs=2"]
-    cfg = small_config(corpus, *asked, "optim.scalar_lr_factor=30")
-    train(cfg, tmp_path / "whole")
-    with monkeypatch.context() as patched:
-        at_step(patched, 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(signals.Interrupted):
-            train(cfg, tmp_path / "run")
-    assert steps_of(cfg, tmp_path / "run") == list(range(3, 2 * STEPS))
-    assert_same_files(tmp_path / "whole", tmp_path / "run")
 
 
 def fail(*_):
@@ -265,10 +243,7 @@ def test_times_add_up_over_a_resume(corpus, tmp_path, monkeypatch, caplog):
     for step in (6, 7):
         folder = tmp_path / str(step)
         caplog.clear()
-        with monkeypatch.context() as patched:
-            at_step(patched, step, lambda: os.kill(os.getpid(), signal.SIGTERM))
-            with pytest.raises(signals.Interrupted, match="interrupted by SIGTERM"):
-                train(cfg, folder)
+        interrupted(cfg, folder, step)
         record = train(cfg, folder)
         lines = [line for line in caplog.messages if line.startswith("epoch ")]
         assert [line.rpartition(", ")[2] for line in lines] == ["4.0 s"] * 4
@@ -276,10 +251,7 @@ def test_times_add_up_over_a_resume(corpus, tmp_path, monkeypatch, caplog):
         for rate in ("documents_per_second", "tokens_per_second"):
             assert record[rate] == whole[rate]
     folder = tmp_path / "running"
-    with monkeypatch.context() as patched:
-        at_step(patched, 13, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(signals.Interrupted):
-            train(cfg, folder)
+    interrupted(cfg, folder, 13)
     with records.sole_use(folder):
         left = status.status_of(folder, tmp_path)
     assert (left.detail, left.seconds) == ("epoch 3/4", 4.0)
