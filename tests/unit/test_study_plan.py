@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import yaml
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
@@ -77,11 +76,6 @@ def test_the_fewest_bits_per_byte_choose():
     assert found["concat"].scores == pytest.approx([(2.1 + 8) / 2, 2.4, 2.5])
 
 
-def test_rounding_in_single_precision_does_not_choose():
-    scores = [[(0.75, 0.65), (0.60000002, 0.8), (0.1, 0.1)], [(0.5, 0.5), (0.1, 0.1), (0.1, 0.1)]]
-    assert choose(STUDY, tuned(scores))["add"].values == {"optim.lr": 1e-3}
-
-
 def test_the_share_of_runs_that_were_best_at_the_end_is_kept():
     results = tuned([[(0.5, 0.5), (0.1, 0.1), (0.1, 0.1)]] * 2)
     results["add.t00", 100] |= {"evaluations": 6, "best_evaluation": 6}
@@ -140,8 +134,9 @@ def test_the_time_of_a_plan_is_part_of_its_digest(tmp_path, monkeypatch):
     assert plan.frozen == "2026-11-25T12:00:00+00:00"
     text = (tmp_path / PLAN).read_text()
     (tmp_path / PLAN).write_text(text.replace("T12:00", "T11:00"))
-    with pytest.raises(InputError, match="was edited: its digest does not fit"):
-        read_plan(STUDY, tmp_path, has_tested=True)
+    for has_tested in (False, True):
+        with pytest.raises(InputError, match=r"plan.yaml: was edited: its digest does not fit"):
+            read_plan(STUDY, tmp_path, has_tested)
     monkeypatch.setattr(records, "now", lambda: "2026-11-25T13:00:00+00:00")
     assert freeze(STUDY, CHOICES, CONFIGS, tmp_path).digest != plan.digest
 
@@ -169,16 +164,6 @@ def test_a_study_that_was_changed_is_refused_once_a_test_seed_ran(tmp_path):
     assert read_plan(changed, tmp_path, has_tested=False) is None
     with pytest.raises(InputError, match=r"changed after test seeds ran \(testing\); restore"):
         read_plan(changed, tmp_path, has_tested=True)
-
-
-def test_a_plan_that_was_edited_is_refused(tmp_path):
-    freeze(STUDY, CHOICES, CONFIGS, tmp_path)
-    content = yaml.safe_load((tmp_path / PLAN).read_text())
-    content["choices"]["add"]["values"]["optim.lr"] = 0.01
-    (tmp_path / PLAN).write_text(yaml.safe_dump(content))
-    for has_tested in (False, True):
-        with pytest.raises(InputError, match=r"plan.yaml: was edited: its digest does not fit"):
-            read_plan(STUDY, tmp_path, has_tested)
 
 
 def test_a_plan_that_is_lost_or_damaged_is_refused(tmp_path):
