@@ -1,8 +1,6 @@
 """Several batches per step and a learning-rate schedule, against a plain loop of torch."""
 
 import copy
-import os
-import signal
 
 import pandas as pd
 import pytest
@@ -14,7 +12,8 @@ from posfuse.train import train
 from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.optimizer import optimizer, rate_factor
-from small_runs import small_config
+from processes import assert_same_files
+from small_runs import interrupted, small_config
 
 EPOCHS, BATCHES, IN_STEP = 2, 4, 3  # 60 documents in batches of 16: steps of 3 batches and of 1
 OPTIONS = [
@@ -52,18 +51,13 @@ def test_a_step_is_the_mean_of_its_batches(corpus, tmp_path):
             torch.testing.assert_close(best["state_dict"][name], value, msg=name)
 
 
-def test_an_interrupted_step_is_finished_and_the_resumed_run_is_the_same(
-    corpus, tmp_path, monkeypatch
-):
+def test_an_interrupted_step_is_finished_and_the_resumed_run_is_the_same(corpus, tmp_path):
     cfg = small_config(corpus, *OPTIONS, "trainer.accumulate=2", "logger.every_steps=1")
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     for folder in (whole, resumed):
         folder.mkdir()
     train(cfg, whole)
-    with monkeypatch.context() as patched:
-        at_step(patched, 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(signals.Interrupted, match="saved at step 3"):
-            train(cfg, resumed)
+    assert interrupted(cfg, resumed, 2).endswith("saved at step 3")
     train(cfg, resumed)
     assert_same_files(whole, resumed)
     steps = [pd.read_csv(folder / records.STEPS) for folder in (whole, resumed)]
