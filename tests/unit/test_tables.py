@@ -53,17 +53,12 @@ def test_the_papers_numbers_are_those_it_prints():
 
 def test_what_the_paper_does_not_print_is_none():
     for cell in (
-        (1, "agnews", "learned", "add"),
-        (1, "bbc_article", "sinusoidal", "add"),
-        (1, "seeds", "sinusoidal", "add"),
-        (1, "agnews", "sinusoidal", "gate_cnn"),
-        (2, "imdb", "sinusoidal", "add"),
-        (2, "arxiv", "sinusoidal", "encoding"),
-        (3, "arxiv", "seeds", "add"),
-        (3, "agnews", "sinusoidal", "add"),
-        (3, "arxiv", "alibi", "add"),
-    ):
-        assert published(*cell) is None, cell
+        "1 agnews learned add", "1 bbc_article sinusoidal add", "1 seeds sinusoidal add",
+        "1 agnews sinusoidal gate_cnn", "2 imdb sinusoidal add", "2 arxiv sinusoidal encoding",
+        "3 arxiv seeds add", "3 agnews sinusoidal add", "3 arxiv alibi add",
+    ):  # fmt: skip
+        table, *names = cell.split()
+        assert published(int(table), *names) is None, cell
 
 
 def test_disagreement_is_welchs_test():
