@@ -1,7 +1,7 @@
 """posfuse status: which runs of a sweep are done, running, failed or missing, and the time left."""
 
+import io
 import json
-import os
 import queue
 import shutil
 import sys
@@ -178,17 +178,17 @@ def test_nothing_is_written_and_a_lock_is_seen_and_not_released(sweep, shown, mo
     before = sorted(sweep.rglob("*"))
     assert any(line.startswith("stopped: ") for line in shown(sweep)[1])
     assert sorted(sweep.rglob("*")) == before
-    opened = os.open
+    opened = io.open
 
-    def only_read(path, flags, *more, **named):
-        if str(path).startswith(str(sweep)) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+    def only_read(path, mode="r", *more, **named):
+        if str(path).startswith(str(sweep)) and set(mode) & set("wax+"):
             raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, flags, *more, **named)
+        return opened(path, mode, *more, **named)
 
     monkeypatch.setattr(records, "WAIT", 0)
     with records.sole_use(run):
         with monkeypatch.context() as patch:
-            patch.setattr(os, "open", only_read)
+            patch.setattr(io, "open", only_read)
             assert [status_of(run, sweep).state for _ in range(2)] == ["running"] * 2
         with pytest.raises(AlreadyRunning), records.sole_use(run):
             pass
