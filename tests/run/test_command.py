@@ -99,16 +99,6 @@ def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):
     assert "no folder" in failure.read_text()
 
 
-def test_an_unknown_key_in_an_experiment_file_is_one_line_that_names_it(command, tmp_path):
-    (tmp_path / "conf" / "experiment").mkdir(parents=True)
-    (tmp_path / "conf" / "experiment" / "bad.yaml").write_text(
-        "# @package _global_\nmodel: {d_modle: 8}\n"
-    )
-    result = command("--config-dir", tmp_path / "conf", "experiment=bad")
-    message = "error: experiment/bad.yaml: model.d_modle: unknown key; use model.d_model\n"
-    assert_one_line(result, message)
-
-
 def test_a_config_file_that_cannot_be_read_is_named_with_what_is_wrong(command, tmp_path):
     folder = tmp_path / "conf" / "fusion"
     folder.mkdir(parents=True)
@@ -179,23 +169,13 @@ def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
 
 
 def test_an_error_outside_of_a_run_is_one_line(command, monkeypatch):
-    raised = iter(
-        [
-            OSError(28, "disk full", "a.log"),
-            OSError(28, "disk full"),
-            KeyError("x"),
-            BrokenPipeError(32, "no reader"),
-        ]
-    )
-
     def job():
-        raise next(raised)
+        raise next(errors)
 
+    errors = iter([OSError(28, "disk full", "a.log"), KeyError("x")])
     monkeypatch.setattr(train, "job", job)
     assert_one_line(command(), "error: a.log: disk full; fix this and retry; ")
-    assert_one_line(command(), "error: disk: disk full; fix this and retry; ")
     assert_one_line(command(), "error: KeyError: 'x'; set HYDRA_FULL_ERROR=1 to see")
-    assert command() == (1, "", "")
 
 
 def test_help_ends_with_the_config_of_its_overrides(command):

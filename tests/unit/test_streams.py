@@ -41,17 +41,6 @@ def test_a_closed_stream_is_refused_on_the_other_one(monkeypatch, capsys):
         assert capsys.readouterr() == expected
 
 
-def test_a_command_ends_with_its_own_status(capsys):
-    def interrupted():
-        raise KeyboardInterrupt
-
-    assert ending(lambda: print("done")) is None
-    assert capsys.readouterr() == ("done\n", "")
-    assert ending(lambda: sys.exit("error: wrong")) == "error: wrong"
-    assert ending(lambda: sys.exit(75)) == 75
-    assert ending(interrupted) == 130
-
-
 @pytest.fixture
 def without_reader():
     """The writing end of a pipe that nothing reads, with a buffer for lines and a larger one."""
