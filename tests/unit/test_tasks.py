@@ -105,14 +105,17 @@ def test_labels_are_right_at_every_length(name: str) -> None:
                 assert made.label_names[label] == slow_label(name, text.split()), (split, text)
 
 
-def every(name: str, length: int) -> dict[str, set[str]]:
-    """All strings of a task with this length, by their label."""
-    alphabet = {"cycle_navigation": "-0+", "indirect_index": "abcdx1234"}.get(name, "ab?")
+def every(name: str, length: int, symbols: int = 4) -> dict[str, set[str]]:
+    """All strings of a task with this length, by their label; of indirect_index, those of so many
+    letters and digits."""
+    letters = "abcd"[:symbols]
+    indirect = f"{letters}x{'1234'[:symbols]}"
+    alphabet = {"cycle_navigation": "-0+", "indirect_index": indirect}.get(name, "ab?")
     if name in ("parity", "even_pairs"):
         alphabet = "ab"
     found: dict[str, set[str]] = {}
-    for symbols in product(alphabet, repeat=length):
-        text = "".join(symbols)
+    for drawn in product(alphabet, repeat=length):
+        text = "".join(drawn)
         if name in EVEN:
             n = length // 2
             if text.count("?") != 1:
@@ -121,7 +124,7 @@ def every(name: str, length: int) -> dict[str, set[str]]:
             if any(a != b and "?" not in (a, b) for a, b in zip(text[:n], second, strict=True)):
                 continue
         if name == "indirect_index":
-            counts = [text.count(letter) for letter in "abcd"]
+            counts = [text.count(letter) for letter in letters]
             is_form = text[0].isdigit() and not any(s.isdigit() for s in text[1:])
             if not is_form or text.count("x") != 1 or max(counts) - min(counts) > 1:
                 continue
@@ -132,18 +135,20 @@ def every(name: str, length: int) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "length"),
-    [("parity", 1), ("parity", 5), ("even_pairs", 2), ("even_pairs", 5), ("missing_duplicate", 4),
-     ("missing_duplicate", 8), ("missing_palindrome", 6), ("indirect_index", 6),
-     ("cycle_navigation", 2), ("cycle_navigation", 5)],
+    ("name", "length", "more"),
+    [("parity", 1, {}), ("parity", 5, {}), ("even_pairs", 2, {}), ("even_pairs", 5, {}),
+     ("missing_duplicate", 4, {}), ("missing_duplicate", 8, {}), ("missing_palindrome", 6, {}),
+     ("indirect_index", 6, {}), ("indirect_index", 5, {"symbols": 2, "farthest": 2}),
+     ("cycle_navigation", 2, {}), ("cycle_navigation", 5, {})],
 )  # fmt: skip
-def test_every_string_of_a_class_is_drawn_and_their_number_is_known(name, length) -> None:
-    found = documents(name, lengths=[length, length], sizes=[9000, 10, 10])
-    whole = every(name, length)
+def test_every_string_of_a_class_is_drawn_and_their_number_is_known(name, length, more) -> None:
+    """Of the shorter strings of indirect_index some letters are left over."""
+    found = documents(name, lengths=[length, length], sizes=[9000, 10, 10], **more)
+    whole = every(name, length, more.get("symbols", 4))
     drawn = set(found["text"].str.replace(" ", ""))
     assert drawn == set().union(*whole.values())
     counts = [len(texts) for texts in whole.values()]
-    known = rule_of(name).n_strings(length)
+    known = rule_of(name, **more).n_strings(length)
     if name == "cycle_navigation":  # a lower limit
         assert 0 < known <= min(counts)
     else:
@@ -151,20 +156,6 @@ def test_every_string_of_a_class_is_drawn_and_their_number_is_known(name, length
 
 
 # Sizes and balance
-
-
-def test_the_number_of_strings_with_letters_left_over() -> None:
-    """Five symbols: k, x, and three letters of two kinds."""
-    rule_count = rule_of("indirect_index", symbols=2, farthest=2).n_strings(5)
-    texts = set()
-    for first, *rest in product("12", *["abx"] * 4):
-        text = "".join(rest)
-        ok = text.count("x") == 1 and text.index("x") >= int(first)
-        if ok and abs(text.count("a") - text.count("b")) <= 1:
-            label = slow_label("indirect_index", [first, *text])
-            texts.add((label, first + text))
-    by_label = Counter(label for label, _ in texts)
-    assert by_label == {"a": rule_count, "b": rule_count}
 
 
 @pytest.mark.parametrize("name", SHORTEST)
@@ -277,26 +268,31 @@ def test_every_visible_place_shows_the_missing_symbol_in_half_of_the_strings(nam
             assert shares == pytest.approx([0.5] * length, abs=0.025)
 
 
-def test_the_probability_that_balances_the_missing_symbol_by_hand() -> None:
-    """|w| = 3: the two other symbols equal the missing one with probability 3/8. Its visible number
-    is 2 B + 1, B ~ Bin(2, 3/8)."""
-    n_a = (drawn("missing_duplicate", 6, 0) == ord("a")).sum(axis=1)
-    shares = [(n_a == n).mean() for n in (1, 3, 5)]
-    assert shares == pytest.approx([25 / 64, 30 / 64, 9 / 64], abs=0.02)
-
-
 # Arguments that are refused
 
 BAD = [
-    ("parity", {"lengths": [40, 1]}, "lengths", "[min, max] with 1 <= min <= max, since parity"),
-    ("parity", {"lengths": [0, 9]}, "lengths", "no string of fewer than 1 symbols (got [0, 9])"),
-    ("missing_duplicate", {"lengths": [7, 7]}, "lengths", "which are 4, 6, 8"),
-    ("indirect_index", {"farthest": 7}, "lengths", "9 <= min <= max"),
-    ("indirect_index", {"symbols": 9}, "lengths", "11 <= min <= max"),
-    ("indirect_index", {"symbols": 24}, "symbols", "must be between 2 and 23"),
-    ("indirect_index", {"farthest": 0}, "farthest", "must be a digit from 1 to 9 (got 0)"),
-    ("parity", {"sizes": [9, 1, 9]}, "sizes", "three numbers of at least 2"),
-    ("cycle_navigation", {"sizes": [9, 9, 4]}, "sizes", "three numbers of at least 5"),
+    (
+        "parity",
+        {"lengths": [40, 1]},
+        "corpus.lengths",
+        "with 1 <= min <= max, since parity",
+    ),
+    (
+        "parity",
+        {"lengths": [0, 9]},
+        "corpus.lengths",
+        "fewer than 1 symbols (got [0, 9])",
+    ),
+    ("missing_duplicate", {"lengths": [7, 7]}, "corpus.lengths", "which are 4, 6, 8"),
+    ("indirect_index", {"farthest": 7}, "corpus.lengths", "9 <= min <= max"),
+    ("indirect_index", {"symbols": 9}, "corpus.lengths", "11 <= min <= max"),
+    ("indirect_index", {"symbols": 24}, "corpus.symbols", "must be between 2 and 23"),
+    ("indirect_index", {"farthest": 0}, "corpus.farthest", "must be a digit from 1 to 9 (got 0)"),
+    ("parity", {"sizes": [9, 1, 9]}, "corpus.sizes", "three numbers of at least 2"),
+    ("cycle_navigation", {"sizes": [9, 9, 4]}, "corpus.sizes", "three numbers of at least 5"),
+    ("parity", {"test_lengths": [40, 0]}, "test_lengths", "have 1, 2, 3, ... symbols (got 0)"),
+    ("missing_duplicate", {"test_lengths": [81]}, "test_lengths", "have 4, 6, 8, ... symbols (got"),
+    ("indirect_index", {"test_lengths": [5]}, "test_lengths", "have 6, 7, 8, ... symbols (got 5)"),
 ]
 
 
@@ -305,24 +301,9 @@ def test_impossible_arguments_are_refused_before_anything_is_drawn(name, options
     with pytest.raises(InputError) as caught:
         corpus(name, **options)
     message = str(caught.value)
-    assert message.startswith(f"data.corpus.{key}: ")
+    assert message.startswith(f"data.{key}: ")
     assert expected in message
     assert "\n" not in message
-
-
-@pytest.mark.parametrize(
-    ("name", "length", "expected"),
-    [
-        ("parity", 0, "of parity have 1, 2, 3, ... symbols (got 0)"),
-        ("missing_duplicate", 81, "have 4, 6, 8, ... symbols (got 81)"),
-        ("indirect_index", 5, "have 6, 7, 8, ... symbols (got 5)"),
-    ],
-)
-def test_impossible_test_lengths_are_refused(name: str, length: int, expected: str) -> None:
-    with pytest.raises(InputError) as caught:
-        corpus(name, test_lengths=[40, length])
-    assert str(caught.value).startswith("data.test_lengths: ")
-    assert expected in str(caught.value)
 
 
 # The configured corpora
