@@ -1,8 +1,6 @@
 """Runs with fidelity=notebook: what they record, and how the report pairs them."""
 
-import pandas as pd
 import pytest
-import torch
 from omegaconf import OmegaConf
 
 from posfuse.evidence.bag_of_words import bags_of_words
@@ -56,14 +54,9 @@ def test_a_run_shows_what_ran_and_is_read_back(sweep) -> None:
     assert (shown.fidelity.gate_scalar, shown.fidelity.rope) == ("feature", "table")
     record = records.read_result(folder / "result.json")
     assert record["variant"] == "fidelity=notebook"
-    cfg, data, classifier = load_run(folder)
+    cfg, _, classifier = load_run(folder)
     assert identity.fingerprint(cfg) == record["fingerprint"]
     assert type(classifier.model.fusion) is GateFeature
-    frame = pd.read_parquet(folder / "predictions.parquet")
-    with torch.no_grad():
-        for batch in data.test_dataloader():
-            found = classifier.model(batch.ids, batch.lengths).argmax(-1)
-            assert found.tolist() == frame["predicted"][batch.index.numpy()].tolist()
 
 
 def test_the_report_pairs_runs_whose_validation_split_follows_the_seed(sweep) -> None:
