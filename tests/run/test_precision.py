@@ -31,11 +31,7 @@ def measuring(monkeypatch, *ratios):
     ("ratio", "chosen", "line"),
     [
         (0.41, "32-true", "float32, because bfloat16 is slower on this CPU (0.4x)"),
-        (
-            1.1,
-            "32-true",
-            "float32, because bfloat16 is hardly faster on this CPU (1.1x)",
-        ),
+        (1.1, "32-true", "float32, because bfloat16 is hardly faster on this CPU (1.1x)"),
         (2.4, "bf16-mixed", "bfloat16, because bfloat16 is faster on this CPU (2.4x)"),
     ],
 )
