@@ -1,17 +1,14 @@
 """Sweeps in this process: what a failed run prints, the summary at the end, and lost runs."""
 
-import os
 import shlex
-import signal
 
 import pytest
 from hydra.core.plugins import Plugins
 
-from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
-from small_runs import at_step, replaced, small_overrides, write_corpus
+from small_runs import replaced, small_overrides, write_corpus
 from sweeps import kinds, results
 
 
@@ -85,17 +82,6 @@ def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tm
     assert kinds(tmp_path) == ["config", "config"]
 
 
-def test_an_interrupted_command_ends_with_75_and_resumes(command, small, tmp_path, monkeypatch):
-    with monkeypatch.context() as patched:
-        at_step(patched, 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        stopped = command("-m", *small, "seed=0,1")
-    line = "interrupted by SIGTERM; saved at step 3; run the same command to resume\n"
-    assert (stopped.code, stopped.err) == (signals.EXIT_STATUS, line)
-    assert kinds(tmp_path) == ["interrupted"]
-    assert command("-m", *small, "seed=0,1").code == 0
-    assert len(results(tmp_path / "work")) == 2
-
-
 def test_two_corpora_of_one_name_need_another_name(command, small, tmp_path):
     one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate("ab"))
     assert command(*replaced([*small, f"data.path={one}"])).code == 0
@@ -118,19 +104,6 @@ def losing(monkeypatch):
     """The override that selects the launcher above: Hydra knows launchers by their names."""
     monkeypatch.setitem(Plugins.instance().class_name_to_class, "hydra_plugins.x.Losing", Losing)
     return "hydra.launcher._target_=hydra_plugins.x.Losing"
-
-
-def test_a_lost_run_has_failed_and_the_others_go_on(command, small, losing, tmp_path):
-    result = command("-m", *small, losing, "seed=0,1,2")
-    assert result.code == 1
-    first, second, retry, reason = result.err.splitlines()
-    (lost,) = (path.parent for path in tmp_path.rglob(records.FAILURE))
-    run = lost.relative_to(tmp_path / "work" / "multirun" / "default")
-    assert first == f"failed: {run}: the node is gone"
-    assert second == "error: 1 run(s) failed; the others are done. Retry each with:"
-    assert shlex.split(retry)[-1] == "seed=1"
-    assert reason == "    the node is gone"
-    assert len(results(tmp_path / "work")) == 2
 
 
 def test_a_lost_run_that_had_finished_has_not_failed(command, small, losing, tmp_path):
