@@ -110,36 +110,37 @@ def test_an_offline_log_holds_a_resumed_run_once(fake, config, root, tmp_path, m
     assert not [path for path in (root / "home").rglob("*") if "wandb" in str(path)]
 
 
-@pytest.mark.parametrize("lost", ["nothing", "checkpoints", "rows"])
-def test_a_resumed_online_run_adds_what_the_server_lacks(lost, fake, config, tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "online")
-    folder = tmp_path / "run"
-    stopped_at(9, config(), folder, monkeypatch)
-    (run,) = fake.runs.values()
-    assert [row["_step"] for row in run.history] == [4, 8]
-    assert run.exit_code == 1
-    if lost == "checkpoints":  # so it starts from the first step again
-        shutil.rmtree(folder / "checkpoints")
-    elif lost == "rows":
-        del run.history[1:]
-        run.summary = {"_step": 4}
-    train(config(), folder)
-    check_held_once(fake, folder)
-
-
-@pytest.mark.parametrize("first", ["offline", "online"])
-def test_a_run_resumed_in_the_other_mode_is_uploaded_once(
-    first, fake, config, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("first", "second", "lost"),
+    [
+        ("online", "online", "nothing"),
+        ("online", "online", "checkpoints"),  # so it starts from the first step again
+        ("online", "online", "rows"),
+        ("online", "offline", "nothing"),
+        ("offline", "online", "nothing"),
+    ],
+)
+def test_the_server_holds_a_resumed_run_once(
+    first, second, lost, fake, config, tmp_path, monkeypatch
 ):
+    """After posfuse sync, which uploads nothing if the resumed run was online."""
     folder = tmp_path / "sweep" / "run"
     monkeypatch.setenv("WANDB_MODE", first)
     stopped_at(9, config(), folder, monkeypatch)
-    assert len(fake.runs) == (first == "online")
-    monkeypatch.setenv("WANDB_MODE", "online" if first == "offline" else "offline")
+    runs = list(fake.runs.values())
+    assert len(runs) == (first == "online")
+    for run in runs:
+        assert ([row["_step"] for row in run.history], run.exit_code) == ([4, 8], 1)
+    if lost == "checkpoints":
+        shutil.rmtree(folder / "checkpoints")
+    elif lost == "rows":
+        del runs[0].history[1:]
+        runs[0].summary = {"_step": 4}
+    monkeypatch.setenv("WANDB_MODE", second)
     train(config(), folder)
     fake.asked.clear()
     assert upload.upload_sweep(folder.parent, "") == (f"{fake.url} holds 1 of 1 runs", [])
-    assert ("UpsertBucket" in fake.asked) == (first == "online")
+    assert ("UpsertBucket" in fake.asked) == (second == "offline")
     check_held_once(fake, folder)
 
 
