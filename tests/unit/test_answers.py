@@ -17,8 +17,7 @@ UNTESTED = Answer("not tested", "mul - add", "+1.0", 1.0, np.nan, np.nan, "1")
 
 
 def html_of(*answers, **options):
-    sentences, lead = ["Sentence of the terminal."], ["The answer."]
-    section = Section(sentences=sentences, lead=lead, answers=answers, **options)
+    section = Section(lead=["The answer."], answers=answers, **options)
     return page.page_of([section], "title", "command", [], {})
 
 
@@ -42,7 +41,6 @@ def test_every_verdict_has_a_sign_and_differences_of_0_have_an_axis():
 
 def test_a_row_has_verdict_comparison_difference_interval_and_seeds():
     html = html_of(AHEAD_BY_3, UNTESTED, margin=0.5, unit="points")
-    assert "Sentence of the terminal." not in html
     assert "<p>The answer.</p>" in html
     first, second = re.findall(r"<tr class.*?</tr>", html, re.DOTALL)
     for part in ("▲ ahead", "concat - add", "+3.0 (+2.0 to +4.0)", "Because.", 'class="ends"'):

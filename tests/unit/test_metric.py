@@ -217,7 +217,7 @@ def test_the_report_chooses_the_metric_that_all_runs_have(folder, runs, tmp_path
     out = tmp_path / "report"
     text, status = posfuse_report(folder, "--out", out)
     assert status is None
-    assert "concat is ahead of add by 0.1033 test bits per byte" in text
+    assert ": concat - add: -0.1033 (" in text
     page = (out / "index.html").read_text()
     assert "test bits per byte (negative: better), paired by seed" in page
     text, status = posfuse_report(folder, "--out", out, "--metric", "accuracy", "--margin", "2")

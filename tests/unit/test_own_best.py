@@ -157,8 +157,9 @@ def test_what_position_adds_at_own_best_values(tmp_path):
         )  # fmt: skip
     text, _ = posfuse_report(tmp_path / "sweep")
     assert text.startswith("Decided: 0 of 1 differences to add")
-    assert "Position adds to the differences: concat -17.50 (" in text
     assert "On tiny (none)" not in text
+    page = (tmp_path / "sweep" / "report" / "index.html").read_text()
+    assert "Position adds -17.50 points to this difference (" in page
     title = "How much of the gain over add comes from position, at own best values"
     assert text.index(title) > text.index("By token scale")
     tables = tmp_path / "sweep" / "report" / "tables"
@@ -381,8 +382,8 @@ def test_seeds_that_have_nothing_to_choose_are_an_error(tmp_path):
 
 def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(surface):
     root, text = surface
-    line = next(x for x in text.split("own best scale")[1].splitlines() if "concat" in x)
-    assert all(part in line for part in ("+40.00", "+0.00", "undecided"))
+    table = text.split("own best scale")[1]
+    assert all(part in table for part in ("+40.00", "+0.00", "undecided"))
     assert text.index("By token scale") < text.index("own best scale")
     assert "Table 1" not in text  # it has a row for every scale, and is on the page
     page = (root / "report" / "index.html").read_text()

@@ -147,7 +147,7 @@ def test_a_report_has_its_page_tables_and_figures(whole_report):
     assert set(written(root / "report")) == TABLES | CAUTIONS | FIGURES
     lines = text.splitlines()
     assert lines[0].startswith("Decided: 2 of 2 differences to add")
-    assert lines[1].startswith("On tiny (sinusoidal): concat is ahead of add by 8.33 points")
+    assert lines[2].startswith("ahead: tiny: concat - add: +8.33 (")
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
     assert "With 3 seeds no sign-flip or signed-rank test can give p < 0.25." in text

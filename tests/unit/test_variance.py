@@ -117,6 +117,6 @@ def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
     start = "18 runs have a source of randomness fixed"
     assert any(note.startswith(start) for note in page.notes_of(sections))
     held = runs[runs["variant"] != ""].reset_index(drop=True)
-    alone = answer.section(Sweep(str(tmp_path), held, Criteria(), read_claims())).sentences
+    alone = answer.section(Sweep(str(tmp_path), held, Criteria(), read_claims())).lead
     assert alone[0] == "No difference to add could be tested."
     assert "No operator can be compared with add; see the notes." in alone[1]

@@ -53,7 +53,8 @@ def marks(answers: Sequence[Answer], margin: float) -> Marks:
 
     rows = []
     for a in answers:
-        ends = (None, None) if math.isnan(a.low) else (at(a.low), at(a.high))
-        rows.append(Mark(a, SIGNS[a.verdict], at(a.mean), *ends, a.low < first, a.high > last))
+        low, high = (None, None) if math.isnan(a.low) else (at(a.low), at(a.high))
+        cut = a.low < first, a.high > last
+        rows.append(Mark(a, SIGNS[a.verdict], at(a.mean), low, high, *cut))
     band = (at(-margin), at(margin)) if margin else None
     return Marks(rows, at(0.0), band)

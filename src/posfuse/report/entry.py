@@ -36,7 +36,10 @@ from posfuse.report.sections.section import Section
 from posfuse.report.sweep import Sweep
 from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.comparisons import Criteria, criteria_for
+from posfuse.statistics.contrasts import DECIDED
 from posfuse.verdicts.claims import read_claims
+
+MOST = 8  # decided comparisons on the terminal
 
 # In the order of the terminal, and of the page within a chapter.
 SECTIONS = (
@@ -59,6 +62,7 @@ def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Pat
         missing=len(sweep.missing[0]),
         criteria=criteria,
         unit=f"{metric.points}{metric.better}",
+        encodings=", ".join(sweep.runs["encoding"].unique()),
     )
     title = str(sweep.runs["sweep_id"].iloc[0])
     path = page.write(sections, title, command, sweep.runs, out, summary=summary)
@@ -67,8 +71,12 @@ def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Pat
 
 
 def show(sections: list[Section], console: Console, path: Path) -> None:
-    """Print the answer, what each section shows on a terminal, the notes, and where the page is."""
-    for i, line in enumerate(line for s in sections for line in s.sentences):
+    """Print the answer with its decided rows, what each section shows on a terminal, the notes, and
+    where the page is."""
+    rows = [answer for s in sections for answer in s.answers if answer.verdict in DECIDED]
+    lines = [f"{a.verdict}: {a.comparison}: {a.difference}, {a.seeds} seeds" for a in rows[:MOST]]
+    lines += [f"and {len(rows) - MOST} more, on the page"] * (len(rows) > MOST)
+    for i, line in enumerate([line for s in sections for line in s.lead] + lines):
         style = "" if i else "bold"
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
     console.print()

@@ -137,8 +137,7 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
     return [
         Section(
             RESULTS,
-            sentences=(lead := headline(comparisons, criteria, paired, columns)),
-            lead=lead,
+            lead=headline(comparisons, criteria, paired, columns),
             answers=_answers(comparisons, criteria.metric),
             margin=criteria.margin,
             unit=criteria.metric.unit,

@@ -53,7 +53,7 @@ def page_of(
     return template("page.html.j2").render(
         title=title,
         lead=Markup(lead),
-        answer=[line for s in sections for line in (s.lead if s.answers else s.sentences)],
+        answer=[line for s in sections for line in s.lead],
         marks=marks(answers, margin) if answers else None,
         unit=next((s.unit for s in sections if s.unit), ""),
         width=WIDTH,

@@ -33,6 +33,7 @@ class Contrast:
 
 
 AHEAD, BEHIND, EQUIVALENT, UNDECIDED = "ahead", "behind", "equivalent", "undecided"
+DECIDED = (AHEAD, BEHIND, EQUIVALENT)
 SUPPORTED, REFUTED = "supported", "refuted"
 # The answer of each result, by what a hypothesis expects.
 ANSWERS = {

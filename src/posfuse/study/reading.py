@@ -43,8 +43,8 @@ def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        own = [Path(folder.removeprefix("file://")) for folder in searchpath]
-        places = [CONF_DIR / "study", Path(), *own, *(folder / "study" for folder in own)]
+        given = [Path(folder.removeprefix("file://")) for folder in searchpath]
+        places = [CONF_DIR / "study", Path(), *given, *(folder / "study" for folder in given)]
         files = (place / f"{name}.yaml" for place in places)
         if (path := next(filter(Path.is_file, files), path)) == Path(name):
             known = [p.stem for p in sorted((CONF_DIR / "study").glob("*.yaml"))]

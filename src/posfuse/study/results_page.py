@@ -101,10 +101,6 @@ def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFram
 def _hypotheses(of: Outcome) -> Section:
     study, metric, state = of.study, of.metric, of.state
     of_each, of_all = caveats.sentences(of.cautions)
-    answers = [
-        f"{tables.sentence(v, metric)} {of_each.get(v.hypothesis.name, '')}".rstrip()
-        for v in state.verdicts
-    ]
     samples, units = samples_of(study, of.results), units_of(study)
     per_unit = {name: dict(zip(units, own, strict=False)) for name, own in samples.items()}
     draw = partial(figure.hypotheses, state.verdicts, per_unit, metric)
@@ -112,7 +108,6 @@ def _hypotheses(of: Outcome) -> Section:
     rows = [tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts]
     return Section(
         RESULTS,
-        sentences=[study.question, *headline, *answers, *for_all],
         lead=[study.question, headline[0], *for_all],
         answers=rows,
         margin=study.hypotheses[0].margin if len({h.margin for h in study.hypotheses}) == 1 else 0,

@@ -86,7 +86,8 @@ class Bar(RichProgressBar):
 
     def __init__(self, evaluations: Evaluations) -> None:
         super().__init__()
-        self.evaluations, self.shown = evaluations, {}
+        self.evaluations = evaluations
+        self.shown: dict[str, str] = {}
 
     def configure_columns(self, trainer: L.Trainer) -> list[Any]:
         return [Epoch(trainer, self.evaluations), *super().configure_columns(trainer)[1:]]

@@ -1,4 +1,4 @@
-"""The results of a sweep in sentences: the first lines of the terminal and of the page."""
+"""The answer of a sweep: the first lines of the terminal and of the page, and their table."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,31 +11,39 @@ from posfuse.report.sections.section import Answer, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, interval, p_value
 from posfuse.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
-from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
+from posfuse.statistics.contrasts import DECIDED, EQUIVALENT, UNDECIDED
 from posfuse.statistics.own_best import chosen_by, keys_of
 from posfuse.verdicts.sentences import Size, decided, to_settle
 
-MOST_LINES = 8  # lines of a corpus and an encoding
-MOST_UNDECIDED = 3  # with more in a line, only the first has its numbers
-DECIDED = (AHEAD, BEHIND, EQUIVALENT)
+Places = dict[tuple[str, ...], list[Row]]  # by corpus, encoding and setting
 SECOND = {"placebo": "Position adds", "scratch": "Pretraining adds"}  # by the second gain's name
 
 
 def section(sweep: Sweep) -> Section:
     best, criteria = sweep.best.best, sweep.criteria
     second, second_best = [sweep.placebos, sweep.survival], [sweep.best_placebos]
-    lines = headline(sweep.cells, sweep.comparisons, best, criteria, second, second_best)
-    plan = standing(sweep.folder, str(sweep.runs["sweep_id"].iloc[0]))
+    rows = by_place(sweep.comparisons, best, second, second_best)
+    lines = lead(rows[0], sweep.cells, sweep.comparisons, best, criteria)
     return Section(
-        sentences=[*lines, plan],
-        lead=[lines[0], *_uncompared(sweep.cells, sweep.comparisons, best, criteria), plan],
-        answers=answers(by_place(sweep.comparisons, best, second, second_best), criteria),
+        lead=[*lines, standing(sweep.folder, str(sweep.runs["sweep_id"].iloc[0]))],
+        answers=answers(rows, criteria),
         margin=criteria.margin,
         unit=criteria.metric.points,
     )
 
 
-Places = dict[tuple[str, ...], list[Row]]  # by corpus, encoding and setting
+def lead(
+    rows: Places, cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame,
+    criteria: Criteria,
+) -> list[str]:  # fmt: skip
+    """How many differences to the baseline are decided, whether operators have values of their own,
+    and a line for each corpus and encoding without a comparison."""
+    tuned = []
+    if len(best):
+        chosen = chosen_by(best, criteria)
+        tuned = [f"Each operator has its own best {keys_of(best)} ({chosen})."]
+    every = [row for group in rows.values() for row in group]
+    return [_count(every, criteria), *tuned, *_uncompared(cells, comparisons, best, criteria)]
 
 
 def by_place(
@@ -67,14 +75,16 @@ def by_place(
 def answers(rows: tuple[Places, list[Places]], criteria: Criteria) -> list[Answer]:
     """A row for each comparison, the decided ones first."""
     groups, further = rows
+    has_encodings = len({key[1] for key in groups}) > 1
     has_settings = len(groups) > len({key[:2] for key in groups})
     table = []
     for key, group in groups.items():
         data, encoding, setting = key
-        where = f"{data}, {' '.join(filter(None, (encoding, setting * has_settings)))}"
+        named = filter(None, (data, encoding * has_encodings, setting * has_settings))
+        where = ", ".join(named)
         for row in group:
-            same = [[r for r in f.get(key, []) if r["fusion"] == row["fusion"]] for f in further]
-            added = [_second(own, criteria.metric) for own in same]
+            same = [r for f in further for r in f.get(key, []) if r["fusion"] == row["fusion"]]
+            added = [_added(r, criteria.metric) for r in same if r["role"] == PRIMARY]
             table.append(_answer(row, where, added, criteria))
     return sorted(table, key=lambda answer: answer.verdict not in DECIDED)
 
@@ -95,41 +105,8 @@ def _answer(row: Row, where: str, added: Sequence[str], criteria: Criteria) -> A
         row["low"],
         row["high"],
         str(row["n"]),
-        " ".join([_sentence(row, criteria), *filter(None, added)]),
+        " ".join([_sentence(row, criteria), *added]),
     )
-
-
-def headline(
-    cells: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    best: pd.DataFrame,
-    criteria: Criteria,
-    second: Sequence[pd.DataFrame] = (),
-    second_best: Sequence[pd.DataFrame] = (),
-) -> list[str]:
-    """How many differences to the baseline are decided, then a line for each corpus and encoding.
-
-    `cells` is a frame of comparisons.py; the other frames are those of `by_place`. If operators ran
-    with several values of a tuned key, the line compares each at its best values. Exploratory
-    differences have a short sentence without a verdict.
-    """
-    groups, further = by_place(comparisons, best, second, second_best)
-    corpora, metric = {key[:2] for key in groups}, criteria.metric
-    lines = []
-    for key, group in groups.items():
-        data, encoding, setting = key
-        named = setting if len(groups) > len(corpora) else ""
-        where = f"On {data} ({', '.join(filter(None, (encoding, named)))})"
-        if "baseline_at" in group[0]:
-            keys = f"{keys_of(best)} ({chosen_by(best, criteria)})"
-            at = f"{criteria.baseline} at {group[0]['baseline_at']}"
-            where += f", each operator at its own best {keys}, {at}"
-        texts = [_sentences(group, criteria), *(_second(f.get(key, []), metric) for f in further)]
-        is_decided = any(row["verdict"] in DECIDED for row in group)
-        lines.append((is_decided, f"{where}: {' '.join(filter(None, texts))}"))
-    lines += [(False, line) for line in _uncompared(cells, comparisons, best, criteria)]
-    rows = [row for group in groups.values() for row in group]
-    return [_count(rows, criteria), *_fold(lines)]
 
 
 def _uncompared(
@@ -174,42 +151,6 @@ def _count(rows: list[Row], criteria: Criteria) -> str:
     )
 
 
-def _fold(lines: list[tuple[bool, str]]) -> list[str]:
-    """All lines; if they are too many, the decided ones first and the number of the others."""
-    if len(lines) <= MOST_LINES:
-        return [text for _, text in lines]
-    ranked = sorted(lines, key=lambda line: not line[0])
-    shown, left = ranked[:MOST_LINES], ranked[MOST_LINES:]
-    more = (
-        f"{len(left)} more combinations of corpus, encoding and settings are in the tables; "
-        f"{sum(line[0] for line in left) or 'none'} of them with a decided difference."
-    )
-    return [*(text for _, text in shown), more]
-
-
-def _sentences(every: list[Row], criteria: Criteria) -> str:
-    metric = criteria.metric
-    rows = [row for row in every if row["role"] == PRIMARY]
-    ranked = sorted(rows, key=lambda r: (r["verdict"] == UNDECIDED, -metric.gain(r["mean"])))
-    undecided = [row for row in ranked if row["verdict"] == UNDECIDED]
-    # The undecided rows are the last ones.
-    folded = undecided[1:] if len(undecided) > MOST_UNDECIDED else []
-    texts = [_sentence(row, criteria) for row in ranked[: len(ranked) - len(folded)]]
-    texts += _line_of("Also undecided", folded, metric)
-    if others := [row for row in every if row["role"] == EXPLORATORY]:
-        listed = ", ".join(_exploratory(row, metric) for row in others)
-        texts.append(f"Exploratory, not adjusted: {listed} {metric.points}.")
-    text = " ".join(texts)
-    # In full the first time, then shorter.
-    end = text.index(metric.points) + len(metric.points)
-    return text[:end] + text[end:].replace(metric.points, metric.unit)
-
-
-def _line_of(what: str, rows: list[Row], metric: Metric) -> list[str]:
-    listed = ", ".join(f"{row['operator']} {metric.signed(row['mean'])}" for row in rows)
-    return [f"{what}: {listed}."] if rows else []
-
-
 def _sentence(row: Row, criteria: Criteria) -> str:
     metric, n = criteria.metric, row["n"]
     size = Size(
@@ -222,6 +163,9 @@ def _sentence(row: Row, criteria: Criteria) -> str:
     if np.isnan(row["p_t"]):
         more = "Equal differences give no interval and no test; run more seeds."
         return f"{size.difference} with each of {n} seeds. {more}"
+    if row["role"] == EXPLORATORY:
+        p = f"p {p_value(row['p_t'])}, not adjusted"
+        return f"{size.difference}, {n} seeds, exploratory: {p}."
     within, verdict = f"within ±{criteria.within}", row["verdict"]
     if verdict == UNDECIDED:
         return f"{size.difference}, {n} seeds, undecided. {_to_settle(row)}".rstrip()
@@ -230,30 +174,13 @@ def _sentence(row: Row, criteria: Criteria) -> str:
     return f"{size.relation}, {n} seeds{f', also {within}' if row['small'] else ''}."
 
 
-def _second(rows: list[Row], metric: Metric) -> str:
-    """What position or pretraining adds to the differences, the decided ones first."""
-    primary = [row for row in rows if row["role"] == PRIMARY]
-    ranked = sorted(primary, key=lambda row: (row["verdict"] not in DECIDED, -abs(row["mean"])))
-    texts = []
-    for row in ranked:
-        suffix = row["variant"] if "scratch" in row else ""  # names the pretraining
-        operator = row["operator"].removesuffix(suffix).strip()
-        verdict = "not tested" if np.isnan(row["p_t"]) else f"{row['n']} seeds, {row['verdict']}"
-        ends = interval(row["low"], row["high"], metric.digits)
-        shown = ", ".join(filter(None, (ends, verdict)))
-        texts.append(f"{operator} {metric.signed(row['mean'])} ({shown})")
-    what = next((text for name, text in SECOND.items() if ranked and name in ranked[0]), "")
-    return f"{what} to the differences: {'; '.join(texts)}." if texts else ""
-
-
-def _exploratory(row: Row, metric: Metric) -> str:
-    p = "" if np.isnan(row["p_t"]) else f" (p {_equals(row['p_t'])})"
-    return f"{row['operator']} {metric.signed(row['mean'])}{p}"
-
-
-def _equals(p: float) -> str:
-    text = p_value(p)
-    return text.replace("<", "< ") if text.startswith("<") else f"= {text}"
+def _added(row: Row, metric: Metric) -> str:
+    """What position or pretraining adds to a difference."""
+    what = next(text for name, text in SECOND.items() if name in row)
+    verdict = "not tested" if np.isnan(row["p_t"]) else f"{row['n']} seeds, {row['verdict']}"
+    ends = interval(row["low"], row["high"], metric.digits)
+    shown = ", ".join(filter(None, (ends, verdict)))
+    return f"{what} {metric.signed(row['mean'])} {metric.unit} to this difference ({shown})."
 
 
 def _to_settle(row: Row) -> str:

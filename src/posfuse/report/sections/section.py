@@ -39,8 +39,7 @@ class Answer:
 @dataclass(frozen=True)
 class Section:
     chapter: str = TABLES  # one of CHAPTERS
-    sentences: Sequence[str] = ()  # of the answer, above all chapters
-    lead: Sequence[str] = ()  # on the page in place of the sentences, if there are answers
+    lead: Sequence[str] = ()  # sentences above all chapters
     answers: Sequence[Answer] = ()
     margin: float = 0.0  # of all answers: the largest difference that does not matter; 0: not drawn
     unit: str = ""  # of the answers' differences
