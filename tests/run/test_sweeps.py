@@ -1,11 +1,13 @@
 """Sweeps in this process: what a failed run prints, the summary at the end, and lost runs."""
 
+import re
 import shlex
 
 import pytest
 from hydra.core.plugins import Plugins
 
 from posfuse.runs import records
+from posfuse.sweeps import status
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
 from small_runs import replaced, small_overrides, write_corpus
@@ -18,7 +20,10 @@ def small(corpus):
     return small_overrides(corpus, "trainer.max_epochs=1", "trainer.progress=none")
 
 
-def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command, small, tmp_path):
+def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(
+    command, small, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(status, "MINUTE", 0.05)
     folder = write_corpus(tmp_path / "a folder", n_classes=3)
     sweep = [*small, f"data.path='{folder}'", "data.limit=null,2", "seed=0,1"]
     result = command("-m", *replaced(sweep))
@@ -31,6 +36,7 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(command
         label = f"tiny sinusoidal add data.limit=null seed={n - 1}"
         assert f"run {n} of 4: {label}\n" in result.out
         assert f"\n{label}: test accuracy " in result.out
+    assert re.search(r"^multirun/default: \d of 4 runs are done, ", result.out, re.M)
     assert "Traceback" not in result.out + result.err
     retries = [line.strip() for line in summary.splitlines() if "posfuse train" in line]
     assert len(retries) == 2

@@ -91,7 +91,7 @@ def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):
     assert narrow == ["tiny/sinusoidal/add", "    3 done"]
 
 
-def test_a_sweep_says_how_far_it_is_while_it_runs(sweep):
+def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
     """Two runs are not done. The failure of `add`, of an earlier command, is repeated; that of
     `concat` is new."""
     failure = {"id": "1", "time": 1.0, "kind": "failed", "message": "no", "overrides": []}
@@ -99,7 +99,8 @@ def test_a_sweep_says_how_far_it_is_while_it_runs(sweep):
         (run_in(sweep, fusion, 0) / records.RESULT).unlink()
     records.write_json(run_in(sweep, "add", 0) / records.FAILURE, failure)
     said, before = queue.Queue(), threading.active_count()
-    with status.every_minute(said.put, sweep, seconds=0.01):
+    monkeypatch.setattr(status, "MINUTE", 0.01)
+    with status.every_minute(said.put, sweep):
         assert said.get() == f"{sweep}: 4 of 6 runs are done, about 15 s left"
         records.write_json(run_in(sweep, "concat", 0) / records.FAILURE, {**failure, "id": "2"})
         last = f"{sweep}: 4 of 6 runs are done, 1 failed, about 5 s left"

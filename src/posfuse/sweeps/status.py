@@ -187,15 +187,13 @@ def summary(runs: list[RunStatus], repeats_failed: bool = True) -> str:
 
 
 @contextmanager
-def every_minute(
-    say: Callable[[str], None], sweep: Path, seconds: float = MINUTE
-) -> Iterator[None]:
+def every_minute(say: Callable[[str], None], sweep: Path) -> Iterator[None]:
     """Say regularly how far the runs of the sweep's command are."""
     earlier = {failure["id"] for _, failure in records.failures_in(sweep)}
     ended = Event()
 
     def watch() -> None:
-        while not ended.wait(seconds):
+        while not ended.wait(MINUTE):
             with suppress(OSError, InputError):  # of a file that a run just changes
                 say(f"{sweep}: {summary(asked_for(sweep, earlier), repeats_failed=False)}")
 
