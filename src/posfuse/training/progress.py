@@ -9,7 +9,7 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, RichProgressBar
-from rich.progress import ProgressColumn, Task
+from rich.progress import BarColumn, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
 from posfuse.data.evaluations import ONE_PER_EPOCH, Evaluations
@@ -52,7 +52,13 @@ class EpochLines(Callback):
         epoch = self.evaluations.epochs(trainer.current_epoch + 1)
         assert trainer.max_epochs is not None
         epochs = int(self.evaluations.epochs(trainer.max_epochs))
-        values = [f"{name} {value}" for name, value in shown_of(trainer).items()]
+        metrics = trainer.callback_metrics
+        shown = {
+            "train loss": "train/loss",
+            "validation loss": "val/loss",
+            "accuracy": "val/accuracy",
+        }
+        values = [f"{name} {metrics[key]:.4f}" for name, key in shown.items() if key in metrics]
         self.lines.info("epoch %s/%d: %s, %.1f s", epoch, epochs, ", ".join(values), seconds)
         if trainer.is_global_zero:
             progress = {"epoch": epoch, "epochs": epochs}
@@ -82,29 +88,26 @@ class Epoch(ProgressColumn):
 
 
 class Bar(RichProgressBar):
-    """A bar per epoch with the results of the last evaluation."""
+    """A bar per epoch with the results of the last evaluation, in 80 columns."""
 
     def __init__(self, evaluations: Evaluations) -> None:
         super().__init__()
         self.evaluations = evaluations
-        self.shown: dict[str, str] = {}
+        self.shown: dict[str, Any] = {}
 
     def configure_columns(self, trainer: L.Trainer) -> list[Any]:
-        return [Epoch(trainer, self.evaluations), *super().configure_columns(trainer)[1:]]
+        batches = super().configure_columns(trainer)[2]
+        left = TimeRemainingColumn(compact=True)
+        return [Epoch(trainer, self.evaluations), BarColumn(15), batches, left]
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.shown = shown_of(trainer)
+        metrics = trainer.callback_metrics
+        names = {"loss": "train/loss", "accuracy": "val/accuracy"}
+        self.shown = {name: float(metrics[key]) for name, key in names.items() if key in metrics}
         super().on_train_epoch_end(trainer, module)
 
     def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, Any]:
         return self.shown
-
-
-def shown_of(trainer: L.Trainer) -> dict[str, str]:
-    """The results of an evaluation that a terminal shows."""
-    names = {"train loss": "train/loss", "validation loss": "val/loss", "accuracy": "val/accuracy"}
-    metrics = trainer.callback_metrics
-    return {name: f"{metrics[key]:.4f}" for name, key in names.items() if key in metrics}
 
 
 class Stopwatch(Callback):
