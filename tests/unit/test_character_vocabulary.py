@@ -19,7 +19,6 @@ from posfuse.data.vocabulary import (
     encode_bytes,
 )
 from posfuse.errors import InputError
-from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from refusals import refusal
 from small_runs import composed, write_splits
@@ -112,12 +111,6 @@ def test_an_empty_vocabulary_is_refused_with_the_fix(tmp_path, unit, fix) -> Non
     assert message == f"data.vocabulary.min_count: no {fix}"
 
 
-def test_the_unit_is_a_setting_of_the_run() -> None:
-    words, characters = (
-        identity.settings(checked(composed("data=bbc_article", *more)))
-        for more in ([], ["data.vocabulary.unit=characters"])
-    )
-    changed = {key for key in words if words[key] != characters[key]}
-    assert changed == {"data.vocabulary.unit"}
+def test_a_task_has_words() -> None:
     with pytest.raises(InputError, match="must be words for a task"):
         checked(composed("data=parity", "data.vocabulary.unit=characters"))

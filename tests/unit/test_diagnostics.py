@@ -162,17 +162,6 @@ def test_shuffling_keeps_the_words_of_each_document_and_its_padding():
     assert (order - torch.arange(200)).abs().double().mean() == pytest.approx(200 / 3, rel=0.2)
 
 
-def test_an_offset_takes_later_rows_of_the_table():
-    pairs = [*((name, "sinusoidal") for name in OPERATORS), ("add", "learned")]
-    for fusion, encoding in pairs:
-        model = network(fusion, encoding)
-        plain, shifted = model(IDS, LENGTHS), model(IDS, LENGTHS, 4)
-        assert torch.equal(shifted, plain) == (fusion == "none"), fusion
-        parts = model.fusion.project(model.table())
-        model.fusion.project = lambda table, parts=parts: tuple(p.roll(-4, 0) for p in parts)
-        torch.testing.assert_close(shifted, model(IDS, LENGTHS), msg=fusion)
-
-
 def test_an_offset_changes_nothing_where_only_distances_count():
     for encoding in ENCODINGS:
         model = network("none", encoding).double()
