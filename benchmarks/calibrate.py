@@ -123,10 +123,8 @@ def false_claims(
     noise: str, n: int, std: float, effect: float, false: set[str], sweeps: int, seed: int
 ) -> dict[str, Any]:
     """Shares of sweeps that support a false claim, that refute a claim without a counter-example,
-    and in which Holm's test finds a difference that does not exist (for effect = 0 only).
-
-    At zero, one seed below 0 refutes "with every seed" rightly; every other refutation is false. At
-    the margin, so is that of a gain."""
+    and in which Holm's test finds a difference that does not exist (for effect = 0 only). One seed
+    below 0 refutes "with every seed" rightly; every other refutation is false."""
     rng, claims = np.random.default_rng(seed), read_claims()
     supported = refuted = differs = 0
     for _ in range(sweeps):
@@ -163,9 +161,8 @@ def both_kinds(noise: str, n: int, sweeps: int, seed: int) -> dict[str, Any]:
 
 
 def several_looks(noise: str, looks: Looks, simulated: int, seed: int) -> dict[str, Any]:
-    """Shares of studies of one hypothesis with a false result at any look: a difference where there
-    is none, and equivalence where the difference is the margin; and the same for one look, which
-    the plain t-test makes at the last seed."""
+    """Shares of studies of one hypothesis with a false result at any look, and at the last alone: a
+    difference where there is none, and equivalence where the difference is the margin."""
     rng, (fused_noise, base_noise) = np.random.default_rng(seed), NOISES[noise]
     size, margins = (simulated, looks.seeds[-1]), Margins(CRITERIA.margin)
     noises = 0.5 * (fused_noise(rng, size) - base_noise(rng, size))  # spread 0.7 points
@@ -219,10 +216,8 @@ def coverage(noise: str, n: int, samples: int, seed: int) -> dict[str, Any]:
 
 def group_coverage(correlation: float, samples: int, seed: int) -> dict[str, Any]:
     """Shares of samples in which the hierarchical bootstrap, over groups of documents and over
-    documents, contains the true difference, if documents of a group are correlated.
-
-    The groups are as large as those of the quickstart's 600 stories, which begin with about 320
-    articles."""
+    documents, contains the true difference, if documents of a group are correlated. The groups are
+    as large as those of the quickstart."""
     rng, n, n_groups = np.random.default_rng(seed), 5, 425
     groups = np.sort(np.random.default_rng(1).integers(n_groups, size=600))
     held = {"over groups": 0, "over documents": 0}
@@ -239,12 +234,9 @@ def group_coverage(correlation: float, samples: int, seed: int) -> dict[str, Any
 
 
 def document_coverage(spread: float, n: int, samples: int, seed: int) -> dict[str, Any]:
-    """Share of samples in which the hierarchical bootstrap contains the true difference over seeds
-    and documents.
-
-    The probability that a document is classified correctly depends on its own ease, the operator's
-    gain on it, and the run, whose part has the given spread (in probits). The true value is the
-    mean gain over all documents and seeds."""
+    """Share of samples in which the hierarchical bootstrap contains the mean gain over all seeds
+    and documents. The probability that a document is classified correctly depends on its own ease,
+    the operator's gain on it, and the run, whose part has the given spread (in probits)."""
     rng = np.random.default_rng(seed)
     grid = np.random.default_rng(1).normal(size=(4, 400_000))
     ease, gain_here = 1 + grid[0], 0.3 + 0.3 * grid[1]

@@ -7,9 +7,7 @@ plain loop is benchmarks/plain_language_model.py; nanoGPT's own model trains in 
 
 What differs in posfuse: it has biases, so the plain loop runs with them too, an option of nanoGPT.
 It has Adam's usual beta2 of 0.999, and starts embeddings and positions from N(0, 1) instead of
-N(0, 0.02). It reads windows that do not overlap; the plain loop draws them at random.
-
-The systems take turns, each in its own process, and evaluate the same windows. Times are of
+N(0, 0.02). It reads windows that do not overlap; the plain loop draws them at random. Times are of
 training alone; posfuse's contain its trainer and its callbacks, but no checkpoints.
 """
 

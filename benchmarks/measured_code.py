@@ -45,9 +45,8 @@ def benchmarks(folder: Path) -> dict[str, Path]:
 
 def digest(script: Path, torch: str) -> str:
     """The digest of what a benchmark measures; `torch` is a minor version, as 2.13."""
-    script = script.resolve()
-    root = script.parents[1]
-    files = set(imported(script))
+    root = script.resolve().parents[1]
+    files = set(imported(script.resolve()))
     for name in str(constant(script, "MEASURES")).split():
         files |= set(measured(name, script, root))
     contents = {path.relative_to(root).as_posix(): content(path) for path in files}

@@ -2,10 +2,9 @@
 
     python benchmarks/operators.py
 
-The networks are those of conf/protocol: imdb (d=256, 512 tokens) and arxiv (d=128, 4,096 tokens,
-the paper's Table 2 and Figure 4). Documents are random words and fill every position. The operators
-take turns; ratios are medians over the rounds. The fusion is also timed alone, because whole steps
-vary by more than most operators cost.
+The networks are those of conf/protocol: imdb (512 tokens) and arxiv (4,096 tokens, the paper's
+Table 2 and Figure 4). Documents are random words and fill every position. The fusion is also timed
+alone, because whole steps vary by more than most operators cost.
 """
 
 import argparse

@@ -1,8 +1,7 @@
 """The plain loop: straightforward training after the description of the authors' notebooks.
 
-Every text is split into words each time it is read, padded to max_len, and its padding masked;
-nn.TransformerEncoder does the rest, in float32, with all of its dropout. Nothing is slowed down on
-purpose, and torch's fast path for evaluation is on.
+Every text is split into words each time it is read, padded to max_len, and its padding masked.
+nn.TransformerEncoder does the rest, in float32; torch's fast path for evaluation is on.
 
 Shapes: B documents, L = max_len tokens, d = d_model, C classes.
 """

@@ -25,7 +25,6 @@ from posfuse.process.environment import CPU_INFO, commit, do_without_broken_amx
 SCRIPTS = Path(__file__).resolve().parent
 RESULTS = SCRIPTS / "results"
 CODE = ("src", "conf", "benchmarks", ":!benchmarks/results")  # changes of which a result names
-ISA = "ONEDNN_MAX_CPU_ISA"  # do_without_broken_amx sets it
 Row = list[Any]  # of text and numbers
 Table = dict[str, Any]
 
@@ -122,7 +121,8 @@ def machine() -> dict[str, Any]:
 
 def bfloat16_units(flags: str) -> str:
     """A key of performance.UNITS; virtual Xeons have one name with any of these. AMX that does not
-    work is then out of use, here and in the processes that this one starts."""
+    work is then out of use, here and, by the variable, in the processes that this one starts."""
     if "amx_bf16" in flags:
-        return "broken-amx" if do_without_broken_amx() or ISA in os.environ else "amx"
+        is_broken = do_without_broken_amx() or "ONEDNN_MAX_CPU_ISA" in os.environ
+        return "broken-amx" if is_broken else "amx"
     return "avx512_bf16" if "avx512_bf16" in flags else "no-bf16"

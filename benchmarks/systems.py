@@ -1,9 +1,8 @@
 """The systems that training.py compares: posfuse's own run, the Trainer of Hugging Face, and the
 plain loop.
 
-`epoch()` of each trains on the chosen training documents and evaluates the chosen test documents.
-Only these two are timed: no checkpoints, and no texts but in the plain loop, which splits them into
-words in every epoch.
+`epoch()` of each trains on the chosen documents and evaluates those of the test. Only these two are
+timed: no checkpoints, and no texts but in the plain loop, which splits them in every epoch.
 """
 
 import tempfile
@@ -110,24 +109,21 @@ class Plain:
         words, size = self.corpus.words, self.cfg.data.batch_size
         texts, labels = (column[: self.most] for column in self.corpus.texts["train"])
         held_out = self.corpus.texts["test"]
-        start = now()
-        clip_norm = self.cfg.trainer.clip_norm
+        clip_norm, start = self.cfg.trainer.clip_norm, now()
         plain.train(self.model, self.optimizer, texts, labels, words, size, clip_norm)
         trained = now()
         plain.evaluate(self.model, *held_out, words, size)
-        seconds = trained - start, now() - trained
-        return {"training": len(texts) / seconds[0], "evaluation": len(held_out[0]) / seconds[1]}
+        evaluated = now()
+        training, evaluation = trained - start, evaluated - trained
+        return {"training": len(texts) / training, "evaluation": len(held_out[0]) / evaluation}
 
 
 class HuggingFace:
     """BertForSequenceClassification with the run's sizes in the Trainer of transformers, which
-    measures its own rates.
+    measures its own rates. The texts are ids before an epoch begins.
 
-    It uses scaled_dot_product_attention, fused AdamW and dynamic padding; the texts are ids before
-    an epoch begins. The documents come sorted by length: group_by_length sorts pools of a quarter
-    of the epoch, so with the few batches of this benchmark it would pad more than in a whole epoch.
-    BERT differs from posfuse's model in its learned positions, its segments and the layer on the
-    first word in place of a mean over words.
+    The documents come sorted by length: group_by_length sorts pools of a quarter of the epoch, so
+    with the few batches of this benchmark it would pad more than in a whole epoch.
     """
 
     def __init__(self, cfg: Config, corpus: Corpus, is_bfloat16: bool = False) -> None:

@@ -98,9 +98,8 @@ def measured(study: str) -> tuple[int, float, float, float]:
 
 
 def of_tuning(study: str, factor: float, simulated: int, rng: Any) -> NDArray[Any]:
-    """The true differences of two identical operators, each tuned once as in the study, with its
-    own noise; the true means of their trials are the same, and spread by `factor` of what was
-    measured."""
+    """The true differences of two identical operators, each tuned once as in the study. The true
+    means of their trials are the same, and spread by `factor` of what was measured."""
     trials, over_trials, over_seeds, _ = measured(study)
     _, finalists, final_seeds = TUNINGS[study]
     means = factor * over_trials * rng.normal(size=(simulated, trials))
@@ -113,8 +112,7 @@ def of_tuning(study: str, factor: float, simulated: int, rng: Any) -> NDArray[An
             noise = rng.normal(size=final.shape) * over_seeds / np.sqrt(final_seeds)
             final = final[np.arange(simulated), (final + noise).argmax(axis=1), None]
         chosen.append(final)
-    difference: NDArray[Any] = chosen[0] - chosen[1]
-    return difference
+    return np.subtract(*chosen)
 
 
 def tuned_once(study: str, factor: float, simulated: int, seed: int) -> dict[str, Any]:
@@ -139,6 +137,5 @@ def tuned_repeatedly(
     differences = of_tuning(study, 1.0, simulated * repeats, rng).reshape(simulated, repeats)
     means = differences + of_tests * rng.normal(size=differences.shape)
     margins = Margins(MARGIN * float(means.std()))
-    found = share_of(DIFFERENT, means, margins, Looks((repeats,)))
     row = {"tuning": study, "repeats": f"{repeats}", "test seeds in each": f"{seeds}"}
-    return row | {"a false difference": found}
+    return row | {"a false difference": share_of(DIFFERENT, means, margins, Looks((repeats,)))}

@@ -34,11 +34,8 @@ from posfuse.study.plan import PLAN, stored
 from posfuse.study.sweeps import Sweep
 
 TEXTS = ["text_agnews", "text_imdb", "text_bbc", "long_published", "long_scotus"]
-ARMS = {  # one of each task
-    "missing_duplicate": "add_duplicate",
-    "indirect_index": "add_index",
-    "parity": "add_parity",
-}
+# One of each task.
+ARMS = {"missing_duplicate": "add_duplicate", "indirect_index": "add_index", "parity": "add_parity"}
 
 
 def configs(study: str, arm: str, extra: list[str]) -> Iterator[tuple[int, Config]]:
