@@ -20,7 +20,7 @@ def outputs(notebook, text: bool) -> list[list[tuple[str, str]]]:
         [
             (kind, output.data[kind] if text and kind == "text/plain" else "")
             for output in cell.outputs
-            for kind in output.get("data", {})
+            for kind in sorted(output.get("data", {}))
         ]
         for cell in notebook.cells
         if cell.cell_type == "code"
