@@ -304,42 +304,42 @@ def test_a_config_is_composed_as_by_hydra():
         assert configurations.fingerprints(study, arms, []) == found
 
 
+def of_two(metric="accuracy", outcome="", **settings):
+    """A study of two operators, with a hypothesis about an outcome."""
+    arms = {name: {"fusion": name} for name in ("add", "concat")}
+    asked = [Hypothesis("gain", "t", "concat", "add", outcome=outcome)] if outcome else []
+    return Study("q", settings=settings, arms=arms, metric=metric, hypotheses=asked)
+
+
+COPY = {"task": "language_model", "data": "copy"}
+BYTES = {"task": "language_model", "data": "bbc_bytes"}
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        (of_two("bits_per_byte", data="bbc_lead_story"),
+         "add: metric: bbc_lead_story with task=classification has no bits_per_byte; use accuracy"),
+        (of_two("exact_match", **BYTES), "no exact_match; use accuracy or bits_per_byte"),
+        (of_two("bits_per_byte", **COPY), "use accuracy or exact_match or greedy_accuracy"),
+        (of_two("greedy_accuracy", **COPY), None),
+        (of_two(outcome="beyond", data="parity"), None),
+        (of_two(outcome="beyond", data="parity", **{"data.test_lengths": [20, 40]}),
+         r"add: data.test_lengths: needs a length above data.max_len=40 .*40\]"),
+    ],
+)  # fmt: skip
+def test_arms_that_do_not_fit_are_refused_before_anything_runs(study, message):
+    if message is None:
+        stages.check_arms("mine", study, [])
+        return
+    with pytest.raises(InputError, match=f"^study mine: arms.*{message}"):
+        stages.check_arms("mine", study, [])
+
+
 def test_an_unknown_key_of_an_arm_has_hydras_error():
     arms = {"a": {"fusion": "add"}, "b": {"model.nope": 1}}
     with pytest.raises(InputError, match=r"arms.b: model.nope: unknown key; use one of"):
         configurations.fingerprints(Study("q"), arms, [])
-
-
-@pytest.mark.parametrize(
-    ("metric", "settings", "message"),
-    [
-        ("bits_per_byte", {"data": "bbc_lead_story"},
-         "arms.add: metric: bbc_lead_story with task=classification has no bits_per_byte; use acc"),
-        ("exact_match", {"task": "language_model", "data": "bbc_bytes"},
-         "has no exact_match; use accuracy or bits_per_byte"),
-        ("bits_per_byte", {"task": "language_model", "data": "copy"},
-         "has no bits_per_byte; use accuracy or exact_match or greedy_accuracy"),
-        ("greedy_accuracy", {"task": "language_model", "data": "copy"}, None),
-    ],
-)  # fmt: skip
-def test_a_metric_that_the_task_lacks_is_refused_before_anything_runs(metric, settings, message):
-    study = Study("q", settings=settings, arms={"add": {"fusion": "add"}}, metric=metric)
-    if message is None:
-        stages.check_arms("mine", study, [])
-        return
-    with pytest.raises(InputError, match=message):
-        stages.check_arms("mine", study, [])
-
-
-def test_an_outcome_beyond_needs_longer_tests():
-    gain = Hypothesis("gain", "t", "concat", "add", outcome="beyond")
-    arms = {"add": {"fusion": "add"}, "concat": {"fusion": "concat"}}
-    study = Study("q", settings={"data": "parity"}, arms=arms, hypotheses=[gain])
-    stages.check_arms("mine", study, [])
-    study.settings["data.test_lengths"] = [20, 40]
-    wanted = r"study mine: arms.add: data.test_lengths: needs a length above data.max_len=40 .*40\]"
-    with pytest.raises(InputError, match=wanted):
-        stages.check_arms("mine", study, [])
 
 
 @pytest.fixture(scope="module")
