@@ -123,21 +123,17 @@ def test_other_than_a_list_of_texts_is_refused_in_one_line(texts, message, expor
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["", "a\0b"])
-def test_a_path_that_names_no_file_is_refused(path, exported_file):
-    run = exported_file.parents[2] / "sweep" / "run"
-    with pytest.raises(InputError, match="give another path") as caught:
-        export(run, path)
-    assert str(caught.value) == f"path: {path!r} is not the name of a file; give another path"
-
-
-def test_a_path_that_cannot_be_written_is_refused(exported_file, tmp_path):
-    run = exported_file.parents[2] / "sweep" / "run"
+@pytest.mark.parametrize("path", ["", "a\0b", "folder", "file/model.safetensors"])
+def test_a_path_that_cannot_be_written_is_refused(path, exported_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "file" / "model.safetensors"):
-        with pytest.raises(InputError, match="cannot be written") as caught:
-            export(run, path)
-        assert str(path) in str(caught.value)
+    (tmp_path / "folder").mkdir()
+    run = exported_file.parents[2] / "sweep" / "run"
+    is_name = path.startswith("f")
+    reason = "cannot be written" if is_name else "is not the name of a file; give another path"
+    with pytest.raises(InputError, match=reason) as caught:
+        export(run, path)
+    assert (path if is_name else repr(path)) in str(caught.value)
 
 
 def test_a_file_that_is_not_an_export_is_refused_in_one_line(tmp_path):
