@@ -240,10 +240,7 @@ def test_hydra_reads_the_values_of_an_arm_as_they_are_written():
 
 def test_overrides_that_would_change_the_study_are_refused():
     check_extra(["hydra/launcher=slurm", "hydra.launcher.n_jobs=2", "logger=none", "data.path=x"])
-    for override in (
-        "trainer.max_epochs=2",
-        "+fusion=add",
-    ):
+    for override in ("trainer.max_epochs=2", "+fusion=add"):
         with pytest.raises(InputError, match=r"would change the study; put .* into its file"):
             check_extra([override])
     for key in ("seed", "sweep_id", "output_dir", "experiment", "sweep.plan", "hydra.sweep.dir"):
