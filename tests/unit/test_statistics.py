@@ -133,6 +133,7 @@ TIED = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0
 def test_wilcoxon_is_exact_with_ties_and_of_more_than_30_seeds_scipys():
     # By hand: ranks 1 to 4, the one negative has rank 1: 4 of 16 sums are as extreme.
     assert st.p_wilcoxon([-1.0, 2.0, 3.0, 4.0]) == pytest.approx(4 / 16)
+    assert st.p_wilcoxon([0.0, 0.0, 2.0]) == 1  # one difference is left
     gains = np.random.default_rng(0).integers(-3, 5, 30)
     for d in [*SAMPLES, [0.0, 1.0, 2.0, 3.0], TIED, gains / 6]:
         assert st.p_wilcoxon(d) == pytest.approx(wilcoxon_by_counts(d))
