@@ -75,14 +75,8 @@ def test_the_wheel_trains_an_own_operator_and_reports_the_sweep(installed, tmp_p
 
     sweep = ["-m", "--config-dir", "my_conf", "fusion=add,half_table", "seed=0,1", "sweep_id=mine"]
     data = ["data=folder", "data.name=tiny", f"data.path={corpus}", "data.batch_size=16"]
-    train = [
-        installed / "posfuse",
-        "train",
-        *sweep,
-        *data,
-        *replaced([*SMALL, "trainer.max_epochs=1"]),
-    ]
-    out = call(train, empty, PYTHONPATH=".")
+    small = replaced([*SMALL, "trainer.max_epochs=1"])
+    out = call([installed / "posfuse", "train", *sweep, *data, *small], empty, PYTHONPATH=".")
     assert out.count("test accuracy") == 4
     call([installed / "posfuse", "report", "multirun/mine"], empty)
     page = (empty / "multirun" / "mine" / "report" / "index.html").read_text()

@@ -3,7 +3,6 @@ numbers of an undisturbed one, or one line that names the file and the fix."""
 
 import os
 import shutil
-import signal
 import subprocess
 
 import numpy as np
@@ -11,11 +10,10 @@ import pytest
 
 from commands import called
 from posfuse.errors import InputError
-from posfuse.process.signals import Interrupted
 from posfuse.runs import records
 from posfuse.train import train
 from processes import HANG, assert_same_files, command, ended
-from small_runs import at_step, small_config, write_corpus
+from small_runs import interrupted, small_config, write_corpus
 
 pytestmark = pytest.mark.slow
 TRIALS = 25  # a file and a kind of damage
@@ -31,10 +29,7 @@ def world(tmp_path_factory):
     done.mkdir(parents=True)
     train(cfg, done)
     begun.mkdir(parents=True)
-    with pytest.MonkeyPatch.context() as patched:
-        at_step(patched, 9, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(Interrupted):
-            train(cfg, begun)
+    interrupted(cfg, begun, 9)
     return root, cfg
 
 

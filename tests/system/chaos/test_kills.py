@@ -12,16 +12,7 @@ import numpy as np
 import pytest
 
 from posfuse.runs import records
-from processes import (
-    HANG,
-    alive,
-    assert_same_files,
-    below,
-    command,
-    descendants,
-    started,
-    wait_for,
-)
+from processes import HANG, alive, assert_same_files, below, command, descendants, started, wait_for
 from small_runs import write_corpus
 from sweeps import PARALLEL
 
@@ -102,11 +93,8 @@ def test_a_sweep_killed_many_times_gives_the_same_results(launcher, reference, t
             err = kill(process, name, alone=draw.random() < 0.5)
             kills += name == "SIGKILL"
             # Before main() has installed the handler, a signal ends any Python program.
-            is_early = "saved at step" not in err and process.returncode in (
-                -signal.Signals[name],
-                1,
-                130,
-            )
+            early = (-signal.Signals[name], 1, 130)
+            is_early = "saved at step" not in err and process.returncode in early
             assert process.returncode in (75, 0) or is_early, err
             assert "Traceback" not in err or "KeyboardInterrupt" in err, err
         else:
