@@ -3,14 +3,15 @@
 test_lengths.py compares the predictions of a loaded model with those of its run.
 """
 
+import re
 import shutil
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posfuse.errors import InputError
 from posfuse.training.trained import load_run
+from refusals import refusal
 
 
 @pytest.fixture
@@ -70,6 +71,4 @@ DAMAGES = {
 def test_what_is_missing_or_does_not_fit_is_named(name, run) -> None:
     damage, message = DAMAGES[name]
     damage(run)
-    with pytest.raises(InputError, match=message) as caught:
-        load_run(run)
-    assert "\n" not in str(caught.value)
+    assert re.search(message, refusal(load_run, run))

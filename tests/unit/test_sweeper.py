@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.runs.multirun import common_overrides, folders_asked_for
+from refusals import refusal
 
 
 class Recorder:
@@ -132,9 +133,7 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
 ):
     key, value = argument.split("=", 1)
     for arguments, params in (([argument], None), ([], {key: value})):
-        with pytest.raises(InputError) as refused:
-            jobs("PosfuseSweeper", arguments, params)
-        assert str(refused.value).startswith(message)
+        assert refusal(jobs, "PosfuseSweeper", arguments, params).startswith(message)
     assert not list(tmp_path.iterdir())
 
 
@@ -163,9 +162,7 @@ def test_runs_that_would_share_a_folder_are_refused_before_anything_is_written(
         "a": ["fusion=concat"], "b": ["encoding=none"], "c": ["optim.lr=1", "optim.lr=2"],
         "d": ["seed=1"], "e": ["seed=1", "data.path=1"],
     }  # fmt: skip
-    with pytest.raises(InputError) as refused:
-        jobs("PosfuseSweeper", arguments, arms=arms)
-    assert str(refused.value).startswith(message)
+    assert refusal(jobs, "PosfuseSweeper", arguments, arms=arms).startswith(message)
     assert not list(tmp_path.iterdir())
 
 
