@@ -1,7 +1,5 @@
 """The commands as a user sees them: a sweep, its report, and completion in a shell."""
 
-import json
-import re
 import subprocess
 import sys
 
@@ -39,11 +37,6 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(corpus, tmp_pa
     shown = ended(report, tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert (tmp_path / "multirun" / "first" / "report" / "index.html").exists()
-    accuracy = [100 * json.loads(path.read_text())["test"]["accuracy"] for path in results]
-    row = next(line for line in shown.stdout.splitlines() if re.match("tiny +posfuse ", line))
-    means = [(accuracy[0] + accuracy[1]) / 2, (accuracy[2] + accuracy[3]) / 2]
-    assert re.findall(r"([\d.]+) ± [\d.]+ \(2\)", row) == [f"{mean:.2f}" for mean in means]
-    assert f"{means[1] - means[0]:+.2f} ± " in shown.stdout
     assert "missing: 0 of 4 runs" in shown.stdout
 
 
