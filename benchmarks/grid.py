@@ -1,8 +1,9 @@
 """Runs per hour of a sweep, by the number of runs at once.
 
-    python benchmarks/grid.py --imdb FOLDER
+    python benchmarks/grid.py --imdb FOLDER --arxiv FOLDER
 
-On a CPU: a grid with the quickstart's settings on BBC's lead paragraphs, two operators. On a GPU,
+On a CPU: a grid with the quickstart's settings on BBC's lead paragraphs, two operators, and long
+documents by their tokens and the speed. On a GPU,
 which a small run leaves idle: seeds of the longest task of the demo, and the IMDB row of Table 1;
 start nvidia-cuda-mps-control -d first to measure with MPS. Times are those of the whole command.
 """
@@ -13,12 +14,14 @@ import shutil
 import statistics
 import tempfile
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from joblib import cpu_count
 
 import harness
 import store
+from generated_texts import folder_of
 from harness import IS_GPU
 
 MEASURES = (
@@ -26,7 +29,7 @@ MEASURES = (
     "hydra_plugins.posfuse_parallel conf/protocol conf/model/small.yaml conf/quickstart.yaml "
     "conf/experiment/quickstart.yaml conf/experiment/table1.yaml conf/data/lead_story_long.yaml"
 )
-FOLDERS = ("imdb",)
+FOLDERS = ("imdb", "arxiv")
 SMALL = [
     "experiment=quickstart", "data=bbc_lead_paragraph", "fusion=add,gate_scalar",
     "trainer.max_epochs=3",
@@ -38,8 +41,17 @@ ON_GPU = [
 IMDB = ["experiment=table1", "data=imdb", "fusion=add,concat,gate_scalar", "trainer=gpu"]
 
 
-def rate(root: Path, cell: list[str], seeds: int, at_once: int, threads: int) -> float:
-    """Runs per hour of a sweep with so many runs at once."""
+LONG = [
+    "data=arxiv", "protocol=arxiv", "model=paper_long", "model.attention_dropout=0", "fusion=add",
+    "data.batch_size=16", "data.limit=200", "trainer.max_epochs=1",
+]  # fmt: skip
+
+
+def rate(
+    root: Path, cell: list[str], seeds: int, at_once: int, threads: int
+) -> tuple[float, float]:
+    """Runs per hour of a sweep with so many runs at once, and the documents that they train on per
+    second."""
     shutil.rmtree(root / "runs", ignore_errors=True)
     launcher = ["hydra/launcher=parallel", f"hydra.launcher.n_jobs={at_once}"]
     place = "runs_per_gpu" if IS_GPU else "runs_per_core"
@@ -47,17 +59,24 @@ def rate(root: Path, cell: list[str], seeds: int, at_once: int, threads: int) ->
     own += [] if IS_GPU else [f"trainer.threads={threads}"]
     start = harness.now()
     records = harness.trained(root, "-m", *cell, *own)
-    return 3600 * len(records) / (harness.now() - start)
+    each = statistics.mean(r["documents_per_second"] for r in records)
+    return 3600 * len(records) / (harness.now() - start), at_once * each
 
 
 def rates(
     root: Path, cell: list[str], seeds: int, cases: list[tuple[int, int]], repeats: int
 ) -> list[store.Row]:
-    """Rows: runs at once, threads of each, runs per hour, and their ratio to the first case."""
+    """Rows: runs at once, threads of each, runs per hour, their ratio to the first case, docs/s."""
     harness.trained(root, "-m", *cell, "seed=0", "trainer.limit_batches=1")  # writes the ids
     turns = {case: partial(rate, root, cell, seeds, *case) for case in cases}
-    found = {case: statistics.median(of) for case, of in harness.in_turn(turns, repeats).items()}
-    return [[*case, round(found[case]), found[case] / found[cases[0]]] for case in cases]
+    every = harness.in_turn(turns, repeats)
+    found = {
+        case: [statistics.median(of) for of in zip(*every[case], strict=True)] for case in cases
+    }
+    return [
+        [*case, round(runs), runs / found[cases[0]][0], round(documents, 1)]
+        for case, (runs, documents) in found.items()
+    ]
 
 
 def measure(given: argparse.Namespace) -> list[store.Table]:
@@ -65,12 +84,21 @@ def measure(given: argparse.Namespace) -> list[store.Table]:
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     cores = 1 if IS_GPU else cpu_count()
     cases = [(n, max(cores // n, 1)) for n in sorted({1, cores, *given.at_once})]
-    columns = ["runs at once", "threads per run", "runs per hour", "ratio"]
+    columns = ["runs at once", "threads per run", "runs per hour", "ratio", "docs/s"]
     note = f"{given.seeds} seeds, medians of {given.repeats} sweeps; ratios are to the first row."
     with tempfile.TemporaryDirectory() as folder:
         root, cell = Path(folder), [*(ON_GPU if IS_GPU else SMALL), *given.overrides]
         rows = rates(root, cell, given.seeds, cases, given.repeats)
         tables = [store.table("Several runs at once", columns, rows, note)]
+        if not IS_GPU:
+            texts, rows = folder_of("arxiv", given.arxiv, root), []
+            for tokens, speed in product(given.tokens, ("exact", "fast")):
+                own = [f"data.path={texts}", f"data.max_len={tokens}", f"speed={speed}"]
+                of_cell = rates(root, [*LONG, *own], 2, [(1, 1), (2, 1)], given.repeats)
+                rows += [[tokens, speed, *row] for row in of_cell]
+            about = "The paper's ArXiv model, 160 documents for training. docs/s: of all runs."
+            longer = ["tokens", "speed", *columns]
+            tables.append(store.table("Long documents", longer, rows, about))
         if IS_GPU and given.imdb:
             row = [*IMDB, f"data.path={given.imdb}", *given.overrides]
             rows = rates(root, row, 5, [(1, 1), (3, 1)], 1)
@@ -82,5 +110,5 @@ def measure(given: argparse.Namespace) -> list[store.Table]:
 if __name__ == "__main__":
     store.main(
         __file__, measure, seeds=24 if IS_GPU else 8, repeats=1 if IS_GPU else 2,
-        at_once=[4, 8, 12, 24] if IS_GPU else [2, 4], overrides=[],
+        at_once=[4, 8, 12, 24] if IS_GPU else [2, 4], tokens=[512, 1024, 2048], overrides=[],
     )  # fmt: skip

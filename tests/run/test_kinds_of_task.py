@@ -52,6 +52,11 @@ def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
     assert identity.own_code(small_config(corpus)) == {}
 
 
+def test_a_task_without_accuracy_needs_another_monitor(my_tasks, corpus):
+    with pytest.raises(InputError, match=r"has no accuracy; set trainer\.monitor=m"):
+        small_config(corpus, *RAREST[:2])
+
+
 def test_a_language_model_can_select_its_checkpoint_by_its_own_metric(corpus, tmp_path):
     text = ["task=language_model", "data.vocabulary.unit=bytes", "data.max_len=8"]
     record = train(small_config(corpus, *text, "trainer.monitor=metric"), tmp_path)

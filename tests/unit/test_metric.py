@@ -1,5 +1,7 @@
 """Reports of bits per byte: lower is better, in every number and every sentence."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ from posfuse.report.entry import sections_of
 from posfuse.report.sweep import Sweep
 from posfuse.runs import measurements
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
-from posfuse.runs.records import MECHANISM, write_table
+from posfuse.runs.records import MECHANISM, judged_by, write_table
 from posfuse.statistics.budget import budgets
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for, step_of
 from posfuse.statistics.over_documents import hierarchical_bootstrap
@@ -260,3 +262,16 @@ def test_a_report_of_macro_f1_is_about_it_alone(name, tmp_path):
     assert table["mean"].tolist() == pytest.approx([10.1 if is_f1 else 0.0])
     assert np.isnan(step_of(METRICS[name], 200)) == is_f1
     assert ("macro F1" in out) == is_f1
+
+
+def test_a_run_without_a_known_metric_is_left_out(tmp_path):
+    path = write_record(tmp_path / "sweep", 0.5, "add", 0)
+    record = json.loads((path / "result.json").read_text())
+    record["test"] = {"error": 0.25}
+    (path / "result.json").write_text(json.dumps(record))
+    assert judged_by(record["test"]) == "error"
+    with pytest.raises(InputError, match="has none of the metrics accuracy, macro_f1, exact_match"):
+        collect(tmp_path / "sweep")
+    runs = pd.DataFrame({"test.accuracy": [0.5, None], "test.bits_per_byte": [None, 2.0]})
+    with pytest.raises(InputError, match="these runs have no metric in common"):
+        metric_of(runs)

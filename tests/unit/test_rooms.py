@@ -4,6 +4,7 @@ Imports inside functions count as well.
 """
 
 import ast
+import re
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -80,6 +81,22 @@ def test_every_module_imports_only_from_the_rooms_that_it_may():
             wrong.append(f"{module} -> posfuse.tracking.dashboard, which imports report")
         wrong += [f"{module} -> {name}" for name in sorted(ours) if not lies_in(name, allowed)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_page_has_the_same_table():
+    page = (SRC.parent / "CONTRIBUTING.md").read_text()
+    rooms = {room.removeprefix("posfuse.") for room in MAY_IMPORT} - {"tracking.dashboard"}
+    pages = {}
+    for cells in re.findall(r"^\| (`src/\S+?`(?:, `src/\S+?`)*) \| .* \| (.*) \|$", page, re.M):
+        for path in re.findall(r"`src/(\S+?)(?:\.py)?`", cells[0]):
+            pages[path.replace("/", ".")] = set(re.findall(r"\w+", cells[1])) & rooms
+    for room, allowed in MAY_IMPORT.items():
+        if room.split(".")[-1] in ("posfuse", "__main__", "dashboard"):
+            continue
+        wanted = set(allowed.split())
+        if room == "posfuse.tracking":
+            wanted |= set(MAY_IMPORT["posfuse.tracking.dashboard"].split()) - {"tracking"}
+        assert pages[room] == wanted, room
 
 
 def test_the_model_needs_torch_and_numpy_only():

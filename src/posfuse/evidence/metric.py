@@ -132,6 +132,8 @@ def metric_of(runs: pd.DataFrame, name: str | None = None) -> Metric:
     """The metric of this name, by default the one that every run is judged by, or accuracy if they
     differ. Raises InputError for a name that is unknown, or that a run lacks."""
     known = metrics_of(runs)
+    if not known:
+        raise InputError("--metric: these runs have no metric in common; report them apart")
     if name is None:
         return METRICS[judged_by(known)]
     if name not in METRICS:

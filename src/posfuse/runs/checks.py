@@ -43,7 +43,13 @@ def checked(config: DictConfig) -> Config:
     apply_fidelity(cfg)
     check_host(cfg)
     _check_corpus(cfg)
-    task_of(cfg).check()
+    task = task_of(cfg)
+    task.check()
+    if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
+        raise InputError(
+            f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
+            "which is its own, or loss"
+        )
     if cfg.optim.end_factor and cfg.optim.schedule == "constant":
         raise InputError(
             f"optim.end_factor: {cfg.optim.end_factor:g} is the end of a schedule; set "
