@@ -337,8 +337,8 @@ def test_arms_that_do_not_fit_are_refused_before_anything_runs(study, message):
 
 
 def test_an_unknown_key_of_an_arm_has_hydras_error():
-    arms = {"a": {"fusion": "add"}, "b": {"model.nope": 1}}
-    with pytest.raises(InputError, match=r"arms.b: model.nope: unknown key; use one of"):
+    arms = {"a": {"fusion": "add"}, "b": {"model.unheard": 1}}
+    with pytest.raises(InputError, match=r"arms.b: model.unheard: unknown key; use one of"):
         configurations.fingerprints(Study("q"), arms, [])
 
 
