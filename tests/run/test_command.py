@@ -99,6 +99,16 @@ def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):
     assert "no folder" in failure.read_text()
 
 
+def test_an_unknown_key_in_an_experiment_file_is_one_line_that_names_it(command, tmp_path):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "bad.yaml").write_text(
+        "# @package _global_\nmodel: {d_modle: 8}\n"
+    )
+    result = command("--config-dir", tmp_path / "conf", "experiment=bad")
+    message = "error: experiment/bad.yaml: model.d_modle: unknown key; use model.d_model\n"
+    assert_one_line(result, message)
+
+
 def test_a_config_file_that_cannot_be_read_is_named_with_what_is_wrong(command, tmp_path):
     folder = tmp_path / "conf" / "fusion"
     folder.mkdir(parents=True)
