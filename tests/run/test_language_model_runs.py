@@ -15,7 +15,6 @@ from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
 from posfuse.runs.records import judged_by
 from posfuse.train import train
-from posfuse.training import build
 from posfuse.training.next_token import NextToken
 from posfuse.training.trained import load_language_model, load_run
 from small_runs import SMALL, composed, interrupted, small_config
@@ -174,15 +173,9 @@ class Older(AttentionEncoding):
 
 
 @pytest.mark.parametrize("kind", [Unmasked, Older])
-def test_an_encoding_that_cannot_be_causal_is_refused(kind, tmp_path, monkeypatch):
+def test_an_encoding_that_cannot_be_causal_is_refused(kind, tmp_path):
     cfg = of_copy(tmp_path / "cache", "encoding=alibi", "fusion=none")
-    cfg.encoding.attention = {"_target_": "a.place", "n_heads": 2}
-    made, built = kind(8, 2, 13), build._make
-    monkeypatch.setattr(
-        build,
-        "_make",
-        lambda node, **sizes: made if node["_target_"] == "a.place" else built(node, **sizes),
-    )
+    cfg.encoding.attention = {"_target_": f"{__name__}.{kind.__name__}"}
     with pytest.raises(ConfigError, match=r"encoding=alibi fusion=none: cannot be causal"):
         train(cfg, tmp_path / "run")
 
