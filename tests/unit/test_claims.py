@@ -100,26 +100,6 @@ def test_seeds_are_planned_at_the_strictest_level_of_all_claims():
     assert found[0].settle.startswith("8 seeds")  # 2^-8 <= 0.05 / 7 < 2^-7
 
 
-def test_claims_on_another_baseline_are_not_judged():
-    claims = Claims(REGIMES, [Claim("c", "t", "gain")], baseline="add")
-    comparisons = frame(("tiny", "concat", GAIN))
-    (judged,) = judge_claims(claims, comparisons, CRITERIA)
-    assert judged.verdict == "supported"
-    (other,) = judge_claims(claims, comparisons, Criteria(baseline="mlp"))
-    assert other.verdict == "undecided"
-    assert other.settle == "needs --baseline add"
-    assert read_claims().baseline == "add"
-
-
-def test_runs_with_other_settings_count_only_where_a_claim_names_them():
-    comparisons = frame(("tiny", "concat", GAIN), ("tiny", "concat", LOSS))
-    comparisons.loc[1, "variant"] = "model.d_model=4"
-    assert one(comparisons, "gain").verdict == "supported"
-    named = one(comparisons, "gain", {"variant": "model.d_model=4"})
-    assert named.verdict == "refuted"
-    assert len(named.evidence.numbers) == 1
-
-
 def test_every_combination_that_a_claim_names_must_be_there():
     where = {"data": ["tiny", "wordy"], "fusion": ["concat", "mlp"]}
     diagonal = frame(("tiny", "concat", GAIN), ("wordy", "mlp", GAIN))
@@ -356,9 +336,7 @@ def test_one_seed_settles_nothing():
 
 def test_equal_differences_are_judged_by_the_accuracys_resolution():
     equal = frame(("tiny", "concat", [0.25] * 3))
-    for kind in ("gain", "negligible"):
-        assert one(equal, kind).verdict == "undecided"  # nothing is known of the resolution
-        assert "at least 2 seeds" in one(equal, kind).settle
+    assert one(equal, "gain").verdict == "undecided"  # nothing is known of the resolution
     # One of 1,000 documents: t = 2.5 sqrt(3), p = 0.025 with 2 degrees of freedom.
     equal["resolution"] = 0.1
     found = one(equal, "gain")
