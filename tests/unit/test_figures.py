@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from posfuse.report.figures.style import LOOKS, LineName, look
+from posfuse.report.figures.style import LOOKS, LineName, apart, look
 from posfuse.report.figures.svg import TITLE, mark, save
 from posfuse.report.sections import by_document, curves, differences, paper
 from posfuse.statistics.comparisons import Criteria, compare
@@ -230,6 +230,13 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
         paper.accuracy_latency(cells_of(runs)),
     ):
         assert shown <= set(texts(figure))
+
+
+def test_apart_moves_only_what_touches():
+    assert apart([0.2, 0.8], 0.1).tolist() == [0.2, 0.8]
+    assert apart([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
+    assert apart([0.52, 0.1, 0.5], 0.1) == pytest.approx([0.56, 0.1, 0.46])
+    assert apart([0.0, 0.0, 1.0], 0.1) == pytest.approx([0.0, 0.1, 1.0])
 
 
 def test_heatmaps_write_the_values_of_a_few_classes_only():
