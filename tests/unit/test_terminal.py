@@ -93,6 +93,12 @@ def test_columns_that_do_not_fit_follow_below_with_the_names_again():
     assert f"{FUSIONS[2]} by 2 points" in lines
 
 
+def test_no_heading_is_broken_within_a_word():
+    for width in range(36, 120):
+        lines = " ".join(rows_of(WIDE, width)).split()
+        assert {"fusion", "mean", "difference", "verdict", *FUSIONS} <= set(lines), width
+
+
 def test_a_name_wider_than_the_terminal_is_broken_and_the_rest_is_there():
     lines = rows_of(table("arm", "mean", rows=[["x" * 30, "1.50 ± 0.20"], ["y", "2.00"]]), 24)
     assert lines[2:] == [f"{'x' * 11} 1.50 ± 0.20", "x" * 11, "x" * 8, "y 2.00"]

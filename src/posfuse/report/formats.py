@@ -119,10 +119,9 @@ def _block(table: Table, shown: list[int], both: list[tuple[int, int]], room: in
     for at, (i, (least, full)) in enumerate(zip(shown, both, strict=True)):
         more = min(room, full - least) if room > 0 or at == 0 else 0  # below 0: a name is too long
         room -= more
-        is_number = table.numeric[i]
         block.add_column(
-            Text(table.columns[i]), width=max(1, least + more - GAP), no_wrap=is_number,
-            justify="right" if is_number else "left", overflow="fold",
+            Text(table.columns[i]), width=max(1, least + more - GAP), overflow="fold",
+            justify="right" if table.numeric[i] else "left",
         )  # fmt: skip
     first = [row[0] for row in table.rows]
     has_groups = len(set(first)) < len(first)
