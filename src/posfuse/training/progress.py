@@ -84,7 +84,9 @@ class Epoch(ProgressColumn):
         if trainer.state.fn != "fit":
             return Text(task.description)
         assert trainer.max_epochs is not None
-        return Text(f"epoch {epochs(trainer.current_epoch + 1):g}/{epochs(trainer.max_epochs):g}")
+        turns = trainer.max_epochs
+        now = min(trainer.current_epoch + 1, turns)  # after the last one it is one more
+        return Text(f"epoch {epochs(now):g}/{epochs(turns):g}")
 
 
 class Bar(RichProgressBar):
