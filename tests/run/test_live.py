@@ -1,6 +1,7 @@
 """A run in W&B while it trains: its rows, its end, and what happens where W&B fails."""
 
 import os
+import platform
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -12,6 +13,7 @@ from hydra.types import RunMode
 from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.process import signals
+from posfuse.process.commit import commit
 from posfuse.runs import identity, records
 from posfuse.tracking import places as places_of_wandb
 from posfuse.tracking import projection
@@ -204,3 +206,13 @@ def test_keys_of_the_logger_reach_wandb(cfg, tmp_path, monkeypatch):
     start_run(cfg, tmp_path, records.identity(cfg, tmp_path))
     found = [given[key] for key in ("mode", "entity", "notes", "job_type")]
     assert found == ["online", "team", "a note", "tune"]
+
+
+def test_a_run_that_fails_has_its_commit_host_and_start(cfg, tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(wandb, "init", lambda **values: given.update(values) or MagicMock())
+    with pytest.raises(RuntimeError), track(cfg, tmp_path):
+        raise RuntimeError
+    assert given["config"]["commit"] == commit()
+    assert given["config"]["host"] == platform.node()
+    assert given["config"]["started"] <= records.now()

@@ -6,7 +6,7 @@ import pytest
 import wandb
 
 from posfuse.errors import Conflict
-from posfuse.runs import records
+from posfuse.runs import configs, records
 from posfuse.tracking import upload
 from posfuse.train import train
 from small_runs import REFERENCE, small_config
@@ -28,11 +28,18 @@ def test_a_refused_run_is_named(fake, sweep):
 
 
 def test_what_the_server_lacks_is_named(fake, sweep):
+    folder = sweep / "seed=0"
+    cfg = configs.read_config(folder)
+    cfg.logger.artifacts = ["result", "predictions", "model"]
+    configs.write_config(folder, cfg)
     assert synced(sweep) == (0, f"{fake.url} holds 1 of 1 runs\n", [])
 
     uploads, _ = upload.read(sweep, "")
     (name, run), last = *fake.runs.items(), uploads[0].run.last_step
     assert upload.lacking(uploads) == []
+    files = {a["type"]: a["files"] for a in run.artifacts if a["type"] in cfg.logger.artifacts}
+    assert files["predictions"].keys() == {"predictions.parquet"}
+    assert files["model"] == {"best.ckpt": (folder / records.BEST).read_bytes()}
 
     def lacks(part, changed):
         """The reason, where the server has this in place of a part of the run."""
@@ -43,6 +50,8 @@ def test_what_the_server_lacks_is_named(fake, sweep):
 
     assert lacks("history", []) == f"the server's last step is -1, not {last}"
     assert lacks("artifacts", []) == f"the server has no artifact result-{name}"
+    others = [artifact for artifact in run.artifacts if artifact["type"] != "model"]
+    assert lacks("artifacts", others) == f"the server has no artifact model-{name}"
     for part, key, changed in (
         ("config", "fusion", run.config | {"fusion": {"value": "another"}}),
         ("summary", "best_epoch", run.summary | {"best_epoch": -1}),

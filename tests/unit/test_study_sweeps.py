@@ -263,6 +263,7 @@ def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep
     ]  # fmt: skip
     content = yaml.safe_load((tmp_path / "experiment/mine_test.yaml").read_text())
     assert content["sweep"] == {"plan": "d" * 64}
+    assert content["logger"] == {"job_type": "test"}
     assert content["data"] == {"path": "/d"}
 
 
