@@ -92,7 +92,7 @@ def nearest(name: str, own: Sequence[str], known: Mapping[str, str] = MappingPro
 def _is_like(word: str, key: str, meaning: str) -> bool:
     last = key.rpartition(".")[2]
     begins = re.match(rf"{re.escape(word.replace('_', ' '))}\b", meaning)
-    return bool(begins or get_close_matches(word, [last, *last.split("_")], cutoff=0.75))
+    return bool(begins or get_close_matches(word, [last, *last.split("_")], cutoff=0.8))
 
 
 def _file_of(error: BaseException) -> str:
