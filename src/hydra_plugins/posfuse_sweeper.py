@@ -133,7 +133,8 @@ def check_place(job: Any, folder: str) -> None:
     if job.hydra.sweep.subdir != folder:
         raise InputError(
             f"hydra.sweep.subdir: a run lies in {job.hydra.sweep.subdir}, but must lie in "
-            f"{folder}; remove this override, and name data, encoding and fusion in their own files"
+            f"{folder}; remove this override, name data, encoding and fusion in their own files, "
+            "and in a sweep over tasks give data=NAME"
         )
     if job.hydra.sweep.dir != (sweep := sweep_folder(job.output_dir, job.sweep_id)):
         raise InputError(

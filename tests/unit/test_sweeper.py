@@ -231,6 +231,10 @@ def test_readers_know_the_names_in_ones_own_files(sweep, tmp_path):
         ("fusion=by encoding=e,none", r"fusion.name: has \$\{\.\.\.\}, so it could differ between"),
         ("fusion=add speed=p,fast", "fusion=add: is named other in one run of this sweep and add"),
         ("speed=p", "hydra.sweep.subdir: a run lies in .*/other/speed=p/seed=0, but must lie in "),
+        (
+            "task=language_model,classification",
+            "hydra.sweep.subdir: a run lies in bbc_bytes/.* give data=NAME",
+        ),
     ],
 )
 def test_another_scheme_of_folders_is_refused_before_anything_is_written(

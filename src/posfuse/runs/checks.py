@@ -41,10 +41,10 @@ def checked(config: DictConfig) -> Config:
     check_limits(cfg)
     check_name("fusion.name", cfg.fusion.get("name"))
     apply_fidelity(cfg)
-    check_host(cfg)
-    _check_corpus(cfg)
     task = task_of(cfg)
     task.check()
+    check_host(cfg)
+    _check_corpus(cfg)
     if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
         raise InputError(
             f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
