@@ -41,12 +41,26 @@ class VocabularyConfig:
 
 
 @dataclass
+class SplitsConfig:
+    """The names of a corpus's splits: of their files without the ending, or on the hub."""
+
+    train: str = option("train", "the training split")
+    validation: str | None = option(
+        None, "the validation split; null: validation, in a folder also val, valid or dev"
+    )
+    test: str = option("test", "the test split")
+
+
+@dataclass
 class DataConfig:
     name: str = option("???", "name of the corpus in folders and tables", check=check_name)
     corpus: dict[str, Any] | None = option(None, "`_target_` of the corpus, and its arguments")
     path: str | None = option(
-        None, "folder of your own texts: data/folder.yaml", check=check_folder
+        None, "folder of your own texts, or a .txt file: data/folder.yaml", check=check_folder
     )
+    text: str = option("text", "column of the texts")
+    labels: str = option("label", "column of the classes")
+    splits: SplitsConfig = field(default_factory=SplitsConfig)
     drop_empty: bool = option(False, "drop documents without text instead of refusing them")
     split_seed: int | str = option(
         0, "seed of the splits; the word seed: the run's seed", choices=("seed",), least=0,

@@ -193,7 +193,7 @@ def test_two_validation_files_are_refused(tmp_path, names) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Val.csv", "Train.csv", "test.tsv", "test.json", "test.txt", "training.csv", "eval.csv",
+    ["Val.csv", "Train.csv", "test.TSV", "test.json", "test.TXT", "training.csv", "eval.csv",
      "train-00000-of-00002.parquet", "test.CSV", "dev.csv.gz", "train2.csv", "test.v2.jsonl",
      "validation_set.csv", "validate.csv", "test-split.parquet"],
 )  # fmt: skip
@@ -202,7 +202,8 @@ def test_a_file_that_is_named_like_a_split_is_not_ignored(tmp_path, name: str) -
     (tmp_path / name).touch()
     assert refusal(read, tmp_path) == (
         f"{tmp_path / name}: is not read; name a split's file train, validation (or val, valid, "
-        "dev) or test with .parquet, .csv or .jsonl, or move this one elsewhere"
+        "dev) or test with .parquet, .csv, .tsv, .jsonl or .txt, set data.splits, or move this one "
+        "elsewhere"
     )
 
 

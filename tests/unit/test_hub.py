@@ -5,7 +5,7 @@ import socket
 import pandas as pd
 import pytest
 
-from posfuse.config import DataConfig
+from posfuse.config import DataConfig, SplitsConfig
 from posfuse.data import corpora
 from posfuse.data.corpora import hub
 from posfuse.data.splits import splits
@@ -87,6 +87,16 @@ dataset_info:
 """
 
 
+FILES = """---
+configs:
+- config_name: default
+  data_files:
+  - {split: train, path: data/train-*}
+  - {split: eval, path: data/eval-*}
+  - {split: held, path: data/held-*}
+dataset_info"""
+
+
 @pytest.mark.parametrize(("features", "names"), [("", ["0", "1"]), (CLASS_LABELS, ["neg", "pos"])])
 def test_a_corpus_in_the_hubs_form_loads(tmp_path, monkeypatch, features: str, names) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
@@ -103,6 +113,28 @@ def test_a_hub_corpus_whose_validation_split_would_be_ignored_is_refused(monkeyp
     monkeypatch.setattr(corpora, "_from_hub", lambda *_: dict.fromkeys(("train", name, "test")))
     assert refusal(hub, "someone/corpus") == (
         f"data.corpus.id: 'someone/corpus' has the split '{name}', which is not read, and no "
-        "validation split; save its splits as train, validation and test.parquet in a folder and "
-        "give data.path=FOLDER"
+        f"validation split; set data.splits.validation={name}"
     )
+
+
+def test_a_hub_corpus_may_have_other_columns_and_splits(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "hub").mkdir()
+    path = hub_form(tmp_path / "hub", CLASS_LABELS.replace("name: text", "name: body").replace(
+        "name: label", "name: topic"))  # fmt: skip
+    for name in ("train", "eval", "held"):
+        frame = pd.DataFrame({"body": [f"{name} {i}" for i in range(6)], "topic": [0, 1] * 3})
+        frame.to_parquet(tmp_path / "hub" / "data" / f"{name}-00000-of-00001.parquet")
+    (tmp_path / "hub" / "data" / "test-00000-of-00001.parquet").unlink()
+    (tmp_path / "hub" / "README.md").write_text(
+        (tmp_path / "hub" / "README.md").read_text().replace("---\ndataset_info", FILES, 1)
+    )
+    corpus = {"_target_": "posfuse.data.corpora.hub", "id": path}
+    names = SplitsConfig(validation="eval", test="held")
+    cfg = DataConfig("tiny", corpus=corpus, text="body", labels="topic", splits=names)
+    parts, found = splits(corpora.load(cfg), cfg)
+    assert found == ["neg", "pos"]
+    assert [next(part.texts()) for part in parts.values()] == ["train 0", "eval 0", "held 0"]
+    for other in (SplitsConfig(test="absent"), SplitsConfig(validation="absent", test="held")):
+        message = refusal(corpora.load, DataConfig("tiny", corpus=corpus, splits=other))
+        assert "has the splits train, eval, held; name those to use by data.splits" in message

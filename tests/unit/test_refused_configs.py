@@ -72,6 +72,10 @@ REFUSED = [
      "balanced is for classifiers; remove it"),
     (["task=language_model", "data=bbc_bytes", "trainer.monitor=macro_f1"],
      "macro_f1 is for classifiers; remove it"),
+    # A user's own texts
+    (["data.splits.test=eval"],
+     "data.splits: is for your own texts and those of the hub, and posfuse.data.bbc.lead_paragr"),
+    (["data=agnews", "data.splits.test=train"], "data.splits: two splits are train; name another"),
     # Pretraining
     ([*MASKED, "task=language_model", "data.vocabulary.unit=bytes"],
      "pretrain: is for classifiers"),

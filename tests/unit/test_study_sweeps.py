@@ -409,10 +409,10 @@ def test_corpora_of_one_length_each_are_not_a_study_by_length(tokens, tmp_path) 
 
 
 def test_a_plan_without_the_hub_says_that_lengths_are_not_checked(monkeypatch) -> None:
-    def hub(id: str, revision: str = "main"):
+    def hub(cfg, id: str, revision: str = "main"):
         raise HubUnreachable(f"data.corpus.id: cannot load {id}")
 
-    monkeypatch.setattr(corpora, "hub", hub)
+    monkeypatch.setattr(corpora, "_hub", hub)
     arms = {f"add_{n}": {"data.max_len": n} for n in (128, 4096)}
     study = Study("q", settings={"data": "arxiv"}, arms=arms, testing=Evaluation([5], [1]))
     lines = []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posfuse.config import DataConfig, VocabularyConfig
+from posfuse.config import DataConfig, SplitsConfig, VocabularyConfig
 from posfuse.data import corpora, token_store
 from posfuse.data.corpora import load
 from posfuse.data.token_store import open_store, store_key
@@ -153,6 +153,8 @@ CHANGES = [
     ("validation_fraction", 0.2),
     ("validation_stratified", False),
     ("limit", 9),
+    ("text", "body"),
+    ("labels", "topic"),
     ("vocabulary", VocabularyConfig(min_count=3)),
     ("vocabulary", VocabularyConfig(max_size=9)),
     ("vocabulary", VocabularyConfig(source="all")),
@@ -160,7 +162,8 @@ CHANGES = [
     ("vocabulary", VocabularyConfig(ending=".")),
 ]
 OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool_batches": 7,
-         "test_lengths": [9], "targets": "answers", "word_order": "shuffled"}  # fmt: skip
+         "test_lengths": [9], "targets": "answers", "word_order": "shuffled",
+         "splits": SplitsConfig(test="eval")}  # fmt: skip
 
 
 def test_the_key_follows_what_can_change_a_byte_and_nothing_else(cfg) -> None:

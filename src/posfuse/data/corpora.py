@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from posfuse.config import DataConfig
+from posfuse.config import DataConfig, SplitsConfig
 from posfuse.data.sources import ENDS, Source, in_file, in_hub_form
 from posfuse.errors import HubUnreachable, InputError, reason
 
@@ -27,7 +27,8 @@ LIKE_A_SPLIT = re.compile(  # also of a part of it, as train-00000-of-00002
     r"[-_ ()0-9of]*(set|split|data)?",
     re.I,
 )
-OF_DATA = (*ENDS, ".tsv", ".json", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".gz", ".zip")
+OF_DATA = (*ENDS, ".json", ".ndjson", ".xlsx", ".arrow", ".feather", ".gz", ".zip")
+_ENDS = ".parquet, .csv, .tsv, .jsonl or .txt"
 SETTLED = 2.0  # seconds; within them a second change of a file may leave its time stamp unchanged
 _without_hub: list[bool] = []  # not empty after `do_without_hub`
 # By split: columns text and label, and group where documents have a part in common (an integer,
@@ -47,10 +48,11 @@ class Corpus:
 def load(cfg: DataConfig) -> Corpus:
     """The corpus of the config: the local folder `data.path` if given, else the corpus function."""
     if cfg.path is not None:
-        return folder(cfg.path)
+        return folder(cfg.path, cfg.splits)
     assert cfg.corpus is not None  # the checks of the config require one of the two
     arguments = {key: value for key, value in cfg.corpus.items() if key != "_target_"}
-    corpus: Corpus = pkgutil.resolve_name(cfg.corpus["_target_"])(**arguments)
+    function = pkgutil.resolve_name(cfg.corpus["_target_"])
+    corpus: Corpus = _hub(cfg, **arguments) if function is hub else function(**arguments)
     return corpus
 
 
@@ -72,38 +74,51 @@ def check_sizes(sizes: list[int], least: int) -> None:
         )
 
 
-def folder(path: str) -> Corpus:
-    """A local folder with train|validation|test.(parquet|csv|jsonl) of `text` and `label`; the
-    validation file may also be named val, valid or dev.
+def folder(path: str, names: SplitsConfig | None = None) -> Corpus:
+    """A local folder with a file of each split, as `folder_files`; or a .txt file, of which
+    `splits` cuts the test and the validation split.
 
     CSV files have no types: their labels are integers if every label is one as str() writes it,
     else strings, so that 01 and 1 are two classes. Raises InputError for a missing split.
     """
-    files = folder_files(path)
+    files = folder_files(path, names)
     return Corpus(files_digest(files), lambda: {s: in_file(f) for s, f in files.items()})
 
 
-def folder_files(path: str) -> dict[str, Path]:
-    """The file of each split. Raises InputError unless train and test are in the folder, for two
-    files of one split, and for another file that is named like a split."""
-    root = Path(path)
+def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path]:
+    """The file of each split: train|validation|test.(parquet|csv|tsv|jsonl|txt), or the names
+    given; the validation file may also be named val, valid or dev. A .txt file alone is train.
+
+    Raises InputError unless train and test are in the folder, for two files of one split, and with
+    the usual names for another file that is named like a split."""
+    root, names = Path(path), names or SplitsConfig()
+    if root.suffix == ".txt" and root.is_file():
+        if names != SplitsConfig():
+            raise InputError(f"data.splits: {root} has all splits; remove it, or give a folder")
+        return {"train": root}
     if not root.is_dir():
-        raise InputError(f"data.path: no folder {root}; give one with train.parquet, test.parquet")
+        raise InputError(
+            f"data.path: no folder {root}; give one with train.parquet, test.parquet, or a .txt "
+            "file for a language model"
+        )
     try:
         all_files = sorted(root.iterdir())
     except OSError as error:
         raise InputError(
             f"data.path: cannot list {root} ({error.strerror}); allow reading it"
         ) from error
+    usual = dict.fromkeys([names.validation] if names.validation else VALIDATION, "validation")
+    split_of = {**usual, names.train: "train", names.test: "test"}
     files: dict[str, Path] = {}
     for file in all_files:
-        name, _, rest = file.name.partition(".")
-        split = "validation" if name in VALIDATION else name
-        if f".{rest}" not in ENDS or split not in SPLITS or not file.is_file():
-            if LIKE_A_SPLIT.fullmatch(name) and file.suffix.lower() in OF_DATA:
+        split = split_of.get(file.stem) if file.suffix in ENDS and file.is_file() else None
+        if split is None:
+            name = file.name.partition(".")[0]
+            is_data = LIKE_A_SPLIT.fullmatch(name) and file.suffix.lower() in OF_DATA
+            if is_data and names == SplitsConfig():
                 raise InputError(
                     f"{file}: is not read; name a split's file train, validation (or val, valid, "
-                    "dev) or test with .parquet, .csv or .jsonl, or move this one elsewhere"
+                    f"dev) or test with {_ENDS}, set data.splits, or move this one elsewhere"
                 )
         elif split in files:
             raise InputError(
@@ -111,9 +126,12 @@ def folder_files(path: str) -> dict[str, Path]:
             )
         else:
             files[split] = file
-    for split in ("train", "test"):
-        if split not in files:
-            raise InputError(f"{root}: no {split} split; add {split}.parquet, .csv or .jsonl")
+    needed = ("train", "test", *(["validation"] if names.validation else []))
+    for split in (s for s in needed if s not in files):
+        raise InputError(
+            f"{root}: no {split} split; add {getattr(names, split)}{_ENDS}, or set "
+            f"data.splits.{split}=NAME"
+        )
     return {split: files[split] for split in SPLITS if split in files}
 
 
@@ -140,6 +158,11 @@ def hub(id: str, revision: str = "main") -> Corpus:
 
     Raises InputError if it cannot be loaded, HubUnreachable if the network is the reason.
     """
+    return _hub(DataConfig(), id, revision)
+
+
+def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
+    """`hub` with the column of the labels and the names of the splits in the config."""
     import datasets  # takes a second, and only corpora of the hub need it
 
     datasets.disable_progress_bars()
@@ -157,20 +180,21 @@ def hub(id: str, revision: str = "main") -> Corpus:
             "train.parquet and test.parquet (columns text, label) in a folder and give "
             "data.path=FOLDER"
         ) from error
-    splits = {s: loaded[s] for s in SPLITS if s in loaded}
-    if "train" not in splits or "test" not in splits:
+    own = cfg.splits
+    names = {"train": own.train, "validation": own.validation or "validation", "test": own.test}
+    splits = {split: loaded[name] for split, name in names.items() if name in loaded}
+    if "train" not in splits or "test" not in splits or own.validation not in (None, *loaded):
         raise InputError(
-            f"data.corpus.id: {id!r} has the splits {', '.join(loaded)}; give a corpus with "
-            "train and test"
+            f"data.corpus.id: {id!r} has the splits {', '.join(loaded)}; name those to use by "
+            "data.splits.train, data.splits.validation and data.splits.test, or give another corpus"
         )
-    unread = [s for s in loaded if s not in splits and LIKE_A_SPLIT.fullmatch(s)]
+    unread = [s for s in loaded if s not in names.values() and LIKE_A_SPLIT.fullmatch(s)]
     if unread and "validation" not in splits:
         raise InputError(
             f"data.corpus.id: {id!r} has the split {unread[0]!r}, which is not read, and no "
-            "validation split; save its splits as train, validation and test.parquet in a folder "
-            "and give data.path=FOLDER"
+            f"validation split; set data.splits.validation={unread[0]}"
         )
-    label = splits["train"].features.get("label")
+    label = splits["train"].features.get(cfg.labels)
 
     def read() -> dict[str, Source]:
         return {split: in_hub_form(part, f"{id} ({split})") for split, part in splits.items()}

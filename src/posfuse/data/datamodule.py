@@ -41,8 +41,11 @@ class TextDataModule(L.LightningDataModule):
 
     def facts(self) -> dict[str, Any]:
         """The record's entries about the corpus, by split. Shares are fractions; mean_tokens is per
-        document, after the cut to max_len."""
+        document, after the cut to max_len. `repeated` are the test documents that train has too."""
+        n_test = len(self.store.splits["test"].labels)
+        repeated = {"documents": self.store.repeated, "share": self.store.repeated / n_test}
         return {
+            **({"repeated": repeated} if self.store.repeated else {}),
             "documents": {split: len(self.documents[split]) for split in SPLITS},
             "mean_tokens": {s: float(self.documents[s].lengths.mean()) for s in SPLITS},
             "truncated_share": {

@@ -17,7 +17,8 @@ from posfuse.errors import InputError, input_errors
 ROWS = 500  # documents in a part
 # Read Parquet in pieces of this many bytes; by default the whole column is read ahead.
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
-ENDS = (".parquet", ".csv", ".jsonl")
+LONGEST_LINE = 10_000  # characters; a longer line of a .txt file is several documents
+ENDS = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Source:
     columns: list[str]
     read: Callable[[str], Iterator[pd.Series]]
     has_types: bool = True  # False: the file has only text
+    is_running: bool = False  # True: the documents are the lines of one text, without labels
 
 
 def in_memory(frame: pd.DataFrame) -> Source:
@@ -46,11 +48,13 @@ def in_hub_form(part: Any, name: str) -> Source:
 
 
 def in_file(path: Path) -> Source:
-    """A .parquet, .csv or .jsonl file; raises InputError, also while reading, for a damaged one."""
+    """A file with one of ENDS; raises InputError, also while reading, for a damaged one."""
     columns, column_of = {
         ".parquet": (_parquet_columns, _parquet),
         ".csv": (_csv_columns, _csv),
+        ".tsv": (_csv_columns, _csv),
         ".jsonl": (_jsonl_columns, _jsonl),
+        ".txt": (lambda _: ["text"], _txt),
     }[path.suffix]
 
     refusal = f"{path}: not readable", "write the file again"
@@ -59,8 +63,9 @@ def in_file(path: Path) -> Source:
         with input_errors(*refusal):
             yield from column_of(path, column)
 
+    has_types, is_running = path.suffix not in (".csv", ".tsv"), path.suffix == ".txt"
     with input_errors(*refusal):
-        return Source(str(path), columns(path), read, has_types=path.suffix != ".csv")
+        return Source(str(path), columns(path), read, has_types, is_running)
 
 
 def _parquet_columns(path: Path) -> list[str]:
@@ -89,6 +94,23 @@ def _csv(path: Path, column: str) -> Iterator[pd.Series]:
 def _series(values: Iterator[Any]) -> Iterator[pd.Series]:
     while part := [*islice(values, ROWS)]:
         yield pd.Series(part, dtype=object)
+
+
+def _txt(path: Path, column: str) -> Iterator[pd.Series]:
+    return _series(_lines(path))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines, each with the blank lines after it: in a row they are the text of the file."""
+    with utf8(path) as file:
+        text = ""
+        while line := file.readline(LONGEST_LINE):
+            if line.strip() and text.strip():
+                yield text
+                text = ""
+            text += line
+        if text:
+            yield text
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:

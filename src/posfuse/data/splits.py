@@ -56,11 +56,12 @@ def splits(
     used.
     """
     sources = corpus.read()
-    has_labels = labelled or all("label" in source.columns for source in sources.values())
-    parts = {
-        split: _documents(source, cfg.drop_empty, has_labels) for split, source in sources.items()
-    }
+    has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
+    parts = {split: _documents(source, cfg, has_labels) for split, source in sources.items()}
     names = _number_labels(parts, corpus.label_names, labelled)
+    if "test" not in parts:  # a text in one file
+        size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
+        parts["train"], parts["test"] = _divide(parts["train"], size, 0, names)
     if "validation" not in parts:
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         seed = int(cfg.split_seed) if validation_seed is None else validation_seed
@@ -68,7 +69,9 @@ def splits(
         parts["train"], parts["validation"] = rest, taken
     if cfg.limit is not None:
         for split, part in parts.items():
-            if len(part) > cfg.limit:
+            if part.source.is_running:
+                parts[split] = part.take(np.arange(min(cfg.limit, len(part))))
+            elif len(part) > cfg.limit:
                 if cfg.limit < (n := len(set(part.labels.tolist()))):
                     raise InputError(
                         f"data.limit: cannot take {cfg.limit} of {len(part)} documents of "
@@ -94,12 +97,16 @@ def draw_places(
 def _divide(
     part: Split, size: int, seed: int, names: list[str], stratified: bool = True
 ) -> tuple[Split, Split]:
-    """The documents that remain and the `size` that are drawn; both keep their order."""
+    """The documents that remain and the `size` that are drawn; both keep their order. The end of a
+    running text is taken instead."""
     if len(part) == 1:
         raise InputError(
             f"{part.source.name}: has one document, which cannot be divided; give a validation "
             "file, or write a long text as several rows, such as its paragraphs"
         )
+    if part.source.is_running:
+        rest, taken = np.split(np.arange(len(part)), [max(len(part) - size, 1)])
+        return part.take(rest), part.take(taken)
     problem = f"{part.source.name}: cannot take {size} of {len(part)} documents"
     if stratified:
         problem += " with every class in proportion"
@@ -116,27 +123,34 @@ def _divide(
     return part.take(rest), part.take(taken)
 
 
-def _documents(given: pd.DataFrame | Source, drop_empty: bool, labelled: bool) -> Split:
+def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) -> Split:
     """The documents of a source; each has words and a label, an empty one without `labelled`."""
     source = in_memory(given) if isinstance(given, pd.DataFrame) else given
-    for column in ("text", "label"):
+    if source.is_running and labelled:
+        raise InputError(
+            f"{source.name}: a text without labels; set task=language_model, or give .csv with "
+            "text and label"
+        )
+    for key, column in (("text", cfg.text), ("labels", cfg.labels)):
         if source.columns.count(column) > 1:
             raise InputError(
                 f"{source.name}: {source.columns.count(column)} columns are named {column!r}; "
                 "rename or remove all but one"
             )
-        if column not in source.columns and (labelled or column == "text"):
+        if column not in source.columns and (labelled or key == "text"):
             has = ", ".join(map(str, source.columns)) or "none"
             raise InputError(
-                f"{source.name}: no column {column!r} among {has}; rename the column that holds it"
+                f"{source.name}: no column {column!r} among {has}; set data.{key}=COLUMN"
             )
+    read, names = source.read, {"text": cfg.text, "label": cfg.labels}
+    source = replace(source, read=lambda column: read(names[column]))
     empty = np.fromiter(_is_empty(source), bool)
     labels = pd.Series([""] * len(empty), dtype=object)
     if labelled:
-        read = [*source.read("label")]
-        labels = pd.concat(read) if read else labels
+        columns = [*source.read("label")]
+        labels = pd.concat(columns) if columns else labels
         _check_labels(source.name, labels)
-    if empty.any() and not drop_empty:
+    if empty.any() and not cfg.drop_empty:
         raise InputError(
             f"{source.name}: no text in row {empty.argmax()} ({empty.sum()} such rows); remove "
             "them or set data.drop_empty=true"

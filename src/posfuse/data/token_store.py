@@ -23,7 +23,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from posfuse.config import DataConfig
-from posfuse.data.corpora import SPLITS, Corpus, load
+from posfuse.data.corpora import SPLITS, Corpus, is_task, load
 from posfuse.data.locks import lock
 from posfuse.data.pretrained_folder import read_tokenizer, tokenizer_digest
 from posfuse.data.splits import Split, splits
@@ -32,6 +32,7 @@ from posfuse.errors import InputError, lacks_memory
 from posfuse.seals import checksum, digest_of
 
 VOCABULARY = "vocabulary.json"
+COLUMNS = ["text", "label"]  # of most corpora
 FORMAT = 4  # part of every key; raise it when the bytes written change
 Poll = Callable[[], None]
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class TokenStore:
     unknown_share: dict[str, float]  # of each split's tokens
     folder: Path
     ending: int = 0  # tokens at the end of each document that a cut keeps
+    repeated: int = 0  # test documents whose text is also that of a training document
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """The words, or bytes, with these ids."""
@@ -121,7 +123,8 @@ def open_store(
                 parts, names = splits(corpus, cfg, seed, labelled)
                 texts = _texts_of_vocabulary(parts, cfg, poll)
                 tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)
-                _write(folder, parts, names, tokens, poll)
+                repeated = 0 if is_task(cfg) else _repeated(parts, poll)
+                _write(folder, parts, names, tokens, repeated, poll)
                 store = _read(folder)
     except OSError as error:
         if lacks_memory(error):
@@ -153,13 +156,19 @@ def store_key(
         "validation_stratified": cfg.validation_stratified,
         "limit": cfg.limit,
         "vocabulary": asdict(cfg.vocabulary),
+        **({"columns": columns} if (columns := [cfg.text, cfg.labels]) != COLUMNS else {}),
         **({"tokenizer": tokenizer_digest(pretrained)} if pretrained is not None else {}),
     }
     return digest_of(parts)[:16]
 
 
 def _write(
-    folder: Path, parts: dict[str, Split], label_names: list[str], tokens: Tokens, poll: Poll
+    folder: Path,
+    parts: dict[str, Split],
+    label_names: list[str],
+    tokens: Tokens,
+    repeated: int,
+    poll: Poll,
 ) -> None:
     """Write a store in a temporary folder and rename it to `folder`."""
     work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
@@ -172,7 +181,8 @@ def _write(
                 split: _write_split(work, split, part, tokens, poll)
                 for split, part in parts.items()
             },
-            **({"ending": tokens.ending} if tokens.ending else {}),
+            "ending": tokens.ending,
+            "repeated": repeated,
         }
         tokens.vocabulary.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: checksum(file) for file in sorted(work.iterdir())}
@@ -188,6 +198,17 @@ def _texts_of_vocabulary(parts: dict[str, Split], cfg: DataConfig, poll: Poll) -
     for portion in portions(chain.from_iterable(parts[split].texts() for split in counted)):
         poll()
         yield from portion
+
+
+def _repeated(parts: dict[str, Split], poll: Poll) -> int:
+    """How many test documents have the text of a training document; 0 for the lines of one text."""
+    if parts["train"].source.is_running:
+        return 0
+    known: set[int] = set()
+    for portion in portions(parts["train"].texts()):
+        poll()
+        known.update(map(hash, portion))
+    return sum(hash(text) in known for text in parts["test"].texts())
 
 
 def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll) -> float:
@@ -241,7 +262,7 @@ def _read(folder: Path) -> TokenStore | None:
         }  # fmt: skip
         return TokenStore(
             tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"], folder,
-            meta.get("ending", 0),
+            meta.get("ending", 0), meta.get("repeated", 0),
         )  # fmt: skip
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log.warning("%s: damaged (%s); building it again", folder, error)

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import LARGEST_SEED, TASKS, Config, DataConfig, is_pretrained
+from posfuse.config import LARGEST_SEED, TASKS, Config, DataConfig, SplitsConfig, is_pretrained
 from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits, check_name
@@ -76,6 +76,10 @@ def _number(value: Any) -> Any:
 
 
 def _check_corpus(cfg: Config) -> None:
+    names = cfg.data.splits
+    named = [name for name in (names.train, names.validation, names.test) if name is not None]
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise InputError(f"data.splits: two splits are {twice[0]}; name another for one of them")
     if cfg.data.corpus is None:
         if cfg.data.path is None:
             raise InputError("data.path: no corpus given; name a folder with data.path=FOLDER")
@@ -85,6 +89,11 @@ def _check_corpus(cfg: Config) -> None:
         raise InputError(  # the texts of the folder would have the name of another corpus
             f"data.path: {cfg.data.name} is made by {target}, which reads no folder; for your own "
             "texts use data=folder data.name=NAME"
+        )
+    if cfg.data.path is None and target != HUB and names != SplitsConfig():
+        raise InputError(
+            f"data.splits: is for your own texts and those of the hub, and {target} makes its own "
+            "splits; remove it"
         )
     _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
     own = cfg.data.corpus.get("split_seed")

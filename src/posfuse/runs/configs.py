@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
 
     def folder_with(key: str, path: str, digest_of: Callable[[str], str]) -> str:
         changed = None
-        for place in filter(Path.is_dir, _places(cfg, folder, path)):
+        for place in filter(Path.exists, _places(cfg, folder, path)):
             try:
                 if digest_of(str(place)) == recorded.get(key):
                     return str(place)
@@ -87,7 +88,8 @@ def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
         )
 
     data, host = cfg.data.path, cfg.host.path
-    data = data and folder_with("data.path", data, texts_digest)
+    texts = partial(texts_digest, names=cfg.data.splits)
+    data = data and folder_with("data.path", data, texts)
     host = host and folder_with("host.path", host, pretrained_digest)
     return replace(cfg, data=replace(cfg.data, path=data), host=replace(cfg.host, path=host))
 

@@ -1,4 +1,5 @@
-"""Whether the tokens of a run represent its texts: few are unknown, and a text has several."""
+"""Whether the tokens of a run represent its texts: few are unknown, and a text has several. Whether
+test texts are new."""
 
 import math
 from collections.abc import Mapping
@@ -21,9 +22,9 @@ def coverage_warning(row: Mapping[Any, Any]) -> str | None:
     if isinstance(row.get("settings.data.corpus.test_lengths"), list):
         return None  # a generated task
     unit = row.get("settings.data.vocabulary.unit", "words")
+    more = "lower data.vocabulary.min_count or raise data.vocabulary.max_size"
     unknown, unknown_in = _worst(row, "unknown_share", 1)
     fewest, fewest_in = _worst(row, "mean_tokens", -1)
-    more = "lower data.vocabulary.min_count or raise data.vocabulary.max_size"
     if unknown >= UNKNOWN_SHARE:
         fix = f"{CHARACTERS}, or {more}" if unit == "words" else more
         if row.get("settings.host.name") == "transformers":
@@ -35,6 +36,16 @@ def coverage_warning(row: Mapping[Any, Any]) -> str | None:
             f"{CHARACTERS}"
         )
     return None
+
+
+def repetition(row: Mapping[Any, Any]) -> str | None:
+    """One line if test documents occur in train, or None; `row` is a record with flat keys."""
+    n, share = row.get("repeated.documents"), row.get("repeated.share")
+    if not (isinstance(n, int | float) and isinstance(share, int | float) and n > 0):
+        return None
+    return (
+        f"{row['data']}: {n:.0f} of the test documents ({share:.1%}) occur in train word for word"
+    )
 
 
 def training_lengths(cfg: Config, poll: Poll) -> np.ndarray:

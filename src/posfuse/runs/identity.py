@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from posfuse.config import Config
+from posfuse.config import Config, SplitsConfig
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.data.pretrained_folder import pretrained_digest
 from posfuse.seals import digest, digest_of
@@ -57,6 +57,11 @@ LATER_KEYS: dict[str, Any] = {
     "optim.warmup": 0,
     "optim.end_factor": 0.0,
     "trainer.accumulate": 1,
+    "data.text": "text",
+    "data.labels": "label",
+    "data.splits.train": "train",
+    "data.splits.validation": None,
+    "data.splits.test": "test",
 }
 
 
@@ -77,16 +82,16 @@ def settings(cfg: Config) -> dict[str, Any]:
     }
     if cfg.data.path is not None:
         # Content, not location, identifies a data folder.
-        flat["data.path"] = texts_digest(cfg.data.path)
+        flat["data.path"] = texts_digest(cfg.data.path, cfg.data.splits)
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
     if cfg.host.path is not None:
         flat["host.path"] = pretrained_digest(cfg.host.path)
     return flat
 
 
-def texts_digest(path: str) -> str:
+def texts_digest(path: str, names: SplitsConfig | None = None) -> str:
     """sha256 of the texts in a folder; raises InputError as `folder_files`."""
-    return files_digest(folder_files(path))
+    return files_digest(folder_files(path, names))
 
 
 def fingerprint(cfg: Config) -> str:

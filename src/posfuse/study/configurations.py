@@ -28,7 +28,10 @@ from posfuse.study.sweeps import Sweep
 
 NEARLY_ALL = 0.9  # of the training documents
 # The settings of a corpus and of its tokens; a corpus may have several names.
-OF_CORPUS = ("data.path", "data.corpus", "data.vocabulary.unit", "host.path")
+OF_CORPUS = (
+    "data.path", "data.corpus", "data.text", "data.labels", "data.splits", "data.vocabulary.unit",
+    "host.path",
+)  # fmt: skip
 
 
 def _check_lengths(data: DataConfig) -> None:

@@ -20,7 +20,7 @@ from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
 from posfuse.process.distributed import rank
 from posfuse.runs import identity, measurements, records
-from posfuse.runs.coverage import coverage_warning
+from posfuse.runs.coverage import coverage_warning, repetition
 from posfuse.runs.measurements import Measurement
 from posfuse.runs.records import Diagnostic, Record
 from posfuse.training import masked_pretraining
@@ -76,8 +76,10 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     stopwatch = Stopwatch()
     data, module = build(cfg, backbone, pretrained)
     facts |= data.facts()
-    if rank() == 0 and (line := coverage_warning(identity.flatten(facts))):
-        warn(line)
+    if rank() == 0:
+        flat = identity.flatten(facts)
+        for line in filter(None, (coverage_warning(flat), repetition(flat))):
+            warn(line)
     history = History(data.evaluations, cfg.logger.every_steps)
     diagnostics = Diagnostics(data, cfg.trainer.mechanism)
     observers = [stopwatch, diagnostics]

@@ -14,7 +14,7 @@ from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import TABLES, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, Table, by_fusion, count, if_many, over_seeds
-from posfuse.runs.coverage import coverage_warning
+from posfuse.runs.coverage import coverage_warning, repetition
 
 MARK = "†"  # ours and the paper's disagree
 BAG = "bag of words"
@@ -48,10 +48,12 @@ def section(sweep: Sweep) -> Section:
 
 
 def _coverage_warnings(runs: pd.DataFrame) -> list[str]:
-    """A line for each corpus, and variant of it, whose tokens do not represent its texts."""
+    """Lines on each corpus, and variant of it, whose tokens do not represent its texts, or whose
+    test documents are not all new."""
     lines = []
     for _, group in runs.groupby(["data", "variant"], sort=False):
-        lines += [*filter(None, map(coverage_warning, group.to_dict("records")))][:1]
+        for line_of in (coverage_warning, repetition):
+            lines += [*filter(None, map(line_of, group.to_dict("records")))][:1]
     return lines
 
 
