@@ -38,6 +38,7 @@ class VocabularyConfig:
         choices=("words", "characters", "bytes"),
     )  # fmt: skip
     ending: str = option("", "characters after each document, for a language model")
+    file: str | None = option(None, "your own tokenizer.json in place of the keys before ending")
 
 
 @dataclass

@@ -12,6 +12,7 @@ from small_runs import composed
 TASK = ["data=even_pairs", "data.corpus.sizes=[200,20,30]", "data.corpus.lengths=[2,12]",
         "data.max_len=12"]  # fmt: skip
 COPY, MASKED = ["task=language_model", "data=copy"], ["pretrain=masked"]
+TOKENIZER = "data.vocabulary.file=tokenizer.json"
 SHUFFLED = ["data=arxiv", "data.word_order=shuffled"]
 NAMED = [*SHUFFLED, "data.name=arxiv_shuffled"]
 
@@ -72,10 +73,18 @@ REFUSED = [
      "balanced is for classifiers; remove it"),
     (["task=language_model", "data=bbc_bytes", "trainer.monitor=macro_f1"],
      "macro_f1 is for classifiers; remove it"),
-    # A user's own texts
+    # A user's own texts and tokens
     (["data.splits.test=eval"],
      "data.splits: is for your own texts and those of the hub, and posfuse.data.bbc.lead_paragr"),
     (["data=agnews", "data.splits.test=train"], "data.splits: two splits are train; name another"),
+    ([TOKENIZER, "data.vocabulary.unit=characters"],
+     "data.vocabulary.unit: characters is for a vocabulary of the texts, and data.vocabulary.file "
+     "is tokenizer.json; remove one of the two"),
+    ([TOKENIZER, "data.vocabulary.min_count=1"], "data.vocabulary.min_count: 1 is for a vocab"),
+    ([TOKENIZER, "task=language_model"], "data.vocabulary.unit: bytes is for a vocabulary of"),
+    *(([TOKENIZER, f"data={data}"],
+       f"data.vocabulary.file: is for texts, and the tokens of {data} are its symbols; remove it")
+      for data in ("even_pairs", "listops")),
     # Pretraining
     ([*MASKED, "task=language_model", "data.vocabulary.unit=bytes"],
      "pretrain: is for classifiers"),

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from posfuse import untrusted
-from posfuse.data import pretrained_folder
+from posfuse.data import pretrained_folder, vocabulary
 from posfuse.data.pretrained_folder import read_tokenizer
 from posfuse.data.token_store import open_store
 from posfuse.errors import InputError
@@ -132,7 +132,7 @@ def test_a_tokenizer_is_text_of_bounded_size(tmp_path, monkeypatch):
         (tmp_path / name).write_text("{" * 100_000)
     with pytest.raises(InputError, match=r"tokenizer\.json: not a tokenizer"):
         read_tokenizer(str(tmp_path))
-    monkeypatch.setattr(pretrained_folder, "LARGEST_TOKENIZER", 10)
+    monkeypatch.setattr(vocabulary, "LARGEST_TOKENIZER", 10)
     with pytest.raises(InputError, match="larger than 10 bytes"):
         read_tokenizer(str(tmp_path))
 
@@ -156,5 +156,5 @@ def test_the_page_states_the_limits_of_the_code():
     assert "a Parquet file 2^24 rows" in page
     assert page.count(f"at most {untrusted.DEEPEST} nested levels") == 2
     assert f"more than {pretrained_folder.MOST_LAYERS} layers" in page
-    megabytes = pretrained_folder.LARGEST_TOKENIZER // untrusted.MEBIBYTE
+    megabytes = vocabulary.LARGEST_TOKENIZER // untrusted.MEBIBYTE
     assert f"`tokenizer.json` has at most {megabytes} MiB" in page

@@ -2,7 +2,6 @@
 digest of their content, and its tokenizer.
 """
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,12 +10,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from posfuse.data.corpora import files_digest
-from posfuse.data.vocabulary import Tokens, in_a_row
-from posfuse.errors import InputError, input_errors
-from posfuse.untrusted import MEBIBYTE, read_bytes, read_json
+from posfuse.data.vocabulary import Tokens, in_a_row, read_tokenizer_file, unknown_of
+from posfuse.errors import InputError
+from posfuse.untrusted import read_json
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
-LARGEST_TOKENIZER = 256 * MEBIBYTE
 MOST_LAYERS = 4096  # of a model; far more take hours to build
 LAYERS = re.compile("layer|block|depth|group|stage", re.IGNORECASE)  # keys that count them
 WEIGHTS = ("model*.safetensors*", "pytorch_model*.bin*")  # with the index of files; first wins
@@ -77,22 +75,16 @@ def tokenizer_digest(path: str) -> str:
 
 
 def read_tokenizer(path: str) -> Tokens:
-    """The tokenizer of a pretrained model. Documents are cut and padded later, so it does neither.
+    """The tokenizer of a pretrained model.
 
     Raises InputError as `pretrained_files`, and if its file cannot be read.
     """
     file = pretrained_files(path)[TOKENIZER]
-    with input_errors(f"{file}: not a tokenizer", "write it again with save_pretrained"):
-        text = read_bytes(file, LARGEST_TOKENIZER).decode()
-        tokenizer, model = Tokenizer.from_str(text), json.loads(text)["model"]
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    tokenizer = read_tokenizer_file(file, "write it again with save_pretrained")
     ids: dict[str, int] = tokenizer.get_vocab()
-    unknown = model.get("unk_id")  # of a Unigram model; others name the token
-    if unknown is None and model.get("unk_token") is not None:
-        unknown = tokenizer.token_to_id(model["unk_token"])
+    unknown = unknown_of(tokenizer)
     special = tokenizer.encode("").ids
-    size = max(ids.values(), default=-1) + 1
+    size = max(ids.values()) + 1
 
     def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """With the special tokens. A document without tokens is one unknown token."""

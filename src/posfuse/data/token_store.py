@@ -17,17 +17,25 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from posfuse.config import DataConfig
+from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data.corpora import SPLITS, Corpus, is_task, load
 from posfuse.data.locks import lock
 from posfuse.data.pretrained_folder import read_tokenizer, tokenizer_digest
 from posfuse.data.splits import Split, splits
-from posfuse.data.vocabulary import Encoder, Tokens, encoder_of, own_tokens, portions
+from posfuse.data.vocabulary import (
+    SPECIAL,
+    Encoder,
+    Tokens,
+    encoder_of,
+    own_tokens,
+    portions,
+    tokenizer_file_digest,
+)
 from posfuse.errors import InputError, lacks_memory
 from posfuse.seals import checksum, digest_of
 
@@ -74,11 +82,20 @@ class TokenStore:
     unknown_share: dict[str, float]  # of each split's tokens
     folder: Path
     ending: int = 0  # tokens at the end of each document that a cut keeps
+    shift: int = 0  # an id minus that of the vocabulary
     repeated: int = 0  # test documents whose text is also that of a training document
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """The words, or bytes, with these ids."""
-        return [str(self._vocabulary.id_to_token(int(i))) for i in ids]
+        return [
+            SPECIAL[i] if i < self.shift else str(self._vocabulary.id_to_token(int(i) - self.shift))
+            for i in ids
+        ]
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The text with these ids of the user's tokenizer."""
+        own = [int(i) - self.shift for i in ids if i >= self.shift]
+        return str(self._vocabulary.decode(own))
 
     def id_of(self, word: str) -> int:
         """The id of a word, or byte, of the vocabulary; raises ValueError for another one."""
@@ -87,9 +104,9 @@ class TokenStore:
             raise ValueError(f"{word!r} is not in the vocabulary")
         return number
 
-    def encoder(self, unit: str) -> Encoder:
-        """What turned the texts into ids; `unit` is that of the config."""
-        return encoder_of(unit, self._vocabulary)
+    def encoder(self, own: VocabularyConfig) -> Encoder:
+        """What turned the texts into ids, by the config."""
+        return encoder_of(own, self._vocabulary)
 
     @cached_property
     def _vocabulary(self) -> Tokenizer:
@@ -155,11 +172,17 @@ def store_key(
         "validation_fraction": cfg.validation_fraction,
         "validation_stratified": cfg.validation_stratified,
         "limit": cfg.limit,
-        "vocabulary": asdict(cfg.vocabulary),
+        "vocabulary": _vocabulary_key(cfg.vocabulary),
         **({"columns": columns} if (columns := [cfg.text, cfg.labels]) != COLUMNS else {}),
         **({"tokenizer": tokenizer_digest(pretrained)} if pretrained is not None else {}),
     }
     return digest_of(parts)[:16]
+
+
+def _vocabulary_key(own: VocabularyConfig) -> dict[str, Any]:
+    key = asdict(own)
+    file = key.pop("file")
+    return key if file is None else {**key, "file": tokenizer_file_digest(file)}
 
 
 def _write(
@@ -182,6 +205,7 @@ def _write(
                 for split, part in parts.items()
             },
             "ending": tokens.ending,
+            "shift": tokens.shift,
             "repeated": repeated,
         }
         tokens.vocabulary.save(str(work / VOCABULARY))
@@ -262,7 +286,7 @@ def _read(folder: Path) -> TokenStore | None:
         }  # fmt: skip
         return TokenStore(
             tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"], folder,
-            meta.get("ending", 0), meta.get("repeated", 0),
+            meta.get("ending", 0), meta.get("shift", 0), meta.get("repeated", 0),
         )  # fmt: skip
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log.warning("%s: damaged (%s); building it again", folder, error)

@@ -1,16 +1,18 @@
-"""Words, characters or bytes to token ids; `<pad>` is 0 and `<unk>` is 1 in all three.
+"""Words, characters, bytes or a user's tokens to ids; `<pad>` is 0 and `<unk>` is 1 in all four.
 
 Words are lower-cased and split at white space. Characters are Unicode's, white space included, and
-bytes are those of the text's UTF-8, both unchanged.
+bytes are those of the text's UTF-8, both unchanged. Token t of a user's tokenizer has the id t + 2.
 The tokenizer of a pretrained model has ids of its own (pretrained_folder.py).
 """
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -19,12 +21,15 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordLevelTrainer
 
-from posfuse.config import DataConfig
-from posfuse.errors import InputError
+from posfuse.config import DataConfig, VocabularyConfig
+from posfuse.data.corpora import files_digest
+from posfuse.errors import InputError, input_errors
+from posfuse.untrusted import MEBIBYTE, read_bytes
 
 Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> ids, offsets
 PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
+LARGEST_TOKENIZER = 256 * MEBIBYTE
 PORTION = 1 << 20  # characters that are encoded at a time; bounds the memory
 
 
@@ -38,18 +43,21 @@ class Tokens:
     unknown: int | None = UNKNOWN  # the id of unknown tokens; None if every text is known
     special: int = 0  # tokens that a pretrained model adds to each document
     ending: int = 0  # tokens at the end of each document that a cut keeps, such as [SEP]
+    shift: int = 0  # an id minus that of the vocabulary
 
 
 def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
     """Those of a vocabulary of these texts, each with data.vocabulary.ending; raises InputError if
     it has no entry but the special ones."""
     own = cfg.vocabulary
-    if own.unit == "bytes":
+    if own.file is not None:
+        vocabulary = read_tokenizer_file(Path(own.file), "write it with Tokenizer.save")
+    elif own.unit == "bytes":
         vocabulary = byte_vocabulary()
     else:
         build = {"words": build_vocabulary, "characters": character_vocabulary}[own.unit]
         vocabulary = build((text + own.ending for text in texts), own.max_size, own.min_count)
-    if vocabulary.get_vocab_size() == len(SPECIAL):
+    if own.file is None and vocabulary.get_vocab_size() == len(SPECIAL):
         other = ""
         if own.unit == "words":
             other = ", or data.vocabulary.unit=characters for texts without spaces between words"
@@ -57,12 +65,12 @@ def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
             f"data.vocabulary.min_count: no {own.unit.removesuffix('s')} of {cfg.name} occurs "
             f"{own.min_count} times; use a smaller number{other}"
         )
-    encoder = encoder_of(own.unit, vocabulary)
+    encoder = encoder_of(own, vocabulary)
 
     def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         return encoder([text + own.ending for text in texts])
 
-    return Tokens(vocabulary, encode, vocabulary.get_vocab_size())
+    return Tokens(vocabulary, encode, size_of(own, vocabulary), shift=shift_of(own))
 
 
 def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
@@ -165,11 +173,67 @@ def character_encoder(vocabulary: Tokenizer) -> Encoder:
     return encode
 
 
-def encoder_of(unit: str, vocabulary: Tokenizer) -> Encoder:
-    """The encoder with this vocabulary; `unit` is that of the config."""
-    if unit == "bytes":
+def encoder_of(own: VocabularyConfig, vocabulary: Tokenizer) -> Encoder:
+    """The encoder with this vocabulary of the config."""
+    if own.file is not None:
+        return file_encoder(vocabulary)
+    if own.unit == "bytes":
         return encode_bytes
-    return {"words": word_encoder, "characters": character_encoder}[unit](vocabulary)
+    return {"words": word_encoder, "characters": character_encoder}[own.unit](vocabulary)
+
+
+def shift_of(own: VocabularyConfig) -> int:
+    """What is added to the ids of the vocabulary: those of a user's tokenizer follow SPECIAL."""
+    return 0 if own.file is None else len(SPECIAL)
+
+
+def size_of(own: VocabularyConfig, vocabulary: Tokenizer) -> int:
+    """The largest id + 1."""
+    return max(vocabulary.get_vocab().values()) + 1 + shift_of(own)
+
+
+def tokenizer_file_digest(path: str) -> str:
+    """sha256 of a user's tokenizer; raises InputError if there is none."""
+    if not Path(path).is_file():
+        raise InputError(f"data.vocabulary.file: no file {path}; write one with Tokenizer.save")
+    return files_digest({"tokenizer": Path(path)})
+
+
+def read_tokenizer_file(file: Path, fix: str) -> Tokenizer:
+    """The tokenizer in a file. Documents are cut and padded later, so it does neither.
+
+    Raises InputError with the fix if the file cannot be read or has no tokens."""
+    with input_errors(f"{file}: not a tokenizer", fix):
+        tokenizer = Tokenizer.from_str(read_bytes(file, LARGEST_TOKENIZER).decode())
+        if not tokenizer.get_vocab():
+            raise ValueError("no tokens")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def unknown_of(tokenizer: Tokenizer) -> int | None:
+    """The id of unknown tokens of a file's tokenizer; None if every text is known."""
+    model = json.loads(tokenizer.to_str())["model"]
+    unknown: int | None = model.get("unk_id")  # of a Unigram model; others name the token
+    if unknown is None and model.get("unk_token") is not None:
+        unknown = tokenizer.token_to_id(model["unk_token"])
+    return unknown
+
+
+def file_encoder(tokenizer: Tokenizer) -> Encoder:
+    """As `word_encoder`, with the tokens of a user's tokenizer and without its special tokens."""
+    size, unknown = max(tokenizer.get_vocab().values()) + 1 + len(SPECIAL), unknown_of(tokenizer)
+
+    def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        shifted = [[i + len(SPECIAL) for i in document.ids] for document in encoded]
+        ids, offsets = in_a_row([document or [UNKNOWN] for document in shifted], size)
+        if unknown is not None:
+            ids[ids == unknown + len(SPECIAL)] = UNKNOWN
+        return ids, offsets
+
+    return encode
 
 
 def byte_vocabulary() -> Tokenizer:

@@ -12,7 +12,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import LARGEST_SEED, TASKS, Config, DataConfig, SplitsConfig, is_pretrained
+from posfuse.config import (
+    LARGEST_SEED,
+    TASKS,
+    Config,
+    DataConfig,
+    SplitsConfig,
+    VocabularyConfig,
+    is_pretrained,
+)
 from posfuse.data.corpora import is_task
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits, check_name
@@ -45,6 +53,7 @@ def checked(config: DictConfig) -> Config:
     task.check()
     check_host(cfg)
     _check_corpus(cfg)
+    _check_tokenizer(cfg)
     if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
         raise InputError(
             f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
@@ -101,6 +110,24 @@ def _check_corpus(cfg: Config) -> None:
         raise InputError(
             f"data.corpus.split_seed: must be between 0 and {LARGEST_SEED} (got {own})"
         )
+
+
+def _check_tokenizer(cfg: Config) -> None:
+    """A tokenizer of the user's own decides what the other keys of data.vocabulary do."""
+    data, own = cfg.data, cfg.data.vocabulary
+    if own.file is None:
+        return
+    if is_task(data) or "lengths" in ((data.corpus or {}) if data.path is None else {}):
+        raise InputError(
+            f"data.vocabulary.file: is for texts, and the tokens of {data.name} are its symbols; "
+            "remove it"
+        )
+    for key in ("max_size", "min_count", "source", "unit"):
+        if (value := getattr(own, key)) != getattr(VocabularyConfig(), key):
+            raise InputError(
+                f"data.vocabulary.{key}: {value} is for a vocabulary of the texts, and "
+                f"data.vocabulary.file is {own.file}; remove one of the two"
+            )
 
 
 def task_of(cfg: Config) -> Any:

@@ -14,6 +14,7 @@ from yaml import YAMLError
 from posfuse import untrusted
 from posfuse.config import Config
 from posfuse.data.pretrained_folder import pretrained_digest
+from posfuse.data.vocabulary import tokenizer_file_digest
 from posfuse.errors import InputError, input_errors
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.identity import texts_digest
@@ -29,12 +30,13 @@ def write_config(folder: Path, cfg: Config) -> None:
     def absolute(path: str) -> str:
         return os.fsencode(os.path.abspath(path)).decode(errors="surrogateescape")
 
-    data, host = cfg.data.path, cfg.host.path
+    data, host, own = cfg.data.path, cfg.host.path, cfg.data.vocabulary
+    own = replace(own, file=own.file and absolute(own.file))
     cfg = replace(
         cfg,
         output_dir=absolute(cfg.output_dir),
         cache_dir=absolute(cfg.cache_dir),
-        data=replace(cfg.data, path=data and absolute(data)),
+        data=replace(cfg.data, path=data and absolute(data), vocabulary=own),
         host=replace(cfg.host, path=host and absolute(host)),
     )
     with replacing(folder / CONFIG) as part:
@@ -87,11 +89,14 @@ def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
             "write its new place into this file"
         )
 
-    data, host = cfg.data.path, cfg.host.path
+    data, host, own = cfg.data.path, cfg.host.path, cfg.data.vocabulary
     texts = partial(texts_digest, names=cfg.data.splits)
     data = data and folder_with("data.path", data, texts)
     host = host and folder_with("host.path", host, pretrained_digest)
-    return replace(cfg, data=replace(cfg.data, path=data), host=replace(cfg.host, path=host))
+    key = "data.vocabulary.file"
+    own = replace(own, file=own.file and folder_with(key, own.file, tokenizer_file_digest))
+    data_cfg = replace(cfg.data, path=data, vocabulary=own)
+    return replace(cfg, data=data_cfg, host=replace(cfg.host, path=host))
 
 
 def _places(cfg: Config, folder: Path, path: str) -> list[Path]:

@@ -23,6 +23,8 @@ def coverage_warning(row: Mapping[Any, Any]) -> str | None:
         return None  # a generated task
     unit = row.get("settings.data.vocabulary.unit", "words")
     more = "lower data.vocabulary.min_count or raise data.vocabulary.max_size"
+    if row.get("settings.data.vocabulary.file"):
+        unit, more = "tokens", "take a tokenizer that was trained on such texts"
     unknown, unknown_in = _worst(row, "unknown_share", 1)
     fewest, fewest_in = _worst(row, "mean_tokens", -1)
     if unknown >= UNKNOWN_SHARE:

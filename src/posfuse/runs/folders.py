@@ -27,8 +27,8 @@ def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iter
     """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
 
     The other overrides are written in characters that every file system accepts. If characters are
-    replaced or the text is long, a hash keeps two different runs apart. Of host.path the last part
-    is written, so that the folder's place does not count.
+    replaced or the text is long, a hash keeps two different runs apart. Of host.path and of
+    data.vocabulary.file the last part is written, so that their place does not count.
     """
     own = sorted(map(_without_place, other_overrides(overrides)))
     text = "__".join(own)
@@ -57,7 +57,8 @@ def _in_path_already(override: str) -> bool:
 
 def _without_place(override: str) -> str:
     key, _, value = override.partition("=")
-    return f"{key}={Path(value).name}" if key == "host.path" else override
+    has_place = key in ("host.path", "data.vocabulary.file")
+    return f"{key}={Path(value).name}" if has_place else override
 
 
 def folder_of(overrides: list[str], cfg: Any) -> str:

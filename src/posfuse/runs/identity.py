@@ -14,6 +14,7 @@ from typing import Any
 from posfuse.config import Config, SplitsConfig
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.data.pretrained_folder import pretrained_digest
+from posfuse.data.vocabulary import tokenizer_file_digest
 from posfuse.seals import digest, digest_of
 
 NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
@@ -57,6 +58,7 @@ LATER_KEYS: dict[str, Any] = {
     "optim.warmup": 0,
     "optim.end_factor": 0.0,
     "trainer.accumulate": 1,
+    "data.vocabulary.file": None,
     "data.text": "text",
     "data.labels": "label",
     "data.splits.train": "train",
@@ -84,6 +86,8 @@ def settings(cfg: Config) -> dict[str, Any]:
         # Content, not location, identifies a data folder.
         flat["data.path"] = texts_digest(cfg.data.path, cfg.data.splits)
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
+    if cfg.data.vocabulary.file is not None:
+        flat["data.vocabulary.file"] = tokenizer_file_digest(cfg.data.vocabulary.file)
     if cfg.host.path is not None:
         flat["host.path"] = pretrained_digest(cfg.host.path)
     return flat

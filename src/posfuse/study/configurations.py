@@ -30,7 +30,7 @@ NEARLY_ALL = 0.9  # of the training documents
 # The settings of a corpus and of its tokens; a corpus may have several names.
 OF_CORPUS = (
     "data.path", "data.corpus", "data.text", "data.labels", "data.splits", "data.vocabulary.unit",
-    "host.path",
+    "data.vocabulary.file", "host.path",
 )  # fmt: skip
 
 

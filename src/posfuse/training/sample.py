@@ -23,7 +23,7 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     if unit == "bytes":
         ids = [byte + len(SPECIAL) for byte in _bytes(text)]
     elif not is_task(cfg.data) and text.strip():
-        ids = data.store.encoder(unit)([_unicode(text)])[0].tolist()
+        ids = data.store.encoder(cfg.data.vocabulary)([_unicode(text)])[0].tolist()
     else:
         symbols = data.store.words(range(len(SPECIAL), data.store.vocabulary_size))
         if unknown := [symbol for symbol in text.split() if symbol not in symbols]:
@@ -91,6 +91,8 @@ def main(arguments: Namespace) -> None:
     if cfg.data.vocabulary.unit == "bytes":
         values = [int(i) - len(SPECIAL) for i in tokens if i >= len(SPECIAL)]
         print((_bytes(arguments.prompt) + bytes(values)).decode(errors="replace"))
+    elif cfg.data.vocabulary.file is not None:
+        print(data.store.text([*ids[0], *tokens]))
     elif cfg.data.vocabulary.unit == "characters":
         print(arguments.prompt + "".join(data.store.words(tokens)))
     else:

@@ -154,7 +154,7 @@ class NextTokenTask(Task):
             raise InputError(
                 f"data.targets: must be all for texts such as {data.name} (got {data.targets})"
             )
-        if ending and data.vocabulary.unit == "words":
+        if ending and data.vocabulary.unit == "words" and data.vocabulary.file is None:
             raise InputError(
                 "data.vocabulary.ending: is for bytes and characters; remove it, or set "
                 "data.vocabulary.unit=bytes"

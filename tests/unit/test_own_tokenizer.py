@@ -1,0 +1,153 @@
+"""A user's tokenizer file for the suite's own models: its ids, and its part in a run's identity."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from posfuse.config import DataConfig, VocabularyConfig
+from posfuse.data.token_store import open_store
+from posfuse.data.vocabulary import encoder_of, size_of, unknown_of
+from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from posfuse.runs.configs import read_config, with_folders, write_config
+from posfuse.runs.coverage import coverage_warning
+from posfuse.runs.folders import run_folder
+from posfuse.runs.identity import fingerprint, settings
+from small_runs import composed, write_splits
+
+TEXTS = ["ภาษาไทย ง่าย มาก", "the cat sat on the mat", "", "a cat, a mat <unk> [SEP]", "Ωxy"]
+
+
+def trained(kind: str) -> Tokenizer:
+    """A tokenizer with special tokens, padding and truncation, which documents here get without."""
+    special = ["[UNK]", "[CLS]", "[SEP]"]
+    if kind == "bytes":
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=300,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+    elif kind == "wordpiece":
+        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=60, special_tokens=special, show_progress=False
+        )
+    else:
+        tokenizer = Tokenizer(models.Unigram())
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=60, special_tokens=special, unk_token="[UNK]", show_progress=False
+        )
+    tokenizer.train_from_iterator(TEXTS[:2] * 5, trainer)
+    if kind == "wordpiece":
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        )
+        tokenizer.enable_padding(length=50)
+        tokenizer.enable_truncation(3)
+    return tokenizer
+
+
+@pytest.mark.parametrize("kind", ["bytes", "wordpiece", "unigram"])
+def test_ids_are_those_of_transformers_plus_two(tmp_path, kind) -> None:
+    transformers = pytest.importorskip("transformers")
+    trained(kind).save(str(tmp_path / "tok.json"))
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tok.json"))
+    write_splits(tmp_path, **dict.fromkeys(
+        ("train", "validation", "test"),
+        pd.DataFrame({"text": [t for t in TEXTS if t], "label": [0, 1, 0, 1]}),
+    ))  # fmt: skip
+    own = VocabularyConfig(file=str(tmp_path / "tok.json"))
+    store = open_store(DataConfig("mine", path=str(tmp_path), vocabulary=own), tmp_path / "cache")
+    unknown = theirs.convert_tokens_to_ids("[UNK]") if kind != "bytes" else None
+    expected = [
+        [1 if i == unknown else i + 2 for i in theirs.encode(text, add_special_tokens=False)]
+        for text in TEXTS
+    ]
+    split = store.splits["test"]
+    documents = [document.tolist() for document in np.split(split.ids, split.offsets[1:-1])]
+    assert documents == [ids for ids, text in zip(expected, TEXTS, strict=True) if text]
+    assert store.vocabulary_size == theirs.vocab_size + 2  # transformers adds [PAD] to it
+    words = theirs.convert_ids_to_tokens(theirs.encode(TEXTS[1], add_special_tokens=False))
+    assert store.words(expected[1]) == words
+    assert store.words([0, 1]) == ["<pad>", "<unk>"]
+    ids, offsets = store.encoder(own)(["", TEXTS[1]])
+    assert ids.tolist() == [1, *expected[1]]  # an empty text is one unknown token
+    assert offsets.tolist() == [0, 1, 1 + len(expected[1])]
+    if kind == "bytes":
+        assert store.text(expected[0]) == TEXTS[0]
+    else:
+        assert store.unknown_share["test"] > 0
+
+
+def test_an_unknown_token_is_that_of_the_model() -> None:
+    assert [unknown_of(trained(kind)) for kind in ("bytes", "wordpiece", "unigram")] == [None, 0, 0]
+
+
+def test_ids_with_a_gap_fit_into_the_embedding() -> None:
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 7}, unk_token="a"))
+    own = VocabularyConfig(file="any")
+    assert size_of(own, tokenizer) == 10
+    assert encoder_of(own, tokenizer)(["b"])[0].tolist() == [9]
+
+
+@pytest.fixture
+def files(tmp_path):
+    trained("bytes").save(str(tmp_path / "a.json"))
+    shutil.copy(tmp_path / "a.json", tmp_path / "same.json")
+    trained("unigram").save(str(tmp_path / "b.json"))
+    return {name: str(tmp_path / f"{name}.json") for name in ("a", "same", "b")}
+
+
+def of_file(path, *more):
+    return checked(composed(f"data.vocabulary.file={path}", *more))
+
+
+def test_the_content_of_the_file_identifies_a_run_and_its_token_ids(files) -> None:
+    prints = {name: fingerprint(of_file(path)) for name, path in files.items()}
+    assert prints["a"] == prints["same"] != prints["b"]
+    assert fingerprint(checked(composed())) not in prints.values()
+    key = "data.vocabulary.file"
+    folders = [run_folder("d", "e", "f", 0, [f"{key}={path}"]) for path in ("x/a.json", "y/a.json")]
+    assert folders == [f"d/e/f/{key}=a.json/seed=0"] * 2
+
+
+def test_a_runs_config_finds_its_tokenizer_and_notices_another_one(files, tmp_path) -> None:
+    cfg = of_file(files["a"], f"output_dir={tmp_path}/multirun")
+    folder = tmp_path / "multirun" / "default" / "run"
+    folder.mkdir(parents=True)
+    write_config(folder, cfg)
+    recorded = settings(cfg)
+    found = with_folders(read_config(folder), folder, recorded)
+    assert found.data.vocabulary.file == files["a"]
+    shutil.copy(files["b"], files["a"])
+    with pytest.raises(InputError, match=r"a\.json: its files are not those of the run"):
+        with_folders(read_config(folder), folder, recorded)
+
+
+def test_a_missing_or_damaged_file_is_one_line(tmp_path) -> None:
+    cfg = of_file(tmp_path / "none.json")
+    with pytest.raises(InputError, match=r"data\.vocabulary\.file: no file .*; write one with"):
+        fingerprint(cfg)
+    for content in (
+        "{}",
+        "[",
+        '{"version":"1.0","model":{"type":"WordLevel","vocab":{},"unk_token":"a"}}',
+    ):
+        (tmp_path / "none.json").write_text(content)
+        with pytest.raises(InputError, match=r"none\.json: not a tokenizer \(.*\); write it with"):
+            open_store(cfg.data, tmp_path)
+
+
+def test_a_warning_about_unknown_tokens_names_the_tokenizer() -> None:
+    row = {"data": "mine", "unknown_share.test": 0.5, "settings.data.vocabulary.file": "0" * 64}
+    assert coverage_warning(row) == (
+        "mine: 50% of the tokens of test are <unk>; take a tokenizer that was trained on such texts"
+    )
