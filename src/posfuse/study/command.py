@@ -124,7 +124,8 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
 
 def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
     study, seeds = sweep.study, sweep.study.tuning_seeds
-    tuned, runs = sweep.results(sweep.arms, seeds), len(sweep.arms) * len(seeds)
+    tuned = sweep.results(sweep.arms, seeds)
+    runs = len(study.arms) * len(study.trials()) * len(seeds)
     _say(f"{stage}: {len(tuned)} of {runs} runs are done")
     if study.final_seeds and len(tuned) == runs:
         trials = stages.finalist_arms(study, tuned)

@@ -90,18 +90,19 @@ def choose(study: Study, results: Results) -> dict[str, Choice]:
     """
     if study.tuning is None:
         return {arm: Choice({}) for arm in study.arms}
-    trials, seeds = study.trials(), study.final_seeds or study.tuning_seeds
-    candidates = {arm: list(trials) for arm in study.arms}
+    seeds = study.final_seeds or study.tuning_seeds
+    candidates = {arm: list(study.trials(arm)) for arm in study.arms}
     if study.final_seeds:
         candidates = finalists(study, results)
     choices = {}
     for arm, own in candidates.items():
+        trials = study.trials(arm)
         (best,) = _best(study, arm, own, seeds, results, 1)
-        edges = [key for key, value in trials[best].items() if is_edge(study, key, value)]
+        edges = [key for key, value in trials[best].items() if is_edge(trials, key, value)]
         runs = [results[trial_name(arm, best), seed] for seed in seeds]
         last = float(np.mean([best_was_last(r) for r in runs if r]))
-        score = _scores(study, arm, own, seeds, results)[best]
-        scores = list(_scores(study, arm, trials, study.tuning_seeds, results).values())
+        score = scores_of(study, arm, own, seeds, results)[best]
+        scores = list(scores_of(study, arm, trials, study.tuning_seeds, results).values())
         choices[arm] = Choice(trials[best], score, edges, scores, last)
     return choices
 
@@ -113,15 +114,14 @@ def finalists(study: Study, results: Results) -> dict[str, list[str]]:
     """
     assert study.tuning is not None
     number, seeds = study.tuning.finalists, study.tuning_seeds
-    trials = study.trials()
-    return {arm: _best(study, arm, trials, seeds, results, number) for arm in study.arms}
+    return {arm: _best(study, arm, study.trials(arm), seeds, results, number) for arm in study.arms}
 
 
 def _best(
     study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results, number: int
 ) -> list[str]:
     """The best of the trials without a run that diverged, best first; of equals the earlier one."""
-    scores = _scores(study, arm, trials, seeds, results)
+    scores = scores_of(study, arm, trials, seeds, results)
     left = {t: scores[t] for t in scores if all(results[trial_name(arm, t), s] for s in seeds)}
     if not left:
         raise InputError(f"arms.{arm}: every trial diverged; lower optim.lr in tuning")
@@ -132,7 +132,7 @@ def _best(
     return best
 
 
-def _scores(
+def scores_of(
     study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results
 ) -> dict[str, float]:
     """The mean validation result of each trial; that of guessing for a run that diverged."""
@@ -154,9 +154,9 @@ def trial_name(arm: str, trial: str) -> str:
     return f"{arm}.{trial}"
 
 
-def is_edge(study: Study, key: str, value: Any) -> bool:
+def is_edge(trials: Mapping[str, Values], key: str, value: Any) -> bool:
     """Whether a chosen number is the smallest or the largest of those tried."""
-    tried = [_number(trial[key]) for trial in study.trials().values()]
+    tried = [_number(trial[key]) for trial in trials.values()]
     numbers = {number for number in tried if number is not None}
     return len(numbers) > 1 and _number(value) in (min(numbers), max(numbers))
 

@@ -152,6 +152,8 @@ def _check_tuning(study: Study, tune: Tuning) -> list[int]:
     for key, given in tune.random.items():
         if given.least >= given.most:
             raise InputError(f"tuning.random.{key}: least must be below most")
+    if not tune.random and tune.method != "random":
+        raise InputError("tuning.method: tpe draws from ranges; give random in place of grid")
     trials = tune.trials if tune.random else math.prod(map(len, tune.grid.values()))
     if not 2 <= trials <= MOST:
         raise InputError(f"tuning: {trials} trials per arm; give at least 2 and at most {MOST}")

@@ -36,8 +36,9 @@ def run_table(
     rows: list[dict[str, Any]] = []
     for part, sweep in tuning.items():
         study = sweep.study
-        seeds, trials = study.tuning_seeds + study.final_seeds, study.trials()
-        values = {arm: trials[arm.rpartition(".")[2]] for arm in sweep.arms}
+        seeds = study.tuning_seeds + study.final_seeds
+        named = {name: name.rpartition(".") for name in sweep.arms}
+        values = {name: study.trials(arm)[trial] for name, (arm, _, trial) in named.items()}
         rows += _rows("tuning", part, sweep, seeds, values, study.measured)
     for part, own in plan.parts().items():
         values = {arm: choice.values for arm, choice in own.choices.items()}

@@ -16,8 +16,10 @@ from posfuse.statistics.sequential import Looks, Margins
 MOST_LOOKS = 50
 EXPECTED = ("greater", "less", "equivalent")
 NULL_ARM = "null_arm"  # the name of the arm that is another one, tuned once more
+METHODS = ("random", "tpe")  # how values are drawn from ranges
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
 Values = dict[str, Any]  # overrides by key
+Trials = dict[str, dict[str, Values]]  # of each arm, by the trial's name
 Grid = dict[str, Annotated[list[Any], Field(min_length=2)]]
 Arms = Annotated[dict[str, Values], Field(min_length=2)]
 # Seeds such as "0-23", 3 or a list; an arm, or a list of arms whose outcomes are averaged.
@@ -33,6 +35,11 @@ def about(meaning: str, **limits: Any) -> Any:
     return Field(description=meaning, **limits)
 
 
+def rounded(value: float) -> float:
+    """A drawn value as trials state it."""
+    return float(f"{value:.4g}")
+
+
 @dataclass
 class Range(Strict):
     """Values that are drawn at random, uniformly on a logarithmic scale."""
@@ -43,13 +50,15 @@ class Range(Strict):
 
 @dataclass
 class Tuning(Strict):
-    """How each arm's settings are chosen: every arm gets the same trials."""
+    """How each arm's settings are chosen: every arm gets the same trials. With method=tpe it gets
+    as many, which Optuna proposes from its results (search.py)."""
 
     grid: Annotated[Grid, about("every combination is a trial")] = field(default_factory=dict)
     random: Annotated[dict[str, Range], about("or: ranges to draw from")] = field(
         default_factory=dict
     )
-    trials: Annotated[int, about("the number of random draws", ge=0)] = 0
+    trials: Annotated[int, about("the number of draws from the ranges", ge=0)] = 0
+    method: Annotated[str, one_of(METHODS)] = "random"
     seeds: Annotated[Seeds, about("validation results on them choose")] = None
     finalists: Annotated[int, about("so many trials run again with final_seeds", ge=0)] = 0
     final_seeds: Annotated[Seeds, about("results on them choose among the finalists")] = None
@@ -169,6 +178,7 @@ class Study(Strict):
             )  # fmt: skip
         for h in self.hypotheses:
             h.outcome = h.outcome or self.metric
+        self.tried: Trials = {}  # of tuning.method=tpe, once they are known
 
     @property
     def repeats(self) -> int:
@@ -238,15 +248,22 @@ class Study(Strict):
         """The seeds of testing, all looks included."""
         return seeds_of("testing.seeds", self.testing.seeds)
 
-    def trials(self) -> dict[str, Values]:
-        """The values of each trial by its name, t00 and so on; empty without tuning."""
+    @property
+    def is_searched(self) -> bool:
+        return self.tuning is not None and self.tuning.method == "tpe"
+
+    def trials(self, arm: str = "") -> dict[str, Values]:
+        """The values of each trial by its name, t00 and so on; empty without tuning. With
+        method=tpe those that the arm has tried; random draws as long as these are unknown."""
         if self.tuning is None:
             return {}
+        if self.tried and arm:
+            return self.tried[arm]
         if self.tuning.random:
             draw = np.random.default_rng(self.tuning.draw)
             rows = [
                 [
-                    float(f"{math.exp(draw.uniform(math.log(r.least), math.log(r.most))):.4g}")
+                    rounded(math.exp(draw.uniform(math.log(r.least), math.log(r.most))))
                     for r in self.tuning.random.values()
                 ]
                 for _ in range(self.tuning.trials)

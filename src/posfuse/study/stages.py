@@ -6,12 +6,13 @@ from typing import Any
 
 from posfuse.errors import InputError
 from posfuse.study import plan as plans
+from posfuse.study import search
 from posfuse.study.configurations import check_documents, fingerprints, settings_of_arms
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import part_of, parts_of, units_of
 from posfuse.study.scores import Results
-from posfuse.study.spec import NULL_ARM, Study, Values
+from posfuse.study.spec import NULL_ARM, Study, Trials, Values
 from posfuse.study.sweeps import OUTPUT, Sweep
 
 Say = Callable[[str], None]
@@ -24,13 +25,45 @@ def tuning_sweeps(name: str, study: Study, extra: list[str]) -> dict[str, Sweep]
 
 
 def tuning_sweep(name: str, study: Study, extra: list[str]) -> Sweep:
-    """All trials of all arms. Raises InputError unless Hydra composes them."""
+    """All trials of all arms; with method=tpe those that are known. Raises InputError unless Hydra
+    composes them."""
+    if study.is_searched and not study.tried:
+        _search(name, study, extra)
+    return _sweep_of(name, study, extra, {arm: study.trials(arm) for arm in study.arms})
+
+
+def _sweep_of(name: str, study: Study, extra: list[str], trials: Trials) -> Sweep:
     arms = {
-        plans.trial_name(arm, trial): {**own, **values}
-        for arm, own in study.arms.items()
-        for trial, values in study.trials().items()
+        plans.trial_name(arm, trial): {**study.arms[arm], **values}
+        for arm, own in trials.items()
+        for trial, values in own.items()
     }
     return Sweep(study, name, "tune", arms, fingerprints(study, arms, extra))
+
+
+def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -> None:
+    """Let Optuna propose the trials of each arm, and run those that are not done. Without `say`
+    nothing runs, and the search ends there."""
+    seeds = study.tuning_seeds
+
+    def score(newest: Trials) -> dict[str, float] | None:
+        sweep = _sweep_of(name, study, extra, newest)
+        results, (trial,) = (
+            sweep.results(sweep.arms, seeds),
+            {t for own in newest.values() for t in own},
+        )
+        if len(results) < len(sweep.arms) * len(seeds):
+            if say is None:
+                return None
+            say(f"tuning: trial {trial} of each arm")
+            sweep.run(sweep.arms, seeds, extra)
+            results = sweep.results(sweep.arms, seeds)
+        return {
+            arm: plans.scores_of(study, arm, own, seeds, results)[trial]
+            for arm, own in newest.items()
+        }
+
+    study.tried = search.trials(study, score)
 
 
 def finalist_arms(study: Study, results: Results) -> list[str]:
@@ -206,6 +239,8 @@ def _tune(name: str, study: Study, extra: list[str], say: Say) -> Plan:
 
 def _tuning_results(name: str, study: Study, extra: list[str], say: Say) -> Results:
     """Run all trials, then the finalists with their own seeds."""
+    if study.is_searched:
+        _search(name, study, extra, say)
     sweep, seeds = tuning_sweep(name, study, extra), study.tuning_seeds
     say(f"tuning: {len(study.arms)} arms x {len(study.trials())} trials x {len(seeds)} seeds")
     sweep.run(sweep.arms, seeds, extra)

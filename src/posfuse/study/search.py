@@ -1,0 +1,52 @@
+"""tuning.method: tpe. Optuna proposes the trials of each arm, one after another.
+
+The sampler has a fixed seed, and a trial follows from the results of those before it. So the same
+records give the same trials, and a search that was stopped repeats none of its runs.
+"""
+
+from collections.abc import Callable
+
+from posfuse.errors import InputError
+from posfuse.study.spec import Study, Trials, rounded
+
+# The trials of this round by arm -> the score of each arm; None to end the search here.
+Score = Callable[[Trials], dict[str, float] | None]
+
+
+def trials(study: Study, score: Score) -> Trials:
+    """The trials of each arm up to the first one without a score. Raises InputError without
+    Optuna."""
+    try:
+        import optuna  # an optional dependency, which takes a second to import
+    except ImportError as error:
+        raise InputError(
+            "tuning.method: tpe needs Optuna; run pip install 'posfuse[optuna]', or use random"
+        ) from error
+    assert study.tuning is not None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    ranges = {
+        key: optuna.distributions.FloatDistribution(r.least, r.most, log=True)
+        for key, r in study.tuning.random.items()
+    }
+    direction = "minimize" if study.measured.lower_is_better else "maximize"
+    searches = {
+        arm: optuna.create_study(
+            direction=direction, sampler=optuna.samplers.TPESampler(seed=study.tuning.draw)
+        )
+        for arm in study.arms
+    }
+    tried: Trials = {arm: {} for arm in study.arms}
+    for number in range(study.tuning.trials):
+        asked = {arm: search.ask(ranges) for arm, search in searches.items()}
+        newest: Trials = {
+            arm: {f"t{number:02}": {key: rounded(trial.params[key]) for key in ranges}}
+            for arm, trial in asked.items()
+        }
+        for arm, values in newest.items():
+            tried[arm] |= values
+        scores = score(newest)
+        if scores is None:
+            break
+        for arm, search in searches.items():
+            search.tell(asked[arm], scores[arm])
+    return tried

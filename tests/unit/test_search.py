@@ -1,0 +1,152 @@
+"""tuning.method: tpe against Optuna's own loop, and a search that is stopped and continued."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from posfuse.errors import InputError
+from posfuse.study import search, stages
+from posfuse.study.plan import choose
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Range, Study, Tuning
+
+N = 14  # Optuna's first ten trials are random draws
+RANGES = {"optim.lr": Range(1e-4, 1e-1), "model.token_scale": Range(0.1, 10)}
+
+
+def study(method="tpe"):
+    return Study(
+        question="q",
+        arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
+        tuning=Tuning(random=RANGES, trials=N, method=method, seeds=[100, 101]),
+        testing=Evaluation(seeds="0-7", looks=[4, 8]),
+        hypotheses=[Hypothesis("gain", "t", "concat", "add", expects="greater")],
+        assumed=Assumed(3.0, 2.0),
+    )
+
+
+def quality(arm, values):
+    """Best at a learning rate of 0.01 for add, of 0.001 for concat, and at scale 1."""
+    lr, scale = values["optim.lr"], values["model.token_scale"]
+    best = {"add": 0.01, "concat": 0.001}[arm]
+    return 1 / (1 + abs(lr / best - 1) + abs(scale - 1))
+
+
+def of_each(newest):
+    return {arm: quality(arm, *own.values()) for arm, own in newest.items()}
+
+
+def until(n):
+    """Scores up to the n-th trial, then none."""
+    return lambda newest: None if f"t{n:02}" in newest["add"] else of_each(newest)
+
+
+def test_the_trials_are_those_of_optunas_own_loop():
+    optuna = pytest.importorskip("optuna")
+    found = search.trials(study(), of_each)
+    for arm, own in found.items():
+        theirs = []
+
+        def objective(trial, arm=arm, theirs=theirs):
+            draw = trial.suggest_float
+            theirs.append({key: draw(key, r.least, r.most, log=True) for key, r in RANGES.items()})
+            rounded = {key: float(f"{value:.4g}") for key, value in theirs[-1].items()}
+            return quality(arm, rounded)
+
+        sampler = optuna.samplers.TPESampler(seed=0)
+        optuna.create_study(direction="maximize", sampler=sampler).optimize(objective, N)
+        assert list(own) == [f"t{i:02}" for i in range(N)]
+        for mine, other in zip(own.values(), theirs, strict=True):
+            assert mine == pytest.approx(other, rel=1e-3)
+    assert found["add"]["t00"] == found["concat"]["t00"]
+    assert found["add"]["t13"] != found["concat"]["t13"]
+
+
+def test_the_same_results_give_the_same_next_trial():
+    pytest.importorskip("optuna")
+    whole = search.trials(study(), of_each)
+    for n in (0, 5, 12):
+        part = search.trials(study(), until(n))
+        assert part == {arm: dict(list(own.items())[: n + 1]) for arm, own in whole.items()}
+    other = search.trials(study(), lambda newest: {a: -s for a, s in of_each(newest).items()})
+    assert other["add"]["t09"] == whole["add"]["t09"]
+    assert other["add"]["t13"] != whole["add"]["t13"]
+
+
+def test_without_optuna_it_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(InputError, match=r"tuning\.method: tpe needs Optuna; run pip install 'pos"):
+        search.trials(study(), of_each)
+
+
+@pytest.fixture
+def sweeps(monkeypatch):
+    """Sweeps whose runs take no time; a dictionary of the runs that are done."""
+    done: dict = {}
+    started: list = []
+
+    def sweep(study, name, stage, arms, configs):
+        def run(names, seeds, extra):
+            started.extend(f"{name}.{seed}" for name in names for seed in seeds)
+            done.update(
+                {(n, s): record(n.partition(".")[0], arms[n]) for n in names for s in seeds}
+            )
+
+        def results(names, seeds):
+            return {key: done[key] for n in names for s in seeds if (key := (n, s)) in done}
+
+        return SimpleNamespace(arms=arms, run=run, results=results)
+
+    monkeypatch.setattr(stages, "Sweep", sweep)
+    monkeypatch.setattr(stages, "fingerprints", lambda *_: {})
+    return done, started
+
+
+def record(arm, values):
+    return {"validation": {"accuracy": quality(arm, values)}, "test": {"accuracy": 0.5},
+            "best_epoch": 2, "epochs": 3, "label_names": ["a", "b"]}  # fmt: skip
+
+
+def known_arms(own):
+    return {
+        f"{arm}.{trial}": {**values, **drawn}
+        for arm, values in own.arms.items()
+        for trial, drawn in own.trials(arm).items()
+    }
+
+
+def test_a_study_that_is_stopped_runs_each_trial_once_and_chooses_for_each_arm(sweeps):
+    pytest.importorskip("optuna")
+    done, started = sweeps
+    first = study()
+    results = stages._tuning_results("mine", first, [], lambda _: None)
+    assert len(done) == 2 * N * 2
+    chosen = choose(first, results)
+    for arm, choice in chosen.items():
+        assert choice.values == max(first.trials(arm).values(), key=lambda v: quality(arm, v))
+        assert max(choice.scores) == pytest.approx(100 * quality(arm, choice.values))
+    for key in [key for key in done if int(key[0][-2:]) >= 6]:
+        del done[key]  # stopped in the seventh round
+    started.clear()
+    again = study()
+    known = stages.tuning_sweep("mine", again, [])  # of posfuse study status: runs nothing
+    assert not started
+    assert set(known.arms) == {f"{arm}.t{i:02}" for arm in again.arms for i in range(7)}
+    again = study()
+    assert choose(again, stages._tuning_results("mine", again, [], lambda _: None)) == chosen
+    rounds = started[: -2 * N * 2]  # the last command asks for all runs, which are done
+    assert sorted(rounds) == sorted(f"{name}.{seed}" for name, seed in done if name[-2:] >= "06")
+    later = study()  # of the table of runs
+    assert stages.tuning_sweep("mine", later, []).arms == known_arms(first)
+
+
+def test_random_trials_are_as_without_a_method():
+    plain = study("random")
+    assert plain.trials("add") == plain.trials() == study().trials()
+
+
+def test_a_repeat_of_the_tuning_draws_other_trials():
+    pytest.importorskip("optuna")
+    first, second = study(), study()
+    second.tuning.draw = 1
+    assert search.trials(first, until(0)) != search.trials(second, until(0))
