@@ -4,7 +4,8 @@ import pytest
 
 from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.identity import flatten
-from posfuse.tracking.projection import STEP, Finished
+from posfuse.runs.records import RESULT, read_result
+from posfuse.tracking.finished import Finished
 from small_records import reported, write_record
 
 SPLITS = ("train", "validation", "test")
@@ -48,15 +49,18 @@ def test_the_report_and_wandb_show_it_once(tmp_path) -> None:
     more = record((0.5, 0.4, 0.4))
     line = coverage_warning(flatten(more))
     root = tmp_path / "sweep"
-    share = {k: more[k] for k in ("unknown_share", "settings")}
+    done = {"best_epoch": 1, "validation": {"accuracy": 0.5}, "seconds": {"fit": 1.0}}
+    share = {k: more[k] for k in ("unknown_share", "settings")} | done
     for seed in (0, 1):
         run = write_record(root, 0.5, "add", seed, "zh", **share)
-    write_record(root, 0.5, "add", 0, "en")
+    other = write_record(root, 0.5, "add", 0, "en", **done)
     text = reported(root)
     assert text.count(line) == 1
     page = next(root.rglob("index.html")).read_text()
     assert page.count(line.replace("<", "&lt;").replace(">", "&gt;")) == 1
     assert "<unk>" not in text.replace(line, "")
-    summary = Finished(run, more, [{STEP: 4}], []).summary
-    assert summary["warning"] == line
-    assert "warning" not in Finished(run, record(), [{STEP: 4}], []).summary
+    for folder, expected in ((run, line), (other, None)):
+        uploaded = Finished(
+            folder, read_result(folder / RESULT), [{"trainer/global_step": 4, "epoch": 1}], []
+        )
+        assert uploaded.summary.get("warning") == expected

@@ -20,7 +20,7 @@ def ending(act):
     """The exit status of a command that does `act`, or its last line; None on success."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "import_module", lambda _: SimpleNamespace(main=act))
-        patch.setattr(sys, "argv", ["posfuse", "status"])
+        patch.setattr(sys, "argv", ["posfuse", "train"])
         try:
             cli.main()
         except SystemExit as end:
