@@ -201,14 +201,14 @@ def test_a_decided_hypothesis_needs_no_more_runs():
     assert [v.verdict for v in state.verdicts] == ["supported", "undecided"]
     assert state.looks == {"primary": 1, "secondary": 1}
     assert (state.next_arms, state.next_look) == (ARMS, 8)
-    only = Study(**{**vars(STUDY), "hypotheses": [GAIN]})
+    only = replace(STUDY, hypotheses=[GAIN])
     assert progress(only, results).is_finished
 
 
 def test_the_last_look_ends_a_study_that_decides_nothing():
     noise = np.tile([6.0, -6.0], 4)
     results = records(add=[50] * 8, concat=50 + noise)
-    state = progress(Study(**{**vars(STUDY), "hypotheses": [GAIN]}), results)
+    state = progress(replace(STUDY, hypotheses=[GAIN]), results)
     assert state.is_finished
     assert state.verdicts[0].verdict == "undecided"
     assert state.verdicts[0].decision.n == 8
@@ -228,7 +228,7 @@ def test_verdicts(expects, shift, verdict):
     small = 0.05 * np.array([1, -1, 2, -2])
     results = records(add=[50] * 4, concat=50 + shift + small)
     h = Hypothesis("h", "t", "concat", "add", expects=expects, margin=1.0)
-    state = progress(Study(**{**vars(STUDY), "hypotheses": [h]}), results)
+    state = progress(replace(STUDY, hypotheses=[h]), results)
     assert [v.verdict for v in state.verdicts] == [verdict]
     sentence = tables.sentence(state.verdicts[0], ACCURACY)
     if verdict == "refuted":
@@ -263,7 +263,7 @@ def test_a_refuted_hypothesis_says_what_is_true(metric, shift, expects, minus, s
     }  # fmt: skip
     pair = ["concat_none", "add_none"]
     h = Hypothesis("h", "t", "concat", "add", pair if minus else [], expects, 0.01)
-    study = Study(**{**vars(STUDY), "hypotheses": [h], "metric": metric})
+    study = replace(STUDY, hypotheses=[h], metric=metric)
     h.outcome = metric
     (v,) = progress(study, results).verdicts
     assert v.verdict == "refuted"
@@ -275,7 +275,7 @@ def test_a_refuted_hypothesis_says_what_is_true(metric, shift, expects, minus, s
 
 def test_the_tables_show_decisions_choices_and_convergence():
     results = records(add=[50] * 4, concat=[70, 70.1, 69.9, None])
-    study = Study(**{**vars(STUDY), "hypotheses": [GAIN]})
+    study = replace(STUDY, hypotheses=[GAIN])
     state = progress(study, results)
     table = tables.verdict_table(study, state)
     assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "greater"]

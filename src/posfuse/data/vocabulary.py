@@ -9,7 +9,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -87,7 +87,10 @@ def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tok
         show_progress=False,
     )
     with ThreadPoolExecutor(1) as thread:  # so that this thread can still handle signals
-        thread.submit(counted.train_from_iterator, texts, trainer).result()
+        counting = thread.submit(counted.train_from_iterator, texts, trainer)
+        while wait([counting], timeout=0.2).not_done:
+            pass  # a signal may have reached another thread; Python handles it here
+        counting.result()
     ids: dict[str, int] = counted.get_vocab()
     words = [word for word in sorted(ids, key=ids.__getitem__) if word not in SPECIAL]
     entries = SPECIAL + words[: max_size - len(SPECIAL)]

@@ -135,7 +135,8 @@ def metric_of(runs: pd.DataFrame, name: str | None = None) -> Metric:
     if not known:
         raise InputError("--metric: these runs have no metric in common; report them apart")
     if name is None:
-        return METRICS[judged_by(known)]
+        usual = judged_by(known)
+        return METRICS[usual if usual in known else known[0]]
     if name not in METRICS:
         listed = ", ".join(METRICS)
         raise InputError(f"--metric: no metric {name!r}; use one of {listed}")
