@@ -150,7 +150,7 @@ def test_numbers_that_no_document_can_have_are_refused(name, options, message) -
 
 
 def test_as_many_articles_as_the_smallest_split_has_are_possible() -> None:
-    bbc.digest(0, 35, [5, 5, 5]).read()
+    assert len(bbc.digest(0, 35, [5, 5, 5]).read()["test"]) == 5
 
 
 def test_stories_and_digests_that_begin_with_the_same_article_are_a_group() -> None:
