@@ -69,10 +69,7 @@ class PlainLanguageModel(nn.Module):
 def optimizer(model: PlainLanguageModel, lr: float) -> torch.optim.AdamW:
     matrices = [p for p in model.parameters() if p.dim() == 2]
     others = [p for p in model.parameters() if p.dim() < 2]
-    groups = [
-        {"params": matrices, "weight_decay": DECAY},
-        {"params": others, "weight_decay": 0.0},
-    ]
+    groups = [{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=lr, betas=BETAS)
 
 
