@@ -1,6 +1,7 @@
 """Repeated tuning: its parts, its seeds, and verdicts over the means of repeats."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from posfuse.study.plan import PLAN, Choice, Plan, freeze, stored
 from posfuse.study.reading import read_study
 from posfuse.study.repeats import FAR, by_unit, parts_of, seeds_of_unit
 from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Hypothesis, Range, Study, Tuning
-from posfuse.study.stages import runs_of
+from posfuse.study.stages import frozen_plan, runs_of
 from posfuse.study.tables_of_tuning import tuning_table
 
 RANDOM = {"optim.lr": Range(0.001, 0.01), "model.token_scale": Range(0.1, 10.0)}
@@ -144,6 +145,25 @@ def test_a_plan_has_the_choices_of_every_repeat(tmp_path):
     again, _ = stored(tmp_path / PLAN)
     assert again == plan
     assert [h.name for h in again.study.hypotheses] == ["gain", NULL_ARM]  # once
+
+
+def start(sweep):
+    """The first file of a run."""
+    Path("multirun", sweep, "run").mkdir(parents=True)
+    Path("multirun", sweep, "run", "config.yaml").touch()
+
+
+@pytest.mark.parametrize("sweep", ["mine_test", "mine_r3_test", "mine_r1_null_test"])
+def test_another_number_of_repeats_is_refused_after_test_seeds_ran(sweep, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan, other = frozen(Path("multirun/mine")), study(repeats=1, null_arm="")
+    for name in ("mine_rough_test", "mine_r1_tune", "other_mine_test"):
+        start(name)
+    assert frozen_plan("mine", other) is None
+    start(sweep)
+    assert frozen_plan("mine", study()) == plan
+    with pytest.raises(InputError, match=r"the study was changed after test seeds ran \("):
+        frozen_plan("mine", other)
 
 
 def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):

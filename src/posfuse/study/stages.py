@@ -1,5 +1,6 @@
 """The stages of a study: tune, freeze the plan, run fresh seeds up to each look, judge."""
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any
@@ -95,13 +96,15 @@ def tested(name: str, plan: Plan) -> Results:
 
 def frozen_plan(name: str, study: Study) -> Plan | None:
     """The plan of an earlier command, or None; raises InputError if it no longer fits."""
-    return plans.read_plan(study, OUTPUT / name, has_tested(name, study))
+    return plans.read_plan(study, OUTPUT / name, has_tested(name))
 
 
-def has_tested(name: str, study: Study) -> bool:
-    """Whether any test run has started."""
-    names = (named(name, part) for part in parts_of(study))
-    return any(Sweep(study, own, "test", {}, {}).has_started() for own in names)
+def has_tested(name: str) -> bool:
+    """Whether any test run has started. The sweeps of all numbers of repeats count: the study may
+    have another number now."""
+    of_study = re.compile(rf"{re.escape(name)}(_r\d+(_null)?)?_test")
+    sweeps = [f for f in OUTPUT.glob(f"{name}*_test") if of_study.fullmatch(f.name)]
+    return any(any(sweep.rglob("config.yaml")) for sweep in sweeps)
 
 
 def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> dict[str, Values]:
@@ -204,7 +207,7 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
         of_part = fingerprints(own.study, own.arms(), extra)
         configs |= {plans.in_part(part, arm): config for arm, config in of_part.items()}
     changed = [arm for arm in configs | frozen if configs.get(arm) != frozen.get(arm)]
-    if changed and has_tested(name, plan.study):
+    if changed and has_tested(name):
         raise InputError(
             f"{OUTPUT / name / plans.PLAN}: the config of {', '.join(changed)} was changed after "
             "test seeds ran; restore conf/ and the texts, or copy the study's file to a new name "

@@ -167,10 +167,6 @@ class Sweep:
             for arm, seed in product(arms, seeds)
         }
 
-    def has_started(self) -> bool:
-        """Whether any run of the sweep has written a file."""
-        return any(self.folder.rglob("config.yaml"))
-
 
 def _wait(child: "subprocess.Popen[bytes]") -> int:
     """Wait for the command; a signal that this process receives is passed on to it once."""
