@@ -73,6 +73,20 @@ def test_the_same_results_give_the_same_next_trial():
     assert other["add"]["t13"] != whole["add"]["t13"]
 
 
+def test_no_two_trials_have_the_same_values():
+    """They would be one run, and a study refuses arms with one config."""
+    pytest.importorskip("optuna")
+    own = study()
+    own.tuning.random = {"optim.lr": Range(1.0, 1.018)}  # 19 values of four digits
+    found = search.trials(own, lambda newest: dict.fromkeys(newest, 0.5))["add"]
+    for trials in (found, own.trials()):
+        assert len({values["optim.lr"] for values in trials.values()}) == N
+    own.tuning.random = {"optim.lr": Range(1.0, 1.005)}
+    assert len(own.trials()) < N
+    with pytest.raises(InputError, match=r"arms\.add: no other values in tuning\.random; widen"):
+        search.trials(own, lambda newest: dict.fromkeys(newest, 0.5))
+
+
 def test_without_optuna_it_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InputError, match=r"tuning\.method: tpe needs Optuna; run pip install 'pos"):

@@ -230,6 +230,10 @@ def test_the_forecast_counts_all_repeats():
         ("testing.looks", [2, 4], "testing.looks: the last look needs 4 repeats, but"),
         ("testing.looks", [1, 3], "testing.looks: must be ascending numbers of repeats from 2 on"),
         ("tuning.null_arm", "mlp", "tuning.null_arm: no arm 'mlp'; use one of add, concat"),
+        (
+            "tuning.random", {"optim.lr": {"least": 1.0, "most": 1.001}},
+            "tuning.random: has fewer than 4 different values of four digits; widen a range",
+        ),
         ("tuning.repeats", 1, "tuning.null_arm: needs tuning.repeats of 2 or more"),
         ("assumed.between", 0, "assumed.between: missing; give the spread of"),
         ("arms.null_arm", {"fusion": "mul"}, "arms.null_arm: this name is that of tuning.null_arm"),

@@ -157,6 +157,10 @@ def _check_tuning(study: Study, tune: Tuning) -> list[int]:
     trials = tune.trials if tune.random else math.prod(map(len, tune.grid.values()))
     if not 2 <= trials <= MOST:
         raise InputError(f"tuning: {trials} trials per arm; give at least 2 and at most {MOST}")
+    if len(study.trials()) < trials:
+        raise InputError(
+            f"tuning.random: has fewer than {trials} different values of four digits; widen a range"
+        )
     if tune.null_arm and tune.repeats == 1:
         raise InputError("tuning.null_arm: needs tuning.repeats of 2 or more; add it, such as 5")
     if tune.null_arm and tune.null_arm not in study.arms:

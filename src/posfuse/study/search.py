@@ -5,9 +5,10 @@ records give the same trials, and a search that was stopped repeats none of its 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from posfuse.errors import InputError
-from posfuse.study.spec import Study, Trials, rounded
+from posfuse.study.spec import AGAIN, Study, Trials, rounded
 
 # The trials of this round by arm -> the score of each arm; None to end the search here.
 Score = Callable[[Trials], dict[str, float] | None]
@@ -37,13 +38,18 @@ def trials(study: Study, score: Score) -> Trials:
     }
     tried: Trials = {arm: {} for arm in study.arms}
     for number in range(study.tuning.trials):
-        asked = {arm: search.ask(ranges) for arm, search in searches.items()}
-        newest: Trials = {
-            arm: {f"t{number:02}": {key: rounded(trial.params[key]) for key in ranges}}
-            for arm, trial in asked.items()
-        }
-        for arm, values in newest.items():
-            tried[arm] |= values
+        asked: dict[str, Any] = {}
+        newest: Trials = {}
+        for arm, search in searches.items():
+            for _ in range(AGAIN):  # two trials with the same rounded values would be one run
+                asked[arm] = search.ask(ranges)
+                values = {key: rounded(asked[arm].params[key]) for key in ranges}
+                if values not in tried[arm].values():
+                    break
+            else:
+                raise InputError(f"arms.{arm}: no other values in tuning.random; widen a range")
+            newest[arm] = {f"t{number:02}": values}
+            tried[arm] |= newest[arm]
         scores = score(newest)
         if scores is None:
             break

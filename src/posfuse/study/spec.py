@@ -18,6 +18,7 @@ EXPECTED = ("greater", "less", "equivalent")
 NULL_ARM = "null_arm"  # the name of the arm that is another one, tuned once more
 METHODS = ("random", "tpe")  # how values are drawn from ranges
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
+AGAIN = 100  # draws of a trial, as long as its values are those of an earlier one
 Values = dict[str, Any]  # overrides by key
 Trials = dict[str, dict[str, Values]]  # of each arm, by the trial's name
 Grid = dict[str, Annotated[list[Any], Field(min_length=2)]]
@@ -261,15 +262,16 @@ class Study(Strict):
             return self.tried[arm]
         if self.tuning.random:
             draw = np.random.default_rng(self.tuning.draw)
-            rows = [
-                [
+            drawn: dict[tuple[Any, ...], None] = {}  # two trials with the same values are one run
+            for _ in range(AGAIN * self.tuning.trials):
+                if len(drawn) == self.tuning.trials:
+                    break
+                row = (
                     rounded(math.exp(draw.uniform(math.log(r.least), math.log(r.most))))
                     for r in self.tuning.random.values()
-                ]
-                for _ in range(self.tuning.trials)
-            ]
-            keys = list(self.tuning.random)
+                )
+                drawn[tuple(row)] = None
+            keys, rows = list(self.tuning.random), list(drawn)
         else:
-            keys = list(self.tuning.grid)
-            rows = [list(values) for values in itertools.product(*self.tuning.grid.values())]
+            keys, rows = list(self.tuning.grid), [*itertools.product(*self.tuning.grid.values())]
         return {f"t{i:02}": dict(zip(keys, row, strict=True)) for i, row in enumerate(rows)}
