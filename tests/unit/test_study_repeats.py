@@ -238,6 +238,7 @@ def test_the_forecast_counts_all_repeats():
         ("assumed.between", 0, "assumed.between: missing; give the spread of"),
         ("arms.null_arm", {"fusion": "mul"}, "arms.null_arm: this name is that of tuning.null_arm"),
         ("testing.seeds", "1000000-1000005", "testing.seeds: must be below 1000000 with"),
+        ("testing.looks", [], "testing.looks: must be ascending numbers of repeats from 2 on"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(key, value, message, tmp_path):
@@ -249,6 +250,17 @@ def test_mistakes_are_one_line(key, value, message, tmp_path):
     with pytest.raises(InputError) as error:
         read_study(str(path))
     assert f"{path}: {message}" in str(error.value)
+
+
+@pytest.mark.parametrize("null_arm", [None, "", NULL_ARM])
+def test_an_arm_with_the_null_arms_name_is_refused(null_arm, tmp_path):
+    content = yaml.safe_load(yaml.safe_dump(CONTENT))
+    content["arms"][NULL_ARM] = {"fusion": "mul"}
+    content["tuning"] = None if null_arm is None else {**content["tuning"], "null_arm": null_arm}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match=r"arms\.null_arm: this name is for tuning\.null_arm; ren"):
+        read_study(str(path))
 
 
 def test_names_of_parts_are_refused(tmp_path):

@@ -87,9 +87,12 @@ def _check(study: Study, problems: Problems) -> None:
     for one, other in itertools.combinations(study.arms, 2):
         if other != NULL_ARM and study.arms[one] == study.arms[other]:
             problems.append(f"arms.{other}: is the same as arms.{one}; remove one")
+    if NULL_ARM in study.arms and (not study.tuning or study.tuning.null_arm in ("", NULL_ARM)):
+        problems.append(f"arms.{NULL_ARM}: this name is for tuning.null_arm; rename the arm")
+    before = len(problems)
     tuning = problems.check(_check_tuning, study, study.tuning) if study.tuning else []
     problems.check(_check_test, study.testing, tuning or [], study.units)
-    if study.tuning and study.repeats > 1:
+    if study.tuning and study.repeats > 1 and len(problems) == before:
         problems.check(_check_repeats, study, study.tuning)
     for i, h in enumerate(study.hypotheses):
         problems.check(_check_hypothesis, f"hypotheses[{i}]", h, study)
