@@ -456,9 +456,10 @@ def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
         assert standing(tmp_path / name, name).startswith("This sweep is exploratory: no plan was")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "plan.yaml").write_text("digest: x")
-    assert standing(tmp_path / "mine_test", "mine_test") == (
-        "These are the test runs of the study mine, whose own report has its verdicts."
-    )
+    for name in ("mine_test", "mine_r1_test", "mine_r12_null_test"):
+        assert standing(tmp_path / name, name) == (
+            "These are the test runs of the study mine, whose own report has its verdicts."
+        )
     assert "exploratory" in standing(tmp_path / "mine", "mine")
 
 

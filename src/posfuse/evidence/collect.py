@@ -288,7 +288,7 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
 
 def standing(folder: str | Path, sweep_id: str) -> str:
     """Whether the sweep tests the frozen plan of a study, as a sentence."""
-    study = sweep_id.removesuffix("_test")
+    study = re.sub(r"(_r\d+(_null)?)?_test$", "", sweep_id)  # perhaps of a repeat of its tuning
     plans = [place / study / "plan.yaml" for place in (Path(folder).resolve().parent, Path(folder))]
     if study != sweep_id and any(plan.exists() for plan in plans):
         return f"These are the test runs of the study {study}, whose own report has its verdicts."
