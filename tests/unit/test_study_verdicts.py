@@ -16,7 +16,7 @@ from posfuse.study import figure, forecast, tables
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
-from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
 
 ARMS = ["add", "concat", "add_none", "concat_none"]
 GAIN = Hypothesis("gain", "t", "concat", "add", expects="greater", margin=1.0)
@@ -286,6 +286,8 @@ def test_the_tables_show_decisions_choices_and_convergence():
     assert tables.budget_table(plan) is None
     tuned = Plan(study, {"a": Choice({}, 3.0, [], [1.0, 2.0, 6.0])}, {}, "d")
     assert tables.budget_table(tuned).rows == [["a", "3.00", "4.67", "6.00"]]  # mean of 2, 6, 6
+    searched = replace(study, tuning=Tuning(method="tpe"))
+    assert tables.budget_table(replace(tuned, study=searched)) is None  # no random draws
 
 
 def test_the_forecast_counts_runs():

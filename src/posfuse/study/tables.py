@@ -301,8 +301,11 @@ def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
 
 
 def budget_table(plan: Plan) -> Table | None:
-    """Expected validation result by the number of trials; None with fewer than FEWEST."""
+    """Expected validation result by the number of trials; None with fewer than FEWEST, and for
+    trials that follow from earlier ones: the formula is for random draws."""
     metric = plan.study.measured
+    if plan.study.is_searched:
+        return None
     rows = [
         {"arm": arm, "expected": best_by_budget(choice.scores, metric).tolist()}
         for arm, choice in plan.choices.items()
