@@ -4,13 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from scipy import stats
 
 from posfuse.errors import InputError
 from posfuse.statistics.nested import components
-from posfuse.study import caveats, forecast, results_page, tables
+from posfuse.study import caveats, figure, forecast, results_page, tables
 from posfuse.study.looks import progress, samples_of
 from posfuse.study.plan import PLAN, Choice, Plan, freeze, stored
 from posfuse.study.reading import read_study
@@ -184,7 +185,19 @@ def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):
     leans = caveats.of_verdicts(plan, state, results(VALUES))["gain"]
     assert "n is below 8" in leans
     assert not any("tuned once" in text for text in leans)
-    assert results_page.SECTIONS
+    first = tables.answer(state.verdicts[0], plan.study.measured, "")
+    assert first.seeds == "3 repeats"  # in the column of seeds
+    deltas = {v.hypothesis.name: {1: 1.0} for v in state.verdicts}
+    caption = figure.hypotheses(state.verdicts, deltas).get_suptitle()
+    assert "small mark: one repeat;" in " ".join(caption.split())
+
+
+def test_the_list_of_runs_names_the_repeat(tmp_path):
+    row = {"stage": "tuning", "arm": "add", "trial": "t00", "seed": 100, "folder": "f"}
+    rows = [row | {"repeat": part, "diverged": True} for part in ("r1", "r2")]
+    html = results_page._runs(pd.DataFrame(rows), study().measured, tmp_path).html
+    assert "tuning r1 add t00 seed=100" in html
+    assert "tuning r2 add t00 seed=100" in html
 
 
 def test_variance_components_by_hand():

@@ -26,7 +26,8 @@ def hypotheses(
     beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
     longer = ", or of its mean beyond the trained length" if beyond else ""
     caption = (
-        f"difference in {metric.points}{metric.better}{longer}; small mark: one seed; line: the "
+        f"difference in {metric.points}{metric.better}{longer}; small mark: one "
+        f"{verdicts[0].units.removesuffix('s')}; line: the "
         "interval that holds at all looks together; shaded: the margin within which a difference "
         "does not matter"
     )

@@ -69,7 +69,8 @@ def write(
 
 def _runs(runs: pd.DataFrame, metric: Metric, out: Path) -> Section:
     rows = runs.to_dict("records")
-    names = [" ".join(filter(None, (row["stage"], row["arm"], row["trial"]))) for row in rows]
+    parts = [(row["stage"], row.get("repeat"), row["arm"], row["trial"]) for row in rows]
+    names = [" ".join(filter(None, of_run)) for of_run in parts]
     values = runs.get(f"test_{metric.name}", pd.Series(float("nan"), runs.index))
     listed = [
         run_of(row, name, metric, value, out, OUTPUT)

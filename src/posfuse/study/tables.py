@@ -84,6 +84,7 @@ def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
     shown, digits = every or d, metric.digits - 1
     ends = interval(shown.low, shown.high, digits)
     seeds = f"{every.n}, decided at {d.n}" if every else f"{d.n}"
+    seeds += f" {v.units}" * (v.units != "seeds")
     text = f"{shown.mean:+.{digits}f} ({ends})" if ends else f"{shown.mean:+.{digits}f}"
     return Answer(v.verdict, h.text, text, shown.mean, shown.low, shown.high, seeds, details)
 
