@@ -2,6 +2,7 @@
 
 import html
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 from urllib.parse import unquote
@@ -91,6 +92,15 @@ def test_the_example_of_the_statistics_page_computes_what_scipy_does():
     expected = stats.ttest_1samp(code["deltas"], 0)
     assert code["st"].p_paired_t(code["deltas"]) == pytest.approx(expected.pvalue)
     assert code["st"].t_interval(code["deltas"]) == pytest.approx(expected.confidence_interval())
+
+
+def test_the_sweep_of_wandb_has_numbers_where_wandb_needs_them():
+    """W&B reads the file with yaml.safe_load, for which 1e-4 is a text."""
+    (text,) = re.findall(
+        r"^    program: .*?(?=\n\n)", (TOP / "docs/wandb.md").read_text(), re.M | re.S
+    )
+    rates = yaml.safe_load(textwrap.dedent(text))["parameters"]["optim.lr"]
+    assert 0 < rates["min"] < rates["max"] < 1
 
 
 def test_the_config_files_of_the_docs_name_classes_of_the_docs():
