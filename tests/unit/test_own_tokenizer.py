@@ -146,6 +146,14 @@ def test_a_missing_or_damaged_file_is_one_line(tmp_path) -> None:
             open_store(cfg.data, tmp_path)
 
 
+@pytest.mark.parametrize("model", [models.WordLevel, models.WordPiece])
+def test_a_tokenizer_without_its_unknown_token_is_one_line(model) -> None:
+    tokenizer = model({"a": 0}, unk_token="[UNK]")
+    encode = encoder_of(VocabularyConfig(file="any"), Tokenizer(tokenizer))
+    with pytest.raises(InputError, match=r"^data\.vocabulary\.file: .*Missing \[UNK\] .*; correct"):
+        encode(["b"])
+
+
 def test_a_warning_about_unknown_tokens_names_the_tokenizer() -> None:
     row = {"data": "mine", "unknown_share.test": 0.5, "settings.data.vocabulary.file": "0" * 64}
     assert coverage_warning(row) == (

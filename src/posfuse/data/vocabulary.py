@@ -229,7 +229,8 @@ def file_encoder(tokenizer: Tokenizer) -> Encoder:
     size, unknown = max(tokenizer.get_vocab().values()) + 1 + len(SPECIAL), unknown_of(tokenizer)
 
     def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        with input_errors("data.vocabulary.file: cannot encode the texts", "correct the file"):
+            encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         shifted = [[i + len(SPECIAL) for i in document.ids] for document in encoded]
         ids, offsets = in_a_row([document or [UNKNOWN] for document in shifted], size)
         if unknown is not None:
