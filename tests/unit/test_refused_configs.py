@@ -79,7 +79,7 @@ REFUSED = [
     (["data=agnews", "data.splits.test=train"], "data.splits: two splits are train; name another"),
     ([TOKENIZER, "data.vocabulary.unit=characters"],
      "data.vocabulary.unit: characters is for a vocabulary of the texts, and data.vocabulary.file "
-     "is tokenizer.json; remove one of the two"),
+     "is tokenizer.json; set data.vocabulary.unit=words, or remove the file"),
     ([TOKENIZER, "data.vocabulary.min_count=1"], "data.vocabulary.min_count: 1 is for a vocab"),
     ([TOKENIZER, "task=language_model"], "data.vocabulary.unit: bytes is for a vocabulary of"),
     *(([TOKENIZER, f"data={data}"],

@@ -123,10 +123,11 @@ def _check_tokenizer(cfg: Config) -> None:
             "remove it"
         )
     for key in ("max_size", "min_count", "source", "unit"):
-        if (value := getattr(own, key)) != getattr(VocabularyConfig(), key):
-            raise InputError(
+        if (value := getattr(own, key)) != (usual := getattr(VocabularyConfig(), key)):
+            raise InputError(  # conf/data may have set it, so that a user cannot remove it
                 f"data.vocabulary.{key}: {value} is for a vocabulary of the texts, and "
-                f"data.vocabulary.file is {own.file}; remove one of the two"
+                f"data.vocabulary.file is {own.file}; set data.vocabulary.{key}={usual}, or remove "
+                "the file"
             )
 
 
