@@ -61,6 +61,23 @@ def test_a_missing_column_names_the_key_that_chooses_it(tmp_path) -> None:
         assert str(caught.value) == among.format(*missing)
 
 
+def test_white_space_around_the_name_of_a_column_is_seen(tmp_path) -> None:
+    for split in SPLITS:
+        (tmp_path / f"{split}.csv").write_text("text, label,\na, x,\n")
+    with pytest.raises(
+        InputError, match=r"no column 'label' among text, ' label', ''; set data.lab"
+    ):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["csv", "tsv", "jsonl"])
+def test_an_empty_file_is_called_empty(tmp_path, end) -> None:
+    for split in SPLITS:
+        (tmp_path / f"{split}.{end}").write_text("\n")
+    with pytest.raises(InputError, match=rf"train\.{end}: is empty; give one with text and label"):
+        read(tmp_path)
+
+
 def test_columns_and_splits_count_for_a_runs_identity_only_if_they_are_set(tmp_path) -> None:
     write(tmp_path, "csv", frame=FRAME.assign(text=FRAME["body"], label=FRAME["topic"]))
     own = ["data=folder", "data.name=mine", f"data.path={tmp_path}"]
@@ -105,6 +122,15 @@ def test_a_split_that_is_named_and_missing_is_refused(tmp_path) -> None:
             f"{tmp_path}: no {split} split; add other.parquet, .csv, .tsv, .jsonl or .txt, or set "
             f"data.splits.{split}=NAME"
         )
+
+
+def test_the_name_of_a_split_has_no_ending(tmp_path) -> None:
+    write(tmp_path, "csv", ["train", "eval"])
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, splits=SplitsConfig(test="eval.csv"))
+    assert str(caught.value) == (
+        "data.splits.test: eval.csv has an ending; give the name alone, data.splits.test=eval"
+    )
 
 
 # TSV
@@ -184,6 +210,9 @@ def test_a_text_is_refused_where_it_cannot_be_used(tmp_path) -> None:
         with pytest.raises(InputError) as caught:
             read(file, **options)
         assert message in str(caught.value)
+    file.write_text("")
+    with pytest.raises(InputError, match=r"input\.txt: no documents; give at least one with text"):
+        read(file, labelled=False)
     with pytest.raises(InputError, match=r"no folder .*x\.csv; give one .* or a \.txt file"):
         read(tmp_path / "x.csv")
 

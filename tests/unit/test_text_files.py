@@ -63,7 +63,7 @@ CSV = {
         "text,label\nplain,pos\ncafé,neg\n".encode("latin-1"),
         "line 3 is not UTF-8; save the file as UTF-8",
     ),
-    "nothing": ("", "no column 'text' among none"),
+    "nothing": ("", "is empty; give one with text and label"),
     "semicolons": ("text;label\na;pos\nb;neg\n", COMMAS),
     "tabs": ("text\tlabel\na\tpos\nb, c\tneg\n", COMMAS),
 }

@@ -131,6 +131,8 @@ def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) ->
             f"{source.name}: a text without labels; set task=language_model, or give .csv with "
             "text and label"
         )
+    if not source.columns:
+        raise InputError(f"{source.name}: is empty; give one with {cfg.text} and {cfg.labels}")
     for key, column in (("text", cfg.text), ("labels", cfg.labels)):
         if source.columns.count(column) > 1:
             raise InputError(
@@ -138,7 +140,8 @@ def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) ->
                 "rename or remove all but one"
             )
         if column not in source.columns and (labelled or key == "text"):
-            has = ", ".join(map(str, source.columns)) or "none"
+            given_names = map(str, source.columns)  # white space around one is not seen otherwise
+            has = ", ".join(n if n and n == n.strip() else repr(n) for n in given_names)
             raise InputError(
                 f"{source.name}: no column {column!r} among {has}; set data.{key}=COLUMN"
             )
@@ -157,7 +160,8 @@ def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) ->
         )
     rows = np.flatnonzero(~empty)
     if not len(rows):
-        raise InputError(f"{source.name}: no documents; give at least one of each class")
+        needs = "one of each class" if labelled else "one with text"
+        raise InputError(f"{source.name}: no documents; give at least {needs}")
     # A column `group` of a user's file may mean anything; that of a composed corpus is its own.
     groups = rows
     if isinstance(given, pd.DataFrame) and "group" in given:
