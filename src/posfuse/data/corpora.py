@@ -107,11 +107,11 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
         raise InputError(
             f"data.path: cannot list {root} ({error.strerror}); allow reading it"
         ) from error
-    for split, name in vars(names).items():
-        if name and Path(name).suffix in ENDS:
+    for key, own in vars(names).items():
+        if own and Path(own).suffix in ENDS:
             raise InputError(
-                f"data.splits.{split}: {name} has an ending; give the name alone, "
-                f"data.splits.{split}={Path(name).stem}"
+                f"data.splits.{key}: {own} has an ending; give the name alone, "
+                f"data.splits.{key}={Path(own).stem}"
             )
     usual = dict.fromkeys([names.validation] if names.validation else VALIDATION, "validation")
     split_of = {**usual, names.train: "train", names.test: "test"}
