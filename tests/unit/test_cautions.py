@@ -297,6 +297,16 @@ def test_a_sweeps_report_has_the_cautions(tmp_path):
     assert (sweep / "report" / "tables" / "cautions.csv").exists()
 
 
+def test_a_caution_leaves_out_the_variant_of_all_runs(tmp_path):
+    values = {"add": [0.8, 0.825, 0.775], "concat": [0.5, 0.525, 0.5]}
+    write_sweep(tmp_path / "sweep", values, variant="trainer.max_epochs=2")
+    assert f"caution: {st.CHANCE} (tiny sinusoidal concat)" in of_sweep(tmp_path / "sweep")
+    more = {"add": [0.8, 0.8, 0.7], "concat": [0.8, 0.7, 0.7]}
+    write_sweep(tmp_path / "sweep", more, variant="trainer.max_epochs=3")
+    named = "tiny sinusoidal concat trainer.max_epochs=2"
+    assert f"caution: {st.CHANCE} ({named})" in of_sweep(tmp_path / "sweep")
+
+
 def of_sweep(sweep):
     """The cautions of a sweep's comparisons, as the lines of its report."""
     runs, _ = collect(sweep)

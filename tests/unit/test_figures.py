@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from posfuse.report.figures.style import LOOKS, LineName, apart, look
+from posfuse.report.figures.style import LOOKS, LineName, apart, grid, look
 from posfuse.report.figures.svg import TITLE, mark, save
 from posfuse.report.sections import by_document, curves, differences, paper
 from posfuse.statistics.comparisons import Criteria, compare
@@ -156,6 +156,20 @@ def test_an_interval_far_wider_than_the_seeds_is_cut_with_an_arrow_and_a_note(co
     assert any(
         "an arrow: the interval is longer" in text.replace("\n", " ") for text in texts(figure)
     )
+
+
+@pytest.mark.parametrize("other", ["lr=1", "lr=2"])
+def test_panels_name_the_overrides_that_not_all_of_them_have(other):
+    panels = [("short", "sin", "lr=1"), ("long", "sin", other)]
+    figure, _ = grid([1, 1], panels, "caption", (3, 2))
+    titles = [axis.get_title(loc="left").split("\n")[2:] for axis in figure.axes]
+    assert titles == ([[], []] if other == "lr=1" else [["lr=1"], ["lr=2"]])
+
+
+def test_a_forest_leaves_out_the_variant_of_all_rows():
+    comparisons, _ = compare(sweep(corpora=["short"]).assign(variant="lr=1"), Criteria())
+    figure = differences.forest(comparisons, Criteria())
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["sin concat"]
 
 
 def test_forest_rows_show_the_means_and_the_numbers():

@@ -167,6 +167,7 @@ def of_comparisons(
     leans: dict[str, Cautions] = {}
     named: set[str] = set()  # the cautions that name an arm
     every = {}  # the arms of each comparison
+    shown = len(CELL) - (runs["variant"].nunique() == 1)  # the variant of all runs names no arm
     for row in rows:
         if row["role"] == PLACEBO:
             continue
@@ -175,7 +176,7 @@ def of_comparisons(
             cell = (*where, fusion, row[f"{of}variant"])
             # The runs of a row of `best` are not those of one cell.
             arm = replace(arms[where], last=0.0) if f"{of}at" in row else arms[cell]
-            own[" ".join(filter(None, cell))] = replace(
+            own[" ".join(filter(None, cell[:shown]))] = replace(
                 arm,
                 values=row[f"{of}scores"],
                 is_tuned=row.get(f"{of}choices", 1) > 1,

@@ -190,8 +190,12 @@ def grid(
 
     `groups` contains the number of panels of each group. Each group starts a row, unless every
     group has one panel. A panel is a list of axes below each other with the heights `ratios`. Its
-    title has a line for each text that is not empty.
+    title has a line for each text that is not empty. The third one, the overrides of the runs, is
+    left out if all panels have the same.
     """
+    titles = [list(map(str, title)) for title in titles]
+    if len({tuple(title[2:]) for title in titles}) == 1:
+        titles = [title[:2] for title in titles]
     if all(n == 1 for n in groups):
         groups = [len(groups)]
     columns = max(min(most, n) for n in groups)
@@ -210,5 +214,5 @@ def grid(
         for r, c in places
     ]
     for title, panel in zip(titles, panels, strict=True):
-        panel[0].set_title(wrapped(list(map(str, title)), width / columns - 0.75), loc="left")
+        panel[0].set_title(wrapped(title, width / columns - 0.75), loc="left")
     return figure, panels

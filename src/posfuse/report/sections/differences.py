@@ -16,7 +16,7 @@ from posfuse.report import formats, table
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Column, Table, interval, p_value, signed, table_of
+from posfuse.report.table import Column, Table, if_many, interval, p_value, signed, table_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import (
     EXPLORATORY,
@@ -315,9 +315,8 @@ def forest_of(
                 va="center", family="monospace", fontsize=style.SMALL,
             )  # fmt: skip
         axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=1)
-        labels = [
-            style.short(plot.joined(row, ("encoding", "fusion", "variant")), 52) for row in rows
-        ]
+        names = ("encoding", "fusion", *if_many(comparisons, "variant"))
+        labels = [style.short(plot.joined(row, names), 52) for row in rows]
         axis.set_yticks(range(len(rows)), labels)
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.set_xlim(view)
