@@ -250,6 +250,22 @@ def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
     assert set(written(whole / "report")) == TABLES | CAUTIONS
 
 
+def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
+    ask(whole, {"data": "tiny,wordy", "fusion": "add,concat", "seed": "0,1,2"})
+    run = next(whole.rglob("result.json")).parent
+    (run / "result.json").unlink()
+    failure = {"id": "1", "time": 1.0, "kind": "failed", "message": "no luck", "overrides": []}
+    (run / "failure.json").write_text(json.dumps(failure))
+
+    def lines(folder):
+        runs, _ = collect(folder)
+        return missing(folder, runs), [line.rpartition(": ")[2] for line in failures(folder, runs)]
+
+    before = lines(whole)
+    assert before == ([run.relative_to(whole).as_posix()], ["1 failed", "no luck"])
+    assert lines(whole.rename(tmp_path / "renamed")) == before
+
+
 def test_a_run_links_to_its_folder_if_the_page_lies_in_the_sweep(tmp_path):
     folder = tmp_path / "sweep/tiny/a b/seed=1"
     row = {"seed": 1, "folder": str(folder), "best_evaluation": 2, "evaluations": 3.0}

@@ -18,7 +18,13 @@ from posfuse.evidence.metric import METRICS
 from posfuse.limits import NAME
 from posfuse.runs.folders import VARIANT_LETTERS, lies_in
 from posfuse.runs.identity import flatten
-from posfuse.runs.multirun import check_is_current, folders_asked_for, has_result, primary_family
+from posfuse.runs.multirun import (
+    MULTIRUN,
+    check_is_current,
+    folders_asked_for,
+    has_result,
+    primary_family,
+)
 from posfuse.runs.records import RESULT, failures_in, read_result
 
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -249,21 +255,22 @@ def _problems_of_cells(runs: pd.DataFrame) -> "pd.Series[str]":
 def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     """The runs without a result that the last command of each sweep asked for: their folders,
     relative to the sweep's."""
-    absent: list[str] = []
+    absent: dict[str, None] = {}
     in_place = _in_place(runs)
     for sweep_id in runs["sweep_id"].unique():
         for sweep in _sweeps(folder, sweep_id):
             folders = [
                 f for f in folders_asked_for(sweep) if str(f) not in in_place and not has_result(f)
             ]
-            absent += [run.relative_to(sweep).as_posix() for run in folders]
-    return absent
+            absent |= dict.fromkeys(run.relative_to(sweep).as_posix() for run in folders)
+    return [*absent]
 
 
 def _sweeps(folder: str | Path, sweep_id: str) -> list[Path]:
-    """The folder of this sweep, if it is the given one or lies in it."""
-    places = (Path(folder), Path(folder, sweep_id))
-    return [sweep for sweep in places if sweep.resolve().name == sweep_id]
+    """The folder of this sweep, if it is the given one, perhaps renamed, or lies in it."""
+    own, inside = Path(folder), Path(folder, sweep_id)
+    is_own = own.resolve().name == sweep_id or (own / MULTIRUN).exists()
+    return [own, inside] if is_own else [inside]
 
 
 def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
@@ -278,7 +285,11 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     """How many runs of the same sweeps did not finish and have not been run again, by kind, and a
     line for each."""
     sweeps = set(runs["sweep_id"])
-    unfinished = [(r, f) for r, f in failures_in(Path(folder)) if sweeps & set(r.resolve().parts)]
+    unfinished = [
+        (r, f)
+        for r, f in failures_in(Path(folder))
+        if Path(folder, MULTIRUN).exists() or sweeps & set(r.resolve().parts)
+    ]
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in unfinished)
     count = (
         [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if unfinished else []
