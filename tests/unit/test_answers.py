@@ -1,7 +1,9 @@
 """The table of answers at the top of a page."""
 
+import html
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,3 +90,13 @@ def test_an_interval_much_longer_than_the_others_is_cut():
     assert [(row.is_cut_low, row.is_cut_high) for row in drawn] == [(False, False)] * 2 + [
         (True, True)
     ]
+
+
+def test_a_page_has_the_terms_of_the_glossary():
+    """Each page stands alone, so it holds what docs/glossary.md says."""
+    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text()
+    rows = re.findall(r"^\| (\w[\w ]*) \| (.*) \|$", glossary, re.M)[1:]
+    terms = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", html_of(AHEAD_BY_3))
+    shown = [(term, html.unescape(re.sub("</?code>", "`", text))) for term, text in terms]
+    assert shown == rows
+    assert len(rows) == 10

@@ -42,3 +42,6 @@ addEventListener("pointermove", follow);
 addEventListener("pointerdown", follow);
 // A printed page shows what is behind each row of the answer.
 addEventListener("beforeprint", () => document.querySelectorAll(".answers details").forEach(d => d.open = true));
+// A link to the terms opens them.
+document.querySelector('nav a[href="#terms"]').addEventListener("click", () => {
+  document.getElementById("terms").open = true; });
