@@ -151,7 +151,7 @@ def _tuning(of: Outcome) -> Section | None:
 
 
 def _budget(of: Outcome) -> Section | None:
-    table = tables.budget_table(of.plan)
+    table = tables_of_tuning.budget_table(of.plan)
     return Section(RESULTS, tables=[table]) if table else None
 
 

@@ -7,11 +7,9 @@ import pandas as pd
 
 from posfuse.evidence.metric import Metric
 from posfuse.report import table
-from posfuse.report.sections import own_values
 from posfuse.report.sections.section import Answer
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics import paired as st
-from posfuse.statistics.budget import FEWEST, best_by_budget
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.study.looks import Progress, Verdict
 from posfuse.study.plan import Plan
@@ -239,8 +237,8 @@ def arms_table(plan: Plan, results: Results) -> Table:
         name="arms",
         title="Arms",
         caption=f"{_capital(metric.level)}: mean ± standard deviation over test seeds, number of "
-        f"seeds in brackets. {choice_caption}A run that diverged counts as {_guess(metric)}. Best "
-        "was last: share of test runs whose best evaluation was their last one; * is above "
+        f"seeds in brackets. {choice_caption}A run that diverged counts as {guess_text(metric)}. "
+        "Best was last: share of test runs whose best evaluation was their last one; * is above "
         f"{100 * most:g} %, so the arm may not have converged.",
     )
 
@@ -301,29 +299,12 @@ def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
     )
 
 
-def budget_table(plan: Plan) -> Table | None:
-    """Expected validation result by the number of trials; None with fewer than FEWEST, and for
-    trials that follow from earlier ones: the formula is for random draws."""
-    metric = plan.study.measured
-    if plan.study.is_searched:
-        return None
-    rows = [
-        {"arm": arm, "expected": best_by_budget(choice.scores, metric).tolist()}
-        for arm, choice in plan.choices.items()
-        if len(choice.scores) >= FEWEST
-    ]
-    more = (
-        f"A trial with a run that diverged counts with {_guess(metric)} for this run, and is not "
-        "chosen. Arms that are still rising need more trials."
-    )
-    return own_values.budget_table(pd.DataFrame(rows), metric, more) if rows else None
-
-
 def _share(most: float, share: float) -> str:
     return "" if np.isnan(share) else f"{100 * share:.0f} %{' *' * (share > most)}"
 
 
-def _guess(metric: Metric) -> str:
+def guess_text(metric: Metric) -> str:
+    """As what a run that diverged counts."""
     return f"{metric.guess:g} {metric.unit}" if metric.guess else "chance"
 
 

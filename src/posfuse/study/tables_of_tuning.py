@@ -1,15 +1,36 @@
-"""How far repeated tunings agree, and how much of the noise of a result comes from tuning."""
+"""What tuning shows: its budget, how far repeated tunings agree, and how much noise it adds."""
 
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
+from posfuse.report.sections import own_values
 from posfuse.report.table import Column, Table, table_of, unsigned
+from posfuse.statistics.budget import FEWEST, best_by_budget
 from posfuse.statistics.nested import components
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import seeds_of_unit, units_of
 from posfuse.study.scores import Results, outcomes
+from posfuse.study.tables import guess_text
+
+
+def budget_table(plan: Plan) -> Table | None:
+    """Expected validation result by the number of trials; None with fewer than FEWEST, and for
+    trials that follow from earlier ones: the formula is for random draws."""
+    metric = plan.study.measured
+    if plan.study.is_searched:
+        return None
+    rows = [
+        {"arm": arm, "expected": best_by_budget(choice.scores, metric).tolist()}
+        for arm, choice in plan.choices.items()
+        if len(choice.scores) >= FEWEST
+    ]
+    more = (
+        f"A trial with a run that diverged counts with {guess_text(metric)} for this run, and is "
+        "not chosen. Arms that are still rising need more trials."
+    )
+    return own_values.budget_table(pd.DataFrame(rows), metric, more) if rows else None
 
 
 def tuning_table(plan: Plan, results: Results) -> Table | None:
