@@ -1,4 +1,4 @@
-"""posfuse COMMAND: starts a command, and turns the error that ends it into one line."""
+"""The posfuse command: runs a subcommand and prints an error as one line."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ from posfuse.errors import InputError, visible
 from posfuse.process import signals
 from posfuse.process.streams import failure_of_stdout, require_streams
 
-CURE = "fix this and retry"  # of a file that cannot be read or written
+CURE = "fix this and retry"  # the fix for a file that cannot be read or written
 
 
 class Command(NamedTuple):
-    """`module` has a function `main`, which takes the parsed options and may return a line for each
-    run that it leaves out. That of train takes nothing and reads sys.argv. The module is imported
-    when the command runs: torch alone takes seconds."""
+    """A subcommand. `module` has a function `main`, which takes the parsed options and may return a
+    line for each run that it leaves out. The `main` of train has no argument and reads sys.argv.
+    The module is imported only when the command runs, because torch takes seconds."""
 
     group: str
     module: str
@@ -66,8 +66,8 @@ FIRST_HOUR = {
 
 
 def main() -> None:
-    """Exit status: 0 when the command is done, 75 after a signal, 1 after an error, 2 for options
-    that it does not have."""
+    """Run the command line. Returns the exit status: 0 on success, 75 after a signal, 1 after an
+    error, 2 for unknown options."""
     require_streams()
     status = status_of(*sys.argv[1:])
     if isinstance(status, str):
@@ -90,7 +90,7 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
             sys.argv = [f"posfuse {name}", *arguments]
             each, given = command(name), []
             if name != "train":
-                from posfuse import options  # imports pandas, which the overview does not need
+                from posfuse import options  # imports pandas; the overview does not need it
 
                 given = [options.parsed(name, each.summary, arguments)]
             left_out = import_module(each.module).main(*given)
@@ -99,8 +99,8 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
         return end.code
     except KeyboardInterrupt:
         return 130  # as in a shell
-    except BrokenPipeError:  # the reader of stdout is gone, as in `| head`
-        failure_of_stdout()  # otherwise Python reports what is buffered at exit
+    except BrokenPipeError:  # the reader of stdout has closed it, as in `| head`
+        failure_of_stdout()  # otherwise Python reports the buffered output at exit
         return 1
     except signals.Interrupted as stop:
         signals.ignore()
@@ -118,7 +118,7 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
 
 
 def command(name: str) -> Command:
-    """The command of this name; raises InputError with the nearest one if there is none."""
+    """The command with this name. Raises InputError with the nearest name if there is none."""
     if name not in COMMANDS:
         near = get_close_matches(name, COMMANDS, n=1)
         use = f"use posfuse {near[0]}" if near else f"use one of {', '.join(COMMANDS)}"
@@ -127,7 +127,7 @@ def command(name: str) -> Command:
 
 
 def overview() -> str:
-    """The commands by group, each with one line and an example, and what to try first."""
+    """The commands by group, each with one line and an example, and the first commands to try."""
     lines = [
         "usage: posfuse COMMAND ...",
         "       posfuse COMMAND --help | --version | --completion bash",
@@ -144,7 +144,7 @@ def overview() -> str:
 
 
 def completion(shells: list[str]) -> str:
-    """The script of `posfuse --completion bash`, which zsh can read as well."""
+    """The script of `posfuse --completion bash`; zsh can read it too."""
     if shells != ["bash"]:
         raise InputError(
             '--completion: is for bash; run eval "$(posfuse --completion bash)", in zsh '

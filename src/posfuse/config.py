@@ -1,8 +1,8 @@
 """The typed schema of conf/.
 
-Hydra merges every file of conf/ and every override into these dataclasses, so a misspelt key or a
-value of the wrong type fails at once. Each field states its meaning and its limits (limits.py), and
-docs/config.md is generated from both.
+Hydra merges every file of conf/ and every override into these dataclasses. So a misspelt key or a
+value of the wrong type is an error at once. Each field states its meaning and its limits
+(limits.py), and docs/config.md is generated from both.
 """
 
 from dataclasses import dataclass, field
@@ -31,14 +31,14 @@ LARGEST_SEED = 2**32 - 1
 @dataclass
 class VocabularyConfig:
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
-    min_count: int = option(2, "occurrences that a word or character needs", least=1)
-    source: str = option("train", "the splits that are counted", choices=("train", "all"))
+    min_count: int = option(2, "occurrences below which a word or character is unknown", least=1)
+    source: str = option("train", "splits whose words are counted", choices=("train", "all"))
     unit: str = option(
         "words", "tokens; bytes ignores max_size, min_count, source",
         choices=("words", "characters", "bytes"),
     )  # fmt: skip
     ending: str = option("", "characters after each document, for a language model")
-    file: str | None = option(None, "your own tokenizer.json in place of the keys before ending")
+    file: str | None = option(None, "your tokenizer.json; replaces the keys before ending")
 
 
 @dataclass
@@ -57,26 +57,26 @@ class DataConfig:
     name: str = option("???", "name of the corpus in folders and tables", check=check_name)
     corpus: dict[str, Any] | None = option(None, "`_target_` of the corpus, and its arguments")
     path: str | None = option(
-        None, "folder of your own texts, or a .txt file: data/folder.yaml", check=check_folder
+        None, "folder of your texts, or a .txt file (data=folder)", check=check_folder
     )
     text: str = option("text", "column of the texts")
     labels: str = option("label", "column of the classes")
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     drop_empty: bool = option(False, "drop documents without text instead of refusing them")
     split_seed: int | str = option(
-        0, "seed of the splits; the word seed: the run's seed", choices=("seed",), least=0,
+        0, "seed of the splits; seed: the run's seed", choices=("seed",), least=0,
         most=LARGEST_SEED,
     )  # fmt: skip
     validation_fraction: float = option(
-        0.1, "share of train used if there is no validation split", above=0, below=1
+        0.1, "fraction of train used if there is no validation split", above=0, below=1
     )
-    validation_stratified: bool = option(True, "draw this share with the class proportions")
+    validation_stratified: bool = option(True, "draw this fraction with the class proportions")
     limit: int | None = option(None, "documents per split, a stratified sample; null: all", least=1)
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
     max_len: int = option(512, "tokens; longer documents are cut", least=1, most=MOST_TOKENS)
     test_lengths: list[int] = option(
-        list, "tokens; each is a further test split, of strings of this length or of texts longer "
-        "than max_len, cut there", least=1, most=MOST_TOKENS,
+        list, "tokens; each is a further test split: strings of this length, or texts longer "
+        "than max_len, cut at this length", least=1, most=MOST_TOKENS,
     )  # fmt: skip
     word_order: str = option(
         "original", "shuffled: a fixed random order of the tokens of each document, after the cut",
@@ -88,7 +88,9 @@ class DataConfig:
     )  # fmt: skip
     batch_size: int = option(64, "documents per training batch", least=1)
     eval_batch_size: int = option(256, "documents per evaluation batch", least=1)
-    pool_batches: int = option(50, "batches per shuffled pool, sorted by length inside", least=1)
+    pool_batches: int = option(
+        50, "batches per shuffled pool of documents of similar length", least=1
+    )
 
 
 @dataclass
@@ -97,7 +99,7 @@ class TaskConfig:
         "classification", "what a run learns: classification, language_model, or another kind",
         check=check_name,
     )  # fmt: skip
-    _target_: str | None = option(None, "class of the task; null: the one of its name")
+    _target_: str | None = option(None, "class of the task; null: the class for its name")
     output: str = option(
         "untied", "last layer of a language model: its own matrix, or the embeddings",
         choices=("untied", "tied"),
@@ -110,7 +112,7 @@ class TaskConfig:
 
 @dataclass
 class PretrainConfig:
-    """What the encoder learns before its task, on the training texts."""
+    """Pretraining of the encoder on the training texts."""
 
     name: str = option(
         "none", "masked: predict masked tokens of the training texts first",
@@ -124,7 +126,7 @@ class PretrainConfig:
 
 @dataclass
 class HostConfig:
-    """Which Transformer the operator is put into."""
+    """The Transformer that contains the operator."""
 
     name: str = option(
         "own", "own: the model of model.*; transformers: the pretrained one in host.path",
@@ -149,7 +151,7 @@ class EncodingConfig:
 
 @dataclass
 class ModelConfig:
-    """With host=transformers the folder decides what is null in conf/model/pretrained.yaml."""
+    """With host=transformers, null keys of conf/model/pretrained.yaml come from the folder."""
 
     d_model: int | None = option(64, "features per token", least=1)
     n_heads: int | None = option(4, "attention heads; must divide d_model", least=1)
@@ -164,10 +166,10 @@ class ModelConfig:
         below=1,
     )  # fmt: skip
     attention_dropout: float | None = option(
-        None, "dropout of the attention weights; null: as dropout", least=0, below=1
+        None, "dropout of the attention weights; null: dropout", least=0, below=1
     )
     head_dropout: float | None = option(
-        None, "dropout before the head; null: as dropout", least=0, below=1
+        None, "dropout before the head; null: dropout", least=0, below=1
     )
     token_scale: Any = option(
         "sqrt_d", "multiplies the token embeddings; a fraction such as 1/8 is allowed",
@@ -184,7 +186,7 @@ class OptimConfig:
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
     weight_decay_of: str = option(
-        "all", "the parameters that decay; matrices: those of two or more dimensions",
+        "all", "parameters with weight decay; matrices: those of two or more dimensions",
         choices=("all", "matrices"),
     )  # fmt: skip
     schedule: str = option(
@@ -208,7 +210,7 @@ class TrainerConfig:
     accumulate: int = option(1, "batches per step of the optimizer", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
     monitor: str = option(
-        "accuracy", "validation metric that selects the best checkpoint; metric: that of the task",
+        "accuracy", "validation metric that selects the best checkpoint; metric: the task's",
         choices=("accuracy", "macro_f1", "loss", "metric"),
     )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
@@ -236,7 +238,7 @@ class TrainerConfig:
 
 @dataclass
 class FidelityConfig:
-    """Where the paper and the authors' notebooks differ, the paper first. See docs/fidelity.md."""
+    """Differences of the paper (first choice) and the authors' notebooks. See docs/fidelity.md."""
 
     initial_values: str = option(
         "by_name", "one generator per module, or one for all", choices=("by_name", "shared_stream")
@@ -245,16 +247,20 @@ class FidelityConfig:
         "independent", "initial values of the blocks", choices=("independent", "copies")
     )
     batch_order: str = option(
-        "by_seed", "by_run: encoding and fusion decide too", choices=("by_seed", "by_run")
+        "by_seed",
+        "by_run: the order depends on encoding and fusion too",
+        choices=("by_seed", "by_run"),
     )
     validation_split: str = option(
-        "fixed", "drawn by data.split_seed or by the run's seed", choices=("fixed", "by_seed")
+        "fixed",
+        "validation split drawn by data.split_seed or by the run's seed",
+        choices=("fixed", "by_seed"),
     )
     gate_scalar: str = option(
         "scalar", "gates per token: one, or one per feature", choices=("scalar", "feature")
     )
     gate_mlp: str = option(
-        "gate", "the MLP of gate_mlp gives the gate, or the output", choices=("gate", "mlp")
+        "gate", "output of the MLP of gate_mlp: the gate, or H", choices=("gate", "mlp")
     )
     concat_bias: bool = option(False, "add a bias to the projection of [E; P]")
     mlp_activation: str = option("gelu", "activation of the operator mlp", choices=("gelu", "relu"))
@@ -280,7 +286,7 @@ class FidelityConfig:
 class LoggerConfig:
     name: str = option("wandb", "where a run is logged", choices=("wandb", "none"))
     project: str = option("posfuse", "W&B project")
-    entity: str | None = option(None, "W&B user or team; null: that of the key")
+    entity: str | None = option(None, "W&B user or team; null: the key's")
     mode: str | None = option(
         None, "where W&B logs during training; null: WANDB_MODE, otherwise offline",
         choices=("offline", "online"),
@@ -301,12 +307,12 @@ class SweepConfig:
     primary: list[str] = option(
         list, "operators whose differences are adjusted together by Holm's method; empty: all"
     )
-    plan: str = option("", "digest of the plan of the study whose test runs these are")
+    plan: str = option("", "digest of the study's plan, for its test runs")
 
 
 @dataclass
 class SeedsConfig:
-    """The sources of randomness of a run, to fix some of them while others follow `seed`."""
+    """Sources of randomness of a run. A number fixes a source; null follows `seed`."""
 
     init: int | None = option(None, "initial values; null: as seed", least=0, most=LARGEST_SEED)
     order: int | None = option(None, "order of batches; null: as seed", least=0, most=LARGEST_SEED)
@@ -337,13 +343,13 @@ class Config:
 
 
 def seed_of(cfg: Config, source: str) -> int:
-    """The seed of a source of randomness, a field of `SeedsConfig`."""
+    """The seed of a source of randomness. `source` is a field of `SeedsConfig`."""
     own: int | None = getattr(cfg.seeds, source)
     return cfg.seed if own is None else own
 
 
 def is_pretrained(cfg: Config) -> bool:
-    """Whether the operator is put into a pretrained model."""
+    """True if the operator is put into a pretrained model."""
     return cfg.host.name == "transformers"
 
 

@@ -12,7 +12,8 @@ NO_MEMORY = (
 
 
 class InputError(Exception):
-    """One line that names the file or key, what is wrong with it, and how to fix it."""
+    """A mistake in the input. The message is one line with the file or key, the mistake, and the
+    fix."""
 
 
 class ConfigError(InputError):
@@ -38,7 +39,8 @@ class Conflict(InputError):
 
 
 class TrainingError(Exception):
-    """Training failed: the step, and what to change. `kind` names the failure in records."""
+    """Training failed. The message gives the step and the fix; `kind` names the failure in
+    records."""
 
     kind = "failed"
 
@@ -63,9 +65,9 @@ def lacks_memory(error: BaseException) -> bool:
 
 @contextmanager
 def input_errors(problem: str, fix: str) -> Iterator[None]:
-    """Raise InputError(problem (reason); fix) in place of any other error of the block. It is for
-    libraries that read what users give, which raise errors of many types. InputErrors and a lack of
-    memory stay what they are."""
+    """Raise InputError("problem (reason); fix") for any other error of the block. Use it for
+    libraries that read files of users, because they raise errors of many types. InputErrors and
+    out-of-memory errors pass unchanged."""
     try:
         yield
     except InputError:
@@ -75,8 +77,8 @@ def input_errors(problem: str, fix: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """An error's message in one line. If memory ran out, in this error or in one that caused it,
-    raises that one instead."""
+    """An error's message in one line. Raises an out-of-memory error again, also if it is only the
+    cause."""
     cause: BaseException | None = error
     while cause is not None:
         if lacks_memory(cause):
@@ -87,8 +89,8 @@ def reason(error: Exception) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with its control characters escaped, except ends of lines: a terminal would act on
-    them, as on the carriage return of an argument."""
+    """The text with its control characters escaped, except line ends, because a terminal would act
+    on them."""
     hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, format, half characters, separators
     return "".join(
         ascii(c)[1:-1] if unicodedata.category(c) in hidden and c != "\n" else c for c in text

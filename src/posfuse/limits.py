@@ -1,4 +1,4 @@
-"""The limits of a config's fields: declared beside the field, checked, and described in words."""
+"""The limits of a config's fields: declared with the field, checked, and described in words."""
 
 import dataclasses
 import math
@@ -40,15 +40,15 @@ def check_limits(node: Any, prefix: str = "") -> None:
 
 def check_name(key: str, name: Any) -> None:
     """Raise InputError unless `name` can be the name of a folder on every file system."""
-    if not isinstance(name, str):  # fusion is an untyped dict
+    if not isinstance(name, str):  # the name in fusion is untyped
         raise InputError(f"{key}: must be a string (got {name!r}); for example {key}=my_name")
     if not NAME.fullmatch(name):
         raise InputError(f"{key}: {NAME_LETTERS} (got {name!r})")
 
 
 def check_folder(key: str, folder: str) -> None:
-    """Raise InputError for an empty name and for the root of the file system: an unset shell
-    variable can give either."""
+    """Raise InputError for an empty name and for the root of the file system. An unset shell
+    variable can give both."""
     place = Path(folder).resolve()
     if not folder.strip() or place == Path(place.anchor):
         what = "the root of the file system" if folder.strip() else "empty"

@@ -1,6 +1,6 @@
-"""The options of each command but train, whose options are Hydra's.
+"""The options of all commands except train, which has Hydra's.
 
-They are parsed before the command's own module is imported, which can take seconds.
+Options are parsed before the command's module is imported, because the import can take seconds.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -20,7 +20,7 @@ OF_TABLES = (
 
 
 def parsed(name: str, summary: str, words: Sequence[str]) -> Namespace:
-    """The options of a command; of a study also `extra`, the overrides of its runs."""
+    """The options of a command; for a study also `extra`, the overrides of its runs."""
     parser = ArgumentParser(prog=f"posfuse {name}", description=summary)
     if name == "study":
         _study(parser)
@@ -37,9 +37,9 @@ def parsed(name: str, summary: str, words: Sequence[str]) -> Namespace:
     example = "the sweep's folder, such as multirun/quickstart"
     parser.add_argument("folder", type=_existing, help=example)
     if name == "status":
-        parser.add_argument("--once", action="store_true", help="print once, also in a terminal")
+        parser.add_argument("--once", action="store_true", help="print once, without updates")
     if name == "sync":
-        suffix = "appended to every id: W&B refuses ids of deleted runs"
+        suffix = "text to append to every id, because W&B refuses ids of deleted runs"
         parser.add_argument("--suffix", default="", help=suffix)
     return parser.parse_args(words)
 
@@ -56,7 +56,7 @@ def _study(parser: ArgumentParser) -> None:
         "plan": "runs, core hours and power; makes two short runs of each arm",
         "freeze": "tune and write plan.yaml; runs no test seed",
         "run": "run the study, or resume it",
-        "status": "what is done and what is decided so far",
+        "status": "finished runs and verdicts so far",
     }
     for name, text in helps.items():
         command = commands.add_parser(name, help=text, description=text)
@@ -72,20 +72,20 @@ def _study(parser: ArgumentParser) -> None:
 def _sample(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("run", type=Path, help="folder of a finished run with task=language_model")
-    add("--prompt", required=True, help="the text to continue; of a task, symbols with spaces")
-    add("--tokens", type=int, default=100, help="how many to add (default: %(default)s)")
+    add("--prompt", required=True, help="text to continue; for a task, symbols with spaces")
+    add("--tokens", type=int, default=100, help="number of tokens to add (default: %(default)s)")
     help_ = "0: the most probable token each time; 0.8 is a good start for texts (default: 0)"
     add("--temperature", type=float, default=0.0, help=help_)
-    add("--seed", type=int, default=0, help="of the random draws (default: %(default)s)")
+    add("--seed", type=int, default=0, help="seed of the random draws (default: %(default)s)")
 
 
 def _report(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", nargs="?", type=_existing, help="folder of a sweep, such as multirun/quickstart")
     add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
-    add("--baseline", metavar="FUSION", help="what is subtracted (default: add)")
+    add("--baseline", metavar="FUSION", help="operator to compare with (default: add)")
     points: dict[str, Any] = {"type": float, "metavar": "NUMBER"}
-    compared = "what is compared: " + ", ".join(METRICS)
+    compared = "metric to compare: " + ", ".join(METRICS)
     compared += " (default: bits_per_byte or exact_match if all runs have it, else accuracy)"
     add("--metric", metavar="NAME", help=compared)
     one, bits = ACCURACY, BITS_PER_BYTE
@@ -93,7 +93,7 @@ def _report(parser: ArgumentParser) -> None:
     does_not_matter = f"largest difference that does not matter {defaults}"
     add("--margin", help=does_not_matter, **points)
     defaults = f"(default: {one.effect} points, or {bits.effect} bits per byte)"
-    add("--effect", help=f"difference for which the seeds needed are listed {defaults}", **points)
+    add("--effect", help=f"difference for which the needed seeds are listed {defaults}", **points)
     chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
     chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
     add("--select-seeds", metavar="SEEDS", help=chosen)
@@ -111,15 +111,15 @@ def _report(parser: ArgumentParser) -> None:
     add("--value", default=default.value, metavar="COLUMN", help="default: %(default)s")
     add("--by", default="", metavar="COLUMN,COLUMN", help="compare within each combination")
     add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
-    add("--unit", choices=UNITS, help="of the values (default: as the numbers say)")
+    add("--unit", choices=UNITS, help="unit of the values (default: percent if one is above 1)")
     add("--lower-is-better", action="store_true", help="the values are losses or errors")
     over = "compare means over all groups of --by. The test counts these columns: the seed column "
     over += "(the conclusion is about new seeds of these groups), or columns of --by (new groups)"
     add("--overall", default="", metavar="COLUMN,COLUMN", help=over)
-    step = "step of the values, such as 100 / test documents; it tests differences that are equal "
+    step = "step of the values, such as 100 / test documents, to test differences that are equal "
     step += "in all seeds (default: they have no test)"
     add("--resolution", type=float, metavar="POINTS", help=step)
-    add("--unpaired", action="store_true", help="runs with equal seeds share nothing")
+    add("--unpaired", action="store_true", help="for runs with equal seeds that share nothing")
     add("--all-pairs", action="store_true", help="compare all with each other, not with a baseline")
 
 

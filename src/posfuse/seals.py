@@ -1,4 +1,4 @@
-"""Digests and checksums: they seal what is written and show whether it is still whole.
+"""Digests and checksums, which detect damaged files.
 
 SHA256SUMS of a folder has the digest of each file; `sha256sum -c` checks it.
 """
@@ -28,7 +28,7 @@ def digest_of(content: Any) -> str:
 
 
 def checksum(path: Path) -> int:
-    """The CRC-32 of a file: quicker than a digest, and enough against damage."""
+    """The CRC-32 of a file. It is faster than a digest and detects damage."""
     value = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -42,7 +42,8 @@ def sums_of(digests: Mapping[str, str]) -> str:
 
 
 def read_sums(folder: Path) -> str:
-    """SHA256SUMS; empty if posfuse cannot have written it. Raises FileNotFoundError."""
+    """The digests of SHA256SUMS by file name; empty if the file is not in posfuse's form. Raises
+    FileNotFoundError."""
     try:
         return untrusted.read_bytes(folder / SUMS, untrusted.MEBIBYTE).decode(errors="replace")
     except ValueError:
@@ -50,7 +51,7 @@ def read_sums(folder: Path) -> str:
 
 
 def is_whole(path: Path, folder: Path | None = None) -> bool:
-    """Whether a file exists and, if `folder` (its own one) has SHA256SUMS, has its digest."""
+    """True if a file exists and has the digest in SHA256SUMS of its `folder`, if there is one."""
     folder = folder or path.parent
     try:
         lines = read_sums(folder).splitlines()
@@ -61,7 +62,7 @@ def is_whole(path: Path, folder: Path | None = None) -> bool:
 
 
 def check_whole(path: Path) -> None:
-    """Raise ValueError if a file differs from its digest; a missing file is left to its reader."""
+    """Raise ValueError if a file differs from its digest. Ignores a missing file."""
     if path.exists() and not is_whole(path):
         raise ValueError(f"differs from its digest in {SUMS}")
 

@@ -1,4 +1,4 @@
-"""posfuse train: main -> job (one Hydra job) -> train (one run in its folder) -> run."""
+"""posfuse train: `main` calls `job` (one Hydra job), `train` (one run in its folder) and `run`."""
 
 import contextlib
 import logging
@@ -36,7 +36,7 @@ SWEEP = "posfuse train -m fusion=add,concat seed=0,1,2 sweep_id=mine"
 
 
 def main() -> None:
-    """One run, or a sweep of runs with -m. Raises InputError if Hydra refuses the command line.
+    """Train one run, or a sweep with -m. Raises InputError if Hydra refuses the command line.
 
     Failures of runs are printed on stderr; a sweep also lists the failed runs at its end.
     """
@@ -49,7 +49,7 @@ def main() -> None:
         sys.argv[1:] = ["--cfg", "job", *others]  # Hydra prints the config
     signals.install()
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors, which are formatted below
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors; they are formatted below
     try:
         sys.argv[1:] = overrides_first(sys.argv[1:])
         job()
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def help_text() -> str:
-    """How to use the command, with the groups of conf/. Hydra's own help takes a second longer."""
+    """The help of the command, with the groups of conf/. Hydra's own help takes a second longer."""
     lines = []
     for folder in sorted(CONF_DIR.iterdir()):
         if folder.is_dir() and folder.name not in ("hydra", "study"):
@@ -76,9 +76,9 @@ def help_text() -> str:
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
-    """One Hydra job; returns the test result by the task's metric, NaN if the run failed.
+    """One Hydra job. Returns the test result in the task's metric, or NaN if the run failed.
 
-    A failure is written to the run's folder. A sweep then continues, and a single run exits.
+    A failure is written to the run's folder. Then a sweep continues, and a single run exits.
     """
     logging.raiseExceptions = False  # a full disk is reported as the run's failure
     hydra_cfg = HydraConfig.get()
@@ -89,9 +89,9 @@ def job(config: DictConfig) -> float:
         signals.check(" before training started")
         cfg = checked(config)
         signals.check(" before training started")
-        from posfuse.process import precision  # torch takes seconds, and a refusal needs none of it
+        from posfuse.process import precision  # torch takes seconds; a refusal does not need it
 
-        cfg.trainer.precision = precision.precision_of(cfg)  # config.yaml and the record state it
+        cfg.trainer.precision = precision.precision_of(cfg)  # for config.yaml and the record
         if hydra_cfg.mode == RunMode.RUN and not overrides:
             log.info(DEFAULT)
         own, place = other_overrides(overrides), ""
@@ -124,8 +124,8 @@ def job(config: DictConfig) -> float:
 def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -> records.Record:
     """Train one run in `folder` and return its record; a finished run is skipped.
 
-    The run's label has its `own` overrides: those that not all runs of its sweep have. `place` is
-    its place in the sweep.
+    The run's label has its `own` overrides, which vary within the sweep. `place` is its place in
+    the sweep, such as "run 1 of 6: ".
     """
     from posfuse.training.run import run  # imports torch, as in `job`
 
@@ -138,14 +138,14 @@ def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -
             value = record["test"][metric]
             log.info("%s: already done, test %s %.4f", label, metric.replace("_", " "), value)
             return record
-        (folder / records.RESULT).unlink(missing_ok=True)  # one whose other files are damaged
+        (folder / records.RESULT).unlink(missing_ok=True)  # its other files are damaged
         configs.write_config(folder, cfg)
         resumes = ", resuming from its last checkpoint" * (folder / records.LAST).exists()
         if place or resumes:
             log.info("%s%s%s", place, label, resumes)
         with track(cfg, folder) as log_rows:
             record = run(cfg, folder, log_rows)
-        # Another sweep may have recorded meanwhile that this run was busy.
+        # In the meantime another sweep may have recorded that this run was busy.
         (folder / records.FAILURE).unlink(missing_ok=True)
         cut = record["truncated_share"]["train"]
         lengths = record.get("lengths", {}).items()

@@ -1,7 +1,8 @@
-"""Readers of files that may come from elsewhere, such as a colleague's sweep.
+"""Readers of untrusted files, such as a colleague's sweep.
 
-Each accepts only what posfuse writes: a regular file of bounded size, plain values, finite numbers.
-All raise OSError, or ValueError with the reason; the caller names the file and the fix.
+Each accepts only the kind of file that posfuse writes: a regular file of bounded size with plain
+values and finite numbers. All raise OSError, or ValueError with the reason. The caller names the
+file and the fix.
 """
 
 import json
@@ -20,9 +21,9 @@ from pyarrow import ArrowException, types
 MEBIBYTE = 2**20
 LARGEST_JSON, LARGEST_YAML, LARGEST_CSV = 8 * MEBIBYTE, MEBIBYTE, 64 * MEBIBYTE
 LARGEST_PARQUET = 4096 * MEBIBYTE
-MOST_ROWS = 2**24  # of a Parquet file, which can pack far more rows into a few bytes
+MOST_ROWS = 2**24  # of a Parquet file; a few bytes can contain far more rows
 DEEPEST = 32  # levels of nested lists and tables
-MOST_CHARACTERS = 10**8  # of a YAML file whose ${...} are replaced, if each stands in each other
+MOST_CHARACTERS = 10**8  # of a YAML file after its nested ${...} are replaced
 LONG_NUMBER = re.compile(
     r"[-+.:_0-9]{100,}"
 )  # YAML reads 1:00:00 in base 60, which may take minutes
@@ -46,17 +47,18 @@ def read_bytes(path: Any, most: int) -> bytes:
 
 
 def check_file(path: Path, most: int) -> None:
-    """Raise OSError if there is no file, ValueError if it is larger or not a regular one."""
+    """Raise OSError if there is no file, and ValueError if it is too large or not a regular
+    file."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
-        raise ValueError("not a regular file")  # reading a pipe would wait without end
+        raise ValueError("not a regular file")  # reading a pipe would wait forever
     if state.st_size > most:
         raise ValueError(f"larger than {most} bytes")
 
 
 def read_json(path: Path, has_bytes: bool = False) -> Any:
-    """The content of a JSON file. With `has_bytes` it may have the half characters with which
-    Python writes bytes that are no text in the locale."""
+    """The content of a JSON file. With `has_bytes` it may contain lone surrogates, by which Python
+    writes bytes that are not text in the locale."""
     text = read_bytes(path, LARGEST_JSON).decode()
     try:
         content = json.loads(
@@ -94,17 +96,17 @@ def _whole_number(text: str) -> int:
 
 
 def read_yaml(path: Any, is_interpolated: bool = False) -> str:
-    """The text of a YAML file (a path or a resource of a package) without aliases, and unless
-    `is_interpolated` without ${...}. Raises YAMLError too."""
+    """The text of a YAML file (a path or a resource of a package). Raises ValueError for aliases,
+    and for ${...} unless `is_interpolated`. Raises YAMLError too."""
     text = read_bytes(path, LARGEST_YAML).decode()
     check_yaml(text, is_interpolated)
     return text
 
 
 def check_yaml(text: str, is_interpolated: bool = False) -> None:
-    """Raise ValueError or YAMLError if a few lines of YAML stand for more than memory holds."""
+    """Raise ValueError or YAMLError for YAML that could expand beyond memory."""
     depth, size = 0, len(text)
-    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # refuses half characters, as in a path
+    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # refuses lone surrogates, as in a path
     loader = yaml.SafeLoader if "\\ud" in text.lower() else fast
     for event in yaml.parse(text, Loader=loader):
         depth += isinstance(event, yaml.CollectionStartEvent)
@@ -123,7 +125,7 @@ def check_yaml(text: str, is_interpolated: bool = False) -> None:
 def read_parquet(
     path: Path, columns: Mapping[str, str], optional: Mapping[str, str] | None = None
 ) -> pd.DataFrame:
-    """These columns of a Parquet file, and those of `optional` that it has, each of a kind of
+    """These columns of a Parquet file, and the columns of `optional` that exist, each of a kind of
     KINDS."""
     check_file(path, LARGEST_PARQUET)
     try:
