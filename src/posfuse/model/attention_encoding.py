@@ -1,4 +1,4 @@
-"""Position encodings, the attention half: what an encoding does to queries, keys and scores.
+"""The attention part of position encodings, which changes queries, keys or scores.
 
 Shapes: B documents, H heads, L tokens, Q of them as queries, D = d / H features of a head, N
 positions for which an encoding has rows. i is the position of a query, j that of a key.
@@ -25,19 +25,19 @@ class AttentionEncoding(nn.Module):
     A subclass changes q and k in `turn`, adds to the scores in `extra`, or both.
     """
 
-    per_layer = False  # whether every block has its own parameters
-    learned = False  # whether `extra` has parameters
-    trained_length_only = False  # whether training teaches each position only its own parameters
-    rows: int | None = None  # N; None: any position is possible
+    per_layer = False  # True: every block has its own parameters
+    learned = False  # True: `extra` has parameters
+    trained_length_only = False  # True: each position has parameters of its own
+    rows: int | None = None  # N; None: no limit
 
     def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
         super().__init__()
         self.n_heads, self.d_head = n_heads, d_model // n_heads
 
     def turn(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        """x (B, H, L, D), the q or k of tokens at these positions (L,); role is "query" or "key" ->
-        q or k for the scores, (B, H, L, D), or both with more features. The scores are
-        q . k / sqrt(D) in either case."""
+        """x (B, H, L, D), the q or k of tokens at positions (L,); role is "query" or "key" -> q or
+        k for the scores, (B, H, L, D) or with more features. The scores are always q . k /
+        sqrt(D)."""
         return x
 
     def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor | None:
@@ -46,8 +46,8 @@ class AttentionEncoding(nn.Module):
         return None
 
     def bias(self, positions: Tensor) -> Tensor | None:
-        """`extra` of all tokens at these positions (L,), (H, L, L), if nothing in it is learned: it
-        is then the same for every document and layer, and must not depend on q."""
+        """`extra` of all tokens at positions (L,): (H, L, L). Only if nothing in it is learned:
+        then it is the same for every document and layer, and must not depend on q."""
         return None if self.learned else self.extra(positions, positions, positions)
 
     def forward(
@@ -98,14 +98,14 @@ class AttentionEncoding(nn.Module):
 
 
 class Rotary(AttentionEncoding):
-    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / base^(2m/D), so
-    q_i . k_j depends on i - j alone (Su et al. 2021, eq. 34).
+    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / base^(2m/D), so q_i
+    . k_j depends only on i - j (Su et al. 2021, eq. 34).
 
-    `partial`: the share of a head's features that rotate, the first ones, as in GPT-NeoX; D above
-    is then their number. `interpolation`: divides positions (Chen et al. 2023, Extending Context
-    Window of Large Language Models via Position Interpolation, eq. 4). `ntk_factor`: multiplies the
-    base by its (D/(D-2))-th power (bloc97's NTK-aware scaling), which divides the lowest frequency
-    by the factor and keeps the highest.
+    `partial`: the fraction of a head's features that rotate. The first features rotate, as in
+    GPT-NeoX, and D above is their number. `interpolation`: divides positions (Chen et al. 2023,
+    Extending Context Window of Large Language Models via Position Interpolation, eq. 4).
+    `ntk_factor`: multiplies the base by its (D/(D-2))-th power (bloc97's NTK-aware scaling), which
+    divides the lowest frequency by the factor and keeps the highest.
     """
 
     angles: Tensor
@@ -136,7 +136,7 @@ class Rotary(AttentionEncoding):
                 "features; use a share that gives an even number of them"
             )
         self.rows, self.turning = max_len, int(turning)
-        if self.turning > 2:  # the only frequency of a single pair is 1, with any base
+        if self.turning > 2:  # a single pair has the frequency 1 with any base
             base *= ntk_factor ** (self.turning / (self.turning - 2))
         angles = rotary_angles(self.turning, max_len, base, interpolation)
         both = torch.stack((angles.cos(), angles.sin())).float()  # (2, N, D/2)
@@ -160,7 +160,7 @@ class Alibi(AttentionEncoding):
         self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
     def extra(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        # Allocates one (H, Q, L), not two.
+        # Allocates only one (H, Q, L).
         return (-self.slopes)[:, None, None] * offsets(i, j).abs()
 
 
@@ -205,8 +205,8 @@ class T5Bias(AttentionEncoding):
 
 def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
     """The bucket of each offset j - i: the first half for keys at or before the query, the second
-    half for keys after it. Distances below n_buckets / 4 have one bucket each; from there the
-    widths grow geometrically up to max_distance, and the last bucket holds all beyond."""
+    half for keys after it. Each distance below n_buckets / 4 has a bucket. Then the widths grow
+    geometrically up to max_distance. The last bucket contains all larger distances."""
     half = n_buckets // 2
     exact = half // 2
     distance = offset.abs()

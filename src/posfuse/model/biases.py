@@ -19,8 +19,8 @@ class Sandwich(AttentionEncoding):
     al. 2023, Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis).
     It has no parameters and is symmetric.
 
-    d_bar / 2, the sum at i = j, is subtracted: no softmax notices it, and half precision rounds
-    small numbers less.
+    d_bar / 2, the sum at i = j, is subtracted. This does not change a softmax, and half precision
+    rounds small numbers less.
     """
 
     sums: Tensor
@@ -48,9 +48,10 @@ class Kerple(AttentionEncoding):
     head learns r1 > 0 and r2 > 0; all layers share them (Chi et al. 2022, KERPLE: Kernelized
     Relative Positional Embedding for Length Extrapolation).
 
-    The parameters are the logarithms of r1 and r2, and for the power, where r2 < 2, the logit of
-    r2 / 2; the authors clamp r1 and r2 instead. The initial values are those of their code, 0.5 %
-    inside the ends: r1 ~ U(0, 2) and r2 ~ U(0, 1), for the power r1 ~ U(0, 1) and r2 ~ U(0, 2).
+    The parameters are the logarithms of r1 and r2. For the power kernel r2 < 2, and its parameter
+    is the logit of r2 / 2. The authors clamp r1 and r2 instead. The initial values are those of
+    their code, 0.5 % inside the ends: r1 ~ U(0, 2) and r2 ~ U(0, 1), for the power r1 ~ U(0, 1) and
+    r2 ~ U(0, 2).
     """
 
     learned = True
@@ -98,11 +99,11 @@ class Fire(AttentionEncoding):
     2024, Functional Interpolation for Relative Positions Improves Long Context Transformers).
     c and the threshold L0 are learned; `start_c` and `start_threshold` are their initial values.
 
-    The paper's attention is causal. Here a key after the query has
-    x = -psi(j - i) / psi(max(j + 1, L0)). So x lies in (-1, 1), is the paper's for every key at or
-    before its query, depends on the two positions alone and not on the length of the document, and
-    tells the MLP the direction. The MLP has no bias at its output: no softmax notices it. Each
-    layer has its own parameters, or with `shared` all have the same ones (the paper's FIRE-S).
+    The paper's attention is causal. Here a key after the query has x = -psi(j - i) / psi(max(j + 1,
+    L0)). So x lies in (-1, 1), and its sign gives the direction. For a key at or before its query x
+    is the paper's. It depends only on the two positions, not on the length of the document. The MLP
+    has no bias at its output, because a softmax would not change. Each layer has its own
+    parameters; with `shared` all layers share them (the paper's FIRE-S).
     """
 
     learned = True

@@ -18,12 +18,12 @@ class Linear(Add):
     """H = W E + P: concat without a matrix for the position.
 
     W starts from U(-b, b) with b = 1 / sqrt(2d), as the token half of concat. Both operators draw
-    it first, so W and concat's W_E are equal bit by bit if the seeds are. A pair of runs then
-    differs in the position's part alone, which is P here and W_P P in concat.
+    it first, so with one seed W equals concat's W_E bit by bit. A pair of runs then differs only in
+    the position's part: P here, and W_P P in concat.
 
-    Such a W divides the norm of a vector by sqrt(6) on average. concat divides E and P by it, this
-    operator only E. Its ratio of token to position therefore starts at 1 / sqrt(6) = 0.41 of that
-    of add and concat; a token scale sqrt(6) = 2.45 times as large makes the ratios equal.
+    At the start W divides the norm of a vector by sqrt(6) on average. concat divides E and P, and
+    this operator only E. So its ratio of token to position starts at 1 / sqrt(6) = 0.41 of the
+    ratio of add and concat. With a token scale sqrt(6) = 2.45 times as large the ratios are equal.
     """
 
     def __init__(self, d_model: int) -> None:

@@ -1,9 +1,8 @@
 """Dropout that is fast on a CPU; the tests compare it with the definition.
 
-On a CPU torch draws a double for every number, one after another, which takes longer than the
-matrix products around it. This module draws the gaps between dropped numbers instead, which are
-geometric: at a rate of 0.1 that is one draw of 16 bits for ten numbers, and only dropped numbers
-are written.
+On a CPU torch draws a double for every number, which takes longer than the matrix products of the
+model. This module draws the gaps between dropped numbers, which are geometric. At a rate of 0.1
+this is one draw of 16 bits for ten numbers, and only dropped numbers are written.
 """
 
 import math
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 LEVELS = 2**16  # of a draw
-SPARE = 6.0  # standard deviations of the number of gaps that are drawn beyond its mean
+SPARE = 6.0  # gaps to draw beyond the expected number, in its standard deviations
 
 
 class Dropout(nn.Module):
@@ -33,7 +32,8 @@ class Dropout(nn.Module):
 def dropout(x: Tensor, p: float) -> Tensor:
     """Zero each number of x with probability p, 0 <= p < 1, and divide the others by 1 - p.
 
-    torch's global generator determines which, and on a CPU also the number of elements of x.
+    The dropped numbers depend on torch's global generator, and on a CPU also on the number of
+    elements of x.
     """
     if x.device.type != "cpu":
         return F.dropout(x, p)
@@ -54,7 +54,7 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        """The gradient of the output (...) -> that of x."""
+        """The gradient of the output (...) -> the gradient of x (...)."""
         return _drop(grads[0], ctx.p, ctx.seed), None
 
 
@@ -68,15 +68,15 @@ def new_seed() -> int:
 
 
 class Draws:
-    """Draws what to drop, for one tensor after another; the same seed repeats the draws."""
+    """Draws the numbers to drop, for one tensor after another. The same seed repeats the draws."""
 
     def __init__(self, p: float, seed: int, device: torch.device) -> None:
         """p, 0 <= p < 1: the probability with which each number is dropped."""
         self.p, self.source = p, _generator(device, seed)
 
     def next(self, like: Tensor) -> Tensor | None:
-        """What to drop of a tensor of this shape: on a CPU the flat indices, ascending, int64, else
-        a mask of its shape; None if p = 0."""
+        """The numbers to drop from a tensor of this shape: on a CPU their flat indices, ascending,
+        int64; elsewhere a mask of this shape; None if p = 0."""
         if self.p == 0:
             return None
         if not isinstance(self.source, np.random.SFC64):
@@ -98,7 +98,7 @@ def _generator(device: torch.device, seed: int) -> np.random.SFC64 | torch.Gener
 
 
 def _places(n: int, p: float, source: np.random.SFC64) -> Tensor:
-    """The first dropped indices, ascending; almost always all those below n, and a few more."""
+    """The first dropped indices, ascending: almost always all below n, and a few more."""
     mean = n * p
     words = int(mean + SPARE * mean**0.5) // 4 + 4  # of 64 bits, four draws each
     # The logarithm of a uniform number over log(1 - p), rounded up, is geometric.

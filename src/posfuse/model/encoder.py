@@ -1,7 +1,7 @@
 """The Transformer encoder: attention, blocks, pooling (Vaswani et al. 2017).
 
-Shapes: B documents, L tokens, d = d_model, H heads, D = d / H.
-With the same weights it computes what nn.TransformerEncoder computes (tested).
+Shapes: B documents, L tokens, d = d_model, H heads, D = d / H. With the same weights it gives the
+output of nn.TransformerEncoder (tested).
 """
 
 import copy
@@ -16,14 +16,14 @@ from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.dropout import Dropout
 from posfuse.model.positions import Positions, as_tensor
 
-# What attention knows of position: the encoding, the positions (L,) of the batch's tokens, and the
-# encoding's bias (H, L, L) for them, or None.
+# The encoding, the positions (L,) of the batch's tokens, and the encoding's bias (H, L, L) for
+# them, or None.
 InAttention = tuple[AttentionEncoding, Tensor, Tensor | None]
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention over the valid tokens of each document; if causal, each token sees
-    itself and those before it. The encoding decides how position enters."""
+    """Multi-head self-attention over the valid tokens of each document. If causal, each token sees
+    itself and earlier tokens. The encoding adds position."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, causal: bool = False) -> None:
         super().__init__()
@@ -147,10 +147,10 @@ class Encoder(nn.Module):
         Raises ValueError if an encoding has no rows for so many positions.
         """
         mask = None
-        if not self.causal:  # otherwise no token sees the padding, which comes after it
+        if not self.causal:  # in causal attention no token sees the padding after it
             valid = valid_positions(lengths, x.shape[1])
-            # Without padding attention needs no mask and is faster. On a GPU the check would wait
-            # for the queued work.
+            # Without padding attention needs no mask and is faster. On a GPU this check would wait
+            # for queued work.
             full = x.device.type == "cpu" and bool(valid.all())
             mask = None if full else valid[:, None, None, :]
         at = self.as_positions(positions, x)
@@ -175,7 +175,7 @@ class Encoder(nn.Module):
 
     def as_positions(self, positions: Positions, x: Tensor) -> Tensor:
         """The positions (L,) of x (B, L, d), as in `forward`."""
-        # The values of a tensor stay unread: on a GPU that would wait for the queued work.
+        # Do not read the values of a tensor: on a GPU this would wait for queued work.
         end = x.shape[1] + (positions if isinstance(positions, int) else 0)
         rows = self.encodings()[0].rows
         if rows is not None and end > rows:
@@ -199,7 +199,7 @@ def valid_positions(lengths: Tensor, length: int) -> Tensor:
 
 
 def visible(i: Tensor, j: Tensor) -> Tensor:
-    """Whether the token with index i (Q,) sees that with index j (L,) in causal attention:
+    """True where the token with index i (Q,) sees the token with index j (L,) in causal attention:
     (Q, L)."""
     return j <= i[:, None]
 

@@ -1,4 +1,4 @@
-"""Position encodings, the table half: (N, d), which a fusion operator joins with the tokens.
+"""The table part of position encodings: (N, d), which a fusion operator joins with the tokens.
 
 Shapes: N = max_len rows, one for each possible position; d = d_model. An encoding in conf/encoding
 names its `table`, and its `attention` half if it has one (attention_encoding.py).
@@ -16,7 +16,7 @@ from posfuse.model.initial_values import check_positive
 class Table(nn.Module, ABC):
     """A position table; `forward()` returns all of it, (N, d)."""
 
-    trained_length_only = False  # whether training teaches each position only its own row
+    trained_length_only = False  # True: each position has a row of its own to learn
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__()
@@ -59,8 +59,8 @@ class Sinusoidal(FixedTable):
 
 
 class RopeFeatures(FixedTable):
-    """[sin | cos] of the rotary frequencies as an absolute table: what the authors' notebook runs
-    under the name RoPE. It is the sinusoidal table with permuted columns."""
+    """[sin | cos] of the rotary frequencies as an absolute table. It is the sinusoidal table with
+    permuted columns. The authors' notebook calls it RoPE."""
 
     def build(self, d_model: int, max_len: int) -> Tensor:
         angles = rotary_angles(d_model, max_len)
@@ -85,7 +85,7 @@ class Learned(Table):
 
 
 class RelativeTable(Table):
-    """What the authors' notebook runs under the name relative: an absolute table like `Learned`.
+    """An absolute table like `Learned`. The authors' notebook calls it relative.
 
     Initial values follow from a module's name (network.py), so the name `relative` gives an
     independent draw from the same distribution, as in the paper's Table 3.

@@ -1,8 +1,8 @@
-"""Folded inference: what depends on a word or a position alone is computed once, then looked up.
+"""Folded inference: parts that depend only on a word or only on a position are computed once.
 
-Shapes: B documents, L tokens, d = d_model, N = rows of the position table, V words, C classes.
-A folded model stores the token parts of all words and the position parts of all positions
-(fusion.py), and only merges them.
+Shapes: B documents, L tokens, d = d_model, N = rows of the position table, V words, C classes. A
+folded model stores the token parts of all words and the position parts of all positions
+(fusion.py), and merges them.
 """
 
 import copy

@@ -1,12 +1,12 @@
-"""Fusion operators: how the position table P is joined with the token embeddings E.
+"""Fusion operators, which join the position table P with the token embeddings E.
 
 Shapes: B documents, L tokens of a padded document, T tokens of a packed batch, d = d_model,
 N = rows of the position table. Equations are those of Hallam & Tseng, Fusion Matters (2026).
 
 An operator splits its work in three:
 
-- `project(table)` computes what depends on the position alone, once a batch;
-- `project_tokens(tokens)` computes what depends on the token alone;
+- `project(table)` computes everything that depends only on the position, once a batch;
+- `project_tokens(tokens)` computes everything that depends only on the token;
 - `merge(token, position)` joins the parts of each token with the parts of its position.
 
 A folded model (folding.py) stores the first two for all words and positions, and only merges.
@@ -27,11 +27,11 @@ from posfuse.model.split_mlp import SplitMLP
 class Fusion(nn.Module, ABC):
     """Fuses token embeddings with a position table.
 
-    A subclass defines `merge`, and moves work ahead of it to `project` and `project_tokens`.
+    A subclass defines `merge`. It may move work to `project` and `project_tokens`.
     """
 
     uses_table = True  # False: the model builds no table, so no parameter stays untrained
-    # Names of parameters with a learning rate of their own, optim.scalar_lr_factor times optim.lr.
+    # Names of parameters whose learning rate is optim.scalar_lr_factor times optim.lr.
     scalars: tuple[str, ...] = ()
 
     def __init__(self, d_model: int) -> None:
@@ -39,11 +39,11 @@ class Fusion(nn.Module, ABC):
         self.d_model = d_model
 
     def project(self, table: Tensor) -> Parts:
-        """Table (N, d) -> what depends on the position alone, each (N, k)."""
+        """Table (N, d) -> position parts, each (N, k), which depend only on the position."""
         return (table,)
 
     def project_tokens(self, tokens: Tensor) -> Parts:
-        """Tokens (..., d) -> what depends on the token alone, each (..., k)."""
+        """Tokens (..., d) -> token parts, each (..., k), which depend only on the token."""
         return (tokens,)
 
     @abstractmethod
@@ -61,8 +61,8 @@ class Fusion(nn.Module, ABC):
         return self.project_tokens(tokens), position
 
     def token_part(self, token: Parts, position: Parts) -> Tensor | None:
-        """The term of `merge` that carries the tokens, (..., d); the rest carries the position.
-        None if the operator has no such terms."""
+        """The term of `merge` from the tokens, (..., d); the rest comes from the position. None if
+        `merge` is not such a sum."""
         return None
 
 
@@ -135,8 +135,7 @@ class Concat(Add):
 class Gated(Fusion):
     """H = g E + (1 - g) P (eq. 4 and 6).
 
-    E is the first of the token parts and P the last of the position parts. The other parts are
-    what the gate reads.
+    E is the first token part, and P is the last position part. The gate reads the other parts.
     """
 
     def merge(self, token: Parts, position: Parts) -> Tensor:
@@ -153,13 +152,13 @@ class Gated(Fusion):
     def gate(self, token: Parts, position: Parts) -> Tensor:
         """The arguments of `merge` -> g, (..., 1) or (..., d).
 
-        A gate that depends on the position alone has the shape of the position's rows; it
-        broadcasts over the documents.
+        A gate that depends only on the position has the shape of the position's rows and broadcasts
+        over the documents.
         """
 
 
 class PositionGated(Gated):
-    """g depends on the position alone: one gate per position, computed from the table."""
+    """g depends only on the position: one gate per position, computed from the table."""
 
     def project(self, table: Tensor) -> Parts:
         return torch.sigmoid(self.position_logit(table)), table
@@ -188,9 +187,9 @@ class GateConstant(PositionGated):
 class GateLinear(Gated):
     """g = sigmoid(W [E; P] + b) with `n_gates` gates a position.
 
-    With start="half" W and b start near zero, so gates start at 0.5. With start="linear" they
-    start as nn.Linear(2d, n_gates) does: then 32 % (d = 128) and 48 % (d = 256) of the gates start
-    below 0.01 or above 0.99 at the token scale sqrt(d).
+    With start="half" W and b start near zero, so gates start at 0.5. With start="linear" they start
+    as in nn.Linear(2d, n_gates). Then, at the token scale sqrt(d), 32 % (d = 128) and 48 % (d =
+    256) of the gates start below 0.01 or above 0.99.
     """
 
     scalars = ("bias",)
@@ -225,7 +224,7 @@ class GateScalar(GateLinear):
 
 
 class GateFeature(GateLinear):
-    """d gates a position: what the authors' notebooks run as Gate-Scalar on the short corpora."""
+    """d gates a position. The authors' notebooks call it Gate-Scalar on the short corpora."""
 
     def __init__(self, d_model: int, start: str = "half") -> None:
         super().__init__(d_model, d_model, start)
@@ -278,9 +277,9 @@ class GateMLP(Gated):
 
 
 class MLP(Fusion):
-    """H = MLP([E; P]) without a gate: what the authors' notebook runs under the name mlp.
+    """H = MLP([E; P]) without a gate. The authors' notebook calls it mlp.
 
-    `biases` start at "zero" or, as in the notebook, as nn.Linear starts them: "linear".
+    `biases` start at "zero", or as in nn.Linear and the notebook with "linear".
     """
 
     def __init__(

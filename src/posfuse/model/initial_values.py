@@ -11,7 +11,7 @@ GATE_STD = 0.01
 
 
 def check_choice(name: str, value: str, *known: str) -> None:
-    """Raises ValueError if an argument's value is not among the known ones."""
+    """Raises ValueError if an argument's value is not a known one."""
     if value not in known:
         raise ValueError(f"{name} is {value!r}; use {' or '.join(known)}")
 
@@ -33,8 +33,8 @@ def linear_(fan_in: int, *parameters: Tensor) -> None:
 def gate_(
     start: str, d_model: int, fan_in: int, weights: Sequence[Tensor], biases: Sequence[Tensor] = ()
 ) -> None:
-    """Set the weights and biases of a gate's logit in place: start="half" puts every gate near
-    0.5, start="linear" draws them as nn.Linear does. Raises ValueError for another start."""
+    """Set the weights and biases of a gate's logit in place. start="half" puts every gate near 0.5,
+    and start="linear" draws them as nn.Linear. Raises ValueError for another start."""
     check_choice("start", start, "half", "linear")
     if start == "linear":
         linear_(fan_in, *weights, *biases)

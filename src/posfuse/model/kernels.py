@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from posfuse.model.dropout import Draws, new_seed, zero_
 
-# The most scores of a block: on a CPU as many as fit in its cache, elsewhere enough to keep the
+# The largest number of scores in a block: on a CPU they fit in its cache; elsewhere they keep the
 # device busy.
 SCORES = {"cpu": 2**20}
 MOST_SCORES = 2**26
@@ -41,7 +41,7 @@ def attention(
     """
     missing = q.shape[-1] - v.shape[-1]
     half = q.dtype in (torch.bfloat16, torch.float16)
-    # On a CPU torch's own dropout of the weights takes longer than the rest of attention.
+    # On a CPU torch's dropout of the weights takes longer than the rest of attention.
     if q.device.type == "cpu" and (p or (half and q.requires_grad and q.shape[2] <= SHORT)):
 
         def of_queries(_: Tensor, queries: slice) -> Tensor | None:
@@ -124,11 +124,11 @@ class _BlockAttention(torch.autograd.Function):
     ) -> Tensor:
         """As `block_attention`."""
         n_documents, n_heads, length, d_head = q.shape
-        # The products of every block would copy them.
+        # Otherwise the products of every block would copy them.
         k, v = k.contiguous(), _times(v, 1 / (1 - p))
         wide_k = k.to(torch.promote_types(q.dtype, torch.float32))
         padding = None
-        if mask is not None:  # added to the scores: masked_fill takes ten times as long
+        if mask is not None:  # added to the scores, because masked_fill takes ten times as long
             padding = wide_k.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         y = q.new_empty(n_documents, length, n_heads, v.shape[-1]).transpose(1, 2)
         seed = new_seed() if p else 0

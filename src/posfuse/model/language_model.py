@@ -71,8 +71,8 @@ class LanguageModel(FusionTransformer):
         """n successors of ids (B, L), one after another: (B, n). In evaluation mode; positions are
         those of L + n tokens.
 
-        Each is the most probable one, or with a temperature above 0 a draw from the softmax of the
-        logits divided by it.
+        Each is the most probable token. With a temperature above 0 it is a draw from the softmax of
+        the logits divided by the temperature.
         """
         positions = self.positions(ids.new_zeros(1, ids.shape[1] + n))
         cache = Cache(positions[:0])
@@ -96,8 +96,8 @@ class LanguageModel(FusionTransformer):
         """The most probable successor at each place of ids (B, L) with a target: (B, L), 0 at
         places without one. is_target (B, L). In evaluation mode.
 
-        The answer is the model's own: after a target it reads its own token, not the
-        next one of ids, which it reads elsewhere. A string ends at its last target.
+        After a target the model reads its own token as the next one; elsewhere it reads the next
+        token of ids. A string ends at its last target.
         """
         positions = self.positions(ids)
         cache = Cache(positions[:0])
@@ -115,17 +115,17 @@ class LanguageModel(FusionTransformer):
         return decoded
 
     def positions(self, ids: Tensor) -> Tensor:
-        """Those of the tokens ids (B, L) outside training, (L,)."""
+        """The positions (L,) of the tokens ids (B, L) outside training."""
         return as_tensor(self.sampler.given(0, ids), ids)
 
 
 @torch.no_grad()
 def looks_ahead(model: FusionTransformer, length: int) -> bool:
-    """Whether replacing the last tokens of a text of `length` tokens changes the encoding of an
-    earlier token by more than rounding does.
+    """True if replacing the last tokens of a text of `length` tokens changes the encoding of an
+    earlier token by more than rounding.
 
-    The text is cut at its ends and at random places: an operator may look far ahead, or only within
-    blocks of tokens.
+    The text is cut at its ends and at random places, because an operator may look far ahead or only
+    within blocks of tokens.
     """
     draws = torch.Generator().manual_seed(0)
     n = model.embedding.num_embeddings
@@ -156,8 +156,8 @@ class Cache:
     def attend(
         self, block: int, attention: Attention, encoding: AttentionEncoding, x: Tensor
     ) -> Tensor:
-        """A block's attention for its last tokens, x (B, Q, d) -> (B, Q, d); their positions are
-        here already, and their keys and values are added."""
+        """A block's attention for its last tokens, x (B, Q, d) -> (B, Q, d). The cache has their
+        positions already; this adds their keys and values."""
         q, k, v = attention.heads(x)
         at = self.positions[-x.shape[1] :]
         q, k = encoding.turn(q, at, "query"), encoding.turn(k, at, "key")

@@ -42,8 +42,8 @@ def mask(
 
     A token is masked with probability `share`. Of the masked tokens 80 % become `unknown`, 10 % a
     random other word, and 10 % stay. Padding and tokens that are `unknown` already are never
-    masked. Of a document whose tokens all escape, one is masked. The draws are a function of the
-    seed and of the shape of ids alone.
+    masked. If no token of a document is drawn, one is masked. The draws depend only on the seed and
+    on the shape of ids.
     """
     draws = torch.Generator().manual_seed(seed)
     shape = ids.shape

@@ -52,7 +52,7 @@ def check_merge(fusion: Fusion) -> None:
     """Raise ValueError unless an operator turns tokens (..., d) into a tensor of the same shape."""
     tokens, table = torch.zeros(2, 3, fusion.d_model), torch.zeros(3, fusion.d_model)
     name, expected = type(fusion).__name__, tuple(tokens.shape)
-    fusion.eval()  # without dropout, which would draw from torch's own generator
+    fusion.eval()  # without dropout, which would draw from torch's generator
     try:
         merged = fusion(tokens, table)
     except (RuntimeError, IndexError) as error:  # torch's errors about shapes
@@ -74,7 +74,7 @@ class Backbone:
     """The parts of one network that do not depend on its task.
 
     With fused_norm="layer" a LayerNorm follows the operator, as in BERT (Devlin et al. 2019). Then
-    the operator decides the ratio of token to position and not the magnitude of their sum.
+    the operator changes only the ratio of token to position, not the magnitude of their sum.
     """
 
     fusion: Fusion
@@ -83,7 +83,7 @@ class Backbone:
     token_scale: float | str = "sqrt_d"
     fused_norm: str = "none"  # or "layer"
     sampler: PositionSampler | None = None  # None: contiguous positions
-    embedding: nn.Embedding | None = None  # of a pretrained model, as the encoder; None: a new one
+    embedding: nn.Embedding | None = None  # of a pretrained model; None: a new one
 
     @property
     def of_host(self) -> tuple[nn.Module, ...]:
@@ -133,8 +133,8 @@ class FusionTransformer(nn.Module):
     def encode(self, ids: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """ids (B, L), lengths (B,) of at least 1 -> the encoder's output (B, L, d).
 
-        positions (L,): those of the tokens, ascending, int64. A number o: those that the tokens
-        would have after o others; o, o + 1 and so on, unless positions are random.
+        `positions` (L,) of the tokens, ascending, int64. A number o means the positions after o
+        other tokens: o, o + 1 and so on, unless positions are random.
         """
         positions = self.sampler.given(positions, ids)
         encoded: Tensor = self.encoder(self.fuse(ids, positions), lengths, positions)
@@ -159,8 +159,8 @@ class PositionClassifier(FusionTransformer):
         return self.classify(self.fuse(ids, positions), lengths, positions)
 
     def classify(self, fused: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
-        """The encoder's input (B, L, d), lengths (B,) -> logits (B, C). Positions inside attention
-        are `positions`, (L,) or the first of contiguous ones."""
+        """The encoder's input (B, L, d), lengths (B,), positions (L,) inside attention or the first
+        of contiguous ones -> logits (B, C)."""
         lengths = lengths.clamp(min=1)
         pooled = mean_pool(self.encoder(fused, lengths, positions), lengths)
         logits: Tensor = self.head(self.dropout(pooled))
@@ -168,17 +168,17 @@ class PositionClassifier(FusionTransformer):
 
     @torch.no_grad()
     def fold(self) -> FoldedClassifier:
-        """A copy for inference with the same logits, whose token and position parts are already
-        computed (folding.py)."""
+        """A copy for inference with the same logits and precomputed token and position parts
+        (folding.py)."""
         return FoldedClassifier(self)
 
 
 def learned_scalars(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that the model's modules name in `scalars`: numbers with a learning rate of
-    their own, because steps of a usual size cannot move them far within a run.
+    """The parameters that the model's modules name in `scalars`. They have a separate learning
+    rate, because usual steps cannot move them far within a run.
 
     A name is relative to its module, as in ("bias",) or ("mlp.bias_out",). Raises ValueError for a
-    name that is no parameter.
+    name that is not a parameter.
     """
     scalars: dict[int, nn.Parameter] = {}
     for module in model.modules():
@@ -191,7 +191,7 @@ def learned_scalars(model: nn.Module) -> list[nn.Parameter]:
                 raise ValueError(
                     f"{kind}.scalars: {name!r} is not a parameter of {kind}; it has {own}"
                 ) from error
-            scalars[id(scalar)] = scalar  # once, where two modules name it
+            scalars[id(scalar)] = scalar  # once, if two modules name it
     return list(scalars.values())
 
 

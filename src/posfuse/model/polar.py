@@ -21,9 +21,9 @@ class Pope(AttentionEncoding):
     8). q and k get 2D features for these products.
 
     Each head of each layer learns its delta, bounded to [-2 pi, 0] as in the paper. Beyond a bound
-    delta has no gradient, so training calls `keep_bounds` before each step. `delta` is its start:
-    "zero" (the paper's choice for longer documents), "uniform" over the interval (slightly better
-    at the trained length, says the paper), or "none" for no delta (eq. 5).
+    delta has no gradient, so training calls `keep_bounds` before each step. `delta` is its initial
+    value: "zero" (the paper's choice for longer documents), "uniform" over the interval (in the
+    paper slightly better at the trained length), or "none" for no delta (eq. 5).
     """
 
     per_layer = True

@@ -1,8 +1,7 @@
-"""Which positions the tokens of a batch have: contiguous ones, or a random sorted subset of a
-longer range (Ruoss et al. 2023, Randomized Positional Encodings Boost Length Generalization of
-Transformers).
+"""The positions of a batch's tokens: contiguous ones, or a random sorted subset of a longer range
+(Ruoss et al. 2023, Randomized Positional Encodings Boost Length Generalization of Transformers).
 
-All documents of a batch padded to L tokens have the same L positions; a shorter document has the
+All documents of a batch padded to L tokens have the same L positions; a shorter document uses the
 first of them.
 """
 
@@ -18,9 +17,9 @@ Parts = tuple[Tensor, ...]
 
 
 class PositionSampler:
-    """Positions 0, 1, 2 and so on, or with a `range` L of the numbers below it, in ascending order.
+    """Positions 0, 1, 2 and so on, or with a `range` L of the numbers below it, ascending.
 
-    In training each step draws a subset. Elsewhere the subset depends on `seed` and L alone: it
+    In training each step draws a subset. Elsewhere the subset depends only on `seed` and L: it
     consists of the first L numbers of one permutation of the range.
     """
 
@@ -29,8 +28,8 @@ class PositionSampler:
         self.range, self.seed = range, seed
 
     def in_training(self, length: int, seed: int) -> Positions:
-        """The positions of a training step: (length,) int64 on the CPU, a function of its seed; for
-        contiguous ones 0, the first of them."""
+        """The positions of a training step, which depend on its seed: (length,) int64 on the CPU,
+        or 0, the first of contiguous positions."""
         return 0 if self.range is None else self._subset(self.range, length, seed)
 
     def outside_training(self, length: int, offset: int = 0) -> Positions:
@@ -53,7 +52,7 @@ class PositionSampler:
                 f"got {length} tokens, but positions are drawn below {range}; cut the documents or "
                 f"train with encoding.range={length}"
             )
-        # Not compiled: a graph has no generator of its own.
+        # Not compiled, because a graph has no generator.
         draw = torch.compiler.disable(_permutation)  # type: ignore[no-untyped-call]
         permutation: Tensor = draw(range, seed)
         return permutation[:length].sort().values

@@ -1,8 +1,8 @@
-"""A pretrained Transformer whose position table is taken out and fused by any operator.
+"""A pretrained Transformer whose position table is fused by any operator.
 
 Shapes: B documents, L tokens, V words, N = rows of the position table; d = features of the
-embeddings, h = features of the output (in ELECTRA and ALBERT d may be below h).
-This module needs torch alone. `training/hosts.py` takes a model of transformers apart.
+embeddings, h = features of the output (in ELECTRA and ALBERT d may be below h). This module needs
+only torch. `training/hosts.py` splits a model of transformers into these parts.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class HostTable(Table):
 
 
 class NoPositions(nn.Module):
-    """In the place of a pretrained model's position table: zero at every position."""
+    """Replaces a pretrained model's position table by zeros."""
 
     zero: Tensor
 
@@ -49,10 +49,10 @@ class NoPositions(nn.Module):
 
 
 class PretrainedEncoder(Encoder):
-    """What a pretrained model does after the sum of its embeddings: their normalisation and
-    dropout, token types, and blocks.
+    """The part of a pretrained model after the sum of its embeddings: normalisation and dropout,
+    token types, and blocks.
 
-    It has no blocks of this package, so nothing can look into its attention.
+    It has no blocks of this package, so its attention cannot be measured.
     """
 
     def __init__(self, pretrained: nn.Module, d_model: int) -> None:
@@ -63,7 +63,7 @@ class PretrainedEncoder(Encoder):
 
     def forward(self, x: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """x (B, L, d), lengths (B,) of at least 1 -> (B, L, h), undefined at padding. `positions`
-        change nothing: no position is left here."""
+        is ignored, because this part has no position table."""
         mask = valid_positions(lengths, x.shape[1]).long()
         encoded: Tensor = self.pretrained(inputs_embeds=x, attention_mask=mask)[0]
         return encoded
@@ -74,7 +74,7 @@ class Host:
     """The parts of a pretrained model."""
 
     embedding: nn.Embedding  # (V, d)
-    rows: Tensor  # (N, d), the position table; row 0 is that of a document's first token
+    rows: Tensor  # (N, d), the position table; row 0 belongs to a document's first token
     encoder: PretrainedEncoder
 
     @property

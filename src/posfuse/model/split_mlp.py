@@ -15,8 +15,8 @@ from posfuse.model.initial_values import check_choice, gate_, linear_
 class SplitMLP(nn.Module):
     """An MLP of [E; P] with one hidden layer, of width d unless `hidden` is given.
 
-    `start` is "linear": all as nn.Linear; "zero": as nn.Linear, but biases 0; or "half": biases 0
-    and the second layer as that of a gate near 0.5 (initial_values.py).
+    `start` is "linear" (as nn.Linear), "zero" (as nn.Linear with biases 0), or "half" (biases 0,
+    and the second layer as for a gate near 0.5, see initial_values.py).
     """
 
     def __init__(
