@@ -22,8 +22,8 @@ ALIGNED = 8  # tokens; GPU kernels are fastest with lengths that are a multiple 
 class Batch:
     """Documents padded to the longest of them."""
 
-    ids: Tensor  # (B, L) int64; padding is 0, which `lengths` tell from a token with this id
-    labels: Tensor  # (B,) int64; of a language model the targets, (B, L) (windows.py)
+    ids: Tensor  # (B, L) int64; padding is 0, and `lengths` separate it from a token with id 0
+    labels: Tensor  # (B,) int64; for a language model the targets, (B, L) (windows.py)
     lengths: Tensor  # (B,) int64, tokens of each document, at least 1
     index: Tensor  # (B,) int64, each document's number in its split
     n_tokens: int  # without padding
@@ -37,15 +37,15 @@ class Batch:
 class Documents(Dataset[Batch]):
     """A split, cut at max_len; its items are batches, its index a list of document numbers.
 
-    A document that is cut keeps its last `ending` tokens, such as the [SEP] of a pretrained model.
+    A cut document keeps its last `ending` tokens, such as the [SEP] of a pretrained model.
     """
 
     def __init__(self, split: TokenizedSplit, max_len: int, ending: int = 0) -> None:
         self.split, self.max_len, self.ending = split, max_len, ending
         self.whole_lengths = split.lengths  # (documents,), before the cut
         self.lengths = np.minimum(self.whole_lengths, max_len)
-        self.groups = split.groups  # (documents,), equal for documents with a part in common
-        self.rows = split.rows  # (documents,), of each document in its file, from 0
+        self.groups = split.groups  # (documents,), equal for documents that share a part
+        self.rows = split.rows  # (documents,), the row of each document in its file, from 0
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -53,7 +53,7 @@ class Documents(Dataset[Batch]):
     def counts(self, vocabulary_size: int) -> np.ndarray:
         """How often each word occurs in the documents after the cut to max_len, (V,)."""
         counts, padding = np.zeros(vocabulary_size, dtype=np.int64), 0
-        for chunk in _chunks(np.arange(len(self)), 1000):  # bounds what bincount copies
+        for chunk in _chunks(np.arange(len(self)), 1000):  # bounds the memory of bincount
             batch = self[chunk]
             counts += np.bincount(batch.ids.flatten(), minlength=vocabulary_size)
             padding += batch.ids.numel() - batch.n_tokens
@@ -79,8 +79,8 @@ class Documents(Dataset[Batch]):
 def in_random_order(split: TokenizedSplit, max_len: int) -> TokenizedSplit:
     """The split with the first `max_len` tokens of each document in one fixed random order.
 
-    The order follows from the document's row in its file and its whole length alone. So it is the
-    same for every seed, split and vocabulary.
+    The order depends only on the document's row in its file and its length before the cut. So it is
+    the same for every seed, split and vocabulary.
     """
     ids = split.ids.copy()
     places = zip(split.rows, split.offsets[:-1], split.lengths, strict=True)
@@ -93,7 +93,7 @@ def in_random_order(split: TokenizedSplit, max_len: int) -> TokenizedSplit:
 
 class ResidentDocuments(Documents):
     """The same documents with their ids on a device, which assembles each batch. Only document
-    numbers are copied to the device, and the program never waits for it."""
+    numbers are copied to the device, and the CPU never waits for it."""
 
     def __init__(self, documents: Documents, max_len: int, device: torch.device) -> None:
         super().__init__(documents.split, max_len, documents.ending)
@@ -121,14 +121,14 @@ class ResidentDocuments(Documents):
 
 @dataclass(eq=False)
 class LengthBatches(Sampler[np.ndarray]):
-    """Batches of documents with similar lengths, in an order that follows from (seed, epoch).
+    """Batches of documents with similar lengths, in an order that depends on (seed, epoch).
 
     Documents are shuffled and cut into pools of `pool_batches` batches. Each pool is sorted by
     length and cut into batches. Then the batches are shuffled. The process `rank` of `world` gets
     its share of each batch.
 
-    With several evaluations an epoch comes in as many parts, its turns: turn 0 is the first part of
-    the first epoch. The batches and their order stay the same.
+    With several evaluations an epoch has as many parts, called turns. Turn 0 is the first part of
+    the first epoch. The batches and their order do not change.
     """
 
     lengths: np.ndarray  # (documents,)
@@ -138,9 +138,9 @@ class LengthBatches(Sampler[np.ndarray]):
     rank: int = 0
     world: int = 1
     turn: int = 0
-    start: int = 0  # batches of the next turn to skip: a resumed run has trained on them
+    start: int = 0  # batches of the next turn to skip, because a resumed run has trained on them
     evaluations: Evaluations = ONE_PER_EPOCH
-    most: int | None = None  # batches of an epoch at most
+    most: int | None = None  # largest number of batches in an epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Lightning calls this before each of its epochs, which are turns here."""
@@ -167,14 +167,15 @@ class LengthBatches(Sampler[np.ndarray]):
         first, end = self.evaluations.part(self.turn, self.in_epoch)
         for i in draw.permutation(len(batches))[first + start : end]:
             batch = batches[i]
-            # Each process needs a document, or the others wait for it: some may get the same one.
+            # Each process needs a document, or the others wait for it. So two processes may get the
+            # same one.
             first = self.rank if self.rank < len(batch) else self.rank % len(batch)
             yield batch[first :: self.world]
 
 
 class SortedBatches(Sampler[np.ndarray]):
-    """All documents once, shortest first: the order of evaluation. The process `rank` of `world`
-    gets its share of them."""
+    """All documents once, shortest first, for evaluation. The process `rank` of `world` gets its
+    share of them."""
 
     def __init__(self, lengths: np.ndarray, batch_size: int, rank: int = 0, world: int = 1) -> None:
         self.batches = _chunks(np.argsort(lengths, kind="stable")[rank::world], batch_size)

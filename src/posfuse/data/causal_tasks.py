@@ -1,7 +1,7 @@
 """Tasks for a language model: strings of a question, a bar and its answer, as in a b c | a b c.
 
-Only the answer counts in the loss (data.targets). Train on short strings and test on long ones. The
-label of a string, which balances the splits, is the first symbol of its answer.
+Only the answer counts in the loss (data.targets). Models train on short strings and are tested on
+long ones. The label of a string, which balances the splits, is the first symbol of its answer.
 
 Copy and reverse are tasks of Delétang et al. (2023); associative recall is the multi-query form of
 Arora et al. (2023, "Zoology: Measuring and Improving Recall in Efficient Language Models").

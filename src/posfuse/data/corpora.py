@@ -1,4 +1,4 @@
-"""Corpora: where texts and labels come from.
+"""Corpora, the sources of texts and labels.
 
 A corpus function returns a `Corpus`. One file of conf/data holds its arguments.
 """
@@ -22,27 +22,27 @@ from posfuse.errors import HubUnreachable, InputError, reason
 
 SPLITS = ("train", "validation", "test")
 VALIDATION = ("validation", "val", "valid", "dev")  # names of this split's file
-LIKE_A_SPLIT = re.compile(  # also of a part of it, as train-00000-of-00002
+LIKE_A_SPLIT = re.compile(  # also the name of a part, as train-00000-of-00002
     r"(train(ing)?|val(id(at(e|ion))?)?|dev(elopment)?|eval(uation)?|test(ing)?)"
     r"[-_ ()0-9of]*(set|split|data)?",
     re.I,
 )
 OF_DATA = (*ENDS, ".json", ".ndjson", ".xlsx", ".arrow", ".feather", ".gz", ".zip")
 _ENDS = ".parquet, .csv, .tsv, .jsonl or .txt"
-SETTLED = 2.0  # seconds; within them a second change of a file may leave its time stamp unchanged
+SETTLED = 2.0  # seconds; within this time a second change of a file may not change its time stamp
 _without_hub: list[bool] = []  # not empty after `do_without_hub`
-# By split: columns text and label, and group where documents have a part in common (an integer,
-# equal for these documents); attrs["source"] names the origin.
+# By split: columns text and label, and an integer group where documents share a part;
+# attrs["source"] names the origin.
 Frames = dict[str, pd.DataFrame]
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts and labels by split. They are read only when the cache has no token ids of them."""
+    """Texts and labels by split. They are read only if the cache has no token ids of them."""
 
-    fingerprint: str  # of everything that the result of `read` depends on
+    fingerprint: str  # changes whenever the result of `read` can change
     read: Callable[[], Frames | Mapping[str, Source]]  # a Source is not held in memory
-    label_names: list[str] | None = None  # names of the labels 0..C-1, where the source has them
+    label_names: list[str] | None = None  # names of the labels 0..C-1, if the source has them
 
 
 def load(cfg: DataConfig) -> Corpus:
@@ -57,7 +57,7 @@ def load(cfg: DataConfig) -> Corpus:
 
 
 def is_task(cfg: DataConfig) -> bool:
-    """Whether the corpus makes strings of any length, so that it takes data.test_lengths itself."""
+    """True if the corpus generates strings of any length and so reads data.test_lengths itself."""
     return cfg.path is None and cfg.corpus is not None and "test_lengths" in cfg.corpus
 
 
@@ -75,22 +75,22 @@ def check_sizes(sizes: list[int], least: int) -> None:
 
 
 def folder(path: str, names: SplitsConfig | None = None) -> Corpus:
-    """A local folder with a file of each split, as `folder_files`; or a .txt file, of which
+    """A local folder with a file for each split (`folder_files`), or a .txt file, from which
     `splits` cuts the test and the validation split.
 
-    CSV files have no types: their labels are integers if every label is one as str() writes it,
-    else strings, so that 01 and 1 are two classes. Raises InputError for a missing split.
+    CSV files have no types. Their labels are integers if every label is written as str() writes an
+    integer, else strings. So 01 and 1 are two classes. Raises InputError for a missing split.
     """
     files = folder_files(path, names)
     return Corpus(files_digest(files), lambda: {s: in_file(f) for s, f in files.items()})
 
 
 def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path]:
-    """The file of each split: train|validation|test.(parquet|csv|tsv|jsonl|txt), or the names
-    given; the validation file may also be named val, valid or dev. A .txt file alone is train.
+    """The file of each split: train|validation|test.(parquet|csv|tsv|jsonl|txt), or the given
+    names. The validation file may also be named val, valid or dev. A single .txt file is train.
 
-    Raises InputError unless train and test are in the folder, for two files of one split, and with
-    the usual names for another file that is named like a split."""
+    Raises InputError if train or test is missing, for two files of one split, and, with the usual
+    names, for another file that is named like a split."""
     root, names = Path(path), names or SplitsConfig()
     if root.suffix == ".txt" and root.is_file():
         if names != SplitsConfig():
@@ -160,16 +160,15 @@ def _content(path: Path, size: int, changed: int) -> bytes:
 
 
 def hub(id: str, revision: str = "main") -> Corpus:
-    """A corpus of the Hugging Face hub, or a local folder in the hub's form.
-
-    Raises InputError if it cannot be loaded, HubUnreachable if the network is the reason.
+    """A corpus of the Hugging Face hub, or a local folder in the hub's form. Raises InputError if
+    it cannot be loaded, and HubUnreachable if the network is the reason.
     """
     return _hub(DataConfig(), id, revision)
 
 
 def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
     """`hub` with the column of the labels and the names of the splits in the config."""
-    import datasets  # takes a second, and only corpora of the hub need it
+    import datasets  # takes a second; only corpora of the hub need it
 
     datasets.disable_progress_bars()
     # Otherwise each of the hub's retries prints two lines.

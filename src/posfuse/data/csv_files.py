@@ -1,8 +1,8 @@
-"""The reader of CSV files that users give: texts, and results of other studies. In a .tsv file
-tabs separate the columns; the rest is the same.
+"""The reader of users' CSV files: texts, and results of other studies. A .tsv file differs only in
+its separator, a tab.
 
-Every field stays a text. `datasets` and pandas guess types (a label 01 becomes 1) and name no line
-in their errors.
+Every field remains a text. `datasets` and pandas guess types (a label 01 becomes 1), and their
+errors name no line.
 """
 
 import csv
@@ -30,7 +30,8 @@ def utf8(path: Path) -> Iterator[TextIO]:
 
 
 def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The header and the rows, each with the line of the file where it begins; no blank lines.
+    """The header and the rows, each with the number of its first line in the file. Blank lines are
+    left out.
 
     Raises InputError, which names the line, for another separator, for a misplaced quotation
     mark, and for a row with more or fewer fields than the header.

@@ -15,11 +15,11 @@ from posfuse.data.token_store import TokenStore
 
 
 class TextDataModule(L.LightningDataModule):
-    """Batches of similar length from the token store, in an order that follows from the seed.
+    """Batches of similar length from the token store, in an order that depends on the seed.
 
-    The task (training/task.py) chooses what is read of each split. An epoch has `limit` batches at
-    most. With several evaluations it comes in as many parts, one for each of Lightning's epochs;
-    the trainer must reload the loaders before each.
+    The task (training/task.py) chooses the documents of each split. An epoch has at most `limit`
+    batches. With several evaluations it has as many parts, one for each of Lightning's epochs. The
+    trainer must reload the loaders before each part.
     """
 
     def __init__(
@@ -36,12 +36,15 @@ class TextDataModule(L.LightningDataModule):
         self.evaluations, self.limit = evaluations, limit
         self.documents: dict[str, Documents] = task.documents(store)
         self.tested = "test"  # the split of test_dataloader
-        self.start = 0  # batches of the next turn to skip: a resumed run has trained on them
+        self.start = (
+            0  # batches of the next turn to skip, because a resumed run has trained on them
+        )
         self.resident: dict[str, ResidentDocuments] = {}
 
     def facts(self) -> dict[str, Any]:
         """The record's entries about the corpus, by split. Shares are fractions; mean_tokens is per
-        document, after the cut to max_len. `repeated` are the test documents that train has too."""
+        document, after the cut to max_len. `repeated` counts the test documents that also occur in
+        train."""
         n_test = len(self.store.splits["test"].labels)
         repeated = {"documents": self.store.repeated, "share": self.store.repeated / n_test}
         return {
@@ -77,7 +80,7 @@ class TextDataModule(L.LightningDataModule):
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, int]:
-        """The batch that training has reached in its turn; saved in checkpoints."""
+        """The number of batches that training has done in its turn; saved in checkpoints."""
         assert self.trainer is not None
         done = self.trainer.fit_loop.epoch_loop.batch_progress
         return {"start": 0 if done.is_last_batch else done.current.ready}
@@ -106,8 +109,8 @@ class TextDataModule(L.LightningDataModule):
             if split not in self.resident:  # copied once, though loaders are made again
                 self.resident[split] = ResidentDocuments(documents, documents.max_len, device)
             documents = self.resident[split]
-        # batch_size=None: an item of the sampler is a whole batch. The loader has its own generator
-        # because the global one draws dropout.
+        # batch_size=None: an item of the sampler is a whole batch. The loader has its own
+        # generator, because the global generator draws dropout.
         return DataLoader(
             documents, batch_size=None, sampler=sampler, generator=torch.Generator().manual_seed(0)
         )

@@ -1,7 +1,8 @@
-"""Epochs and evaluations: each evaluation ends one of Lightning's epochs, which is a turn here.
+"""Epochs and evaluations. Each evaluation ends one of Lightning's epochs, which is called a turn
+here.
 
-So an evaluation always follows the last step of a turn, and a resume never falls between a step and
-its evaluation. This module alone converts turns to epochs.
+So an evaluation always follows the last step of a turn, and a run never resumes between a step and
+its evaluation. Only this module converts turns to epochs.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ class Evaluations:
     per_epoch: int = 1
 
     def part(self, turn: int, batches: int) -> tuple[int, int]:
-        """The part of a turn in an epoch of this many batches: its first batch, and the first one
+        """A turn's part of an epoch with this many batches: its first batch, and the first batch
         after it. The parts of an epoch have almost equal sizes."""
         at = turn % self.per_epoch
         return at * batches // self.per_epoch, (at + 1) * batches // self.per_epoch
@@ -28,7 +29,7 @@ class Evaluations:
         return turn // self.per_epoch + 1
 
     def ends_epoch(self, turn: int) -> bool:
-        """Whether no other turn of the same epoch follows this one, from 0."""
+        """True if this turn, from 0, is the last one of its epoch."""
         return (turn + 1) % self.per_epoch == 0
 
     def epochs(self, turns: int) -> float:

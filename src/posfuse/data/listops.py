@@ -23,13 +23,13 @@ END = "]"
 SMALLEST = 4  # tokens of the shortest expression, as [MAX 1 2 ]
 BLOCK = 1 << 16  # nodes drawn at a time
 TRIES, ROUNDS = 20_000, 1_000  # drawing fails if it would need more rounds of this many tries
-FORMAT = 1  # raise it when the same arguments give other documents
+FORMAT = 1  # increase it if the same arguments give other documents
 
 Node = tuple[str, int]  # its token, its number of arguments: 0 for a digit
 
 
 def _median(arguments: list[int]) -> int:
-    """Of an even number the mean of the middle two, rounded down."""
+    """The median; for an even number of values the mean of the middle two, rounded down."""
     ordered, n = sorted(arguments), len(arguments)
     return (ordered[(n - 1) // 2] + ordered[n // 2]) // 2
 
@@ -89,7 +89,7 @@ def listops(
 
 def evaluate(tokens: Sequence[str]) -> int:
     """The value of an expression."""
-    operators: list[str] = []  # operators that are not closed yet
+    operators: list[str] = []  # the open operators
     arguments: list[list[int]] = [[]]  # the result, then the values of each open operator
     for token in tokens:
         if token in OPERATORS:
@@ -106,7 +106,7 @@ def evaluate(tokens: Sequence[str]) -> int:
 def _documents(
     levels: Sequence[Iterator[Node]], lengths: Sequence[int], size: int
 ) -> dict[str, int]:
-    """`size` different texts and their values, in the order drawn."""
+    """`size` different texts and their values, in the order of the draws."""
     shortest, longest = lengths
     documents: dict[str, int] = {}
     while True:

@@ -1,4 +1,4 @@
-"""Names that people and tables give: methods, groups, labels."""
+"""Checks of names that users give: methods, groups, labels."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ NOT_IN_XML = "\ufffe\uffff"  # nor control characters and halves of a surrogate 
 
 
 def canonical(name: str) -> str:
-    """What two names that look alike have in common.
+    """A form that is equal for two names that look alike.
 
-    It is the name in Unicode's form NFKC, without characters that show nothing (category Cf), with
-    one blank for any white space inside and none around.
+    It is the name in Unicode's form NFKC, without invisible characters (category Cf), with one
+    blank for any white space inside and none around.
     """
     if not name.isascii():
         shown = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")

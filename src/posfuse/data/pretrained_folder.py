@@ -15,9 +15,12 @@ from posfuse.errors import InputError
 from posfuse.untrusted import read_json
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
-MOST_LAYERS = 4096  # of a model; far more take hours to build
+MOST_LAYERS = 4096  # of a model; with many more, building takes hours
 LAYERS = re.compile("layer|block|depth|group|stage", re.IGNORECASE)  # keys that count them
-WEIGHTS = ("model*.safetensors*", "pytorch_model*.bin*")  # with the index of files; first wins
+WEIGHTS = (
+    "model*.safetensors*",
+    "pytorch_model*.bin*",
+)  # with the index of files; the first match is used
 
 
 def pretrained_files(path: str) -> dict[str, Path]:
@@ -50,7 +53,7 @@ def pretrained_files(path: str) -> dict[str, Path]:
 
 
 def check_architecture(path: str) -> None:
-    """Raise ValueError or OSError if config.json cannot be that of a pretrained model."""
+    """Raise ValueError or OSError if config.json cannot belong to a pretrained model."""
     todo = [("", read_json(Path(path) / CONFIG))]
     for key, value in todo:
         if isinstance(value, dict):
@@ -62,7 +65,7 @@ def check_architecture(path: str) -> None:
 
 
 def pretrained_digest(path: str) -> str:
-    """sha256 of what the model and its tokens depend on; the folder's place is not part of it.
+    """sha256 of all files that the model and its tokens depend on, but not of the folder's path.
 
     Raises InputError as `pretrained_files`.
     """
@@ -70,7 +73,7 @@ def pretrained_digest(path: str) -> str:
 
 
 def tokenizer_digest(path: str) -> str:
-    """sha256 of what the tokens depend on; raises InputError as `pretrained_files`."""
+    """sha256 of the files that the tokens depend on. Raises InputError as `pretrained_files`."""
     return files_digest({TOKENIZER: pretrained_files(path)[TOKENIZER]})
 
 
@@ -87,7 +90,8 @@ def read_tokenizer(path: str) -> Tokens:
     size = max(ids.values()) + 1
 
     def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """With the special tokens. A document without tokens is one unknown token."""
+        """The ids of a document, with the special tokens. A document without tokens is one unknown
+        token."""
         documents = [document.ids for document in tokenizer.encode_batch_fast(texts)]
         return in_a_row([document or [unknown or 0] for document in documents], size)
 
@@ -96,7 +100,7 @@ def read_tokenizer(path: str) -> Tokens:
 
 
 def _ending(file: Path, tokenizer: Tokenizer, special: list[int], words: Iterable[str]) -> int:
-    """How many of the special tokens of a document follow its text."""
+    """The number of special tokens after a document's text."""
     for word in ("a", *words):
         plain = tokenizer.encode(word, add_special_tokens=False).ids
         whole = tokenizer.encode(word).ids

@@ -1,4 +1,4 @@
-"""Reading the columns of a corpus in parts, so that a corpus may be larger than memory."""
+"""Reads the columns of a corpus in parts, so that a corpus may be larger than memory."""
 
 import json
 import reprlib
@@ -23,13 +23,13 @@ ENDS = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
 @dataclass(frozen=True)
 class Source:
-    """A split of a corpus; each call of `read` returns one column in parts, from the start."""
+    """A split of a corpus. Each call of `read` returns one column in parts, from the start."""
 
     name: str  # names the source in messages
     columns: list[str]
     read: Callable[[str], Iterator[pd.Series]]
     has_types: bool = True  # False: the file has only text
-    is_running: bool = False  # True: the documents are the lines of one text, without labels
+    is_running: bool = False  # True: the documents are lines of one text, without labels
 
 
 def in_memory(frame: pd.DataFrame) -> Source:
@@ -48,7 +48,7 @@ def in_hub_form(part: Any, name: str) -> Source:
 
 
 def in_file(path: Path) -> Source:
-    """A file with one of ENDS; raises InputError, also while reading, for a damaged one."""
+    """A file with one of ENDS. Raises InputError, also during reading, for a damaged file."""
     columns, column_of = {
         ".parquet": (_parquet_columns, _parquet),
         ".csv": (_csv_columns, _csv),
@@ -69,7 +69,7 @@ def in_file(path: Path) -> Source:
 
 
 def _parquet_columns(path: Path) -> list[str]:
-    with path.open("rb") as file:  # pyarrow itself opens no é in an ASCII locale
+    with path.open("rb") as file:  # in an ASCII locale pyarrow cannot open a path with é
         return list(pq.ParquetFile(file).schema_arrow.names)
 
 
@@ -77,7 +77,7 @@ def _parquet(path: Path, column: str) -> Iterator[pd.Series]:
     with path.open("rb") as file:
         for batch in pq.ParquetFile(file, **PARQUET).iter_batches(ROWS, columns=[column]):
             values = batch.column(0)
-            values.validate(full=True)  # finds broken UTF-8 here, where the file is known
+            values.validate(full=True)  # raises for broken UTF-8 here, where the file is known
             yield values.to_pandas()
 
 
@@ -101,7 +101,7 @@ def _txt(path: Path, column: str) -> Iterator[pd.Series]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines, each with the blank lines after it: in a row they are the text of the file."""
+    """The lines, each with the blank lines after it. Joined, they are the text of the file."""
     with utf8(path) as file:
         text = ""
         while line := file.readline(LONGEST_LINE):

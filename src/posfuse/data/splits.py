@@ -1,4 +1,4 @@
-"""A corpus in checked splits: every document has a text and a label 0..C-1."""
+"""Checks and splits a corpus. Every document gets a text and a label 0..C-1."""
 
 import re
 import reprlib
@@ -20,12 +20,12 @@ LABEL_TYPES = {"int", "str", "bool"}  # names of the Python types that labels ma
 
 @dataclass(frozen=True)
 class Split:
-    """Documents of a source. Labels are in memory; each call of `texts` reads the texts again."""
+    """Documents of a source. Labels are in memory. Each call of `texts` reads the texts again."""
 
     source: Source
-    rows: np.ndarray  # (documents,) of the source from 0, ascending
+    rows: np.ndarray  # (documents,), rows of the source from 0, ascending
     labels: np.ndarray  # (documents,)
-    groups: np.ndarray  # (documents,), equal for documents with a part in common
+    groups: np.ndarray  # (documents,), equal for documents that share a part
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,8 +52,8 @@ def splits(
 ) -> tuple[dict[str, Split], list[str]]:
     """Read, check and split a corpus; returns the splits and the names of the labels 0..C-1.
 
-    `validation_seed` and `labelled` are those of `open_store`. Raises InputError for what cannot be
-    used.
+    `validation_seed` and `labelled` are as in `open_store`. Raises InputError for documents that
+    cannot be used.
     """
     sources = corpus.read()
     has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
@@ -85,9 +85,11 @@ def splits(
 def draw_places(
     n: int, size: int, seed: int, labels: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places that remain of n and the `size` that are drawn, both ascending; with `labels` (n,)
-    every class in proportion. Raises ValueError if that is impossible."""
-    from sklearn.model_selection import train_test_split  # takes a second; cached runs skip it
+    """Draws `size` of n places; with `labels` (n,) every class in proportion. Returns the places
+    that remain and the drawn places, both ascending. Raises ValueError if this is impossible."""
+    from sklearn.model_selection import (
+        train_test_split,
+    )  # takes a second; runs with a cache do not need it
 
     places = np.arange(n)
     rest, drawn = train_test_split(places, test_size=size, stratify=labels, random_state=seed)
@@ -97,8 +99,8 @@ def draw_places(
 def _divide(
     part: Split, size: int, seed: int, names: list[str], stratified: bool = True
 ) -> tuple[Split, Split]:
-    """The documents that remain and the `size` that are drawn; both keep their order. The end of a
-    running text is taken instead."""
+    """The documents that remain and the `size` drawn documents; both keep their order. From a
+    running text the last `size` documents are taken."""
     if len(part) == 1:
         raise InputError(
             f"{part.source.name}: has one document, which cannot be divided; give a validation "
@@ -124,7 +126,8 @@ def _divide(
 
 
 def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) -> Split:
-    """The documents of a source; each has words and a label, an empty one without `labelled`."""
+    """The documents of a source. Each has words and a label; without `labelled` the label is
+    empty."""
     source = in_memory(given) if isinstance(given, pd.DataFrame) else given
     if source.is_running and labelled:
         raise InputError(
@@ -140,7 +143,7 @@ def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) ->
                 "rename or remove all but one"
             )
         if column not in source.columns and (labelled or key == "text"):
-            given_names = map(str, source.columns)  # white space around one is not seen otherwise
+            given_names = map(str, source.columns)  # quotes show white space around a name
             has = ", ".join(n if n and n == n.strip() else repr(n) for n in given_names)
             raise InputError(
                 f"{source.name}: no column {column!r} among {has}; set data.{key}=COLUMN"
@@ -162,7 +165,7 @@ def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) ->
     if not len(rows):
         needs = "one of each class" if labelled else "one with text"
         raise InputError(f"{source.name}: no documents; give at least {needs}")
-    # A column `group` of a user's file may mean anything; that of a composed corpus is its own.
+    # A column `group` of a user's file may have another meaning; only a composed corpus has groups.
     groups = rows
     if isinstance(given, pd.DataFrame) and "group" in given:
         groups = given["group"].to_numpy(np.int64)[rows]
@@ -170,7 +173,7 @@ def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) ->
 
 
 def _is_empty(source: Source) -> Iterator[bool]:
-    """Whether each document has no words; raises InputError for a text that is not a string."""
+    """True for each document without words. Raises InputError for a text that is not a string."""
     row = 0
     for part in source.read("text"):
         for text, is_missing in zip(part.tolist(), part.isna(), strict=True):
@@ -185,11 +188,11 @@ def _is_empty(source: Source) -> Iterator[bool]:
 
 
 def _check_labels(name: str, labels: pd.Series) -> None:
-    """Raise InputError where a label is missing or empty, has white space around it, or is of a
+    """Raise InputError for a label that is missing or empty, has white space around it, or has a
     type that cannot be a class."""
     is_missing = labels.isna().to_numpy(bool)
     types = set()
-    for row, value in enumerate(labels.tolist()):  # a NumPy array makes integers of timestamps
+    for row, value in enumerate(labels.tolist()):  # a NumPy array turns timestamps into integers
         if is_missing[row] or (isinstance(value, str) and not value):
             raise InputError(f"{name}: no label in row {row}; label it or remove the row")
         if isinstance(value, str) and value != value.strip():
@@ -209,8 +212,7 @@ def _wrong_types(name: str, types: set[str]) -> InputError:
 
 
 def _check_spelling(parts: dict[str, Split]) -> None:
-    """Raise InputError for labels of these splits that look alike, and for one that shows
-    nothing."""
+    """Raise InputError for labels of these splits that look alike, and for an invisible label."""
     known: dict[str, None] = {}
     for part in parts.values():
         labels = [v for v in part.labels.tolist() if isinstance(v, str) and v]
@@ -225,8 +227,8 @@ def _check_spelling(parts: dict[str, Split]) -> None:
 
 
 def _number_labels(parts: dict[str, Split], given: list[str] | None, labelled: bool) -> list[str]:
-    """Replace labels by 0..C-1 in place, in the sorted order of their values; returns the names.
-    There are at least two if `labelled` is set."""
+    """Replace labels by 0..C-1 in place, in the sorted order of their values, and return the names.
+    With `labelled` there must be at least two."""
     typed = [v for part in parts.values() if part.source.has_types for v in part.labels.tolist()]
     untyped = [v for part in parts.values() if not part.source.has_types for v in part.labels]
     if not any(isinstance(v, str) for v in typed) and all(map(INTEGER.fullmatch, untyped)):

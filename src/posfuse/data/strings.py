@@ -1,11 +1,11 @@
-"""Random strings of symbols in splits, with a label that follows from a rule.
+"""Random strings of symbols in splits, with a label by a rule.
 
 Every split has the same number of strings of each class, and of each length, up to rounding. The
-classes also have equal parts of each length. A split `test@n` has strings of n symbols alone.
+classes also have equal parts of each length. A split `test@n` has only strings of n symbols.
 
-A string of validation or test is in no other split. Short strings are the exception, because there
-are few of them: if validation and test need more than half of a class's strings of one length, then
-all splits draw these strings independently. Training strings of one length may repeat.
+A string of validation or test is in no other split. Short strings are an exception, because there
+are few of them. If validation and test need more than half of a class's strings of one length, all
+splits draw strings of this length independently. Training strings of one length may repeat.
 """
 
 from collections.abc import Callable
@@ -18,25 +18,27 @@ import pandas as pd
 from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes, length_split
 from posfuse.errors import InputError
 
-FORMAT = 2  # raise it when the same arguments give other strings
+FORMAT = 2  # increase it if the same arguments give other strings
 # A generator, the labels (m,) and a length L -> the strings (m, L), ASCII codes in uint8.
 Draw = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What the strings of a task are."""
+    """The strings of a task."""
 
     name: str
     label_names: list[str]
     shortest: int  # symbols
     draw: Draw
-    n_strings: Callable[[int], int]  # of a length: the different strings of each class, at least
+    n_strings: Callable[
+        [int], int
+    ]  # the least number of different strings of each class with this length
     step: int = 1  # the lengths are shortest, shortest + step, shortest + 2 step and so on
-    options: tuple[int, ...] = ()  # of the task, on which its strings depend
+    options: tuple[int, ...] = ()  # the task's options that change its strings
 
     def has(self, length: int) -> bool:
-        """Whether it has strings of this length."""
+        """True if the task has strings of this length."""
         return length >= self.shortest and (length - self.shortest) % self.step == 0
 
     @property
@@ -117,7 +119,8 @@ def _frames(rule: Rule, split_seed: int, plan: dict[str, tuple[int, list[int]]])
 
 
 def _generator(split_seed: int, split: str, length: int) -> np.random.Generator:
-    """Each split and length has its own, so that a longer test leaves the others as they are."""
+    """The generator of a split and length. A further test length does not change the other
+    strings."""
     return np.random.default_rng([split_seed, length, *split.encode()])
 
 
@@ -129,8 +132,8 @@ def _replace_known(
     taken: np.ndarray,
     also_repeated: bool,
 ) -> None:
-    """Draw those of the strings `drawn` again, in place, that are in `taken`, and those that are in
-    `drawn` twice if `also_repeated`."""
+    """Replace, in place, the strings of `drawn` that are in `taken`, and with `also_repeated` the
+    strings that are in `drawn` twice."""
     while True:
         own = _whole(drawn)
         is_known = np.isin(own, taken)
@@ -162,7 +165,7 @@ def codes(symbols: str, numbers: np.ndarray) -> np.ndarray:
 
 
 def check_symbols(symbols: int, among: str) -> None:
-    """Raises InputError unless a task has at least two different symbols of those in `among`."""
+    """Raises InputError unless a task has at least two symbols, and at most as many as `among`."""
     if not 2 <= symbols <= len(among):
         raise InputError(
             f"data.corpus.symbols: must be between 2 and {len(among)}, the symbols from "

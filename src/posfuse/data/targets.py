@@ -1,4 +1,4 @@
-"""What a task reads of a corpus: the documents of each split, and their targets.
+"""The documents of each split and their targets, by the kind of task.
 
 The name of a further test split is a kind and a length, such as test@512.
 """
@@ -19,7 +19,7 @@ Read = Callable[[TokenizedSplit, int], Documents]  # a split, and the length at 
 
 
 def whole_documents(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
-    """The documents, whose targets are their labels."""
+    """The documents. Their targets are their labels."""
 
     def read(split: TokenizedSplit, length: int) -> Documents:
         if cfg.word_order == "shuffled":
@@ -30,14 +30,14 @@ def whole_documents(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
 
 
 def answers(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
-    """The strings of a generated task, whose targets are the tokens after the bar."""
+    """The strings of a generated task. Their targets are the tokens after the bar."""
     bar, every = store.id_of(BAR), {"answers": 1, "values": 2}[cfg.targets]
     return _splits(store, cfg, lambda split, length: Answers(split, length, bar, every))
 
 
 def windows(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
-    """Windows of the texts, whose targets are the next tokens. The further test splits are longer
-    windows, and at each length windows of which each half overlaps its neighbour."""
+    """Windows of the texts. Their targets are the next tokens. The further test splits have longer
+    windows; at each length there is also a split of windows that overlap by half."""
 
     def read(split: str, length: int, stride: int | None = None) -> Windows:
         try:
@@ -57,7 +57,7 @@ def windows(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
 
 
 def _splits(store: TokenStore, cfg: DataConfig, read: Read) -> dict[str, Documents]:
-    """The three splits and the further test splits: the store's own, or the test documents that are
+    """The three splits and the further test splits: the store's splits, or the test documents
     longer than max_len.
 
     Raises InputError if there is no such document.

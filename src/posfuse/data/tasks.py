@@ -2,8 +2,8 @@
 
 Missing duplicate, even pairs, parity and cycle navigation are tasks of Delétang et al. (2023,
 "Neural Networks and the Chomsky Hierarchy") and Ruoss et al. (2023); missing palindrome is in the
-first version of the former's code. Without position, a Transformer sees how often each symbol
-occurs:
+first version of the code of Delétang et al. Without position, a Transformer sees only how often
+each symbol occurs:
 
                           the label follows from                these counts
     missing_duplicate     the symbol half a string away         decide, by which one is odd
@@ -74,8 +74,8 @@ def missing_duplicate(
 ) -> Corpus:
     """w w with one of its symbols missing, w over {a, b}; the label is the missing symbol.
 
-    It stands half a string away, so its distance depends on the length alone. In a string of two
-    symbols the answer is the only visible one, so the shortest has four.
+    Its copy is half a string away, so the distance depends only on the length. In a string of two
+    symbols the answer is the only visible symbol, so the shortest string has four.
     """
     rule = _with_missing("missing_duplicate", is_mirrored=False)
     return strings(rule, split_seed, lengths, test_lengths, sizes)
@@ -86,7 +86,7 @@ def missing_palindrome(
 ) -> Corpus:
     """As `missing_duplicate`, but w is followed by its reverse.
 
-    The missing symbol stands at the mirrored place, so its distance depends on its place.
+    The copy of the missing symbol is at the mirrored place, so its distance depends on the place.
     """
     rule = _with_missing("missing_palindrome", is_mirrored=True)
     return strings(rule, split_seed, lengths, test_lengths, sizes)
@@ -126,9 +126,9 @@ def indirect_index(
 ) -> Corpus:
     """A digit k, then letters with one x among them; the label is the letter k places left of x.
 
-    k is uniform from 1 to `farthest`, x anywhere where k places left of it is a letter. There are
-    `symbols` different letters. Their numbers differ by 1 at most, and which of them occur once
-    more does not depend on the label.
+    k is uniform from 1 to `farthest`, and x is at a random place with a letter k places left of it.
+    There are `symbols` different letters. Their counts differ by at most 1, and the letters with
+    the larger count do not depend on the label.
     """
     check_symbols(symbols, LETTERS)
     if not 1 <= farthest <= 9:
@@ -142,7 +142,7 @@ def indirect_index(
         letters = generator.permuted(letters[:, :n_letters], axis=1)
         k = generator.integers(1, farthest + 1, size=n)
         mark = generator.integers(k, n_letters + 1)  # letters left of x
-        # Swap the letter at the target with a random one of those that are the label.
+        # Swap the letter at the target with a random letter that equals the label.
         keys = np.where(letters == labels[:, None], generator.random(letters.shape), -1.0)
         one = keys.argmax(axis=1)
         letters[every, one] = letters[every, mark - k]
@@ -175,7 +175,8 @@ def cycle_navigation(
     """Control, order is worth nothing: where on a cycle of five positions do the steps -, 0 and +
     lead from position 0?
 
-    The last two steps are drawn from those that lead to the label, so the shortest string has two.
+    The last two steps are drawn from the pairs that lead to the label, so the shortest string has
+    two.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray, length: int) -> np.ndarray:
@@ -185,6 +186,6 @@ def cycle_navigation(
         return codes(STEPS, steps + 1)
 
     names = [str(position) for position in range(CYCLE)]
-    # Whatever the other steps are, one pair of last steps or more leads to the label.
+    # For all other steps, at least one pair of last steps leads to the label.
     rule = Rule("cycle_navigation", names, 2, draw, lambda length: 3 ** (length - 2))
     return strings(rule, split_seed, lengths, test_lengths, sizes)

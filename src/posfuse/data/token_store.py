@@ -1,10 +1,10 @@
 """Token ids on disk: written once per corpus, then memory-mapped by every run of a sweep.
 
 A store is a folder. Its name is a fingerprint of everything that its content depends on. For each
-split it contains <split>.ids.npy (the tokens of all documents in a row), and alike offsets, labels,
-groups and rows; then the vocabulary, and meta.json with the checksum of each file. A store is built
-in a temporary folder and renamed, so two processes that start together both get a complete store. A
-store whose checksums do not match is built again.
+split it contains <split>.ids.npy (the tokens of all documents in a row), and files of the same form
+for offsets, labels, groups and rows. It also contains the vocabulary, and meta.json with the
+checksum of each file. A store is built in a temporary folder and renamed, so two processes that
+start together both get a complete store. A store whose checksums do not match is built again.
 """
 
 import json
@@ -41,7 +41,7 @@ from posfuse.seals import checksum, digest_of
 
 VOCABULARY = "vocabulary.json"
 COLUMNS = ["text", "label"]  # of most corpora
-FORMAT = 4  # part of every key; raise it when the bytes written change
+FORMAT = 4  # part of every key; increase it if the written bytes change
 Poll = Callable[[], None]
 log = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ log = logging.getLogger(__name__)
 class TokenizedSplit:
     """Document i has the tokens ids[offsets[i]:offsets[i + 1]] and the label labels[i].
 
-    Documents with a part in common, such as the article that a story begins with, have the same
-    group. The documents of other corpora have a group of their own.
+    Documents that share a part, such as the first article of a story, have the same group. In other
+    corpora each document is its own group.
     """
 
     ids: np.ndarray  # (T,), T tokens in the split
@@ -81,9 +81,9 @@ class TokenStore:
     label_names: list[str]
     unknown_share: dict[str, float]  # of each split's tokens
     folder: Path
-    ending: int = 0  # tokens at the end of each document that a cut keeps
-    shift: int = 0  # an id minus that of the vocabulary
-    repeated: int = 0  # test documents whose text is also that of a training document
+    ending: int = 0  # tokens at the end of each document that a cut does not remove
+    shift: int = 0  # an id minus the vocabulary's id
+    repeated: int = 0  # test documents whose text also occurs in train
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """The words, or bytes, with these ids."""
@@ -98,14 +98,14 @@ class TokenStore:
         return str(self._vocabulary.decode(own))
 
     def id_of(self, word: str) -> int:
-        """The id of a word, or byte, of the vocabulary; raises ValueError for another one."""
+        """The id of a word, or byte, of the vocabulary. Raises ValueError for an unknown one."""
         number: int | None = self._vocabulary.token_to_id(word)
         if number is None:
             raise ValueError(f"{word!r} is not in the vocabulary")
         return number
 
     def encoder(self, own: VocabularyConfig) -> Encoder:
-        """What turned the texts into ids, by the config."""
+        """The encoder of the texts, by the config."""
         return encoder_of(own, self._vocabulary)
 
     @cached_property
@@ -126,15 +126,15 @@ def open_store(
     `validation_seed` draws the validation split of a corpus that has none (None: split_seed).
     `poll` is called between batches of texts; an exception that it raises stops the building.
     `pretrained` is the folder of a model whose tokenizer is used (None: a vocabulary of the texts).
-    Without `labelled`, the documents need no labels. A store that is already there may have none.
-    Raises InputError for documents that cannot be used and for a folder that cannot be written.
+    Without `labelled`, the documents need no labels, and an existing store may have none. Raises
+    InputError for documents that cannot be used and for a folder that cannot be written.
     """
     corpus = load(cfg)
     seed = int(cfg.split_seed) if validation_seed is None else validation_seed
     folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus, seed, pretrained)}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # A second process waits, then reads what the first one built.
+        # A second process waits and then reads the store of the first one.
         with lock(folder.with_name(f"{folder.name}.lock"), poll):
             if (store := _read(folder)) is None:
                 parts, names = splits(corpus, cfg, seed, labelled)
@@ -225,7 +225,7 @@ def _texts_of_vocabulary(parts: dict[str, Split], cfg: DataConfig, poll: Poll) -
 
 
 def _repeated(parts: dict[str, Split], poll: Poll) -> int:
-    """How many test documents have the text of a training document; 0 for the lines of one text."""
+    """The number of test documents whose text occurs in train; 0 for the lines of one text."""
     if parts["train"].source.is_running:
         return 0
     known: set[int] = set()
@@ -236,8 +236,8 @@ def _repeated(parts: dict[str, Split], poll: Poll) -> int:
 
 
 def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll) -> float:
-    """Write the ids of a split, batch by batch, then its offsets, labels, groups and rows;
-    returns the share of unknown tokens."""
+    """Write the ids of a split, batch by batch, then its offsets, labels, groups and rows. Returns
+    the fraction of unknown tokens."""
     lengths: list[np.ndarray] = []
     n_unknown = 0
     with (work / f"{split}.ids.npy").open("wb") as file:
@@ -261,7 +261,8 @@ def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll
 
 
 def _write_header(file: BinaryIO, kind: np.dtype, length: int) -> None:
-    """Write the header of an .npy file for an array (length,); every length takes equal space."""
+    """Write the header of an .npy file for an array (length,). Its size does not depend on the
+    length."""
     header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False}
     np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
 
@@ -278,7 +279,7 @@ def _read(folder: Path) -> TokenStore | None:
         tokenized = {
             split: TokenizedSplit(
                 # Plain arrays still read from the files. A slice of a np.memmap takes ten times as
-                # long, and each batch takes one per document.
+                # long, and a batch takes one slice per document.
                 *(np.asarray(np.load(folder / f"{split}.{part}.npy", mmap_mode="r"))
                   for part in ("ids", "offsets", "labels", "groups", "rows"))
             )

@@ -1,8 +1,9 @@
-"""Words, characters, bytes or a user's tokens to ids; `<pad>` is 0 and `<unk>` is 1 in all four.
+"""Turns words, characters, bytes or the tokens of a user's tokenizer into ids. `<pad>` is 0 and
+`<unk>` is 1 in all four.
 
 Words are lower-cased and split at white space. Characters are Unicode's, white space included, and
 bytes are those of the text's UTF-8, both unchanged. Token t of a user's tokenizer has the id t + 2.
-The tokenizer of a pretrained model has ids of its own (pretrained_folder.py).
+The tokenizer of a pretrained model has other ids (pretrained_folder.py).
 """
 
 import json
@@ -30,25 +31,25 @@ Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> i
 PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
 LARGEST_TOKENIZER = 256 * MEBIBYTE
-PORTION = 1 << 20  # characters that are encoded at a time; bounds the memory
+PORTION = 1 << 20  # characters that are encoded at once, to bound the memory
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """How texts become ids."""
+    """The tokens of a corpus: the encoder of its texts, and facts about the ids."""
 
     vocabulary: Tokenizer
     encode: Encoder
     size: int  # the largest id + 1
     unknown: int | None = UNKNOWN  # the id of unknown tokens; None if every text is known
     special: int = 0  # tokens that a pretrained model adds to each document
-    ending: int = 0  # tokens at the end of each document that a cut keeps, such as [SEP]
-    shift: int = 0  # an id minus that of the vocabulary
+    ending: int = 0  # tokens at the end of each document that a cut does not remove, such as [SEP]
+    shift: int = 0  # an id minus the vocabulary's id
 
 
 def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
-    """Those of a vocabulary of these texts, each with data.vocabulary.ending; raises InputError if
-    it has no entry but the special ones."""
+    """The tokens of a vocabulary of these texts, each with data.vocabulary.ending. Raises
+    InputError if the vocabulary has only special entries."""
     own = cfg.vocabulary
     if own.file is not None:
         vocabulary = read_tokenizer_file(Path(own.file), "write it with Tokenizer.save")
@@ -86,7 +87,7 @@ def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tok
         special_tokens=SPECIAL,
         show_progress=False,
     )
-    with ThreadPoolExecutor(1) as thread:  # so that this thread can still handle signals
+    with ThreadPoolExecutor(1) as thread:  # this thread can still handle signals
         counting = thread.submit(counted.train_from_iterator, texts, trainer)
         while wait([counting], timeout=0.2).not_done:
             pass  # a signal may have reached another thread; Python handles it here
@@ -94,7 +95,7 @@ def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tok
     ids: dict[str, int] = counted.get_vocab()
     words = [word for word in sorted(ids, key=ids.__getitem__) if word not in SPECIAL]
     entries = SPECIAL + words[: max_size - len(SPECIAL)]
-    # A new tokenizer: the trained one would find the special words inside of texts.
+    # A new tokenizer, because the trained one would match the special words inside texts.
     return _word_tokenizer(
         WordLevel({word: i for i, word in enumerate(entries)}, unk_token=SPECIAL[UNKNOWN])
     )
@@ -177,7 +178,7 @@ def character_encoder(vocabulary: Tokenizer) -> Encoder:
 
 
 def encoder_of(own: VocabularyConfig, vocabulary: Tokenizer) -> Encoder:
-    """The encoder with this vocabulary of the config."""
+    """The config's encoder with this vocabulary."""
     if own.file is not None:
         return file_encoder(vocabulary)
     if own.unit == "bytes":
@@ -186,7 +187,8 @@ def encoder_of(own: VocabularyConfig, vocabulary: Tokenizer) -> Encoder:
 
 
 def shift_of(own: VocabularyConfig) -> int:
-    """What is added to the ids of the vocabulary: those of a user's tokenizer follow SPECIAL."""
+    """The number to add to the ids of the vocabulary, because a user's tokenizer has its ids after
+    SPECIAL."""
     return 0 if own.file is None else len(SPECIAL)
 
 
@@ -196,14 +198,14 @@ def size_of(own: VocabularyConfig, vocabulary: Tokenizer) -> int:
 
 
 def tokenizer_file_digest(path: str) -> str:
-    """sha256 of a user's tokenizer; raises InputError if there is none."""
+    """sha256 of a user's tokenizer. Raises InputError if the file is missing."""
     if not Path(path).is_file():
         raise InputError(f"data.vocabulary.file: no file {path}; write one with Tokenizer.save")
     return files_digest({"tokenizer": Path(path)})
 
 
 def read_tokenizer_file(file: Path, fix: str) -> Tokenizer:
-    """The tokenizer in a file. Documents are cut and padded later, so it does neither.
+    """The tokenizer in a file, without its cutting and padding, which are done later.
 
     Raises InputError with the fix if the file cannot be read or has no tokens."""
     with input_errors(f"{file}: not a tokenizer", fix):
@@ -218,7 +220,7 @@ def read_tokenizer_file(file: Path, fix: str) -> Tokenizer:
 def unknown_of(tokenizer: Tokenizer) -> int | None:
     """The id of unknown tokens of a file's tokenizer; None if every text is known."""
     model = json.loads(tokenizer.to_str())["model"]
-    unknown: int | None = model.get("unk_id")  # of a Unigram model; others name the token
+    unknown: int | None = model.get("unk_id")  # of a Unigram model; other models name the token
     if unknown is None and model.get("unk_token") is not None:
         unknown = tokenizer.token_to_id(model["unk_token"])
     return unknown

@@ -1,4 +1,4 @@
-"""What a language model reads: windows of a running text, or questions with their answers.
+"""The documents of a language model: windows of a running text, or questions with their answers.
 
 Shapes: B windows, L tokens. Targets are the next tokens; IGNORED targets do not count.
 """
@@ -17,10 +17,10 @@ IGNORED = -100  # the default of F.cross_entropy
 class Windows(Documents):
     """All documents of a split in a row, cut into windows of `length` tokens and their successors.
 
-    Consecutive windows begin `stride` tokens apart (None: `length`, so every token but the first is
-    a target once). With a smaller stride they overlap, and only the last `stride` targets of each
-    count, except in the first window, where all do: so each target sees at least length - stride
-    tokens. The tokens that do not fill a window at the end are left out.
+    Consecutive windows begin `stride` tokens apart (None: `length`, so every token except the first
+    is a target once). With a smaller stride windows overlap, and only the last `stride` targets of
+    each count. In the first window all targets count. So each other target sees at least length -
+    stride tokens. The tokens at the end that do not fill a window are left out.
     """
 
     def __init__(self, split: TokenizedSplit, length: int, stride: int | None = None) -> None:
@@ -44,7 +44,7 @@ class Windows(Documents):
 
 
 class Answers(Documents):
-    """Strings with a question, the token `bar` and an answer; the targets are the answer's tokens,
+    """Strings with a question, the token `bar` and an answer. The targets are the answer's tokens,
     or with `every` = 2 its second, fourth and so on, as in | a 3 b 0."""
 
     def __init__(self, split: TokenizedSplit, max_len: int, bar: int, every: int = 1) -> None:
