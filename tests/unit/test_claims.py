@@ -71,7 +71,7 @@ def test_a_verdict_follows_the_differences():
         found = one(frame(("tiny", "concat", deltas)), kind)
         assert found.verdict == verdict, (kind, deltas)
         assert bool(found.settle) == (verdict == "undecided")
-        (line,) = found.evidence.numbers
+        (line,) = found.numbers
         assert f"n = {len(deltas)}" in line or f"of {len(deltas)} seeds" in line
 
 
@@ -120,10 +120,10 @@ def test_runs_without_position_are_not_tested_unless_a_claim_names_them():
     for each in (None, "encoding"):
         found = one(blank, "gain", each=each)
         assert found.verdict == "supported"
-        assert len(found.evidence.numbers) == 2
+        assert len(found.numbers) == 2
     named = one(blank, "gain", {"encoding": "none"})
     assert named.verdict == "undecided"
-    assert len(named.evidence.numbers) == 1
+    assert len(named.numbers) == 1
     alone = one(frame(("wordy", "concat", GAIN, "none")), "gain")
     assert (alone.verdict, alone.settle) == ("undecided", "needs runs with other settings")
 
@@ -185,7 +185,7 @@ def test_where_selects_by_regime_data_encoding_and_fusion(where, selected):
     cells = [("tiny", "concat"), ("wordy", "concat"), ("wordy", "mlp"), ("wordier", "concat")]
     encodings = ["sinusoidal"] * 3 + ["learned"]
     rows = [(*cell, GAIN, e) for cell, e in zip(cells, encodings, strict=True)]
-    lines = one(frame(*rows), "gain", where).evidence.numbers
+    lines = one(frame(*rows), "gain", where).numbers
     names = [f"{data} {e} {f}" for (data, f), e in zip(cells, encodings, strict=True)]
     assert [line.split(":")[0] for line in lines] == [names[i] for i in selected]
 
@@ -213,7 +213,7 @@ def test_less_stable_is_pitman_and_morgans_test_of_the_seeds_in_common():
     assert reverse.verdict == "refuted"
     comparisons.at[1, "seeds"] = [0, 1, *range(50, 60)]
     few = one(comparisons, "less_stable", {"fusion": "gate_cnn"}, than="gate_scalar")
-    assert "n = 2" in few.evidence.numbers[0]
+    assert "n = 2" in few.numbers[0]
     assert "at least 3 seeds in common" in few.settle
 
 
@@ -226,7 +226,7 @@ def test_grows_with_length_is_a_test_of_each_seeds_slope():
     )
     found = one(comparisons, "grows_with_length")
     assert found.verdict == "supported"
-    assert "+1.05 points per doubling" in found.evidence.numbers[0]
+    assert "+1.05 points per doubling" in found.numbers[0]
     assert found.p_support == pytest.approx(st.p_above(per_doubling))
     alone = one(frame(("tiny", "concat", GAIN)), "grows_with_length")
     assert "needs one task at several lengths" in alone.settle
@@ -237,11 +237,11 @@ def test_corpora_of_several_tasks_show_nothing_about_length():
     assert one(comparisons, "grows_with_length").verdict == "supported"
     comparisons["task"] = ["agnews-1", "arxiv-2"]
     found = one(comparisons, "grows_with_length")
-    assert not found.judged
+    assert not found.numbers
     assert "needs one task at several lengths" in found.settle
     three = pd.concat([comparisons, frame(("wordier", "concat", LOSS))], ignore_index=True)
     three["task"] = ["story-1", "arxiv-2", "story-1"]
-    (line,) = one(three, "grows_with_length").evidence.numbers
+    (line,) = one(three, "grows_with_length").numbers
     assert "tiny (16 tokens" in line
     assert "wordier (256 tokens" in line
     assert "wordy (64" not in line
@@ -261,7 +261,7 @@ def test_a_gain_that_is_not_monotone_does_not_grow_with_length():
     assert st.p_above(slopes) < 0.001
     assert found.verdict == "undecided"
     assert found.p_support == found.p_refute == 1
-    (line,) = found.evidence.numbers
+    (line,) = found.numbers
     assert "the gain is not monotone (lack of fit: p = " in line
     for text in ("tiny (16 tokens, +4.", "wordy (64 tokens, +0.0", "wordier (256 tokens, +7.9"):
         assert text in line
@@ -289,20 +289,20 @@ def test_a_claim_about_position_is_about_the_difference_of_gains():
     added = np.subtract(GAIN, UNCLEAR)
     assert found.p_support == pytest.approx(st.p_above(added))
     assert plain.p_support == pytest.approx(st.p_above(GAIN))
-    judged, line = found.evidence.numbers
+    judged, line = found.numbers
     assert judged == (
         "judged: what position adds, the gain with position minus the gain without (tiny "
         f"sinusoidal concat {np.mean(GAIN):+.2f} and {np.mean(UNCLEAR):+.2f})"
     )
     assert line.startswith(f"tiny sinusoidal concat: {np.mean(added):+.2f}, 95 % interval")
-    assert len(plain.evidence.numbers) == 1
+    assert len(plain.numbers) == 1
 
 
 def test_without_the_placebo_the_gain_is_judged_and_the_verdict_says_so():
     alone = frame(("tiny", "concat", GAIN))
     found = one(alone, "gain", of="position")
     assert found.verdict == "supported"
-    assert found.evidence.numbers[0] == (
+    assert found.numbers[0] == (
         "judged: the plain gain, because the placebo (encoding=none) was not run"
     )
     # Gains and differences of gains are not mixed in one claim.
@@ -311,8 +311,8 @@ def test_without_the_placebo_the_gain_is_judged_and_the_verdict_says_so():
     )
     found = one(both, "gain", {"encoding": "sinusoidal"}, of="position")
     assert found.verdict == "supported"
-    assert found.evidence.numbers[0].endswith("was not run for wordy sinusoidal concat")
-    assert one(frame(), "gain", of="position").evidence.numbers == []
+    assert found.numbers[0].endswith("was not run for wordy sinusoidal concat")
+    assert one(frame(), "gain", of="position").numbers == []
 
 
 def test_no_control_or_task_is_among_the_papers_long_texts():
@@ -342,7 +342,7 @@ def test_equal_differences_are_judged_by_the_accuracys_resolution():
     found = one(equal, "gain")
     assert found.verdict == "supported"
     assert found.p_support == pytest.approx(stats.t.sf(2.5 * math.sqrt(3), 2))
-    assert "+0.25, 95 % interval +0.00 to +0.50, n = 3" in found.evidence.numbers[0]
+    assert "+0.25, 95 % interval +0.00 to +0.50, n = 3" in found.numbers[0]
     assert one(equal, "negligible").p_support == pytest.approx(found.p_support)  # 0.5 - 0.25
     equal["resolution"] = 1.0
     undecided = one(equal, "negligible")

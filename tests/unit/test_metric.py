@@ -166,14 +166,14 @@ def test_a_claim_may_name_the_metric(folder, runs):
         assert [v.verdict for v in verdicts] == [
             "supported", "undecided", "refuted", "supported", "refuted", *["undecided"] * 2
         ]  # fmt: skip
-        assert verdicts[1].evidence.numbers[0].startswith("text sinusoidal concat: +0.2000, 95 %")
-        assert verdicts[2].evidence.numbers[0].startswith("text sinusoidal concat: -1.03, 95 %")
-        assert [v.evidence.tested for v in verdicts[3:6]] == [
+        assert verdicts[1].numbers[0].startswith("text sinusoidal concat: +0.2000, 95 %")
+        assert verdicts[2].numbers[0].startswith("text sinusoidal concat: -1.03, 95 %")
+        assert [v.tested for v in verdicts[3:6]] == [
             "each mean difference within ±0.01 bits per byte",
             "each mean difference below -0.01 bits per byte",
             "every difference below 0, by the sign test",
         ]
-        assert verdicts[5].evidence.numbers[0].endswith("3 of 3 seeds below 0")
+        assert verdicts[5].numbers[0].endswith("3 of 3 seeds below 0")
         assert verdicts[6].settle == "needs runs with the metric exact_match"
 
 

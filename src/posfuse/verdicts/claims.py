@@ -8,7 +8,7 @@ independent and about normal.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import product
@@ -28,7 +28,7 @@ from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, criteria_for
 from posfuse.statistics.contrasts import UNDECIDED, answer
 from posfuse.statistics.second_differences import of_position, placebos
-from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Evidence, evidence, untested
+from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Test, p_values, to_settle
 
 # The axes of `where`, and the column of the comparisons that each selects by.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
@@ -68,22 +68,33 @@ class Claims(Strict):
 
 @dataclass(frozen=True)
 class Verdict:
+    """What the comparisons say about a claim. While runs that it names are missing it can be
+    refuted, but not supported."""
+
     claim: Claim
-    verdict: str  # supported, refuted or undecided
-    p_support: float  # adjusted by Holm over the claims
-    p_refute: float
-    evidence: Evidence
-    level: float  # alpha / number of claims, the strictest of Holm's levels
+    needs: str = ""  # what is missing
+    tested: str = ""  # the hypothesis in words
+    judged: str = ""  # which differences are tested, if not the plain ones
+    tests: Sequence[Test] = ()  # of each comparison
+    settles: str = ""  # what would decide it, for `to_settle`
+    verdict: str = UNDECIDED  # or supported, or refuted
+    p_support: float = np.nan  # adjusted by Holm over the claims, as p_refute
+    p_refute: float = np.nan
+    level: float = np.nan  # alpha / number of claims, the strictest of Holm's levels
 
     @property
-    def judged(self) -> bool:
-        """Whether any comparison matches the claim."""
-        return bool(self.evidence.numbers)
+    def numbers(self) -> list[str]:
+        """A line for each comparison; empty if none matches the claim."""
+        lines = [test.line for test in self.tests]
+        return [self.judged, *lines] if self.judged and lines else lines
 
     @property
     def settle(self) -> str:
         """What would decide an undecided claim, else empty."""
-        return self.evidence.settle(self.level) if self.verdict == UNDECIDED else ""
+        if self.verdict != UNDECIDED:
+            return ""
+        more = to_settle(self.tests, self.settles, self.level)
+        return "; ".join(filter(None, [self.needs, more]))
 
 
 def read_claims(path: Path | None = None) -> Claims:
@@ -153,22 +164,22 @@ def judge_claims(
     for claim in claims.claims:
         own_frames = frames[claim.metric]
         if own_frames[False][0].empty and not comparisons.empty:
-            every.append(untested(f"needs runs with the metric {claim.metric}"))
+            every.append(Verdict(claim, f"needs runs with the metric {claim.metric}"))
         else:
-            every.append(_evidence(claim, claims, *own_frames[claim.kind == EXTRAPOLATES]))
-    support = st.holm([e.p_support for e in every])
-    refute = st.holm([e.p_refute for e in every])
-    level = criteria.alpha / max(len(claims.claims), 1)
-    verdicts = []
-    for claim, e, p, q in zip(claims.claims, every, support, refute, strict=True):
-        verdict = answer(p <= criteria.alpha, q <= criteria.alpha)
-        verdicts.append(Verdict(claim, verdict, float(p), float(q), e, level))
-    return verdicts
+            every.append(_tested(claim, claims, *own_frames[claim.kind == EXTRAPOLATES]))
+    alpha, both = criteria.alpha, [p_values(v.tests) for v in every]
+    support = st.holm([np.nan if v.needs else p for v, (p, _) in zip(every, both, strict=True)])
+    adjusted = zip(every, support, st.holm([q for _, q in both]), strict=True)
+    return [
+        replace(v, verdict=answer(p <= alpha, q <= alpha), p_support=float(p), p_refute=float(q),
+                level=alpha / len(every))
+        for v, p, q in adjusted
+    ]  # fmt: skip
 
 
 def not_judged(verdicts: list[Verdict]) -> list[str]:
     """The paper's claims without any comparison as one line, or none."""
-    unmatched = [v for v in verdicts if not v.judged]
+    unmatched = [v for v in verdicts if not v.numbers]
     if not unmatched:
         return []
     names = ", ".join(v.claim.name for v in unmatched)
@@ -178,41 +189,34 @@ def not_judged(verdicts: list[Verdict]) -> list[str]:
     return [f"{len(unmatched)} {claims} of the paper {match} {why}: {names}."]
 
 
-def _evidence(
+def _tested(
     claim: Claim,
     claims: Claims,
     comparisons: pd.DataFrame,
     added: pd.DataFrame,
     criteria: Criteria,
-) -> Evidence:
+) -> Verdict:
+    """The tests of a claim, before they are adjusted and decide."""
     if claims.baseline not in (None, criteria.baseline):
-        return untested(f"{BASELINE} {claims.baseline}")
+        return Verdict(claim, f"{BASELINE} {claims.baseline}")
     wanted = _choices(claim, claims)
     with_position = comparisons
     if "encoding" not in wanted:  # runs without position belong to claims that name them
         with_position = comparisons[comparisons["table"] != NO_TABLE]
     every = {axis: [v for _, own in choices for v in own] for axis, choices in wanted.items()}
     rows = _select(with_position, every)
-    absent = _absent(claim, wanted, rows, with_position)
+    absent = "; ".join(_absent(claim, wanted, rows, with_position))
     if rows.empty:
         tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
-        return untested(f"needs runs{tested} {'; '.join(absent)}")
+        return Verdict(claim, f"needs runs{tested} {absent}")
     default = criteria.margin if claim.kind == "negligible" else 0.0
     margin = default if claim.margin is None else claim.margin
     others = comparisons[comparisons["fusion"] == claim.than]
     judged = ""
     if claim.of == "position":
         rows, judged = of_position(rows, added, criteria.metric)
-    result = evidence(claim.kind, rows, margin, others, criteria.metric)
-    if judged and result.numbers:
-        result = replace(result, numbers=[judged, *result.numbers])
-    if not absent:
-        return result
-    # Some of the runs that the claim names are missing: it can be refuted but not supported.
-    needs = "; ".join(absent)
-    return replace(
-        result, p_support=np.nan, settle=lambda a: f"needs runs {needs}; {result.settle(a)}"
-    )
+    tested, tests, settles = KINDS[claim.kind](rows, margin, others, criteria.metric)
+    return Verdict(claim, absent and f"needs runs {absent}", tested, judged, tests, settles)
 
 
 # The values that a claim names on an axis: for each its label and the column values it selects.

@@ -6,7 +6,6 @@ of the metric are better, it is a negative difference.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +14,7 @@ import pandas as pd
 from posfuse.evidence.collect import CELL, SHARED
 from posfuse.evidence.metric import Metric
 from posfuse.statistics import paired as st
-from posfuse.statistics.comparisons import (
-    seeds_for_difference,
-    seeds_for_equivalence,
-)
+from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.lengths import interactions
 
 EXTRAPOLATES = "extrapolates"  # a gain in the area beyond the trained length
@@ -26,18 +22,8 @@ POWER = (
     "about {} per cell decide it at 80 % power, if the means stay as they are, for the upper 80 % "
     "limits of the standard deviations"
 )
+STABLE = "about {} decide it at 80 % power, if the spreads stay as they are"
 FIT = 0.05  # p of the lack of fit from which a slope over lengths is not interpreted
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The tests of one claim's comparisons; p-values are NaN where there is no test."""
-
-    p_support: float
-    p_refute: float
-    tested: str  # the hypothesis in words
-    numbers: list[str]  # one line per comparison
-    settle: Callable[[float], str]  # alpha -> what would decide the claim
 
 
 class Test(NamedTuple):
@@ -55,52 +41,30 @@ Tests = tuple[str, list[Test], str]
 Kind = Callable[[pd.DataFrame, float, pd.DataFrame, Metric], Tests]
 
 
-def evidence(
-    kind: str, rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric
-) -> Evidence:
-    """A claim needs each of its tests to hold, so it has the largest p; one counter-example refutes
-    it, by Bonferroni."""
-    tested, tests, settles = KINDS[kind](rows, margin, others, metric)
-    if not tests:
-        return untested(settles, tested)
+def p_values(tests: Sequence[Test]) -> tuple[float, float]:
+    """For and against a claim, NaN without a test. A claim needs each of its tests to hold, so it
+    has the largest p; one counter-example refutes it, by Bonferroni."""
     refute = [test.p_refute for test in tests if not np.isnan(test.p_refute)]
-
-    def settle(alpha: float) -> str:
-        needed = [test.seeds(alpha, alpha / len(tests)) for test in tests]
-        if "{}" not in settles:
-            return settles
-        if any(map(np.isnan, needed)):
-            fewest = 3 if kind == "less_stable" else 2
-            return f"needs at least {fewest} seeds in common, with different results"
-        most = max(needed)
-        return settles.format(f"{most:,.0f} seeds" if np.isfinite(most) else "no number of seeds")
-
-    return Evidence(
-        p_support=float(np.max([test.p_support for test in tests])),
-        p_refute=min(1.0, min(refute) * len(refute)) if refute else np.nan,
-        tested=tested,
-        numbers=[test.line for test in tests],
-        settle=settle,
+    return (
+        float(np.max([test.p_support for test in tests])) if tests else np.nan,
+        min(1.0, min(refute) * len(refute)) if refute else np.nan,
     )
 
 
-def untested(needs: str, tested: str = "") -> Evidence:
-    """No comparison and no p-value; `needs` names what is missing."""
-    return Evidence(np.nan, np.nan, tested, [], lambda _: needs)
+def to_settle(tests: Sequence[Test], settles: str, alpha: float) -> str:
+    """What would decide a claim at this level; `settles` may have {} for a number of seeds."""
+    if "{}" not in settles:
+        return settles
+    needed = [test.seeds(alpha, alpha / len(tests)) for test in tests]
+    if any(map(np.isnan, needed)):
+        fewest = 3 if settles == STABLE else 2
+        return f"needs at least {fewest} seeds in common, with different results"
+    most = max(needed)
+    return settles.format(f"{most:,.0f} seeds" if np.isfinite(most) else "no number of seeds")
 
 
 def _name(row: dict[Any, Any]) -> str:
     return " ".join(str(row[axis]) for axis in CELL if row.get(axis))
-
-
-def _line(
-    name: str, values: Sequence[float], resolution: float, metric: Metric, unit: str = ""
-) -> str:
-    """The mean of the values with its interval, as a line."""
-    low, high = st.t_interval(values, resolution=resolution)
-    signed = metric.signed
-    interval = "no interval" if np.isnan(low) else f"95 % interval {signed(low)} to {signed(high)}"
-    return f"{name}: {signed(float(np.mean(values)))}{unit}, {interval}, n = {len(values)}"
 
 
 def _sides(metric: Metric) -> str:
@@ -108,16 +72,22 @@ def _sides(metric: Metric) -> str:
     return "below" if metric.lower_is_better else "above"
 
 
-def _above(
-    line: str, values: Sequence[float], resolution: float, margin: float, metric: Metric
-) -> Test:
-    """Whether the mean gain is above the margin."""
-    gains = [metric.gain(value) for value in values]
-    gap, std = float(np.mean(gains)) - margin, st.spread_limit(gains, resolution)
+def _line(name: str, row: dict[Any, Any], metric: Metric, unit: str = "") -> str:
+    """The mean difference of a row with its interval."""
+    d, signed = row["deltas"], metric.signed
+    low, high = st.t_interval(d, resolution=row["resolution"])
+    interval = "no interval" if np.isnan(low) else f"95 % interval {signed(low)} to {signed(high)}"
+    return f"{name}: {signed(float(np.mean(d)))}{unit}, {interval}, n = {len(d)}"
+
+
+def _above(line: str, row: dict[Any, Any], margin: float, metric: Metric) -> Test:
+    """Whether the mean gain of a row is above the margin."""
+    gains, r = [metric.gain(delta) for delta in row["deltas"]], row["resolution"]
+    gap, std = float(np.mean(gains)) - margin, st.spread_limit(gains, r)
     return Test(
         line,
-        st.p_above(gains, margin, resolution),
-        st.p_below(gains, margin, resolution),
+        st.p_above(gains, margin, r),
+        st.p_below(gains, margin, r),
         lambda every, one: seeds_for_difference(gap, std, every if gap > 0 else one, sides=1),
     )
 
@@ -133,7 +103,7 @@ def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric:
                 return seeds_for_equivalence(std, margin, mean, every)
             return seeds_for_difference(mean - margin, std, one / 2, sides=1)  # of two sides
 
-        line = _line(_name(row), d, r, metric)
+        line = _line(_name(row), row, metric)
         return Test(line, st.p_equivalence(d, margin, r), min(1.0, 2 * outside), seeds)
 
     tested = f"each mean difference within ±{margin:g} {metric.unit}"
@@ -142,10 +112,10 @@ def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric:
 
 def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
     limit = f"difference {_sides(metric)} {metric.gain(margin):+g} {metric.unit}"
-    tests = []
-    for row in rows.to_dict("records"):
-        sample = row["deltas"], row["resolution"]
-        tests.append(_above(_line(_name(row), *sample, metric), *sample, margin, metric))
+    tests = [
+        _above(_line(_name(row), row, metric), row, margin, metric)
+        for row in rows.to_dict("records")
+    ]
     return f"each mean {limit if margin else f'{_sides(metric)} 0'}", tests, POWER
 
 
@@ -186,7 +156,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric
             return st.seeds_for_spreads(one, two, alpha)
 
         tests.append(Test(line, st.p_more_variable(one, two), st.p_more_variable(two, one), seeds))
-    return tested, tests, "about {} decide it at 80 % power, if the spreads stay as they are"
+    return tested, tests, STABLE
 
 
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
@@ -194,12 +164,12 @@ def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metr
     length, and a slope through gains that do not follow a line means nothing."""
     slope = f"a slope {_sides(metric)} {metric.gain(margin):g} {metric.unit}"
     tests, whys = [], []
-    for row in interactions(rows, metric).to_dict("records"):
+    slopes = interactions(rows, metric).rename(columns={"slopes": "deltas"})
+    for row in slopes.to_dict("records"):
         if not row["task"]:
             continue
-        sample = row["slopes"], row["resolution"]
         name, unit = f"{_name(row)} over {row['corpora']}", f" {metric.unit} per doubling"
-        test = _above(_line(name, *sample, metric, unit), *sample, margin, metric)
+        test = _above(_line(name, row, metric, unit), row, margin, metric)
         if row["p_fit"] <= FIT:  # its slope neither supports nor refutes
             how = "does not follow a straight line" if row["monotone"] else "is not monotone"
             line = f"{test.line}; the gain {how} (lack of fit: p = {row['p_fit']:.2g})"

@@ -15,13 +15,13 @@ from posfuse.verdicts.claims import Verdict, not_judged
 def section(sweep: Sweep) -> Section:
     """Every claim gets a verdict if the claims are the user's own; of the paper's claims those for
     which there is a comparison, and a line about the others."""
-    verdicts = [v for v in sweep.verdicts if sweep.own_claims or v.judged]
-    folded = [v for v in sweep.verdicts if not sweep.own_claims and not v.judged]
+    verdicts = [v for v in sweep.verdicts if sweep.own_claims or v.numbers]
+    folded = [v for v in sweep.verdicts if not sweep.own_claims and not v.numbers]
     shown: list[RenderableType] = []
     for v in verdicts:
         shown.append(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         settle = [f"To settle it: {v.settle}"] if v.settle else []
-        lines = [*v.evidence.numbers, p_values(v), *settle]
+        lines = [*v.numbers, p_values(v), *settle]
         shown += [Padding(Text(line), (0, 0, 0, 13)) for line in lines]
     html = template("claims.html.j2", __package__).render(
         verdicts=verdicts,
@@ -38,5 +38,5 @@ def section(sweep: Sweep) -> Section:
 def p_values(verdict: Verdict) -> str:
     """The hypothesis that was tested for a verdict, and its two adjusted p-values."""
     support, refute = p_value(verdict.p_support), p_value(verdict.p_refute)
-    tested = f"Tested: {verdict.evidence.tested}. " if verdict.evidence.tested else ""
+    tested = f"Tested: {verdict.tested}. " if verdict.tested else ""
     return f"{tested}Holm-adjusted p: support {support or 'none'}, refute {refute or 'none'}."
