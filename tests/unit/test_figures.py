@@ -118,20 +118,6 @@ def test_figures_of_any_sweep_are_drawn_and_saved_without_a_warning(tmp_path):
         assert (tmp_path / f"{name}.png").stat().st_size > 1000
 
 
-def test_empty_frames_give_a_figure_that_says_so():
-    runs = sweep(fusions=("add",))
-    comparisons, _ = compare(runs, Criteria())
-    for figure in [
-        differences.deltas(comparisons, Criteria()),
-        differences.forest(comparisons, Criteria()),
-        by_document.gain_by_length(comparisons, pd.DataFrame(columns=CELL), Criteria()),
-        by_document.confusions({}, {}, "add"),
-    ]:
-        assert texts(figure) == ["nothing to compare"]
-    assert texts(paper.accuracy_latency(cells_of(runs)[:0])) == ["no runs"]
-    assert texts(curves.curves(pd.DataFrame())) == ["no learning curves"]
-
-
 def test_every_seed_is_a_mark_at_its_difference(drawn, comparisons):
     found = marked(drawn["deltas"])
     lines = [line for axis in drawn["deltas"].axes for line in axis.lines]

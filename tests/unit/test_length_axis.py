@@ -1,7 +1,6 @@
 """The length axis of the report: the area beyond the trained length, tables, claim and figure."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from posfuse.evidence.collect import collect
@@ -115,5 +114,3 @@ def test_the_figure_draws_every_mean_and_shades_the_trained_lengths(runs, tmp_pa
     parts = results_by_length(equal, {"tiny": 50}).axes[0].collections
     banded = {x for part in parts for path in part.get_paths() for x in path.vertices[:, 0]}
     assert 32 not in banded  # all are equal there
-    empty = results_by_length(pd.DataFrame(), {})
-    assert "no run has data.test_lengths" in [text.get_text() for text in empty.texts]

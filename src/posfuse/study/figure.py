@@ -44,7 +44,7 @@ def hypotheses(
     return forest_of(pd.DataFrame(rows), caption, metric, with_seeds=True)
 
 
-@style.styled("no run has a ratio")
+@style.styled
 def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCURACY) -> Figure:
     """The metric against the ratio of token to position; one mark per run, in a panel per corpus.
 

@@ -3,10 +3,10 @@
 import textwrap
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, cast
+from typing import Any, NamedTuple, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
@@ -99,25 +99,15 @@ def rc_style() -> Iterator[None]:
         yield
 
 
-def styled(empty: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
-    """Decorate a function that draws a figure: apply the style and place the labels.
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Decorate a function that draws a figure: apply the style and place the labels."""
 
-    If the function's first argument has no rows, the figure is the text `empty`.
-    """
+    @wraps(draw)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with rc_style():
+            return settle(draw(*args, **kwargs))
 
-    def decorate(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-        @wraps(draw)
-        def inside(*args: P.args, **kwargs: P.kwargs) -> Figure:
-            with rc_style():
-                if len(cast(Sized, args[0])):
-                    return settle(draw(*args, **kwargs))
-                figure = Figure((4.2, 0.6))
-                figure.text(0.5, 0.5, empty, ha="center", va="center", color=QUIET)
-                return settle(figure)
-
-        return inside
-
-    return decorate
+    return inside
 
 
 def settle(figure: Figure) -> Figure:

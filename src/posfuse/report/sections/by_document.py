@@ -160,7 +160,7 @@ def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
     )
 
 
-@style.styled("nothing to compare")
+@style.styled
 def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, criteria: Criteria) -> Figure:
     """Gain over the baseline against document length: over corpora, then inside each corpus.
 
@@ -222,7 +222,7 @@ def _against_length(axis: Axes, frame: pd.DataFrame, view: plot.View, digits: in
     axis.set_ylim(view)
 
 
-@style.styled("nothing to compare")
+@style.styled
 def confusions(
     confusions: Mapping[tuple[str, ...], NDArray[np.float64]],
     label_names: Mapping[str, Sequence[str]],

@@ -17,13 +17,13 @@ def section(sweep: Sweep) -> Section:
     by_epoch, problems = learning_curves(sweep.runs, sweep.metric)
     caption = (
         f"Validation {sweep.metric.title} by epoch. The line is the mean over seeds, the band "
+        "reaches from the lowest seed to the highest."
     )
-    caption += "reaches from the lowest seed to the highest."
     drawing = Drawing("learning_curves", partial(curves, by_epoch, sweep.metric), caption)
     return Section(TRAINING, drawings=[drawing] * bool(len(by_epoch)), problems=problems)
 
 
-@style.styled("no learning curves")
+@style.styled
 def curves(rows: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The validation result by epoch; columns CELL, seed, epoch, value."""
 

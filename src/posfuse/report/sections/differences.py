@@ -232,7 +232,7 @@ def difference_axis(criteria: Criteria) -> str:
     return f"difference to {criteria.baseline}, {metric.points}{metric.better}"
 
 
-@style.styled("nothing to compare")
+@style.styled
 def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     """Every seed's difference to the baseline, a panel for each data x encoding x variant."""
     panels = plot.panels_of(comparisons)
@@ -280,7 +280,7 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     return forest_of(rows, caption, criteria.metric)
 
 
-@style.styled("nothing to compare")
+@style.styled
 def forest_of(
     comparisons: pd.DataFrame, caption: str, metric: Metric, with_seeds: bool = False
 ) -> Figure:

@@ -201,7 +201,7 @@ def _value_over_seeds(cell: Row, keys: list[str], digits: int) -> str:
     return _value(text, any(cell[f"{key}_edge"] for key in keys))
 
 
-@style.styled("one token scale only")
+@style.styled
 def scale(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The rows of `OwnBest.along("scale")`, a panel for each data x encoding x variant."""
     hollow = "; hollow: learned, beside the scale where it starts" if cells["learned"].any() else ""
@@ -214,13 +214,13 @@ def scale(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     return figure
 
 
-@style.styled("one learning rate only")
+@style.styled
 def learning_rate(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The rows of `OwnBest.along("lr")`, a panel for each data x encoding x variant."""
     return _over_values(cells, metric, "lr", "learning rate", "")
 
 
-@style.styled("fewer than three trials of each operator")
+@style.styled
 def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The rows of `budgets`, a panel for each data x encoding x variant."""
     caption = f"expected best validation {metric.level} of k trials, drawn without replacement"

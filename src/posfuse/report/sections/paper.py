@@ -202,7 +202,7 @@ def _theirs(cell: Row) -> str:
     return over_seeds(cell["published_mean"], cell["published_std"], cell["published_n"])
 
 
-@style.styled("no runs")
+@style.styled
 def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The metric above latency by fusion, a panel for each data x encoding x variant."""
     caption = (

@@ -102,7 +102,7 @@ def _means(cells: pd.DataFrame, digits: int) -> list[Column]:
     return [(name, partial(table.unsigned, digits=digits), name) for name in lengths]
 
 
-@style.styled("no run has data.test_lengths")
+@style.styled
 def results_by_length(
     rows: pd.DataFrame, chance: dict[str, float], metric: Metric = ACCURACY
 ) -> Figure:

@@ -22,7 +22,6 @@ from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE
 
 LEAST_RATIO = 1 / 32  # smaller ratios are drawn here
 MOST_TICKS = 13  # of distances
-EMPTY = "no run has measured its use of position"
 
 
 def section(sweep: Sweep) -> Section:
@@ -48,7 +47,7 @@ def section(sweep: Sweep) -> Section:
     return Section(TRAINING, drawings=drawings, problems=problems)
 
 
-@style.styled("no run has measured its loss by position")
+@style.styled
 def loss_by_position(rows: pd.DataFrame) -> Figure:
     """A language model's loss in bits per target against the target's place in the window, a panel
     for each data x encoding x variant.
@@ -77,7 +76,7 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@style.styled(EMPTY)
+@style.styled
 def attention_by_distance(rows: pd.DataFrame) -> Figure:
     """Attention relative to uniform attention against distance, a panel for each data x encoding x
     variant and layer. The first mark is the document's first token."""
@@ -156,7 +155,7 @@ def _distance_axis(axis: Axes, places: Sequence[float]) -> None:
     axis.set_ylabel("times uniform attention")
 
 
-@style.styled(EMPTY)
+@style.styled
 def probe_by_layer(rows: pd.DataFrame) -> Figure:
     """The probe's R^2 above its share within 2 tokens, by layer, a panel for each data x encoding x
     variant."""
@@ -189,7 +188,7 @@ def _by_layer(label: str, mean: "pd.Series[float]") -> str:
     return f"{label} {', '.join(f'layer {n} {value:.3g}' for n, value in mean.items())}"
 
 
-@style.styled(EMPTY)
+@style.styled
 def patching(rows: pd.DataFrame) -> Figure:
     """Which order predictions follow when only the input has another one (above), and when only
     attention has it (below), a panel for each data x encoding x variant."""
