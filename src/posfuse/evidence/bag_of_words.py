@@ -91,13 +91,7 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
         ends = cached.get("with_ends")
         with_ends = None if ends is None else float(ends)
         return BagOfWords(float(cached["accuracy"]), int(cached["documents"]), with_ends)
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ):  # no cache, or a damaged one
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # none, or damaged
         bag = _fit(with_folders(cfg, folder, settings))
         write_json(path, asdict(bag))
         return bag

@@ -15,18 +15,16 @@ from posfuse.statistics.paired import Floats
 FEWEST = 3  # trials of an operator; with fewer there is no curve
 
 
-def expected_best(scores: ArrayLike, replacement: bool = False) -> Floats:
+def expected_best(scores: ArrayLike) -> Floats:
     """The expected highest score of k trials for each budget k = 1..n, from the scores (n,) of all
     trials; shape (n,), in the unit of the scores.
 
-    By default k different trials of the n are drawn, each set with equal probability. For a grid
-    this is exact: nobody tries one combination twice, and the budget n finds the best one. For
-    trials drawn at random from a space it is the unbiased estimate of the expected highest of k new
-    trials (Dodge et al. 2021, Tang et al. 2020). With replacement it is Dodge et al. 2019, section
-    3.1, whose k trials may repeat one: too low, most where k is near n.
+    k different trials of the n are drawn, each set with equal probability. For a grid this is
+    exact: nobody tries one combination twice, and the budget n finds the best one. For trials drawn
+    at random from a space it is the unbiased estimate of the expected highest of k new trials
+    (Dodge et al. 2021, Tang et al. 2020).
 
-    With the scores sorted, the highest of k is at most the i-th with probability C(i, k) / C(n, k),
-    or (i / n)^k with replacement.
+    With the scores sorted, the highest of k is at most the i-th with probability C(i, k) / C(n, k).
     """
     ordered = np.sort(np.asarray(scores, dtype=float))
     n = len(ordered)
@@ -34,7 +32,7 @@ def expected_best(scores: ArrayLike, replacement: bool = False) -> Floats:
     expected = np.empty(n)
     below = np.ones(n + 1)  # the probability that the highest is at most the i-th, by i from 0
     for k in range(1, n + 1):
-        below = below * (rank / n if replacement else (rank - k + 1).clip(0) / (n - k + 1))
+        below = below * (rank - k + 1).clip(0) / (n - k + 1)
         expected[k - 1] = np.diff(below) @ ordered
     return expected
 

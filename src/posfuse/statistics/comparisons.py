@@ -11,7 +11,7 @@ from posfuse.evidence.collect import CELL, differing, settings_columns
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.settings import NO_TABLE, labels_of
 from posfuse.statistics import paired as st
-from posfuse.statistics.contrasts import Contrast, decide
+from posfuse.statistics.contrasts import decide, differences
 from posfuse.statistics.shares import outperforming
 
 POWER = 0.8
@@ -147,13 +147,13 @@ def compare_arms(
     Keys: seeds, scores, baseline_scores and deltas (lists, paired: arm minus baseline), resolution
     (points of one test document, NaN for a metric that is no share), and the statistics of `judge`.
     """
-    differences = Contrast({arm: 1, baseline: -1}).differences(outcomes)
-    if differences.empty:
+    of_seeds = differences({arm: 1, baseline: -1}, outcomes)
+    if of_seeds.empty:
         return None
-    both = outcomes.loc[differences.index]
-    deltas = differences.tolist()
+    both = outcomes.loc[of_seeds.index]
+    deltas = of_seeds.tolist()
     return {
-        "seeds": differences.index.tolist(),
+        "seeds": of_seeds.index.tolist(),
         "scores": both[arm].to_numpy().tolist(),
         "baseline_scores": both[baseline].to_numpy().tolist(),
         "deltas": deltas,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.statistics.comparisons import POWER, seeds_for_equivalence
-from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, Contrast
+from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, differences
 from posfuse.statistics.paired import decision_power, seeds_needed, spread_limit, t_interval
 from posfuse.statistics.sequential import Decision, judge_family
 from posfuse.study.repeats import by_unit, units_of
@@ -121,13 +121,9 @@ def seeds_to_decide(
     return as_measured, seeds_for_equivalence(std, margin, 0.0, level)
 
 
-def contrast_of(h: Hypothesis) -> Contrast:
-    return Contrast(h.weights, h.expects, h.margin, h.family)
-
-
 def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[int]) -> list[float]:
     """The hypothesis's paired differences, up to the first seed that an arm lacks."""
     by_arm = {arm: [values.get((arm, seed), np.nan) for seed in seeds] for arm in h.weights}
-    differences = contrast_of(h).differences(pd.DataFrame(by_arm, index=seeds)).reindex(seeds)
-    whole = int(differences.notna().cumprod().sum())
-    return [round(value, 9) for value in differences[:whole]]  # differences of rounding are ties
+    of_seeds = differences(h.weights, pd.DataFrame(by_arm, index=seeds)).reindex(seeds)
+    whole = int(of_seeds.notna().cumprod().sum())
+    return [round(value, 9) for value in of_seeds[:whole]]  # differences of rounding are ties
