@@ -1,8 +1,7 @@
 """The report of a study: a page, its tables and its figures, in the study's folder."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -25,28 +24,6 @@ from posfuse.study.run_table import RUNS
 from posfuse.study.scores import Results
 from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the sections of a study's page are about."""
-
-    plan: Plan
-    state: Progress
-    results: Results
-    runs: pd.DataFrame  # rows of `run_table`
-
-    @property
-    def study(self) -> Study:
-        return self.plan.study
-
-    @property
-    def metric(self) -> Metric:
-        return self.study.measured
-
-    @cached_property
-    def cautions(self) -> dict[str, Cautions]:
-        return caveats.of_verdicts(self.plan, self.state, self.results)
 
 
 def write(
@@ -93,74 +70,44 @@ def plan_section(plan: Plan, folder: Path) -> Section:
 
 
 def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFrame) -> list[Section]:
-    """The sections for which the study has results; `runs` are rows of `run_table`."""
-    outcome = Outcome(plan, state, results, runs)
-    sections = (section(outcome) for section in SECTIONS)
-    return [section for section in sections if section is not None]
+    """What the study found, in the order of the page; `runs` are rows of `run_table`."""
+    study, metric = plan.study, plan.study.measured
+    leans = caveats.of_verdicts(plan, state, results)
+    of_arms = tables.arms_table(plan, results), tables_of_tuning.tuning_table(plan, results)
+    lengths = tables.lengths_table(results, metric)
+    further = lengths, tables.bags_table(study, runs), tables_of_tuning.budget_table(plan)
+    drawn, by_length = [], []
+    if len(measured := runs[runs["norm_ratio"] > 0]):
+        draw = partial(figure.ratios, measured, study.arms, metric)
+        drawn = [Drawing("ratios", draw, f"{metric.heading} and the ratio of token to position.")]
+    if lengths:
+        tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
+        draw = partial(figure.by_length, tested, study)
+        by_length = [Drawing("lengths", draw, f"{metric.heading} by test length.")]
+    return [
+        _hypotheses(study, state, results, leans),
+        cautions_section(leans, "hypotheses", RESULTS),
+        Section(RESULTS, drawings=drawn, tables=[*filter(None, of_arms)]),
+        Section(RESULTS, drawings=by_length, tables=[*filter(None, further)]),
+    ]
 
 
-def _hypotheses(of: Outcome) -> Section:
-    study, metric, state = of.study, of.metric, of.state
-    of_each, of_all = caveats.sentences(of.cautions)
-    samples, units = samples_of(study, of.results), units_of(study)
+def _hypotheses(
+    study: Study, state: Progress, results: Results, leans: Mapping[str, Cautions]
+) -> Section:
+    metric, margins = study.measured, {h.margin for h in study.hypotheses}
+    of_each, of_all = caveats.sentences(leans)
+    samples, units = samples_of(study, results), units_of(study)
     per_unit = {name: dict(zip(units, own, strict=False)) for name, own in samples.items()}
     draw = partial(figure.hypotheses, state.verdicts, per_unit, metric)
-    headline, for_all = tables.headline(study, state), [of_all] if of_all else []
-    rows = [tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts]
     return Section(
         RESULTS,
-        lead=[study.question, headline[0], *for_all],
-        answers=rows,
-        margin=study.hypotheses[0].margin if len({h.margin for h in study.hypotheses}) == 1 else 0,
+        lead=[study.question, tables.headline(study, state)[0], *filter(None, [of_all])],
+        answers=[
+            tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts
+        ],
+        margin=min(margins) if len(margins) == 1 else 0,
         unit=metric.unit,
         drawings=[Drawing("hypotheses", draw, "Each hypothesis and its difference.")],
         tables=[tables.verdict_table(study, state)],
     )
-
-
-def _cautions(of: Outcome) -> Section:
-    return cautions_section(of.cautions, "hypotheses", RESULTS)
-
-
-def _arms(of: Outcome) -> Section:
-    measured = of.runs[of.runs["norm_ratio"] > 0]
-    draw = partial(figure.ratios, measured, of.study.arms, of.metric)
-    caption = f"{of.metric.heading} and the ratio of token to position."
-    drawings = [Drawing("ratios", draw, caption)] if len(measured) else []
-    return Section(RESULTS, drawings=drawings, tables=[tables.arms_table(of.plan, of.results)])
-
-
-def _lengths(of: Outcome) -> Section | None:
-    table = tables.lengths_table(of.results, of.metric)
-    if table is None:
-        return None
-    tested = of.runs[(of.runs["stage"] == "testing") & ~of.runs["diverged"]]
-    draw = partial(figure.by_length, tested, of.study)
-    drawing = Drawing("lengths", draw, f"{of.metric.heading} by test length.")
-    return Section(RESULTS, drawings=[drawing], tables=[table])
-
-
-def _bags(of: Outcome) -> Section | None:
-    table = tables.bags_table(of.study, of.runs)
-    return Section(RESULTS, tables=[table]) if table else None
-
-
-def _tuning(of: Outcome) -> Section | None:
-    table = tables_of_tuning.tuning_table(of.plan, of.results)
-    return Section(RESULTS, tables=[table]) if table else None
-
-
-def _budget(of: Outcome) -> Section | None:
-    table = tables_of_tuning.budget_table(of.plan)
-    return Section(RESULTS, tables=[table]) if table else None
-
-
-SECTIONS = (
-    _hypotheses,
-    _cautions,
-    _arms,
-    _tuning,
-    _lengths,
-    _bags,
-    _budget,
-)  # in the order of the page

@@ -168,7 +168,8 @@ def _sentence(row: Row, criteria: Criteria) -> str:
         return f"{size.difference}, {n} seeds, exploratory: {p}."
     within, verdict = f"within ±{criteria.within}", row["verdict"]
     if verdict == UNDECIDED:
-        return f"{size.difference}, {n} seeds, undecided. {_to_settle(row)}".rstrip()
+        more = to_settle(row["seeds_observed"], row["seeds_equivalence"])
+        return f"{size.difference}, {n} seeds, undecided. {more}".rstrip()
     if verdict == EQUIVALENT:
         return f"{size.difference}, {n} seeds, equivalent {within} on these test documents."
     return f"{size.relation}, {n} seeds{f', also {within}' if row['small'] else ''}."
@@ -181,10 +182,6 @@ def _added(row: Row, metric: Metric) -> str:
     ends = interval(row["low"], row["high"], metric.digits)
     shown = ", ".join(filter(None, (ends, verdict)))
     return f"{what} {metric.signed(row['mean'])} {metric.unit} to this difference ({shown})."
-
-
-def _to_settle(row: Row) -> str:
-    return to_settle(row["seeds_observed"], row["seeds_equivalence"])
 
 
 def _why_not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:

@@ -13,7 +13,7 @@ from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY
 from posfuse.report import table
 from posfuse.report.figures import plot, style, svg
-from posfuse.report.sections.differences import N, difference_axis, t_interval, to_baseline
+from posfuse.report.sections.differences import N, t_interval, to_baseline
 from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Row, Table, interval, p_value, signed, table_of
@@ -183,7 +183,7 @@ def gain_by_length(comparisons: pd.DataFrame, bins: pd.DataFrame, criteria: Crit
     frames = [frame.to_dict("records") for _, frame in panels]
     views = [plot.view_of(rows) for rows in frames]
     caption = (
-        f"{difference_axis(criteria)}, by mean document length: over "
+        f"{to_baseline(criteria)}, by mean document length: over "
         "corpora, and over quarters of a corpus's test documents; mean with its 95 % t interval"
     )
     caption += plot.cut_note(frames, views)

@@ -123,7 +123,7 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="paired_differences",
         title=f"Paired differences to {criteria.baseline}",
-        caption=f"{gains(criteria)}, paired by seed: mean "
+        caption=f"{to_baseline(criteria)}, paired by seed: mean "
         "± standard deviation over n pairs. 95 % intervals: Student's t, and the bias-corrected "
         "accelerated bootstrap (BCa), which is too narrow with few seeds (it covers 83 % with 5). "
         "d_z: mean divided by standard deviation. P(A > B): the probability that the operator "
@@ -208,28 +208,12 @@ def least_p(comparisons: pd.DataFrame) -> str:
     return f"With {n} seeds no sign-flip or signed-rank test can give p < {least:.2g}."
 
 
-def gains(criteria: Criteria) -> str:
-    """What a difference is, as the start of a caption."""
-    return gains_of(criteria, f"test {criteria.metric.title}")
-
-
-def gains_of(criteria: Criteria, what: str) -> str:
-    """The same for another number in the unit of the metric."""
+def to_baseline(criteria: Criteria, what: str = "") -> str:
+    """What a difference is, as the start of a caption; `what` is another number in the unit of the
+    metric."""
     metric = criteria.metric
-    points = "points of " if metric.is_share else ""
-    return f"Fused minus {criteria.baseline} in {points}{what}{metric.better}"
-
-
-def to_baseline(criteria: Criteria) -> str:
-    """What a difference is, as the start of a shorter caption."""
-    metric = criteria.metric
-    return f"Difference to {criteria.baseline} in {metric.points}{metric.better}"
-
-
-def difference_axis(criteria: Criteria) -> str:
-    """What the axis of a figure of differences is."""
-    metric = criteria.metric
-    return f"difference to {criteria.baseline}, {metric.points}{metric.better}"
+    points = f"{'points of ' * metric.is_share}{what}" if what else metric.points
+    return f"Difference to {criteria.baseline} in {points}{metric.better}"
 
 
 @style.styled
@@ -241,7 +225,7 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     )
     metric = criteria.metric
     caption = (
-        f"{difference_axis(criteria)}; mark: one seed; bar: mean over "
+        f"{to_baseline(criteria)}; mark: one seed; bar: mean over "
         "seeds; thin line: its 95 % t interval"
     )
     caption += plot.cut_note(panels.values(), views)
@@ -273,7 +257,7 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
 def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     """Every comparison as a row; a block for each corpus."""
     caption = (
-        f"{difference_axis(criteria)}; mean with its 95 % t interval; shaded: within ± "
+        f"{to_baseline(criteria)}; mean with its 95 % t interval; shaded: within ± "
         f"{criteria.margin:g}"
     )
     rows = comparisons.assign(margin=criteria.margin)

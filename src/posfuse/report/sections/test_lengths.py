@@ -12,7 +12,7 @@ from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import table
 from posfuse.report.figures import plot, style
-from posfuse.report.sections.differences import gains_of, short_table
+from posfuse.report.sections.differences import short_table, to_baseline
 from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Table, table_of
@@ -91,7 +91,7 @@ def length_tables(
         criteria,
         name="beyond",
         title=f"Paired differences to {criteria.baseline} beyond the trained length",
-        caption=f"{gains_of(criteria, area)}.",
+        caption=f"{to_baseline(criteria, area)}.",
     )
     return [*tables, compared]
 
