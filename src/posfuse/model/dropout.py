@@ -39,8 +39,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return F.dropout(x, p)
     if p == 0:
         return x
-    out: Tensor = _Dropout.apply(x, p)  # type: ignore[no-untyped-call]
-    return out
+    return _Dropout.apply(x, p)  # type: ignore[no-untyped-call]
 
 
 class _Dropout(torch.autograd.Function):

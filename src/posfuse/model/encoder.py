@@ -92,8 +92,7 @@ class Block(nn.Module):
     def feed_forward(self, x: Tensor) -> Tensor:
         hidden = self.activation(linear(x, self.linear1.weight, self.linear1.bias))
         hidden = self.dropout(hidden)
-        out: Tensor = self.dropout(linear(hidden, self.linear2.weight, self.linear2.bias))
-        return out
+        return self.dropout(linear(hidden, self.linear2.weight, self.linear2.bias))
 
     def forward(self, x: Tensor, mask: Tensor | None, position: InAttention) -> Tensor:
         """x (B, L, d), mask (B, 1, 1, L) or None -> (B, L, d)."""
@@ -105,8 +104,7 @@ class Block(nn.Module):
             x = x + self.dropout(attend(self.norm1(x)))
             return x + self.feed_forward(self.norm2(x))
         x = self.norm1(x + self.dropout(attend(x)))
-        normed: Tensor = self.norm2(x + self.feed_forward(x))
-        return normed
+        return self.norm2(x + self.feed_forward(x))
 
 
 class Encoder(nn.Module):
@@ -157,8 +155,7 @@ class Encoder(nn.Module):
         inside = [(encoding, at, self.bias(encoding, at)) for encoding in self.encodings()]
         for i, block in enumerate(self.blocks):
             x = block(x, mask, inside[i % len(inside)])  # one per block, or one for all
-        normed: Tensor = self.norm(x)
-        return normed
+        return self.norm(x)
 
     def encodings(self) -> list[AttentionEncoding]:
         """The encoding inside attention: one for each block, or one for all."""

@@ -98,8 +98,7 @@ class RelativeTable(Table):
         self.relative = Learned(d_model, max_len)
 
     def forward(self) -> Tensor:
-        rows: Tensor = self.relative()
-        return rows
+        return self.relative()
 
 
 class Fourier(Table):

@@ -45,16 +45,14 @@ class FoldedClassifier(nn.Module):
         """ids (..., L) -> the encoder's input (..., L, d); `positions` as in Fusion.forward."""
         token = tuple(F.embedding(ids, part) for part in self.words)
         rows = rows_at(self.positions, ids.shape[-1], positions)
-        fused: Tensor = self.fused_norm(self.fusion.merge(token, rows))
-        return fused
+        return self.fused_norm(self.fusion.merge(token, rows))
 
     def forward(self, ids: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """As PositionClassifier: ids (B, L), lengths (B,), positions -> logits (B, C)."""
         lengths = lengths.clamp(min=1)
         positions = self.sampler.given(positions, ids)
         pooled = mean_pool(self.encoder(self.fuse(ids, positions), lengths, positions), lengths)
-        logits: Tensor = self.head(pooled)
-        return logits
+        return self.head(pooled)
 
 
 def _copies(parts: Parts) -> nn.ParameterList:

@@ -300,5 +300,4 @@ class MLP(Fusion):
         return (self.mlp.token_half(tokens),)
 
     def merge(self, token: Parts, position: Parts) -> Tensor:
-        fused: Tensor = self.mlp(token[0], position[0])
-        return fused
+        return self.mlp(token[0], position[0])

@@ -96,8 +96,7 @@ def block_attention(
     """
     # Not compiled: the number of blocks depends on L.
     apply = torch.compiler.disable(_BlockAttention.apply)  # type: ignore[no-untyped-call]
-    out: Tensor = apply(q, k, v, mask, p, added, causal, *learned)
-    return out
+    return apply(q, k, v, mask, p, added, causal, *learned)
 
 
 class _BlockAttention(torch.autograd.Function):

@@ -42,10 +42,8 @@ class LanguageModel(FusionTransformer):
         """The encoder's output (..., d) -> (..., V)."""
         dropped = self.dropout(encoded)
         if self.head is not None:
-            logits: Tensor = self.head(dropped)
-        else:
-            logits = F.linear(dropped, self.embedding.weight) * self.fusion.d_model**-0.5
-        return logits
+            return self.head(dropped)
+        return F.linear(dropped, self.embedding.weight) * self.fusion.d_model**-0.5
 
     @torch.no_grad()
     def step(self, ids: Tensor, positions: Tensor, cache: "Cache") -> Tensor:

@@ -31,8 +31,7 @@ class MaskedModel(FusionTransformer):
         """ids (B, L), lengths (B,), masked (B, L) booleans, positions as in `encode` -> the logits
         of the masked tokens, row by row: (M, V)."""
         encoded = self.encode(ids, lengths, positions)[masked]
-        logits: Tensor = self.head(self.dropout(encoded))
-        return logits
+        return self.head(self.dropout(encoded))
 
 
 def mask(

@@ -122,13 +122,11 @@ class FusionTransformer(nn.Module):
 
     def tokens(self, ids: Tensor) -> Tensor:
         """ids (..., L) -> scaled embeddings (..., L, d), the input of the fusion."""
-        scaled: Tensor = self.token_scale(self.embedding(ids))
-        return scaled
+        return self.token_scale(self.embedding(ids))
 
     def fuse(self, ids: Tensor, positions: Positions = 0) -> Tensor:
         """ids (..., L) -> the encoder's input (..., L, d); `positions` as in Fusion.forward."""
-        fused: Tensor = self.fused_norm(self.fusion(self.tokens(ids), self.table(), positions))
-        return fused
+        return self.fused_norm(self.fusion(self.tokens(ids), self.table(), positions))
 
     def encode(self, ids: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """ids (B, L), lengths (B,) of at least 1 -> the encoder's output (B, L, d).
@@ -137,8 +135,7 @@ class FusionTransformer(nn.Module):
         other tokens: o, o + 1 and so on, unless positions are random.
         """
         positions = self.sampler.given(positions, ids)
-        encoded: Tensor = self.encoder(self.fuse(ids, positions), lengths, positions)
-        return encoded
+        return self.encoder(self.fuse(ids, positions), lengths, positions)
 
 
 class PositionClassifier(FusionTransformer):
@@ -163,8 +160,7 @@ class PositionClassifier(FusionTransformer):
         of contiguous ones -> logits (B, C)."""
         lengths = lengths.clamp(min=1)
         pooled = mean_pool(self.encoder(fused, lengths, positions), lengths)
-        logits: Tensor = self.head(self.dropout(pooled))
-        return logits
+        return self.head(self.dropout(pooled))
 
     @torch.no_grad()
     def fold(self) -> FoldedClassifier:

@@ -54,8 +54,7 @@ class PositionSampler:
             )
         # Not compiled, because a graph has no generator.
         draw = torch.compiler.disable(_permutation)  # type: ignore[no-untyped-call]
-        permutation: Tensor = draw(range, seed)
-        return permutation[:length].sort().values
+        return draw(range, seed)[:length].sort().values
 
 
 def _permutation(n: int, seed: int) -> Tensor:

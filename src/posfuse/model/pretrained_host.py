@@ -65,8 +65,7 @@ class PretrainedEncoder(Encoder):
         """x (B, L, d), lengths (B,) of at least 1 -> (B, L, h), undefined at padding. `positions`
         is ignored, because this part has no position table."""
         mask = valid_positions(lengths, x.shape[1]).long()
-        encoded: Tensor = self.pretrained(inputs_embeds=x, attention_mask=mask)[0]
-        return encoded
+        return self.pretrained(inputs_embeds=x, attention_mask=mask)[0]
 
 
 @dataclass(frozen=True)

@@ -86,5 +86,4 @@ class Diet(AbsoluteScores):
     def features(self, positions: Tensor, role: str) -> Tensor:
         if role == "key":
             return self.key_vectors[:, positions]
-        scaled: Tensor = self.query_vectors[:, positions] * self.d_head**0.5
-        return scaled
+        return self.query_vectors[:, positions] * self.d_head**0.5

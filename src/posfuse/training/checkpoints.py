@@ -41,8 +41,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint, on the CPU; raises InputError if any byte of the file has changed."""
     with input_errors(f"{path}: cannot be read", f"remove {path.parent} to run again"):
         check_archive(path)  # torch does not
-        checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return checkpoint
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 class Checkpoints(Callback):

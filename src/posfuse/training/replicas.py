@@ -85,8 +85,7 @@ def _failure(processes: list[subprocess.Popen[bytes]]) -> Exception | None:
         assert process.stdout is not None
         if sent := process.stdout.read():
             kind, message = json.loads(sent)
-            error: Exception = getattr(errors, kind, RuntimeError)(message)
-            return error
+            return getattr(errors, kind, RuntimeError)(message)
     if not ended:
         return None
     status, number, _ = min(ended)  # a process that a signal killed has a negative status

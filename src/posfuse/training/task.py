@@ -80,8 +80,7 @@ class Task(ABC):
     def head_dropout(self) -> float:
         """The dropout before the last layer."""
         model: Any = self.cfg.model
-        rate: float = model.dropout if model.head_dropout is None else model.head_dropout
-        return rate
+        return model.dropout if model.head_dropout is None else model.head_dropout
 
     @property
     def seed(self) -> int:
