@@ -9,7 +9,7 @@ An operator splits its work in three:
 - `project_tokens(tokens)` computes everything that depends only on the token;
 - `merge(token, position)` joins the parts of each token with the parts of its position.
 
-A folded model (folding.py) stores the first two for all words and positions, and only merges.
+A folded model (network.py) stores the first two for all words and positions, and only merges.
 A new operator is one subclass here (or in your own module) and one YAML file in conf/fusion.
 """
 

@@ -1,24 +1,25 @@
 """The network up to the encoder's output, and the classifier: embed, scale, fuse, encode, pool,
 classify.
 
-Shapes: B documents, L tokens, d = d_model, V words, C classes.
+Shapes: B documents, L tokens, d = d_model, N = rows of the position table, V words, C classes.
 """
 
+import copy
 import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.dropout import Dropout
 from posfuse.model.encoder import Encoder, mean_pool
 from posfuse.model.encoding import NoTable, Table
-from posfuse.model.folding import FoldedClassifier
 from posfuse.model.fusion import Fusion
 from posfuse.model.initial_values import check_choice
-from posfuse.model.positions import Positions, PositionSampler
+from posfuse.model.positions import Parts, Positions, PositionSampler, rows_at
 
 
 class TokenScale(nn.Module):
@@ -163,10 +164,43 @@ class PositionClassifier(FusionTransformer):
         return self.head(self.dropout(pooled))
 
     @torch.no_grad()
-    def fold(self) -> FoldedClassifier:
-        """A copy for inference with the same logits and precomputed token and position parts
-        (folding.py)."""
+    def fold(self) -> "FoldedClassifier":
+        """A copy for inference with the same logits, whose token and position parts are already
+        computed."""
         return FoldedClassifier(self)
+
+
+class FoldedClassifier(PositionClassifier):
+    """A classifier for inference only, as `fold` makes it. What depends on a word or on a position
+    alone is looked up, and only merged.
+
+    It stores copies. V rows of each token part replace the embeddings: V d numbers as before, V
+    more for gate_scalar, V d more for gate_feature and gate_mlp.
+    """
+
+    def __init__(self, origin: PositionClassifier) -> None:
+        nn.Module.__init__(self)  # it has no embeddings and no table
+        words = origin.token_scale(origin.embedding.weight)  # (V, d)
+        self.words = _copies(origin.fusion.project_tokens(words))
+        self.positions = _copies(origin.fusion.project(origin.table()))
+        for name in ("fusion", "fused_norm", "encoder", "dropout", "head"):
+            setattr(self, name, copy.deepcopy(getattr(origin, name)))
+        self.sampler = origin.sampler
+        self.requires_grad_(False).eval()
+
+    def fuse(self, ids: Tensor, positions: Positions = 0) -> Tensor:
+        """As FusionTransformer.fuse."""
+        token = tuple(F.embedding(ids, part) for part in self.words)
+        rows = rows_at(self.positions, ids.shape[-1], positions)
+        return self.fused_norm(self.fusion.merge(token, rows))
+
+
+def _copies(parts: Parts) -> nn.ParameterList:
+    """Contiguous copies: a part may be the table itself, or an expanded view of one number."""
+    return nn.ParameterList(
+        nn.Parameter(part.clone(memory_format=torch.contiguous_format), requires_grad=False)
+        for part in parts
+    )
 
 
 def learned_scalars(model: nn.Module) -> list[nn.Parameter]:

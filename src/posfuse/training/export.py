@@ -24,7 +24,7 @@ from posfuse.config import Config, is_pretrained
 from posfuse.data.token_store import VOCABULARY
 from posfuse.data.vocabulary import encoder_of, size_of
 from posfuse.errors import InputError, input_errors
-from posfuse.model.folding import FoldedClassifier
+from posfuse.model.network import FoldedClassifier
 from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_network
