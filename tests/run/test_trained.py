@@ -60,7 +60,7 @@ DAMAGES = {
     "no checkpoint": (overwritten("checkpoints/best.ckpt", "x"), r"best\.ckpt: no valid weights"),
     "other operator": (
         changed("fusion", {"name": "gate_cnn", "_target_": "posfuse.model.fusion.GateCNN"}),
-        r"best\.ckpt: not the weights that config\.yaml describes \(model\.fusion",
+        r"best\.ckpt: not the weights that config\.yaml describes \(.*model\.fusion",
     ),
     "other width": (changed("model.d_ff", 32), r"best\.ckpt: not the weights .*encoder"),
     "a weight less": (other_weights, r"best\.ckpt: no valid weights .*changed"),

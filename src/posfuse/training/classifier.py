@@ -14,10 +14,10 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch, Documents
 from posfuse.model.network import PositionClassifier
-from posfuse.training.module import TestedModule
+from posfuse.training.module import TrainingModule
 
 
-class Classifier(TestedModule):
+class Classifier(TrainingModule):
     """Trains a PositionClassifier with cross-entropy; accuracy is micro, F1 is macro.
 
     With `balanced` the loss of a training document is weighted by its class, as scikit-learn does

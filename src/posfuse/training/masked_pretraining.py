@@ -137,18 +137,12 @@ def facts(folder: Path) -> records.Record:
 
 
 def load(model: FusionTransformer, folder: Path) -> None:
-    """Give a model the pretrained values of all its parameters but the head's.
-
-    Raises InputError if the weights do not fit it.
-    """
-    path = folder / records.BEST
-    saved = read_checkpoint(path)["state_dict"].items()
+    """Give a model the pretrained values of all its parameters but the head's."""
+    saved = read_checkpoint(folder / records.BEST)["state_dict"].items()
     weights = {name.removeprefix("model."): weight for name, weight in saved}
     weights = {name: w for name, w in weights.items() if not name.startswith(HEAD)}
-    own = {name: w.shape for name, w in model.state_dict().items() if not name.startswith(HEAD)}
-    if own != {name: weight.shape for name, weight in weights.items()}:
-        raise InputError(f"{path}: not the weights of this model; remove {folder} to make them")
-    model.load_state_dict(weights, strict=False)
+    own_head = {name: w for name, w in model.state_dict().items() if name.startswith(HEAD)}
+    model.load_state_dict(weights | own_head)
 
 
 def has_result(folder: Path) -> bool:

@@ -1,7 +1,6 @@
 """The LightningModule that every task extends: random streams, loss of an epoch, optimiser."""
 
 import time
-from abc import abstractmethod
 from typing import Any
 
 import lightning as L
@@ -23,7 +22,7 @@ NEVER = 2**62  # a step that no run reaches
 
 
 class TrainingModule(L.LightningModule):
-    """Trains a model. A task adds its losses."""
+    """Trains a model. A task adds its losses, its metrics, and in a test its `predictions`."""
 
     lr_key, batch_key = "optim.lr", "data.batch_size"  # keys that messages name
 
@@ -37,6 +36,8 @@ class TrainingModule(L.LightningModule):
         self.part = 0  # the number of the batch in its step, from 0
         self.weight = 1.0  # of the batch's loss in its step
         self.bounded: list[Any] = [m for m in model.modules() if hasattr(m, "keep_bounds")]
+        self.predictions: list[dict[str, Tensor]] = []  # one dict for each batch of the last test
+        self.latency_ms = 0.0  # mean forward pass of a document in the last test
 
     def positions_of_step(self, batch: Batch) -> Tensor | int:
         """Seed dropout for this step, and draw its positions.
@@ -165,17 +166,6 @@ class TrainingModule(L.LightningModule):
         in_epoch: int = trainer.datamodule.steps_of_epoch(trainer.accumulate_grad_batches)
         return in_epoch * epochs
 
-
-class TestedModule(TrainingModule):
-    """A TrainingModule whose task has test splits. It adds its metrics and `predictions`."""
-
-    __test__ = False  # for pytest
-
-    def __init__(self, model: FusionTransformer, optim: OptimConfig, seed: int) -> None:
-        super().__init__(model, optim, seed)
-        self.predictions: list[dict[str, Tensor]] = []  # one dict for each batch of the last test
-        self.latency_ms = 0.0  # mean forward pass of a document in the last test
-
     def on_test_epoch_start(self) -> None:
         self.predictions = []
         self.latency_ms = 0.0
@@ -214,12 +204,12 @@ class TestedModule(TrainingModule):
         """What the last test has measured beside its metrics, over all processes of the run."""
         return []
 
-    @abstractmethod
     def results(
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
-        """The metrics of the last test, and its predictions by all processes of the run, one row
-        per document. `metrics` are those that were logged."""
+        """The metrics of the last test, and its `prediction_table`. `metrics` are those that were
+        logged."""
+        return metrics, self.prediction_table(documents)
 
 
 def wait_for(device: torch.device) -> None:

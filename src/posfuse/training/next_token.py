@@ -17,10 +17,10 @@ from posfuse.model.language_model import LanguageModel
 from posfuse.process.distributed import items_of_all
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
 from posfuse.training.diagnostics import bins
-from posfuse.training.module import TestedModule
+from posfuse.training.module import TrainingModule
 
 
-class NextToken(TestedModule):
+class NextToken(TrainingModule):
     """Trains a LanguageModel with the cross-entropy of the targets, in nats.
 
     Accuracy is the share of the targets that have the highest logit, given all tokens before them.

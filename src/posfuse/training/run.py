@@ -27,7 +27,7 @@ from posfuse.training import masked_pretraining
 from posfuse.training.build import build_backbone, build_data, build_module, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.memory_limit import MemoryLimit
-from posfuse.training.module import TestedModule, TrainingModule
+from posfuse.training.module import TrainingModule
 from posfuse.training.observers import Diagnostics, History
 from posfuse.training.progress import Stopwatch
 from posfuse.training.replicas import replicas
@@ -171,7 +171,7 @@ def fit(
     return Fitted(trainer, history, state, limit, best["epoch"], validation)
 
 
-def test(data: TextDataModule, module: TestedModule, fitted: Fitted) -> dict[str, Tested]:
+def test(data: TextDataModule, module: TrainingModule, fitted: Fitted) -> dict[str, Tested]:
     """The results of the trained module on each test split, by its name. Raises OutOfMemory."""
     tested = {}
     with fitted.limit.explain():
@@ -187,7 +187,7 @@ def test(data: TextDataModule, module: TestedModule, fitted: Fitted) -> dict[str
 def record(
     folder: Path,
     facts: Record,
-    module: TestedModule,
+    module: TrainingModule,
     diagnostics: Diagnostics,
     fitted: Fitted,
     tested: dict[str, Tested],

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TypeVar
 
-import torch
 from omegaconf import OmegaConf
 
 from posfuse.config import Config
@@ -14,10 +13,10 @@ from posfuse.runs.checks import checked
 from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.classifier import Classifier
-from posfuse.training.module import TestedModule
+from posfuse.training.module import TrainingModule
 from posfuse.training.next_token import NextToken
 
-Module = TypeVar("Module", bound=TestedModule)
+Module = TypeVar("Module", bound=TrainingModule)
 
 
 def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
@@ -55,21 +54,14 @@ def _load(folder: Path, kind: type[Module], refusal: str) -> tuple[Config, TextD
     module = build_module(cfg, data)
     if not isinstance(module, kind):
         raise InputError(f"{folder}: {refusal}")
-    module.load_state_dict(_read_weights(folder / records.BEST, module))
-    return cfg, data, module.eval()
-
-
-def _read_weights(path: Path, module: TestedModule) -> dict[str, torch.Tensor]:
-    """The weights of a checkpoint; raises InputError unless names and shapes fit the model."""
+    path = folder / records.BEST
     if not records.is_whole(path):
         raise InputError(f"{path}: no valid weights (missing or changed); train the run again")
-    weights: dict[str, torch.Tensor] = read_checkpoint(path).get("state_dict", {})
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    expected = {name: weight.shape for name, weight in module.state_dict().items()}
-    names = sorted(n for n in shapes.keys() | expected if shapes.get(n) != expected.get(n))
-    if names:
+    try:
+        module.load_state_dict(read_checkpoint(path)["state_dict"])
+    except RuntimeError as error:
+        first = str(error).splitlines()[1].strip()  # what does not fit
         raise InputError(
-            f"{path}: not the weights that config.yaml describes ({', '.join(names[:3])}); "
-            "train the run again"
-        )
-    return weights
+            f"{path}: not the weights that config.yaml describes ({first}); train the run again"
+        ) from error
+    return cfg, data, module.eval()
