@@ -11,7 +11,7 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from posfuse.limits import check_folder, check_name, option
+from posfuse.limits import check_folder, check_name, one_of, option
 
 # conf/ lies inside the installed package; in a checkout it lies at the top.
 _PACKAGE = Path(__file__).resolve().parent
@@ -31,12 +31,9 @@ LARGEST_SEED = 2**32 - 1
 @dataclass
 class VocabularyConfig:
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
-    min_count: int = option(2, "occurrences below which a word or character is unknown", least=1)
-    source: str = option("train", "splits whose words are counted", choices=("train", "all"))
-    unit: str = option(
-        "words", "tokens; bytes ignores max_size, min_count, source",
-        choices=("words", "characters", "bytes"),
-    )  # fmt: skip
+    min_count: int = option(2, "occurrences that a word or character needs", least=1)
+    source: str = one_of("the splits that are counted", "train", "all")
+    unit: str = one_of("tokens; bytes ignores the keys above", "words", "characters", "bytes")
     ending: str = option("", "characters after each document, for a language model")
     file: str | None = option(None, "your tokenizer.json; replaces the keys before ending")
 
@@ -78,13 +75,12 @@ class DataConfig:
         list, "tokens; each is a further test split: strings of this length, or texts longer "
         "than max_len, cut at this length", least=1, most=MOST_TOKENS,
     )  # fmt: skip
-    word_order: str = option(
-        "original", "shuffled: a fixed random order of the tokens of each document, after the cut",
-        choices=("original", "shuffled"),
-    )  # fmt: skip
-    targets: str = option(
-        "all", "tokens that a language model predicts: all, after |, or every second after |",
-        choices=("all", "answers", "values"),
+    word_order: str = one_of(
+        "shuffled: each document's tokens in a fixed random order", "original", "shuffled"
+    )
+    targets: str = one_of(
+        "what a language model predicts: all, all after |, every second after |",
+        "all", "answers", "values",
     )  # fmt: skip
     batch_size: int = option(64, "documents per training batch", least=1)
     eval_batch_size: int = option(256, "documents per evaluation batch", least=1)
@@ -99,25 +95,20 @@ class TaskConfig:
         "classification", "what a run learns: classification, language_model, or another kind",
         check=check_name,
     )  # fmt: skip
-    _target_: str | None = option(None, "class of the task; null: the class for its name")
-    output: str = option(
-        "untied", "last layer of a language model: its own matrix, or the embeddings",
-        choices=("untied", "tied"),
-    )  # fmt: skip
-    class_weights: str = option(
-        "none", "balanced: a class's weight in the training loss is inverse to its frequency",
-        choices=("none", "balanced"),
-    )  # fmt: skip
+    _target_: str | None = option(None, "class of the task; null: the one of its name")
+    output: str = one_of(
+        "last layer of a language model: its own matrix, or the embeddings", "untied", "tied"
+    )
+    class_weights: str = one_of(
+        "balanced: weights in the training loss, inverse to a class's frequency", "none", "balanced"
+    )
 
 
 @dataclass
 class PretrainConfig:
     """Pretraining of the encoder on the training texts."""
 
-    name: str = option(
-        "none", "masked: predict masked tokens of the training texts first",
-        choices=("none", "masked"),
-    )  # fmt: skip
+    name: str = one_of("masked: first predict masked tokens of the texts", "none", "masked")
     max_epochs: int = option(10, "epochs of pretraining", least=1)
     lr: float = option(1e-3, "learning rate of pretraining", above=0)
     batch_size: int = option(64, "documents per batch of pretraining", least=1)
@@ -128,10 +119,9 @@ class PretrainConfig:
 class HostConfig:
     """The Transformer that contains the operator."""
 
-    name: str = option(
-        "own", "own: the model of model.*; transformers: the pretrained one in host.path",
-        choices=("own", "transformers"),
-    )  # fmt: skip
+    name: str = one_of(
+        "own: the model of model.*; transformers: that of host.path", "own", "transformers"
+    )
     path: str | None = option(
         None, "folder with config.json, weights and tokenizer.json", check=check_folder
     )
@@ -142,10 +132,9 @@ class EncodingConfig:
     name: str = option("???", "name of the encoding in folders and tables", check=check_name)
     table: dict[str, Any] = option(dict, "`_target_` and arguments of the table to fuse")
     attention: dict[str, Any] = option(dict, "`_target_` and arguments of the part in attention")
-    positions: str = option(
-        "contiguous", "0, 1, 2, ..., or a random subset of range at each step",
-        choices=("contiguous", "randomized"),
-    )  # fmt: skip
+    positions: str = one_of(
+        "0, 1, 2, ..., or a random subset of range at each step", "contiguous", "randomized"
+    )
     range: int = option(2048, "the largest randomized position + 1", least=1, most=MOST_TOKENS)
 
 
@@ -157,14 +146,11 @@ class ModelConfig:
     n_heads: int | None = option(4, "attention heads; must divide d_model", least=1)
     n_layers: int | None = option(2, "encoder blocks", least=1)
     d_ff: int | None = option(128, "hidden features of the feed-forward layers", least=1)
-    activation: str | None = option(
-        "gelu", "activation of the feed-forward layers", choices=("gelu", "relu")
-    )
+    activation: str | None = one_of("activation of the feed-forward layers", "gelu", "relu")
     norm_first: bool | None = option(False, "pre-norm instead of post-norm")
     dropout: float | None = option(
-        0.1, "dropout after attention, in the feed-forward layers and before the head", least=0,
-        below=1,
-    )  # fmt: skip
+        0.1, "after attention, in feed-forward layers and before the head", least=0, below=1
+    )
     attention_dropout: float | None = option(
         None, "dropout of the attention weights; null: dropout", least=0, below=1
     )
@@ -175,32 +161,24 @@ class ModelConfig:
         "sqrt_d", "multiplies the token embeddings; a fraction such as 1/8 is allowed",
         choices=("sqrt_d", "learned"), least=1e-6, most=1e6,
     )  # fmt: skip
-    fused_norm: str = option(
-        "none", "layer: LayerNorm between fusion and encoder", choices=("none", "layer")
-    )
+    fused_norm: str = one_of("layer: LayerNorm between fusion and encoder", "none", "layer")
 
 
 @dataclass
 class OptimConfig:
-    name: str = option("adamw", "optimizer", choices=("adamw", "adam"))
+    name: str = one_of("optimizer", "adamw", "adam")
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
-    weight_decay_of: str = option(
-        "all", "parameters with weight decay; matrices: those of two or more dimensions",
-        choices=("all", "matrices"),
-    )  # fmt: skip
-    schedule: str = option(
-        "constant", "the learning rate after the warm-up", choices=("constant", "linear", "cosine")
+    weight_decay_of: str = one_of(
+        "the parameters that decay; matrices: those of two or more dimensions", "all", "matrices"
     )
+    schedule: str = one_of("the learning rate after the warm-up", "constant", "linear", "cosine")
     warmup: int = option(0, "steps in which the learning rate rises linearly to optim.lr", least=0)
     end_factor: float = option(
-        0.0, "the learning rate at the end of a linear or cosine schedule, relative to optim.lr",
-        least=0, most=1,
-    )  # fmt: skip
+        0.0, "learning rate at the end of a schedule, relative to optim.lr", least=0, most=1
+    )
     scalar_lr_factor: float = option(
-        1.0,
-        "learning-rate factor of learned scalars: token scale, alpha and biases of gates",
-        above=0,
+        1.0, "learning-rate factor of learned scalars: token scale, alpha, gate biases", above=0
     )
 
 
@@ -209,82 +187,50 @@ class TrainerConfig:
     max_epochs: int = option(10, "epochs at most", least=1)
     accumulate: int = option(1, "batches per step of the optimizer", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
-    monitor: str = option(
-        "accuracy", "validation metric that selects the best checkpoint; metric: the task's",
-        choices=("accuracy", "macro_f1", "loss", "metric"),
+    monitor: str = one_of(
+        "validation metric that selects the best checkpoint; metric: that of the task",
+        "accuracy", "macro_f1", "loss", "metric",
     )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
     patience: int | None = option(None, "evaluations without a gain; null: no early stop", least=1)
     min_delta: float = option(1e-4, "smallest gain of trainer.monitor", least=0)
-    accelerator: str = option("auto", "device type", choices=("auto", "cpu", "gpu", "cuda", "mps"))
+    accelerator: str = one_of("device type", "auto", "cpu", "gpu", "cuda", "mps")
     devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
-    precision: str = option(
-        "32-true", "fastest: the faster of the two on this machine",
-        choices=("32-true", "bf16-mixed", "fastest"),
-    )  # fmt: skip
-    threads: int | None = option(
-        None, "CPU threads; null: torch decides", least=1, most=MOST_THREADS
+    precision: str = one_of(
+        "fastest: the faster of the two on this machine", "32-true", "bf16-mixed", "fastest"
     )
+    threads: int | None = option(None, "CPU threads; null: as torch", least=1, most=MOST_THREADS)
     compile: bool = option(False, "torch.compile: a slow start, no gain on a CPU; needs C++")
     limit_batches: int | None = option(None, "batches per split, for a trial; null: all", least=1)
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
     mechanism: bool = option(
         True, "after training, measure attention by distance, a probe of position, and patching"
     )
-    progress: str = option(
-        "auto", "auto: bar in a terminal, else lines", choices=("auto", "bar", "lines", "none")
-    )
+    progress: str = one_of("auto: bar in a terminal, else lines", "auto", "bar", "lines", "none")
 
 
 @dataclass
 class FidelityConfig:
     """Differences of the paper (first choice) and the authors' notebooks. See docs/fidelity.md."""
 
-    initial_values: str = option(
-        "by_name", "one generator per module, or one for all", choices=("by_name", "shared_stream")
-    )
-    blocks: str = option(
-        "independent", "initial values of the blocks", choices=("independent", "copies")
-    )
-    batch_order: str = option(
-        "by_seed",
-        "by_run: the order depends on encoding and fusion too",
-        choices=("by_seed", "by_run"),
-    )
-    validation_split: str = option(
-        "fixed",
-        "validation split drawn by data.split_seed or by the run's seed",
-        choices=("fixed", "by_seed"),
-    )
-    gate_scalar: str = option(
-        "scalar", "gates per token: one, or one per feature", choices=("scalar", "feature")
-    )
-    gate_mlp: str = option(
-        "gate", "output of the MLP of gate_mlp: the gate, or H", choices=("gate", "mlp")
-    )
+    initial_values: str = one_of("one stream per module, or for all", "by_name", "shared_stream")
+    blocks: str = one_of("initial values of the blocks", "independent", "copies")
+    batch_order: str = one_of("by_run: encoding and fusion decide too", "by_seed", "by_run")
+    validation_split: str = one_of("by data.split_seed, or the run's seed", "fixed", "by_seed")
+    gate_scalar: str = one_of("gates per token: one, or one per feature", "scalar", "feature")
+    gate_mlp: str = one_of("the MLP of gate_mlp gives the gate, or the output", "gate", "mlp")
     concat_bias: bool = option(False, "add a bias to the projection of [E; P]")
-    mlp_activation: str = option("gelu", "activation of the operator mlp", choices=("gelu", "relu"))
-    mlp_biases: str = option(
-        "zero", "initial biases of the operator mlp; linear: as nn.Linear",
-        choices=("zero", "linear"),
-    )  # fmt: skip
-    gate_start: str = option(
-        "half", "initial gates: near 0.5; linear: as nn.Linear", choices=("half", "linear")
-    )
-    rope: str = option(
-        "attention",
-        "rope as a rotation in attention, or as a table",
-        choices=("attention", "table"),
-    )
-    relative: str = option(
-        "attention", "relative as keys in attention, or as a table", choices=("attention", "table")
-    )
+    mlp_activation: str = one_of("activation of the operator mlp", "gelu", "relu")
+    mlp_biases: str = one_of("initial biases of mlp; linear: as nn.Linear", "zero", "linear")
+    gate_start: str = one_of("initial gates: near 0.5; linear: as nn.Linear", "half", "linear")
+    rope: str = one_of("rope as a rotation in attention, or as a table", "attention", "table")
+    relative: str = one_of("relative as keys in attention, or as a table", "attention", "table")
     notebook_parts_only: bool = option(False, "refuse parts that the notebooks do not have")
 
 
 @dataclass
 class LoggerConfig:
-    name: str = option("wandb", "where a run is logged", choices=("wandb", "none"))
+    name: str = one_of("where a run is logged", "wandb", "none")
     project: str = option("posfuse", "W&B project")
     entity: str | None = option(None, "W&B user or team; null: the key's")
     mode: str | None = option(

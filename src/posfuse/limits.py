@@ -24,6 +24,11 @@ def option(default: Any, meaning: str, **limits: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+def one_of(meaning: str, *choices: str) -> Any:
+    """A field with one of these values, the first by default."""
+    return option(choices[0], meaning, choices=choices)
+
+
 def check_limits(node: Any, prefix: str = "") -> None:
     """Raise InputError for the first value of a config that is outside its field's limits."""
     for f in dataclasses.fields(node):
