@@ -50,9 +50,9 @@ def read_sums(folder: Path) -> str:
         return ""
 
 
-def is_whole(path: Path, folder: Path | None = None) -> bool:
-    """True if a file exists and has the digest in SHA256SUMS of its `folder`, if there is one."""
-    folder = folder or path.parent
+def is_whole(path: Path) -> bool:
+    """Whether a file exists and, if SHA256SUMS is beside it or one folder above, has its digest."""
+    folder = next((above for above in path.parents[:2] if (above / SUMS).exists()), path.parent)
     try:
         lines = read_sums(folder).splitlines()
         name = path.relative_to(folder).as_posix()

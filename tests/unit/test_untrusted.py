@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 
-from posfuse import untrusted
+from posfuse import seals, untrusted
 from posfuse.errors import InputError
 from posfuse.runs import configs, measurements, records
 from posfuse.runs.multirun import read_multirun
@@ -112,7 +112,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
         configs.read_config(tmp_path)
     os.mkfifo(tmp_path / "SHA256SUMS")
     os.mkfifo(tmp_path / "history.csv")
-    assert not records.is_whole(tmp_path / "history.csv")
+    assert not seals.is_whole(tmp_path / "history.csv")
     with pytest.raises(ValueError, match="not a regular file"):
         untrusted.check_file(tmp_path / "history.csv", untrusted.LARGEST_CSV)
 

@@ -21,7 +21,7 @@ from posfuse import seals, untrusted
 from posfuse.config import Config
 from posfuse.errors import AlreadyRunning, Conflict, InputError, input_errors, visible
 from posfuse.runs.identity import differing, fingerprint, settings
-from posfuse.seals import SUMS, check_whole, digest
+from posfuse.seals import SUMS, check_whole, digest, is_whole
 
 SCHEMA = 3  # of result.json's keys
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
@@ -199,12 +199,6 @@ def write_result(folder: Path, record: Record) -> None:
         digests = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text(seals.sums_of(digests), encoding="utf-8")
-
-
-def is_whole(path: Path) -> bool:
-    """Whether a file of a finished run exists and, if SHA256SUMS exists, has its digest."""
-    in_folder = path.parent.name == Path(BEST).parent.name
-    return seals.is_whole(path, path.parent.parent if in_folder else path.parent)
 
 
 def is_complete(folder: Path) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posfuse import untrusted
+from posfuse import seals, untrusted
 from posfuse.errors import InputError, input_errors
 from posfuse.runs import identity, measurements, records
 from posfuse.runs.coverage import coverage_warning
@@ -50,7 +50,7 @@ class Finished:
         """Raises InputError where a file of the run is missing or differs from its digest."""
         record = records.read_result(folder / records.RESULT)
         for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
-            if not records.is_whole(path := folder / name):
+            if not seals.is_whole(path := folder / name):
                 raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
         history, steps = _read_rows(folder, records.HISTORY), []
         if (folder / records.STEPS).exists():

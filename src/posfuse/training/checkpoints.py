@@ -111,16 +111,10 @@ class ResumableEarlyStopping(EarlyStopping):
 
 
 class MovableCheckpoint(ModelCheckpoint):
-    """ModelCheckpoint that finds its best epoch after the sweep's folder was moved."""
+    """ModelCheckpoint that keeps its best epoch if the sweep's folder was moved."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         super().__init__(path.parent, path.stem, enable_version_counter=False, **options)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        def here(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {here(key): score for key, score in value.items()}
-            is_path = isinstance(value, str) and value.startswith(state_dict["dirpath"])
-            return f"{self.dirpath}{value[len(state_dict['dirpath']) :]}" if is_path else value
-
-        super().load_state_dict({key: here(value) for key, value in state_dict.items()})
+        super().load_state_dict({**state_dict, "dirpath": self.dirpath})

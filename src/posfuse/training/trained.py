@@ -10,6 +10,7 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import InputError
 from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
+from posfuse.seals import is_whole
 from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.classifier import Classifier
@@ -55,7 +56,7 @@ def _load(folder: Path, kind: type[Module], refusal: str) -> tuple[Config, TextD
     if not isinstance(module, kind):
         raise InputError(f"{folder}: {refusal}")
     path = folder / records.BEST
-    if not records.is_whole(path):
+    if not is_whole(path):
         raise InputError(f"{path}: no valid weights (missing or changed); train the run again")
     try:
         module.load_state_dict(read_checkpoint(path)["state_dict"])
