@@ -216,12 +216,11 @@ class Steps:
             self.now += 1
             return original(module, *arguments)
 
-        def clocked(kind):
-            return lambda *arguments: kind(*arguments, clock=lambda: self.now)
+        def clocked():
+            return progress.Stopwatch(clock=lambda: self.now)
 
         monkeypatch.setattr(Classifier, "training_step", step)
-        monkeypatch.setattr(progress, "EpochLines", clocked(progress.EpochLines))
-        monkeypatch.setattr(run_module, "Stopwatch", clocked(progress.Stopwatch))
+        monkeypatch.setattr(run_module, "Stopwatch", clocked)
         build = run_module.build_data
 
         def build_data(*arguments):

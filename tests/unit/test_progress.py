@@ -16,8 +16,6 @@ def test_the_bar_counts_epochs_from_1_and_shows_the_last_evaluation():
     assert first.render(task).plain == "epoch 0.5/3"
     for trainer.current_epoch in (5, 6):
         assert first.render(task).plain == "epoch 3/3"
-    assert bar.get_metrics(trainer, None) == {}
-    bar.on_train_epoch_end(trainer, None)
     assert bar.get_metrics(trainer, None) == {"loss": 1.25, "accuracy": 0.5}
     state.fn = "test"
     assert first.render(task).plain == "Testing"

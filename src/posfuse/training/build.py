@@ -40,7 +40,6 @@ from posfuse.runs.records import BEST, LAST
 from posfuse.runs.seeds import validation_seed, with_split_seed
 from posfuse.training.checkpoints import MovableCheckpoint, ResumableEarlyStopping, WholeFiles
 from posfuse.training.hosts import load_host
-from posfuse.training.progress import progress_callbacks
 from posfuse.training.task import Task
 
 WAIT = timedelta(minutes=10)  # for the other processes of a run
@@ -257,7 +256,6 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
         *observers,
         MovableCheckpoint(folder / BEST, **best),
         MovableCheckpoint(folder / LAST),
-        *progress_callbacks(t.progress, folder, evaluations),
     ]
     if t.patience is not None:
         # A loss that is not finite is no gain; it does not end the run at once.

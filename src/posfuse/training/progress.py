@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback, RichProgressBar
 from rich.progress import BarColumn, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
-from posfuse.data.evaluations import ONE_PER_EPOCH, Evaluations
+from posfuse.data.evaluations import Evaluations
 from posfuse.runs import records
 
 terminal = logging.getLogger("posfuse.training.progress")
@@ -22,33 +22,17 @@ detail = logging.getLogger("posfuse.detail")  # goes to train.log only
 class EpochLines(Callback):
     """One log line per evaluation, and progress.json in the run's folder for posfuse status.
 
-    With several evaluations per epoch, the epochs done are a fraction. The seconds of a resumed run
-    since its last evaluation are the sum over its processes: checkpoints save them.
+    With several evaluations per epoch, the epochs done are a fraction.
     """
 
     def __init__(
-        self,
-        lines: logging.Logger,
-        folder: Path,
-        evaluations: Evaluations = ONE_PER_EPOCH,
-        clock: Callable[[], float] = time.perf_counter,
+        self, lines: logging.Logger, folder: Path, evaluations: Evaluations, stopwatch: "Stopwatch"
     ) -> None:
-        self.lines, self.folder, self.clock = lines, folder, clock
+        self.lines, self.folder, self.stopwatch = lines, folder, stopwatch
         self.evaluations = evaluations
-        self.spent, self.started = 0.0, clock()  # seconds before `started`, and the clock then
-
-    def seconds(self) -> float:
-        """Seconds since the last evaluation."""
-        return self.spent + self.clock() - self.started
-
-    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.started = self.clock()  # a resumed epoch has no on_train_epoch_start
-
-    def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        self.spent, self.started = 0.0, self.clock()
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        seconds = self.seconds()
+        seconds = self.stopwatch.since_evaluation()
         epoch = self.evaluations.epochs(trainer.current_epoch + 1)
         assert trainer.max_epochs is not None
         epochs = int(self.evaluations.epochs(trainer.max_epochs))
@@ -64,12 +48,6 @@ class EpochLines(Callback):
             progress = {"epoch": epoch, "epochs": epochs}
             progress["epoch_seconds"] = seconds * self.evaluations.per_epoch
             records.write_json(self.folder / records.PROGRESS, progress)
-
-    def state_dict(self) -> dict[str, float]:
-        return {"seconds": self.seconds()}
-
-    def load_state_dict(self, state_dict: dict[str, float]) -> None:
-        self.spent = state_dict["seconds"]
 
 
 class Epoch(ProgressColumn):
@@ -95,21 +73,16 @@ class Bar(RichProgressBar):
     def __init__(self, evaluations: Evaluations) -> None:
         super().__init__()
         self.evaluations = evaluations
-        self.shown: dict[str, Any] = {}
 
     def configure_columns(self, trainer: L.Trainer) -> list[Any]:
         batches = super().configure_columns(trainer)[2]
         left = TimeRemainingColumn(compact=True)
         return [Epoch(trainer, self.evaluations), BarColumn(15), batches, left]
 
-    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+    def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, Any]:
         metrics = trainer.callback_metrics
         names = {"loss": "train/loss", "accuracy": "val/accuracy"}
-        self.shown = {name: float(metrics[key]) for name, key in names.items() if key in metrics}
-        super().on_train_epoch_end(trainer, module)
-
-    def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, Any]:
-        return self.shown
+        return {name: float(metrics[key]) for name, key in names.items() if key in metrics}
 
 
 class Stopwatch(Callback):
@@ -120,6 +93,7 @@ class Stopwatch(Callback):
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock, self.part, self.started = clock, "setup", clock()
         self.spent = {"setup": 0.0, "fit": 0.0, "test": 0.0}
+        self.evaluated = 0.0  # the seconds of fit at the last evaluation
 
     def begin(self, part: str) -> None:
         """End the part in progress and begin this one."""
@@ -130,17 +104,26 @@ class Stopwatch(Callback):
         now = self.spent[self.part] + self.clock() - self.started
         return {**self.spent, self.part: now}
 
+    def since_evaluation(self) -> float:
+        """Seconds of fit since the last evaluation."""
+        return self.seconds()["fit"] - self.evaluated
+
+    def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        self.evaluated = self.seconds()["fit"]
+
     def state_dict(self) -> dict[str, float]:
-        return self.seconds()
+        return {**self.seconds(), "evaluated": self.evaluated}
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
         self.spent = {part: own + state_dict[part] for part, own in self.spent.items()}
+        self.evaluated = state_dict.get("evaluated", self.spent["fit"])  # earlier versions: none
 
 
-def progress_callbacks(progress: str, folder: Path, evaluations: Evaluations) -> list[Callback]:
+def progress_callbacks(
+    progress: str, folder: Path, evaluations: Evaluations, stopwatch: Stopwatch
+) -> list[Callback]:
     """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's."""
     if progress == "auto":
         progress = "bar" if sys.stdout.isatty() else "lines"
-    if progress == "bar":
-        return [Bar(evaluations), EpochLines(detail, folder, evaluations)]
-    return [EpochLines(terminal if progress == "lines" else detail, folder, evaluations)]
+    lines = EpochLines(terminal if progress == "lines" else detail, folder, evaluations, stopwatch)
+    return [Bar(evaluations), lines] if progress == "bar" else [lines]

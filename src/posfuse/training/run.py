@@ -29,7 +29,7 @@ from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.memory_limit import MemoryLimit
 from posfuse.training.module import TrainingModule
 from posfuse.training.observers import Diagnostics, History
-from posfuse.training.progress import Stopwatch
+from posfuse.training.progress import Stopwatch, progress_callbacks
 from posfuse.training.replicas import replicas
 
 Rows = list[dict[str, float]]
@@ -82,14 +82,14 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
             warn(line)
     history = History(data.evaluations, cfg.logger.every_steps)
     diagnostics = Diagnostics(data, cfg.trainer.mechanism)
-    observers = [stopwatch, diagnostics]
+    observers: list[Callback] = [diagnostics]
     if log_rows:
         log_all = lambda *_: log_rows(history.rows, diagnostics.rows, history.steps)  # noqa: E731
         history.on_row = log_all
         observers.append(LambdaCallback(on_train_epoch_end=log_all))
     with replicas(cfg, folder):
         stopwatch.begin("fit")
-        fitted = fit(cfg, folder, data, module, history, observers, started=started)
+        fitted = fit(cfg, folder, data, module, history, stopwatch, observers, started)
         stopwatch.begin("test")
         tested = test(data, module, fitted)
         facts |= environment.facts(stopwatch.seconds(), module.seen_by_all())
@@ -124,7 +124,8 @@ def pretrain(cfg: Config) -> Path | None:
             module = build_module(cfg, data)
             resumes = " resumes" if (folder / records.LAST).exists() else ""
             log.info("pretraining%s: %s", resumes, folder)
-            fitted = fit(cfg, folder, data, module, history, [stopwatch])
+            stopwatch.begin("fit")
+            fitted = fit(cfg, folder, data, module, history, stopwatch)
             signals.check("; pretraining is saved")
             seconds, epoch = sum(stopwatch.seconds().values()), fitted.best_turn + 1
             records.write_table(folder / records.HISTORY, pd.DataFrame(history.rows))
@@ -148,7 +149,8 @@ def fit(
     data: TextDataModule,
     module: TrainingModule,
     history: History,
-    observers: Sequence[Callback],
+    stopwatch: Stopwatch,
+    observers: Sequence[Callback] = (),
     started: str = "",
 ) -> Fitted:
     """Train the module, or resume its training from the last checkpoint in `folder`, and give it
@@ -159,7 +161,9 @@ def fit(
     last, own = folder / records.LAST, identity.fingerprint(cfg)
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, own, started)
     limit = MemoryLimit(cfg.data, module.batch_key)
-    trainer = build_trainer(cfg, folder, [history, *observers, state, limit])
+    progress = progress_callbacks(cfg.trainer.progress, folder, data.evaluations, stopwatch)
+    callbacks = [history, stopwatch, *observers, state, limit, *progress]
+    trainer = build_trainer(cfg, folder, callbacks)
     with limit.explain():
         start = last if last.exists() else None
         trainer.fit(module, data, ckpt_path=start, weights_only=True)
