@@ -61,9 +61,9 @@ def test_a_worker_gets_no_state_of_the_sweep(sweep):
     [
         ("-m seed=0,1", [], ".", "posfuse train 'a=b c'"),
         ("-m -cd my -cn=top", [], "x y:.", "PYTHONPATH='x y:.' posfuse train 'a=b c' "
-         "--config-dir=my --config-name=top hydra.mode=RUN"),
+         "-cd my -cn=top hydra.mode=RUN"),
         ("--config-path ../my -m", ["hydra.mode=MULTIRUN"], "",
-         "posfuse train 'a=b c' --config-path=../my"),
+         "posfuse train 'a=b c' --config-path ../my"),
         ("-m", ["hydra/launcher=ray", "hydra.searchpath=['file:///my conf']"], ".",
          "PYTHONPATH=. posfuse train 'a=b c' "
          """'hydra.searchpath=['"'"'file:///my conf'"'"']'"""),

@@ -2,29 +2,32 @@
 
 import os
 import shlex
-from argparse import ArgumentParser
 from collections.abc import Iterable
 from itertools import pairwise
 
 from posfuse.errors import InputError
 
-# Options of Hydra that take a value. Its parser also accepts an abbreviated long option.
-LONG = (
-    "--config-dir", "--config-path", "--config-name", "--package", "--cfg", "--info",
-    "--experimental-rerun",
-)  # fmt: skip
-CONFIG_OPTIONS = (("--config-dir", "-cd"), ("--config-path", "-cp"), ("--config-name", "-cn"))
-SHORT = ("-cd", "-cp", "-cn", "-p", "-c", "-i")
+SWEEP = ("-m", "--multirun")  # the options that an invalid override may follow
+
+
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The overrides, and the options of Hydra with their values.
+
+    An argument after an option is its value unless it looks like an override: key=value or ~key.
+    """
+    overrides: list[str] = []
+    options: list[str] = []
+    for previous, argument in pairwise(["", *arguments]):
+        is_open = previous.startswith("-") and "=" not in previous and previous not in SWEEP
+        is_value = is_open and "=" not in argument and not argument.startswith("~")
+        (options if argument.startswith("-") or is_value else overrides).append(argument)
+    return overrides, options
 
 
 def overrides_first(arguments: list[str]) -> list[str]:
     """The arguments with all overrides before the options: Hydra's parser refuses overrides on both
     sides of an option. Raises InputError for a key that is given twice."""
-    overrides: list[str] = []
-    options: list[str] = []
-    for previous, argument in pairwise(["", *arguments]):
-        is_option = argument.startswith("-") or _takes(previous, argument)
-        (options if is_option else overrides).append(argument)
+    overrides, options = split(arguments)
     refuse_twice(overrides)
     return [*overrides, *options]
 
@@ -46,17 +49,6 @@ def refuse_twice(overrides: Iterable[str]) -> None:
         given[key] = override
 
 
-def config_options(arguments: list[str]) -> list[str]:
-    """The options that say which config files the command reads, each with its value."""
-    parser = ArgumentParser(add_help=False)
-    parser.add_argument("--cfg", "-c")  # without it, -c is an abbreviation of -cd
-    for option in CONFIG_OPTIONS:
-        parser.add_argument(*option)
-    given = vars(parser.parse_known_args(arguments)[0])
-    del given["cfg"]
-    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
-
-
 def shell_line(words: Iterable[str], has_own_files: bool) -> str:
     """These words as a line for the shell.
 
@@ -65,11 +57,3 @@ def shell_line(words: Iterable[str], has_own_files: bool) -> str:
     path = os.environ.get("PYTHONPATH") if has_own_files else None
     modules = [f"PYTHONPATH={shlex.quote(path)}"] if path else []
     return " ".join([*modules, shlex.join(words)])
-
-
-def _takes(option: str, argument: str) -> bool:
-    """Whether `argument` is the value of the option before it."""
-    if option == "-i" or option.startswith("--i"):  # its value is optional
-        return "=" not in option + argument and not argument.startswith("~")
-    is_long = len(option) > 2 and any(name.startswith(option) for name in LONG)
-    return is_long or option in SHORT
