@@ -301,4 +301,4 @@ def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, unit, j
     text, status = sampled(tmp_path / "run", "--prompt", "W1x0 w1x1", "--tokens", 3)
     assert (status, text.startswith("W1x0 w1x1")) == (None, True)
     _, status = sampled(tmp_path / "run", "--prompt", "a\udcff")
-    assert status == "error: --prompt: is not UTF-8; type it in a terminal with UTF-8"
+    assert status.startswith("error: --prompt: is not UTF-8 (")

@@ -11,7 +11,7 @@ import torch
 from filelock import FileLock
 
 from posfuse.data import locks
-from posfuse.errors import Diverged, InputError
+from posfuse.errors import Diverged, InputError, OutOfMemory
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.train import train
@@ -19,7 +19,7 @@ from posfuse.training import masked_pretraining
 from posfuse.training import run as run_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.masked_pretraining import MaskedTokens
-from posfuse.training.memory_limit import MemoryLimit
+from posfuse.training.memory_limit import explaining
 from small_runs import interrupted, small_config
 
 MASKED = [
@@ -120,9 +120,12 @@ def test_the_second_phase_resumes_too(first, tmp_path):
 def test_the_advice_names_the_keys_of_pretraining(corpus, tmp_path):
     with pytest.raises(Diverged, match=r"lower pretrain\.lr=1e\+30"):
         folder_of(config(corpus, tmp_path / "cache", "pretrain.lr=1e30"))
-    limit = MemoryLimit(config(corpus, tmp_path).data, "pretrain.batch_size")
-    limit.on_exception(SimpleNamespace(training=True, global_step=3), None, MemoryError())
-    assert "with pretrain.batch_size=" in limit.advice
+    module = SimpleNamespace(training=True, global_step=3, batch_key=MaskedTokens.batch_key)
+    with (
+        pytest.raises(OutOfMemory, match=r"at step 3 with pretrain\.batch_size="),
+        explaining(module, config(corpus, tmp_path).data),
+    ):
+        raise MemoryError
 
 
 def test_validation_documents_without_known_words_are_one_line(corpus, tmp_path):

@@ -132,13 +132,6 @@ def _list_of_texts(texts: Iterable[str]) -> list[str]:
         raise InputError(f"texts: must be a list of strings (got {type(texts).__name__})")
     texts = list(texts)
     for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"texts[{i}]: must be a string (got {type(text).__name__})")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"texts[{i}]: not valid Unicode ({error.object[error.start]!a} at {error.start}); "
-                "decode the text again, with errors='replace'"
-            ) from error
+        with input_errors(f"texts[{i}]: not valid text", "give a string in Unicode"):
+            str.encode(text)
     return texts

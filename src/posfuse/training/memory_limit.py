@@ -4,35 +4,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import lightning as L
-from lightning.pytorch.callbacks import Callback
-
 from posfuse.config import DataConfig
 from posfuse.errors import OutOfMemory, lacks_memory
 
 
-class MemoryLimit(Callback):
-    """Sets `advice` when memory runs out in a step; None otherwise."""
-
-    def __init__(self, data: DataConfig, batch_key: str = "data.batch_size") -> None:
-        self.data, self.batch_key = data, batch_key
-        self.advice: str | None = None
-
-    def on_exception(self, trainer: L.Trainer, module: Any, exception: BaseException) -> None:
-        if not lacks_memory(exception):
-            return
-        key, size = "data.eval_batch_size", self.data.eval_batch_size
-        if trainer.training:
-            key, size = self.batch_key, self.data.batch_size
+@contextmanager
+def explaining(module: Any, data: DataConfig) -> Iterator[None]:
+    """Raise OutOfMemory, which names the batch size to try, if memory runs out in the block that
+    trains or tests this module."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not lacks_memory(error):
+            raise
+        key, size = "data.eval_batch_size", data.eval_batch_size
+        if module.training:  # Lightning leaves the mode as it was when the error came
+            key, size = module.batch_key, data.batch_size
         fix = f"try {key}={size // 2}" if size > 1 else "lower data.max_len or the model's size"
-        self.advice = f"out of memory at step {trainer.global_step} with {key}={size}; {fix}"
-
-    @contextmanager
-    def explain(self) -> Iterator[None]:
-        """Raise OutOfMemory with the advice if memory runs out in the block."""
-        try:
-            yield
-        except (RuntimeError, MemoryError) as error:
-            if self.advice is None:
-                raise
-            raise OutOfMemory(self.advice) from error
+        raise OutOfMemory(
+            f"out of memory at step {module.global_step} with {key}={size}; {fix}"
+        ) from error

@@ -26,7 +26,7 @@ from posfuse.runs.records import Diagnostic, Record
 from posfuse.training import masked_pretraining
 from posfuse.training.build import build_backbone, build_data, build_module, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
-from posfuse.training.memory_limit import MemoryLimit
+from posfuse.training.memory_limit import explaining
 from posfuse.training.module import TrainingModule
 from posfuse.training.observers import Diagnostics, History
 from posfuse.training.progress import Stopwatch, progress_callbacks
@@ -45,7 +45,6 @@ class Fitted:
     trainer: L.Trainer
     history: History
     state: Checkpoints
-    limit: MemoryLimit
     best_turn: int  # from 0
     validation: dict[str, float]  # the metrics of the best evaluation
 
@@ -160,11 +159,10 @@ def fit(
     """
     last, own = folder / records.LAST, identity.fingerprint(cfg)
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, own, started)
-    limit = MemoryLimit(cfg.data, module.batch_key)
     progress = progress_callbacks(cfg.trainer.progress, folder, data.evaluations, stopwatch)
-    callbacks = [history, stopwatch, *observers, state, limit, *progress]
+    callbacks = [history, stopwatch, *observers, state, *progress]
     trainer = build_trainer(cfg, folder, callbacks)
-    with limit.explain():
+    with explaining(module, cfg.data):
         start = last if last.exists() else None
         trainer.fit(module, data, ckpt_path=start, weights_only=True)
     best = read_checkpoint(folder / records.BEST)
@@ -172,13 +170,13 @@ def fit(
     validation = history.validation(best["epoch"])
     if not math.isfinite(validation["loss"]):
         raise module.divergence(best["global_step"])
-    return Fitted(trainer, history, state, limit, best["epoch"], validation)
+    return Fitted(trainer, history, state, best["epoch"], validation)
 
 
 def test(data: TextDataModule, module: TrainingModule, fitted: Fitted) -> dict[str, Tested]:
     """The results of the trained module on each test split, by its name. Raises OutOfMemory."""
     tested = {}
-    with fitted.limit.explain():
+    with explaining(module, data.cfg):
         for split in ("test", *(name for name in data.documents if name not in SPLITS)):
             data.tested = split
             logged = fitted.trainer.test(module, data, verbose=False)[0]

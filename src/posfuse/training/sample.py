@@ -9,11 +9,12 @@ from posfuse.config import LARGEST_SEED, Config, longest
 from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
 from posfuse.data.vocabulary import SPECIAL
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.model.language_model import LanguageModel
 from posfuse.training.trained import load_language_model
 
 MOST_TOKENS = 100_000  # to add; each takes about a millisecond
+TYPED = "surrogateescape"  # how Python has typed bytes that are not UTF-8
 
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
@@ -21,9 +22,11 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     symbol. An unknown word or character of a text is `<unk>`."""
     unit = cfg.data.vocabulary.unit
     if unit == "bytes":
-        ids = [byte + len(SPECIAL) for byte in _bytes(text)]
+        ids = [byte + len(SPECIAL) for byte in text.encode(errors=TYPED)]
     elif not is_task(cfg.data) and text.strip():
-        ids = data.store.encoder(cfg.data.vocabulary)([_unicode(text)])[0].tolist()
+        with input_errors("--prompt: is not UTF-8", "type it in a terminal with UTF-8"):
+            text.encode()
+        ids = data.store.encoder(cfg.data.vocabulary)([text])[0].tolist()
     else:
         symbols = data.store.words(range(len(SPECIAL), data.store.vocabulary_size))
         if unknown := [symbol for symbol in text.split() if symbol not in symbols]:
@@ -35,19 +38,6 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     if not ids:
         raise InputError("--prompt: is empty; give a text to continue")
     return torch.tensor([ids])
-
-
-def _unicode(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError("--prompt: is not UTF-8; type it in a terminal with UTF-8") from error
-    return text
-
-
-def _bytes(text: str) -> bytes:
-    """The bytes that were typed; Python has bytes that are not UTF-8 as surrogates."""
-    return text.encode(errors="surrogateescape")
 
 
 def continuation(
@@ -90,7 +80,7 @@ def main(arguments: Namespace) -> None:
     tokens = continuation(module.model, ids, arguments.tokens, reach, *given)[0]
     if cfg.data.vocabulary.unit == "bytes":
         values = [int(i) - len(SPECIAL) for i in tokens if i >= len(SPECIAL)]
-        print((_bytes(arguments.prompt) + bytes(values)).decode(errors="replace"))
+        print((arguments.prompt.encode(errors=TYPED) + bytes(values)).decode(errors="replace"))
     elif cfg.data.vocabulary.file is not None:
         print(data.store.text([*ids[0], *tokens]))
     elif cfg.data.vocabulary.unit == "characters":
