@@ -31,71 +31,62 @@ def attention_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[
 
     `model` is in eval mode.
     """
+    n_layers = len(model.encoder.blocks)
+    if not n_layers:  # of a pretrained model, which hides its attention
+        return []
     longest = max(batch.ids.shape[1] for batch in batches)
-    tallies = [_Tally(longest) for _ in model.encoder.blocks]
+    width = 2 * longest - 1  # distances from -(M - 1) to M - 1
+    pairs = np.zeros(width)
+    by_distance = {name: np.zeros((n_layers, width)) for name in ("mean", "ratio")}
+    # Of the queries of each layer: the sum of their shares, and their number.
+    on_kind = {kind: np.zeros((n_layers, 2)) for kind in ("first", "previous", "same")}
+    uniform = np.zeros(2)
     for batch in batches:
-        weights = by_layer(model, batch, lambda of_heads: of_heads.mean(1))
-        for tally, of_layer in zip(tallies, weights, strict=True):
-            tally.add(of_layer, places(batch), batch.lengths)
-    rows = [row for layer, tally in enumerate(tallies, 1) for row in tally.rows(layer)]
-    return tallies[0].shares(WHOLE, "uniform") + rows if tallies else []
-
-
-class _Tally:
-    """Sums over the queries of one layer, by distance from -(M - 1) to M - 1 and by kind of key."""
-
-    def __init__(self, longest: int) -> None:
-        self.longest = longest
-        self.sums = {name: np.zeros(2 * longest - 1) for name in ("mean", "ratio", "pairs")}
-        self.totals = dict.fromkeys(("first", "previous", "same", "uniform"), (0.0, 0))
-
-    def add(self, weights: Tensor, queries: Tensor, lengths: Tensor) -> None:
-        """weights (B, Q, L) of the queries with these indices (Q,), documents' lengths (B,)."""
-        n_documents, _, length = weights.shape
-        asked = queries < lengths[:, None]  # (B, Q)
-        pairs = asked[:, :, None] & valid_positions(lengths, length)[:, None]
-        n_tokens = lengths[:, None].to(weights.dtype)
+        queries, length = places(batch), batch.ids.shape[1]
+        asked = queries < batch.lengths[:, None]  # (B, Q)
+        seen = asked[:, :, None] & valid_positions(batch.lengths, length)[:, None]  # (B, Q, L)
+        n_tokens = batch.lengths[:, None].float()
         distances = torch.arange(length, device=queries.device) - queries[:, None]  # (Q, L)
-        index = (distances + self.longest - 1).flatten().cpu().numpy()
-        values = {"mean": weights, "ratio": weights * n_tokens[:, :, None]}
-        values["pairs"] = torch.ones_like(weights)
-        for name, value in values.items():
-            total = value.where(pairs, value.new_zeros(())).sum(0).flatten().cpu().double().numpy()
-            self.sums[name] += np.bincount(index, total, minlength=2 * self.longest - 1)
+        index = (distances + longest - 1).flatten().cpu().numpy()
+        pairs += np.bincount(index, seen.sum(0).flatten().cpu().numpy(), width)
+
+        def sums(of_pairs: Tensor, seen: Tensor = seen, index: np.ndarray = index) -> np.ndarray:
+            total = of_pairs.where(seen, of_pairs.new_zeros(())).sum(0).flatten()
+            return np.bincount(index, total.cpu().double().numpy(), width)
 
         keys = {"first": 0 * queries, "previous": (queries - 1).clamp(min=0), "same": queries}
-        for name, key in keys.items():
-            on_key = weights.gather(2, key.expand(n_documents, -1)[:, :, None])[:, :, 0]
-            self._count(name, on_key, asked & (queries > 0) if name == "previous" else asked)
-        self._count("uniform", (1 / n_tokens).expand_as(asked), asked)
+        weights = by_layer(model, batch, lambda of_heads: of_heads.mean(1))
+        uniform += _sum_and_number((1 / n_tokens).expand_as(asked), asked)
+        for layer, of_layer in enumerate(weights):  # (B, Q, L)
+            by_distance["mean"][layer] += sums(of_layer)
+            by_distance["ratio"][layer] += sums(of_layer * n_tokens[:, :, None])
+            for kind, key in keys.items():
+                on_key = of_layer.gather(2, key.expand(len(asked), -1)[:, :, None])[:, :, 0]
+                has_key = asked & (queries > 0) if kind == "previous" else asked
+                on_kind[kind][layer] += _sum_and_number(on_key, has_key)
 
-    def _count(self, name: str, share: Tensor, chosen: Tensor) -> None:
-        total, n = self.totals[name]
-        self.totals[name] = total + float(share[chosen].double().sum()), n + int(chosen.sum())
-
-    def rows(self, layer: int) -> list[Measurement]:
-        """The measurements of this layer."""
-        return self.shares(layer, "first", "previous", "same") + self._by_distance(layer)
-
-    def shares(self, layer: int, *names: str) -> list[Measurement]:
-        """The mean shares of attention on these kinds of keys."""
-        return [
-            Measurement(f"attention_{name}", layer, n, total / n)
-            for name, (total, n) in self.totals.items()
-            if name in names and n
-        ]
-
-    def _by_distance(self, layer: int) -> list[Measurement]:
-        distances = np.arange(1 - self.longest, self.longest)
-        signs = np.sign(distances)
-        lows, highs = (signs * ends for ends in bins(np.abs(distances), 2))
-        rows = []
+    rows = _shares("uniform", WHOLE, uniform)
+    distance = np.arange(1 - longest, longest)
+    lows, highs = (np.sign(distance) * ends for ends in bins(np.abs(distance), 2))
+    for layer in range(n_layers):
+        for kind, totals in on_kind.items():
+            rows += _shares(kind, layer + 1, totals[layer])
         for low in np.unique(lows):
             of = lows == low
-            pairs = int(self.sums["pairs"][of].sum())
-            ends = sorted((int(low), int(highs[of][0])))
-            for name in ("mean", "ratio"):
-                if pairs:  # a sample of the queries may leave a bucket without any
-                    mean = float(self.sums[name][of].sum() / pairs)
-                    rows.append(Measurement(f"attention_{name}", layer, pairs, mean, *ends))
-        return rows
+            n, ends = int(pairs[of].sum()), sorted((int(low), int(highs[of][0])))
+            for name, sums_of in by_distance.items():
+                if n:  # a sample of the queries may leave a bucket without any
+                    mean = float(sums_of[layer][of].sum() / n)
+                    rows.append(Measurement(f"attention_{name}", layer + 1, n, mean, *ends))
+    return rows
+
+
+def _sum_and_number(shares: Tensor, chosen: Tensor) -> tuple[float, int]:
+    """Of the chosen ones of shares (B, Q)."""
+    return float(shares[chosen].double().sum()), int(chosen.sum())
+
+
+def _shares(kind: str, layer: int, total: np.ndarray) -> list[Measurement]:
+    """The mean share of attention on this kind of key; none without queries."""
+    share, n = float(total[0]), int(total[1])
+    return [Measurement(f"attention_{kind}", layer, n, share / n)] if n else []
