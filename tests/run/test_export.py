@@ -132,11 +132,9 @@ def test_a_path_that_cannot_be_written_is_refused(path, exported_file, tmp_path,
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     run = exported_file.parents[2] / "sweep" / "run"
-    is_name = path.startswith("f")
-    reason = "cannot be written" if is_name else "is not the name of a file; give another path"
     message = refusal(export, run, path)
-    assert reason in message
-    assert (path if is_name else repr(path)) in message
+    assert message.startswith(f"path: {path!r} cannot be written (")
+    assert message.endswith("); give another path")
 
 
 def test_a_file_that_is_not_an_export_is_refused_in_one_line(tmp_path):

@@ -122,6 +122,6 @@ def test_an_operator_of_the_user_names_its_own(monkeypatch):
     assert len(learned_scalars(NamedTwice(4))) == 1
     monkeypatch.setitem(sys.modules, "my_operators", sys.modules[__name__])
     build_parts(checked(composed("fusion._target_=my_operators.AddShifted")))
-    message = "Misspelt.scalars: 'shfit' is not a parameter of Misspelt; it has shift$"
+    message = "fusion=add: scalars: Misspelt has no attribute `shfit`$"
     with pytest.raises(ConfigError, match=message):
         build_parts(checked(composed("fusion._target_=my_operators.Misspelt")))

@@ -10,7 +10,7 @@ from posfuse.errors import ConfigError
 from posfuse.model.positions import PositionSampler, as_tensor
 from posfuse.runs.checks import checked
 from posfuse.training import diagnostics
-from posfuse.training.build import build_network, build_parts, check_reach, n_positions
+from posfuse.training.build import build_network, build_parts, check_reach
 from posfuse.training.classifier import Classifier
 from small_runs import SMALL, composed
 from variants import ENCODINGS, OPERATORS, make_network, make_table
@@ -196,7 +196,7 @@ def test_a_range_below_the_longest_document_is_refused_before_data_is_loaded():
     build_parts(config(*random, "data.max_len=40"))
     build_parts(config("encoding.range=40"))  # unused
     with pytest.raises(ConfigError, match=r"up to 41 tokens; use encoding.range=41 or more"):
-        n_positions(config(*random, "data.max_len=40"), 41)
+        build_parts(config(*random, "data.max_len=41"))
 
 
 TRAINED_ONLY = {"learned", "relative_table", "tupe", "diet"}

@@ -52,22 +52,17 @@ class TokenScale(nn.Module):
 def check_merge(fusion: Fusion) -> None:
     """Raise ValueError unless an operator turns tokens (..., d) into a tensor of the same shape."""
     tokens, table = torch.zeros(2, 3, fusion.d_model), torch.zeros(3, fusion.d_model)
-    name, expected = type(fusion).__name__, tuple(tokens.shape)
-    fusion.eval()  # without dropout, which would draw from torch's generator
+    given, got = f"tokens {tuple(tokens.shape)} and a table {tuple(table.shape)}", ""
+    fusion.eval()  # without dropout, which would draw from torch's own generator
     try:
-        merged = fusion(tokens, table)
+        if (shape := getattr(fusion(tokens, table), "shape", "no tensor")) != tokens.shape:
+            got = f"returns {shape} for {given}"
     except (RuntimeError, IndexError) as error:  # torch's errors about shapes
-        raise ValueError(
-            f"{name} cannot fuse tokens {expected} with a table {tuple(table.shape)}: "
-            + " ".join(str(error).split())
-        ) from error
+        got = f"fails for {given} ({' '.join(str(error).split())})"
     fusion.train()
-    got = tuple(merged.shape) if isinstance(merged, Tensor) else f"a {type(merged).__name__}"
-    if got != expected:
-        raise ValueError(
-            f"{name}.merge returns {got} for tokens {expected}; return a tensor of the tokens' "
-            f"shape, (..., d) with d = {fusion.d_model}"
-        )
+    if got:
+        fix = f"return a tensor of the tokens' shape, (..., d) with d = {fusion.d_model}"
+        raise ValueError(f"{type(fusion).__name__}.merge {got}; {fix}")
 
 
 @dataclass(frozen=True)
@@ -210,19 +205,12 @@ def learned_scalars(model: nn.Module) -> list[nn.Parameter]:
     A name is relative to its module, as in ("bias",) or ("mlp.bias_out",). Raises ValueError for a
     name that is not a parameter.
     """
-    scalars: dict[int, nn.Parameter] = {}
-    for module in model.modules():
-        for name in getattr(module, "scalars", ()):
-            try:
-                scalar = module.get_parameter(name)
-            except AttributeError as error:
-                own = ", ".join(name for name, _ in module.named_parameters()) or "none"
-                kind = type(module).__name__
-                raise ValueError(
-                    f"{kind}.scalars: {name!r} is not a parameter of {kind}; it has {own}"
-                ) from error
-            scalars[id(scalar)] = scalar  # once, if two modules name it
-    return list(scalars.values())
+    named = [(m, name) for m in model.modules() for name in getattr(m, "scalars", ())]
+    try:
+        scalars = [module.get_parameter(name) for module, name in named]
+    except AttributeError as error:
+        raise ValueError(f"scalars: {error}") from error
+    return list({id(scalar): scalar for scalar in scalars}.values())  # two modules may name one
 
 
 def seed_from(seed: int, *names: object) -> int:

@@ -114,7 +114,13 @@ def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
     reach = longest(cfg.data)
     model: Any = cfg.model  # its sizes are null with a host
     d_model: int = host.d_model if host else model.d_model
-    sizes = {"d_model": d_model, "max_len": n_positions(cfg, reach)}
+    is_random = cfg.encoding.positions == "randomized"
+    if is_random and cfg.encoding.range < reach:
+        raise ConfigError(
+            f"encoding.range: {cfg.encoding.range}, but documents have up to {reach} tokens; use "
+            f"encoding.range={reach} or more"
+        )
+    sizes = {"d_model": d_model, "max_len": cfg.encoding.range if is_random else reach}
     try:
         fusion = _make(cfg.fusion, d_model=d_model)
         check_merge(fusion)
@@ -142,21 +148,6 @@ def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
 
 def _names(cfg: Config) -> str:
     return f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
-
-
-def n_positions(cfg: Config, longest: int) -> int:
-    """The number of positions that the encoding must have for documents of up to `longest` tokens.
-
-    Raises ConfigError if encoding.range has fewer.
-    """
-    if cfg.encoding.positions == "contiguous":
-        return longest
-    if cfg.encoding.range < longest:
-        raise ConfigError(
-            f"encoding.range: {cfg.encoding.range}, but documents have up to {longest} tokens; use "
-            f"encoding.range={longest} or more"
-        )
-    return cfg.encoding.range
 
 
 def check_reach(cfg: Config, parts: Sequence[Any], longest: int) -> None:

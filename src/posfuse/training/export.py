@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 from omegaconf import OmegaConf
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -71,9 +71,6 @@ def export(run: str | Path, path: str | Path) -> None:
 
     Raises InputError as `load_run` does, and if `path` cannot be written.
     """
-    if not Path(path).name or "\0" in str(path):
-        raise InputError(f"path: {str(path)!r} is not the name of a file; give another path")
-    path = Path(path)
     cfg, data, classifier = load_run(run)
     if is_pretrained(cfg):
         raise InputError(
@@ -91,13 +88,10 @@ def export(run: str | Path, path: str | Path) -> None:
         "vocabulary": (data.store.folder / VOCABULARY).read_text(encoding="utf-8"),
     }
     weights = {k: v.contiguous() for k, v in classifier.model.fold().state_dict().items()}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with records.replacing(path) as part:
+    with input_errors(f"path: {str(path)!r} cannot be written", "give another path"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with records.replacing(Path(path)) as part:
             save_file(weights, part, {**header, CHECKSUM: _checksum(weights, header)})
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be written ({reason}); give another path") from error
 
 
 def load_export(path: str | Path) -> Exported:

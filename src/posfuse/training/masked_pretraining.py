@@ -118,12 +118,7 @@ def sole_use(cfg: Config) -> Iterator[Path]:
     """
     folder = Path(cfg.cache_dir, "pretrained", identity.fingerprint(cfg))
     interrupted = " before pretraining"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written ({error.strerror}); set cache_dir=FOLDER"
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / ".lock", lambda: signals.check(interrupted)):
         signals.check(interrupted)
         yield folder
