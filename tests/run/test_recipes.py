@@ -11,7 +11,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from posfuse import options
-from posfuse.process.arguments import overrides_first, split
+from posfuse.process.arguments import config_options, overrides_first
 from posfuse.runs.checks import checked
 from posfuse.study.reading import read_study
 from small_records import posfuse_report, write_sweep
@@ -110,7 +110,7 @@ def check_training(words: list[str]) -> None:
     ordered = overrides_first(
         [word.replace("FOLDER", str(Path.cwd() / "FOLDER")) for word in words]
     )
-    own = [f"hydra.searchpath=[{Path.cwd() / 'my_conf'}]"] * ("--config-dir" in split(ordered)[1])
+    own = [f"hydra.searchpath=[{Path.cwd() / 'my_conf'}]"] * bool(config_options(ordered))
     parsed = OverridesParser.create().parse_overrides(
         [w for w in ordered if re.match(r"[^-]\S*=", w)]
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from posfuse.errors import InputError
-from posfuse.process.arguments import overrides_first, split
+from posfuse.process.arguments import config_options, overrides_first
 
 # Forms of a command, and the arguments that Hydra's parser gets.
 ORDERS = {
@@ -54,9 +54,10 @@ def test_a_key_may_be_removed_and_set_again():
 
 def test_the_options_that_name_config_files():
     for given, kept in {
-        "seed=1 -m": "-m",
-        "seed=1 --config-dir my -m": "--config-dir my -m",
-        "-cd=my seed=1 --config-name other": "-cd=my --config-name other",
+        "seed=1 -m": "",
+        "seed=1 --config-dir my -c job": "--config-dir my",
+        "-cd=my -m seed=1 --resolve": "-cd=my",
+        "--config-d my -cn other -i": "--config-d my -cn other",
         "-cp ../conf a=b": "-cp ../conf",
     }.items():
-        assert split(given.split())[1] == kept.split(), given
+        assert config_options(given.split()) == kept.split(), given

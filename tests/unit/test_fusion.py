@@ -240,9 +240,9 @@ def test_impossible_options_are_refused():
 # Operators of a user with a mistake in `merge`, and what the message says of it.
 MISTAKES = {
     "Half": (lambda e, p: (e + p)[..., :3], "Half.merge returns torch.Size([2, 3, 3]) for tokens "
-             "(2, 3, 64) and a table (3, 64); return a tensor of the tokens' shape, (..., d) with d = 64"),
+             "(2, 3, 64) and a table (3, 64); return a tensor of the tokens' shape, (..., d)"),
     "Joined": (lambda e, p: (e, p), "Joined.merge returns no tensor for tokens (2, 3, 64)"),
-    "Summed": (lambda e, p: e.sum(1, keepdim=True), "Summed.merge returns torch.Size([2, 1, 64]) for"),
+    "Summed": (lambda e, p: e.sum(1, keepdim=True), "Summed.merge returns torch.Size([2, 1, 64])"),
     "Wide": (lambda e, p: torch.cat((e, e), -1) @ torch.ones(64, 64), "Wide.merge fails for "
              "tokens (2, 3, 64) and a table (3, 64) (mat1 and mat2 shapes"),
 }  # fmt: skip

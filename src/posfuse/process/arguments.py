@@ -8,6 +8,7 @@ from itertools import pairwise
 from posfuse.errors import InputError
 
 SWEEP = ("-m", "--multirun")  # the options that an invalid override may follow
+FILES = ("--config-", "-cd", "-cp", "-cn")  # begin the options that name config files
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -30,6 +31,16 @@ def overrides_first(arguments: list[str]) -> list[str]:
     overrides, options = split(arguments)
     refuse_twice(overrides)
     return [*overrides, *options]
+
+
+def config_options(arguments: list[str]) -> list[str]:
+    """The options that name config files, and their values."""
+    words = pairwise(["", *split(arguments)[1]])
+    return [
+        word
+        for before, word in words
+        if word.startswith(FILES) or (before.startswith(FILES) and not word.startswith("-"))
+    ]
 
 
 def refuse_twice(overrides: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ from posfuse.errors import (
 )
 from posfuse.limits import check_folder
 from posfuse.process import signals
-from posfuse.process.arguments import SWEEP, shell_line, split
+from posfuse.process.arguments import config_options, shell_line
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
 
@@ -166,7 +166,7 @@ def retry(overrides: list[str], own: list[str]) -> str:
     It reads the same config files and modules as the sweep. `own` are the sweep's overrides of
     Hydra's keys.
     """
-    options = [option for option in split(sys.argv[1:])[1] if option not in SWEEP]
+    options = config_options(sys.argv[1:])
     options += [override for override in own if override.startswith("hydra.searchpath=")]
     if any(o.startswith(("experiment=", "--config-n", "-cn")) for o in [*overrides, *options]):
         options.append("hydra.mode=RUN")  # that file may start a sweep
