@@ -15,8 +15,9 @@ from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
 from posfuse.runs.records import judged_by
 from posfuse.train import train
+from posfuse.training.export import export
 from posfuse.training.next_token import NextToken
-from posfuse.training.trained import load_language_model, load_run
+from posfuse.training.trained import load_run
 from small_runs import SMALL, composed, interrupted, small_config
 
 TEXT = [
@@ -57,7 +58,7 @@ def losses(model, ids):
 
 def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
     folder, record = text_run
-    _, data, module = load_language_model(folder)
+    _, data, module = load_run(folder)
     texts = pd.read_parquet(corpus / "test.parquet")["text"]
     every = torch.tensor([byte + 2 for byte in "".join(f"{t}." for t in texts).encode()])
     assert record["vocabulary_size"] == 258
@@ -103,7 +104,7 @@ def test_the_last_line_of_a_run_has_its_tasks_own_metric(text_run, copy_run, cap
 
 def test_answers_are_judged_after_the_bar(copy_run):
     folder, record = copy_run
-    _, data, module = load_language_model(folder)
+    _, data, module = load_run(folder)
     for split, found in {"test": record["test"], "test@13": record["lengths"]["13"]}.items():
         part = data.store.splits[split]
         bar = data.store.id_of("|")
@@ -122,7 +123,7 @@ def test_answers_are_judged_after_the_bar(copy_run):
 def test_greedy_decoding_finds_the_same_exact_matches(copy_run):
     """The answers, decoded one string at a time: the first wrong token makes both wrong."""
     folder, record = copy_run
-    _, data, module = load_language_model(folder)
+    _, data, module = load_run(folder)
     frame = pd.read_parquet(folder / records.PREDICTIONS)
     part, bar = data.store.splits["test"], data.store.id_of("|")
     for row in frame.to_dict("records"):
@@ -192,16 +193,17 @@ def test_a_vocabulary_without_some_symbols_is_refused(tmp_path):
         train(of_copy(tmp_path / "cache", "data.vocabulary.max_size=5"), tmp_path / "run")
 
 
-def test_the_kind_of_a_run_is_named(copy_run, reference):
+def test_the_kind_of_a_run_is_named(copy_run, reference, tmp_path):
     with pytest.raises(InputError, match="its task has no classes"):
-        load_run(copy_run[0])
-    with pytest.raises(InputError, match="no language model; give a run with task=language_model"):
-        load_language_model(reference[0])
+        export(copy_run[0], tmp_path / "model.safetensors")
+    assert sampled(reference[0], "--prompt", "a")[1].endswith(
+        "no language model; give a run with task=language_model"
+    )
 
 
 def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
     folder, record = text_run
-    _, _, module = load_language_model(folder)
+    _, _, module = load_run(folder)
     texts = pd.read_parquet(corpus / "test.parquet")["text"]
     every = torch.tensor([byte + 2 for byte in "".join(f"{t}." for t in texts).encode()])
     windows = [every[8 * i : 8 * i + 9] for i in range((len(every) - 1) // 8)]
@@ -226,7 +228,7 @@ def test_a_sample_continues_its_prompt_with_the_most_probable_bytes(text_run):
     folder, _ = text_run
     text, status = sampled(folder, "--prompt", "w1 w", "--tokens", 6)
     assert status is None
-    _, _, module = load_language_model(folder)
+    _, _, module = load_run(folder)
     ids = torch.tensor([[byte + 2 for byte in b"w1 w"]])
     for _ in range(6):
         with torch.no_grad():
@@ -293,7 +295,7 @@ def test_a_text_without_labels_is_for_language_models(corpus, tmp_path):
 def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, unit, join):
     more = [f"data.vocabulary.unit={unit}", "data.test_lengths=[]", f"cache_dir={tmp_path}/cache"]
     record = train(small_config(corpus, *TEXT, *more), tmp_path / "run")
-    _, data, _ = load_language_model(tmp_path / "run")
+    _, data, _ = load_run(tmp_path / "run")
     part = data.store.splits["test"]
     texts = pd.read_parquet(corpus / "test.parquet")["text"]
     assert join.join(data.store.words(part.ids)) == join.join(texts)

@@ -9,7 +9,7 @@ from commands import called
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training.export import export, load_export
-from posfuse.training.trained import load_language_model
+from posfuse.training.trained import load_run
 from small_runs import SMALL, composed, small_config, write_corpus
 
 LINES = [f"Line {i}: the cat sat on the mat.\n" for i in range(60)]
@@ -39,7 +39,7 @@ def test_a_language_model_of_a_text_file_reads_the_users_tokens(tmp_path, tokeni
     record = train(cfg, folder)
     theirs = Tokenizer.from_file(str(tokenizer))
     ids = [i + 2 for line in LINES[-6:] for i in theirs.encode(line).ids]
-    _, data, _ = load_language_model(folder)
+    _, data, _ = load_run(folder)
     assert data.store.splits["test"].ids.tolist() == ids
     assert record["documents"]["test"] == (len(ids) - 1) // 16
     assert record["test"]["loss"] < np.log(300)

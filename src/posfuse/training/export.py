@@ -28,6 +28,7 @@ from posfuse.model.network import FoldedClassifier
 from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_network
+from posfuse.training.classifier import Classifier
 from posfuse.training.trained import load_run
 from posfuse.untrusted import check_yaml
 
@@ -72,6 +73,8 @@ def export(run: str | Path, path: str | Path) -> None:
     Raises InputError as `load_run` does, and if `path` cannot be written.
     """
     cfg, data, classifier = load_run(run)
+    if not isinstance(classifier, Classifier):
+        raise InputError(f"{run}: its task has no classes; give the run of a classifier")
     if is_pretrained(cfg):
         raise InputError(
             f"{run}: a run with host=transformers, whose model is not exported as one file; use "

@@ -11,7 +11,7 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.data.vocabulary import SPECIAL
 from posfuse.errors import InputError, input_errors
 from posfuse.model.language_model import LanguageModel
-from posfuse.training.trained import load_language_model
+from posfuse.training.trained import load_run
 
 MOST_TOKENS = 100_000  # to add; each takes about a millisecond
 TYPED = "surrogateescape"  # how Python has typed bytes that are not UTF-8
@@ -68,7 +68,9 @@ def main(arguments: Namespace) -> None:
     if not 0 <= arguments.seed <= LARGEST_SEED:
         largest = f"must be between 0 and {LARGEST_SEED}"
         raise InputError(f"--seed: {largest} (got {arguments.seed})")
-    cfg, data, module = load_language_model(arguments.run)
+    cfg, data, module = load_run(arguments.run)
+    if not isinstance(module.model, LanguageModel):
+        raise InputError(f"{arguments.run}: no language model; give a run with task=language_model")
     ids = prompt_ids(arguments.prompt, cfg, data)
     # A text has no end, so its trained positions are enough. A string of a task needs its own.
     reach = longest(cfg.data) if is_task(cfg.data) else cfg.data.max_len

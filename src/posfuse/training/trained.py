@@ -1,7 +1,7 @@
 """Load a finished run's model from its folder."""
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -13,29 +13,15 @@ from posfuse.runs.checks import checked
 from posfuse.seals import is_whole
 from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
-from posfuse.training.classifier import Classifier
-from posfuse.training.module import TrainingModule
-from posfuse.training.next_token import NextToken
-
-Module = TypeVar("Module", bound=TrainingModule)
 
 
-def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Classifier]:
-    """A finished run's config, its data, and its classifier with the best weights, on the CPU and
-    in eval mode.
+def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Any]:
+    """A finished run's config, its data, and the module of its task with the best weights, on the
+    CPU and in eval mode.
 
-    Raises InputError if a file is missing or does not fit the run, and for a language model.
+    Raises InputError if a file is missing or does not fit the run.
     """
-    return _load(Path(folder), Classifier, "its task has no classes; give the run of a classifier")
-
-
-def load_language_model(folder: str | Path) -> tuple[Config, TextDataModule, NextToken]:
-    """As `load_run`, for a run with task=language_model; raises InputError for another one."""
-    refusal = "no language model; give a run with task=language_model"
-    return _load(Path(folder), NextToken, refusal)
-
-
-def _load(folder: Path, kind: type[Module], refusal: str) -> tuple[Config, TextDataModule, Module]:
+    folder = Path(folder)
     cfg = configs.read_config(folder)
     if not (folder / records.RESULT).exists():
         raise InputError(f"{folder}: the run is not finished; run its command again")
@@ -53,8 +39,6 @@ def _load(folder: Path, kind: type[Module], refusal: str) -> tuple[Config, TextD
             "the data, or train the run again"
         )
     module = build_module(cfg, data)
-    if not isinstance(module, kind):
-        raise InputError(f"{folder}: {refusal}")
     path = folder / records.BEST
     if not is_whole(path):
         raise InputError(f"{path}: no valid weights (missing or changed); train the run again")
