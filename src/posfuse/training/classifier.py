@@ -68,11 +68,7 @@ class Classifier(TrainingModule):
         self.val_metrics.update(logits, batch.labels)
         loss = F.cross_entropy(logits, batch.labels)
         self.log_mean("val/loss", loss, len(batch.labels))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_dict(self.val_metrics.compute())
-        self.val_metrics.reset()
-        super().on_validation_epoch_end()
+        self.log_dict(self.val_metrics)  # of the whole split
 
     def test_step(self, batch: Batch, batch_number: int) -> None:
         logits = self.timed_logits(batch)
@@ -80,6 +76,7 @@ class Classifier(TrainingModule):
         self.test_metrics.update(logits, batch.labels)
         loss = F.nll_loss(log_probabilities, batch.labels)
         self.log_mean("test/loss", loss, len(batch.labels))
+        self.log_dict(self.test_metrics)
         self.predictions.append(
             {
                 "index": batch.index.cpu(),
@@ -88,11 +85,6 @@ class Classifier(TrainingModule):
                 "log_p": log_probabilities.cpu(),
             }
         )
-
-    def on_test_epoch_end(self) -> None:
-        super().on_test_epoch_end()
-        self.log_dict(self.test_metrics.compute())
-        self.test_metrics.reset()
 
     def results(
         self, metrics: dict[str, float], documents: Documents

@@ -76,14 +76,9 @@ class MaskedWords(Task):
     """The masked tokens of the training texts."""
 
     def documents(self, store: TokenStore) -> dict[str, Documents]:
-        """Raises InputError if the texts have no words to predict."""
-        size = store.vocabulary_size
-        if size <= UNKNOWN + 1:
-            raise InputError(
-                "pretrain: the vocabulary has no words to predict; remove pretrain=masked"
-            )
+        """Raises InputError if the validation documents have no word to predict."""
         documents = super().documents(store)
-        if not documents["validation"].counts(size)[UNKNOWN + 1 :].any():
+        if not documents["validation"].counts(store.vocabulary_size)[UNKNOWN + 1 :].any():
             raise InputError(
                 "pretrain: the validation documents have no known word to predict; give others, or "
                 "remove pretrain=masked"
