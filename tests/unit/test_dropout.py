@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import posfuse.model.dropout
-from posfuse.model.dropout import Draws, Dropout, dropout, zero_
+from posfuse.model.dropout import Draws, Dropout, zero_
 
 N = 4 * 50_000
 CPU = torch.device("cpu")
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 def test_a_share_of_p_is_zeroed_and_the_rest_scaled():
     torch.manual_seed(0)
     for p in (1e-4, 0.01, 0.1, 0.5, 0.9, 0.9999):
-        out = dropout(torch.ones(N), p)
+        out = Dropout(p)(torch.ones(N))
         kept = out != 0
         deviation = (p * (1 - p) / N) ** 0.5
         assert 1 - kept.double().mean().item() == pytest.approx(p, abs=5 * deviation)
@@ -25,7 +25,7 @@ def test_numbers_near_and_far_are_dropped_independently(p):
     """Four in a row have 16 joint outcomes, chi-square with 15 degrees of freedom; two at a
     distance are both dropped with probability p^2."""
     torch.manual_seed(0)
-    drops = torch.cat([(dropout(torch.ones(N), p) == 0) for _ in range(10)]).long()
+    drops = torch.cat([(Dropout(p)(torch.ones(N)) == 0) for _ in range(10)]).long()
     of_four = torch.tensor(
         [p**k * (1 - p) ** (4 - k) for k in (f"{i:b}".count("1") for i in range(16))]
     )
@@ -58,14 +58,14 @@ def test_more_gaps_are_drawn_if_the_first_are_too_few(monkeypatch):
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_any_shape_and_type_stay(shape, dtype):
-    out = dropout(torch.ones(shape, dtype=dtype), 0.5)
+    out = Dropout(0.5)(torch.ones(shape, dtype=dtype))
     assert (out.shape, out.dtype) == (shape, dtype)
     assert set(out.flatten().tolist()) <= {0.0, 2.0}
 
 
 def test_the_gradient_is_the_mask():
     x = torch.randn(1000, requires_grad=True)
-    out = dropout(x, 0.3)
+    out = Dropout(0.3)(x)
     out.sum().backward()
     torch.testing.assert_close(out, x * x.grad)
 

@@ -10,40 +10,27 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 LEVELS = 2**16  # of a draw
 SPARE = 6.0  # gaps to draw beyond the expected number, in its standard deviations
 
 
-class Dropout(nn.Module):
-    """`dropout` in training, the identity in evaluation."""
+class Dropout(nn.Dropout):
+    """nn.Dropout with p < 1.
 
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
+    torch's global generator determines what is dropped, and on a CPU also the number of elements.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """x (...) -> (...)."""
-        return dropout(x, self.p) if self.training else x
-
-
-def dropout(x: Tensor, p: float) -> Tensor:
-    """Zero each number of x with probability p, 0 <= p < 1, and divide the others by 1 - p.
-
-    The dropped numbers depend on torch's global generator, and on a CPU also on the number of
-    elements of x.
-    """
-    if x.device.type != "cpu":
-        return F.dropout(x, p)
-    if p == 0:
-        return x
-    return _Dropout.apply(x, p)  # type: ignore[no-untyped-call]
+        if x.device.type != "cpu" or not self.training or self.p == 0:
+            return super().forward(x)
+        return _Dropout.apply(x, self.p)  # type: ignore[no-untyped-call]
 
 
 class _Dropout(torch.autograd.Function):
-    """`dropout` on a CPU; the backward pass draws again instead of storing the mask."""
+    """Dropout on a CPU; the backward pass draws again instead of storing the mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
