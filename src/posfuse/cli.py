@@ -82,7 +82,7 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
     try:
         if name in ("-h", "--help"):
             print(overview())
-        elif name == "--version":
+        elif "--version" in (name, *arguments):  # Hydra would print its own
             print(f"posfuse {posfuse.__version__}")
         elif name == "--completion":
             print(completion(list(arguments)))

@@ -16,7 +16,6 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-import posfuse
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import do_without_hub
 from posfuse.errors import HubUnreachable, InputError, lacks_memory
@@ -40,9 +39,6 @@ def main() -> None:
 
     Failures of runs are printed on stderr; a sweep also lists the failed runs at its end.
     """
-    if "--version" in sys.argv[1:]:  # Hydra would print its own
-        print(f"posfuse {posfuse.__version__}")
-        return
     if {"-h", "--help"} & {*sys.argv[1:]}:
         print(help_text(), end="")
         others = [a for a in sys.argv[1:] if a not in ("-h", "--help", "-m", "--multirun")]

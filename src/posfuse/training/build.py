@@ -44,19 +44,6 @@ from posfuse.training.task import Task
 
 WAIT = timedelta(minutes=10)  # for the other processes of a run
 
-# Messages of Lightning at every start that do not concern the user.
-SILENT = (
-    ".*does not have many workers.*",
-    ".*exists and is not empty.*",
-    ".*log_every_n_steps.*",
-    ".*LeafSpec.*",
-    ".*is the same as the saved.*",
-    ".*GPU available but not used.*",
-    ".*`srun` command is available.*",
-    ".*It is recommended to use `self.log.*",  # what is logged is equal in all processes
-    ".*ended before the epoch ended and your dataloader is not resumable.*",  # its sampler is
-)
-
 
 def build_data(cfg: Config, task: Task | None = None) -> TextDataModule:
     """The corpus of a task, by default the run's, its splits and the order of its batches;
@@ -238,8 +225,8 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
 
     Raises InputError if the machine lacks the accelerator."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    for message in SILENT:
-        warnings.filterwarnings("ignore", message)
+    # They advise programmers, at every start; what a user can set has been checked.
+    warnings.filterwarnings("ignore", module="lightning")
     t, evaluations = cfg.trainer, Evaluations(cfg.trainer.evaluations)
     monitor, mode = task_of(cfg).monitor
     best: dict[str, Any] = {"monitor": monitor, "mode": mode, "save_weights_only": True}

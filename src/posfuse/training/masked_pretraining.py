@@ -137,10 +137,8 @@ def load(model: FusionTransformer, folder: Path) -> None:
 
 def has_result(folder: Path) -> bool:
     """Whether the folder has a result and the weights that belong to it."""
-    result, weights = folder / records.RESULT, folder / records.BEST
-    if not (result.exists() and weights.exists()):
-        return False
-    return bool(records.read_json(result).get("sha256") == seals.digest(weights))
+    result, weights = records.read_json(folder / records.RESULT), folder / records.BEST
+    return weights.exists() and result.get("sha256") == seals.digest(weights)
 
 
 def write(

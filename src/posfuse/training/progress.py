@@ -31,10 +31,9 @@ class EpochLines(Callback):
         self.lines, self.folder, self.stopwatch = lines, folder, stopwatch
         self.evaluations = evaluations
 
-    def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Any, module: L.LightningModule) -> None:
         seconds = self.stopwatch.since_evaluation()
         epoch = self.evaluations.epochs(trainer.current_epoch + 1)
-        assert trainer.max_epochs is not None
         epochs = int(self.evaluations.epochs(trainer.max_epochs))
         metrics = trainer.callback_metrics
         shown = {
@@ -53,7 +52,7 @@ class EpochLines(Callback):
 class Epoch(ProgressColumn):
     """The epoch in training, from 1 as in the lines, or what else the bar counts."""
 
-    def __init__(self, trainer: L.Trainer, evaluations: Evaluations) -> None:
+    def __init__(self, trainer: Any, evaluations: Evaluations) -> None:
         super().__init__()
         self.trainer, self.evaluations = trainer, evaluations
 
@@ -61,7 +60,6 @@ class Epoch(ProgressColumn):
         trainer, epochs = self.trainer, self.evaluations.epochs
         if trainer.state.fn != "fit":
             return Text(task.description)
-        assert trainer.max_epochs is not None
         turns = trainer.max_epochs
         now = min(trainer.current_epoch + 1, turns)  # after the last one it is one more
         return Text(f"epoch {epochs(now):g}/{epochs(turns):g}")
