@@ -25,7 +25,6 @@ from posfuse.model.encoder import Encoder
 from posfuse.model.language_model import looks_ahead
 from posfuse.model.network import (
     Backbone,
-    FusionTransformer,
     check_merge,
     copy_first_block,
     initialize,
@@ -191,7 +190,8 @@ def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Any:
 
 def build_module(cfg: Config, data: TextDataModule, backbone: Backbone | None = None) -> Any:
     """The module of the data's task with its initial values; `backbone` is that of
-    `build_backbone`, for this module alone."""
+    `build_backbone`, for this module alone. Raises ConfigError if a task with causal attention gets
+    an encoding or operator that lets a token see later ones."""
     backbone = backbone or build_backbone(cfg)
     store = data.store
     network = data.task.network(backbone, store.vocabulary_size, len(store.label_names))
@@ -199,24 +199,14 @@ def build_module(cfg: Config, data: TextDataModule, backbone: Backbone | None = 
     initialize(network, seed_of(cfg, "init"), shared_stream, backbone.of_host)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
-    if data.task.causal:
-        _check_causal(cfg, network)
+    if data.task.causal and looks_ahead(network, longest(cfg.data)):
+        raise ConfigError(
+            f"{_names(cfg)}: cannot be causal (a later token changes what is predicted earlier); "
+            "use other ones with task=language_model"
+        )
     if cfg.trainer.compile:
         network.compile(dynamic=True)  # one graph for batches of every length
     return data.task.module(network)
-
-
-def _check_causal(cfg: Config, network: FusionTransformer) -> None:
-    """Raise ConfigError if the model's encoding or operator lets a token see later ones."""
-    why = "a later token changes what is predicted earlier"
-    try:
-        is_causal = not looks_ahead(network, longest(cfg.data))
-    except TypeError as error:  # an encoding without the argument `causal`
-        is_causal, why = False, str(error)
-    if not is_causal:
-        raise ConfigError(
-            f"{_names(cfg)}: cannot be causal ({why}); use other ones with task=language_model"
-        )
 
 
 def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L.Trainer:
