@@ -257,7 +257,10 @@ def test_a_sample_of_a_text_stays_at_trained_positions(text_run, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--prompt", "a B |"], "--prompt: 'B' is no symbol of copy; give symbols with spaces"),
+        (
+            ["--prompt", "a B |"],
+            "--prompt: not symbols of copy ('B' is not in the vocabulary)",
+        ),
         (["--prompt", " "], "--prompt: is empty; give a text to continue"),
         (["--prompt", "a " * 40], "--prompt: has 40 tokens, but this model reads 13; give at most"),
         (["--prompt", "a", "--tokens", "0"], "--tokens: must be between 1 and 100000 (got 0)"),

@@ -143,30 +143,25 @@ class Diagnostics(Callback):
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         if self.data.tested != "test" or not isinstance(module.model, PositionClassifier):
             return  # another task has other targets in another order
-        with evaluating(trainer, module.model):
-            self._measure_worth(trainer, module)
-            if self.mechanism and trainer.is_global_zero:
-                self._measure_mechanism(trainer, module)
-
-    def _measure_worth(self, trainer: L.Trainer, module: Any) -> None:
+        cfg, read = self.data.cfg, len(self.data.documents["train"])
         epochs = max(int(self.evaluations.epochs(trainer.current_epoch)), 1)
-        n = self._test_documents(SHARE, len(self.data.documents["train"]) * epochs, TEST_DOCUMENTS)
-        max_len = self.data.cfg.max_len
-        offset = min(max(max_len // 8, 1), max_len - 1)
-        batches = sample(self.data, "test", n, module.device)
-        worth = worth_of_position(module.model, batches, max_len - offset, offset)
-        self.worth = {"documents": n, "offset": offset, **worth}
+        in_step = cfg.batch_size * trainer.world_size * trainer.accumulate_grad_batches
+        offset = min(max(cfg.max_len // 8, 1), cfg.max_len - 1)
+        with evaluating(trainer, module.model):
+            n, batches = self._chosen(SHARE * (read * epochs), TEST_DOCUMENTS, module.device)
+            worth = worth_of_position(module.model, batches, cfg.max_len - offset, offset)
+            self.worth = {"documents": n, "offset": offset, **worth}
+            if self.mechanism and trainer.is_global_zero:
+                wanted = MECHANISM_SHARE * (trainer.global_step * in_step)
+                n, batches = self._chosen(wanted, MECHANISM_DOCUMENTS, module.device)
+                self.measurements, self.measured_documents = measure(module.model, batches), n
 
-    def _measure_mechanism(self, trainer: L.Trainer, module: Any) -> None:
-        in_step = self.data.cfg.batch_size * trainer.world_size * trainer.accumulate_grad_batches
-        read = trainer.global_step * in_step
-        n = self._test_documents(MECHANISM_SHARE, read, MECHANISM_DOCUMENTS)
-        self.measurements = measure(module.model, sample(self.data, "test", n, module.device))
-        self.measured_documents = n
-
-    def _test_documents(self, share: float, read: int, limits: tuple[int, int]) -> int:
-        """How many test documents are a share of those that training has read, within limits."""
-        return min(int(np.clip(share * read, *limits)), len(self.data.documents["test"]))
+    def _chosen(
+        self, wanted: float, limits: tuple[int, int], device: torch.device
+    ) -> tuple[int, Iterator[Batch]]:
+        """How many test documents, within limits and as many as there are, and their batches."""
+        n = min(int(np.clip(wanted, *limits)), len(self.data.documents["test"]))
+        return n, sample(self.data, "test", n, device)
 
     def worth_rows(self, epoch: int) -> list[Diagnostic]:
         """`worth` as rows of the epoch whose weights were tested; none of a language model."""

@@ -28,13 +28,10 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
             text.encode()
         ids = data.store.encoder(cfg.data.vocabulary)([text])[0].tolist()
     else:
-        symbols = data.store.words(range(len(SPECIAL), data.store.vocabulary_size))
-        if unknown := [symbol for symbol in text.split() if symbol not in symbols]:
-            raise InputError(
-                f"--prompt: {unknown[0]!r} is no symbol of {cfg.data.name}; give symbols with "
-                f"spaces between them: {' '.join(symbols)}"
-            )
-        ids = [data.store.id_of(symbol) for symbol in text.split()]
+        symbols = " ".join(data.store.words(range(len(SPECIAL), data.store.vocabulary_size)))
+        problem, fix = f"--prompt: not symbols of {cfg.data.name}", f"give some of these: {symbols}"
+        with input_errors(problem, fix):
+            ids = [data.store.id_of(symbol) for symbol in text.split()]
     if not ids:
         raise InputError("--prompt: is empty; give a text to continue")
     return torch.tensor([ids])
