@@ -54,7 +54,7 @@ def checked(config: DictConfig) -> Config:
     check_host(cfg)
     _check_corpus(cfg)
     _check_tokenizer(cfg)
-    if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
+    if cfg.trainer.monitor == "accuracy" and not task.has_accuracy:
         raise InputError(
             f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
             "which is its own, or loss"

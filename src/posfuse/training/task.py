@@ -63,9 +63,9 @@ class Task(ABC):
         """The module that trains this network."""
 
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """The metrics of the test that runs can be compared by."""
-        return (self.metric,)
+    def has_accuracy(self) -> bool:
+        """Whether validation logs an accuracy."""
+        return self.metric == "accuracy"
 
     @property
     def monitor(self) -> tuple[str, str]:
@@ -112,7 +112,7 @@ class NextTokenTask(Task):
     """The next token of a running text."""
 
     needs_labels = False
-    causal = True
+    causal = has_accuracy = True
 
     def __init__(self, cfg: Config) -> None:
         super().__init__(cfg)
@@ -159,10 +159,6 @@ class NextTokenTask(Task):
                 "data.vocabulary.unit=bytes"
             )
 
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(("accuracy", self.metric)))
-
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         return targets.windows(store, self.cfg.data)
 
@@ -185,10 +181,6 @@ class AnswerTask(NextTokenTask):
     def __init__(self, cfg: Config) -> None:
         super().__init__(cfg)
         self.metric, self.lower_is_better = "exact_match", False
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return (*super().metrics, "greedy_accuracy")
 
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         return targets.answers(store, self.cfg.data)
