@@ -384,8 +384,8 @@ REFUSED = [  # what is added to SHORT, or the whole file, and the message
     ("2,c,n/a\n", "accuracy is 'n/a'; give a number, or remove the row"),
     ("\n\n2,c,x\n", "row 8: accuracy is 'x'"),  # behind blank lines
     ('1,"c\nd",.5\n2,c,x\n', "row 8: accuracy is 'x'"),  # behind a name of two lines
-    ("2,c,.6,8\n", "line 6 has 4 fields, but the header has 3; "),
-    (HEADER.strip() + ",\n1,a,.5\n", "line 2 has 3 fields, but the header has 4; "),
+    ("2,c,.6,8\n", "line 6 and the header differ in their number of fields (4 and 3); "),
+    (HEADER.strip() + ",\n1,a,.5\n", "line 2 and the header differ in their number of fields (3 "),
     (" ", "is empty; give a header and one row per run"),
     (HEADER, "has a header and no rows; give a header and one row per run"),
 ]  # fmt: skip

@@ -38,17 +38,16 @@ def refused(root: Path) -> str:
     return message
 
 
-MORE = "put a text that contains commas in quotes"
-FEWER = "add the missing field, or put a text of several lines in quotes"
+FIX = "put a text with commas or line ends in quotes, or add the missing field"
 COMMAS = "the header has no comma; separate the columns by commas, as in text,label"
 CSV = {
     "label first": (
         "label,text\nneg,plain\npos,hello, world\n",
-        "line 3 has 3 fields, but the header has 2; " + MORE,
+        "line 3 and the header differ in their number of fields (3 and 2); " + FIX,
     ),
     "a field too few": (
         'text,label\n"two\nlines",pos\n\nplain\nother,neg\n',
-        "line 5 has 1 field, but the header has 2; " + FEWER,
+        "line 5 and the header differ in their number of fields (1 and 2); " + FIX,
     ),
     "a quote that is not closed": (
         'text,label\nplain,pos\n"hello,neg\nother,neg\n',
@@ -149,19 +148,19 @@ JSONL = {
     "no object": (PLAIN + "\n7\n", "line 4 is not a JSON object (it is 7); "),
     "cut": (
         PLAIN + '{"text": "hal',
-        "line 3 is not a JSON object (Unterminated string starting at column 10); write each",
+        "line 3 is not a JSON object (Unterminated string starting at: line 1 column 10",
     ),
     "two texts": (
         PLAIN + '{"text": "a", "text": "b", "label": "pos"}\n',
-        "line 3 has the key 'text' twice; remove one of the two",
+        "line 3 is not a JSON object (it has the key 'text' twice); write each document as one ",
     ),
     "half a surrogate pair": (
         PLAIN + '{"text": "a\\ud800", "label": "pos"}\n',
-        "line 3 has '\\ud800', which is half of a character; remove it or write the whole",
+        "line 3 is not a JSON object ('utf-8' codec can't encode character '\\ud800' in",
     ),
     "a long integer": (
         PLAIN + '{"text": "a", "label": ' + "1" * 5_000 + "}\n",
-        "line 3 Exceeds the limit (4300 digits) for integer string conversion",
+        "line 3 is not a JSON object (Exceeds the limit (4300 digits) for integer ",
     ),
     "Latin-1": (
         (PLAIN + '{"text": "café", "label": "pos"}\n').encode("latin-1"),

@@ -53,8 +53,11 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if len(fields) > 1 or "".join(fields).strip():
                     header = header or len(fields)
                     if len(fields) != header:
-                        problem = _mismatch(len(fields), header, name)
-                        raise InputError(f"{path}: line {line} {problem}")
+                        raise InputError(
+                            f"{path}: line {line} and the header differ in their number of fields "
+                            f"({len(fields)} and {header}); put a text with {name}s or line ends "
+                            "in quotes, or add the missing field"
+                        )
                     yield line, fields
                 line = reader.line_num + 1
         except csv.Error as error:
@@ -62,10 +65,3 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 f"{path}: line {line} has a misplaced quotation mark ({error}); put the text in "
                 "quotes and double the quotation marks inside it"
             ) from error
-
-
-def _mismatch(n: int, header: int, separator: str) -> str:
-    fix = "add the missing field, or put a text of several lines in quotes"
-    if n > header:
-        fix = f"put a text that contains {separator}s in quotes"
-    return f"has {n} field{'s' * (n > 1)}, but the header has {header}; {fix}"
