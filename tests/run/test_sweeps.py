@@ -40,8 +40,9 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(
     assert "Traceback" not in result.out + result.err
     retries = [line.strip() for line in summary.splitlines() if "posfuse train" in line]
     assert len(retries) == 2
-    reason = "data.limit: cannot take 2 of 60 documents of "
-    reason += f"{folder / 'train.parquet'}, which have 3 classes; use 3 or more"
+    reason = f"{folder / 'train.parquet'}: cannot take 2 of 60 documents with every class in "
+    reason += "proportion (The test_size = 2 should be greater or equal to the number of classes = "
+    reason += "3); change data.limit, or add documents or a validation file"
     assert reported.count(reason) == summary.count(reason) == 2
 
     write_corpus(folder, n_classes=2)

@@ -138,19 +138,20 @@ FIVE = "must be at least 5 and a multiple of 5, the number of classes"
         ("lead_story", {"passages": 0, "words": 4}, f"passages: {FIVE} (got 0)"),
         ("digest", {"articles": 1, "sizes": [9, 9]}, "sizes: "),
         ("digest", {"articles": 1, "sizes": [9, 0, 9]}, "sizes: "),
-        # The smallest split, a tenth, has 35 articles of the smallest class.
-        ("lead_story", {"passages": 180, "words": 4}, "passages: must be at most 175, "),
-        ("digest", {"articles": 36}, "articles: must be at most 35, "),
     ],
 )
 def test_numbers_that_no_document_can_have_are_refused(name, options, message) -> None:
     options = {"split_seed": 0, "sizes": [5, 5, 5], **options}
-    found = refusal(lambda: getattr(bbc, name)(**options).read())
-    assert found.startswith(f"data.corpus.{message}")
+    assert refusal(getattr(bbc, name), **options).startswith(f"data.corpus.{message}")
 
 
-def test_as_many_articles_as_the_smallest_split_has_are_possible() -> None:
+def test_a_document_has_at_most_the_articles_of_the_smallest_split() -> None:
+    """The validation split, a tenth, has 35 articles of the smallest class."""
     assert len(bbc.digest(0, 35, [5, 5, 5]).read()["test"]) == 5
+    for corpus in (bbc.lead_story(0, 180, 4, [5, 5, 5]), bbc.digest(0, 36, [5, 5, 5])):
+        message = refusal(corpus.read)
+        assert message.startswith("data.corpus: validation has too few articles of a class (")
+        assert message.endswith("); lower data.corpus.articles or data.corpus.passages")
 
 
 def test_stories_and_digests_that_begin_with_the_same_article_are_a_group() -> None:

@@ -258,9 +258,9 @@ def test_what_cannot_be_is_refused_in_one_line(bert, overrides, message):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", None, "no model (config.json)"),
-        ("model.safetensors", None, "no weights (model.safetensors or pytorch_model.bin)"),
-        ("tokenizer.json", None, "no tokenizer (tokenizer.json)"),
+        ("config.json", None, "no config.json; write the folder with save_pretrained"),
+        ("model.safetensors", None, "no model.safetensors; write"),
+        ("tokenizer.json", None, "no tokenizer.json; write"),
         ("config.json", "[" * 100_000, "cannot be loaded (nested too deeply"),
         ("config.json", {"model_type": "nobert"}, "cannot be loaded ("),
         ("config.json", {"num_hidden_layers": 10**6}, "num_hidden_layers is 1000000, above 4096)"),

@@ -7,7 +7,6 @@ import hashlib
 import logging
 import pkgutil
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from posfuse import seals
 from posfuse.config import DataConfig, SplitsConfig
 from posfuse.data.sources import ENDS, Source, in_file, in_hub_form
 from posfuse.errors import HubUnreachable, InputError, reason
@@ -29,10 +29,8 @@ LIKE_A_SPLIT = re.compile(  # also the name of a part, as train-00000-of-00002
 )
 OF_DATA = (*ENDS, ".json", ".ndjson", ".xlsx", ".arrow", ".feather", ".gz", ".zip")
 _ENDS = ".parquet, .csv, .tsv, .jsonl or .txt"
-SETTLED = 2.0  # seconds; within this time a second change of a file may not change its time stamp
 _without_hub: list[bool] = []  # not empty after `do_without_hub`
-# By split: columns text and label, and an integer group where documents share a part;
-# attrs["source"] names the origin.
+# By split: columns text and label, and an integer group where documents share a part.
 Frames = dict[str, pd.DataFrame]
 
 
@@ -101,22 +99,10 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
             f"data.path: no folder {root}; give one with train.parquet, test.parquet, or a .txt "
             "file for a language model"
         )
-    try:
-        all_files = sorted(root.iterdir())
-    except OSError as error:
-        raise InputError(
-            f"data.path: cannot list {root} ({error.strerror}); allow reading it"
-        ) from error
-    for key, own in vars(names).items():
-        if own and Path(own).suffix in ENDS:
-            raise InputError(
-                f"data.splits.{key}: {own} has an ending; give the name alone, "
-                f"data.splits.{key}={Path(own).stem}"
-            )
     usual = dict.fromkeys([names.validation] if names.validation else VALIDATION, "validation")
     split_of = {**usual, names.train: "train", names.test: "test"}
     files: dict[str, Path] = {}
-    for file in all_files:
+    for file in sorted(root.iterdir()):
         split = split_of.get(file.stem) if file.suffix in ENDS and file.is_file() else None
         if split is None:
             name = file.name.partition(".")[0]
@@ -147,16 +133,13 @@ def files_digest(files: dict[str, Path]) -> str:
     for split, path in files.items():
         digest.update(f"{split}{path.suffix}".encode())
         state = path.stat()
-        is_settled = time.time() - state.st_mtime > SETTLED
-        content = _content if is_settled else _content.__wrapped__
-        digest.update(content(path.resolve(), state.st_size, state.st_mtime_ns))
+        digest.update(_content(path.resolve(), state.st_size, state.st_mtime_ns))
     return digest.hexdigest()
 
 
 @lru_cache
 def _content(path: Path, size: int, changed: int) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+    return bytes.fromhex(seals.digest(path))
 
 
 def hub(id: str, revision: str = "main") -> Corpus:

@@ -77,11 +77,10 @@ def listops(
         levels[0], levels[-1] = (_nodes(draw, share, max_arguments) for share in (0.0, 1.0))
         documents = _documents(levels, lengths, sum(sizes))
         rows = iter(documents.items())
-        frames = {}
-        for split, size in zip(SPLITS, sizes, strict=True):
-            frames[split] = pd.DataFrame(islice(rows, size), columns=["text", "label"])
-            frames[split].attrs["source"] = f"listops ({split})"
-        return frames
+        return {
+            split: pd.DataFrame(islice(rows, size), columns=["text", "label"])
+            for split, size in zip(SPLITS, sizes, strict=True)
+        }
 
     arguments = (split_seed, max_depth, max_arguments, digit_probability, lengths, sizes)
     return Corpus(f"listops {FORMAT} {arguments}", read, DIGITS)

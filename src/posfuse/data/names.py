@@ -1,11 +1,13 @@
 """Checks of names that users give: methods, groups, labels."""
 
+import re
 import unicodedata
 from collections.abc import Iterable
 
 from posfuse.errors import InputError
 
-NOT_IN_XML = "\ufffe\uffff"  # nor control characters and halves of a surrogate pair
+# Control characters, halves of a surrogate pair, and what XML cannot contain.
+NOT_SHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def canonical(name: str) -> str:
@@ -35,14 +37,11 @@ def check_distinct(names: Iterable[str], where: str) -> None:
 def check_printable(names: Iterable[str], where: str) -> None:
     """Raises InputError for a name that no page or figure can contain."""
     for name in names:
-        if name.isprintable():
-            continue
-        for letter in name:
-            if unicodedata.category(letter) in ("Cc", "Cs") or letter in NOT_IN_XML:
-                raise InputError(
-                    f"{where}: {_spelling(name)} has the character U+{ord(letter):04X}, which "
-                    "cannot be shown; remove it"
-                )
+        if hidden := NOT_SHOWN.search(name):
+            raise InputError(
+                f"{where}: {_spelling(name)} has the character U+{ord(hidden[0]):04X}, which "
+                "cannot be shown; remove it"
+            )
 
 
 def _spelling(name: str) -> str:

@@ -34,22 +34,15 @@ def pretrained_files(path: str) -> dict[str, Path]:
             f"host.path: no folder {root}; nothing is downloaded, so give a folder with "
             f"{CONFIG}, model.safetensors and {TOKENIZER}"
         )
-    if not (root / CONFIG).is_file():
-        raise InputError(
-            f"{root}: no model ({CONFIG}); write it with model.save_pretrained(FOLDER)"
-        )
     weights = next(filter(None, (sorted(root.glob(pattern)) for pattern in WEIGHTS)), [])
-    if not weights:
-        raise InputError(
-            f"{root}: no weights (model.safetensors or pytorch_model.bin); write them with "
-            "model.save_pretrained(FOLDER)"
-        )
-    if not (root / TOKENIZER).is_file():
-        raise InputError(
-            f"{root}: no tokenizer ({TOKENIZER}); write it with "
-            "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
-        )
-    return {file.name: file for file in (root / CONFIG, root / TOKENIZER, *weights)}
+    files = (root / CONFIG, root / TOKENIZER, *(weights or [root / "model.safetensors"]))
+    for file in files:
+        if not file.is_file():
+            raise InputError(
+                f"{root}: no {file.name}; write the folder with save_pretrained(FOLDER) of the "
+                "model and of its tokenizer"
+            )
+    return {file.name: file for file in files}
 
 
 def check_architecture(path: str) -> None:

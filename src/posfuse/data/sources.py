@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
@@ -30,11 +31,14 @@ class Source:
     read: Callable[[str], Iterator[pd.Series]]
     has_types: bool = True  # False: the file has only text
     is_running: bool = False  # True: the documents are lines of one text, without labels
+    groups: np.ndarray | None = None  # as in `Split`; None: each document has its own
 
 
-def in_memory(frame: pd.DataFrame) -> Source:
-    """A data frame; its attrs["source"] is the name."""
-    return Source(frame.attrs["source"], [*frame.columns], lambda column: iter([frame[column]]))
+def in_memory(frame: pd.DataFrame, name: str) -> Source:
+    """A data frame with the columns of `corpora.Frames`."""
+    groups = frame["group"].to_numpy(np.int64) if "group" in frame else None
+    columns = [*frame.columns]
+    return Source(name, columns, lambda column: iter([frame[column]]), groups=groups)
 
 
 def in_hub_form(part: Any, name: str) -> Source:

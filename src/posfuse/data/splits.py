@@ -12,7 +12,7 @@ from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus
 from posfuse.data.names import canonical, check_distinct
 from posfuse.data.sources import Source, in_memory
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
 LABEL_TYPES = {"int", "str", "bool"}  # names of the Python types that labels may have
@@ -55,7 +55,10 @@ def splits(
     `validation_seed` and `labelled` are as in `open_store`. Raises InputError for documents that
     cannot be used.
     """
-    sources = corpus.read()
+    sources = {
+        split: part if isinstance(part, Source) else in_memory(part, f"{cfg.name} ({split})")
+        for split, part in corpus.read().items()
+    }
     has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
     parts = {split: _documents(source, cfg, has_labels) for split, source in sources.items()}
     names = _number_labels(parts, corpus.label_names, labelled)
@@ -72,11 +75,6 @@ def splits(
             if part.source.is_running:
                 parts[split] = part.take(np.arange(min(cfg.limit, len(part))))
             elif len(part) > cfg.limit:
-                if cfg.limit < (n := len(set(part.labels.tolist()))):
-                    raise InputError(
-                        f"data.limit: cannot take {cfg.limit} of {len(part)} documents of "
-                        f"{part.source.name}, which have {n} classes; use {n} or more"
-                    )
                 parts[split] = _divide(part, cfg.limit, int(cfg.split_seed), names)[1]
     further = [split for split in parts if split not in SPLITS]
     return {split: parts[split] for split in (*SPLITS, *further)}, names
@@ -118,17 +116,14 @@ def _divide(
                 f"{problem}: class {alone[0]!r} has one document; add another to it, remove it, "
                 "or give a validation file and no data.limit"
             )
-    try:
+    with input_errors(problem, "change data.limit, or add documents or a validation file"):
         rest, taken = draw_places(len(part), size, seed, part.labels if stratified else None)
-    except ValueError as error:
-        raise InputError(f"{problem} ({error}); add documents, or a validation file") from error
     return part.take(rest), part.take(taken)
 
 
-def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) -> Split:
+def _documents(source: Source, cfg: DataConfig, labelled: bool) -> Split:
     """The documents of a source. Each has words and a label; without `labelled` the label is
     empty."""
-    source = in_memory(given) if isinstance(given, pd.DataFrame) else given
     if source.is_running and labelled:
         raise InputError(
             f"{source.name}: a text without labels; set task=language_model, or give .csv with "
@@ -165,10 +160,7 @@ def _documents(given: pd.DataFrame | Source, cfg: DataConfig, labelled: bool) ->
     if not len(rows):
         needs = "one of each class" if labelled else "one with text"
         raise InputError(f"{source.name}: no documents; give at least {needs}")
-    # A column `group` of a user's file may have another meaning; only a composed corpus has groups.
-    groups = rows
-    if isinstance(given, pd.DataFrame) and "group" in given:
-        groups = given["group"].to_numpy(np.int64)[rows]
+    groups = rows if source.groups is None else source.groups[rows]
     return Split(source, rows, labels.to_numpy()[rows], groups)
 
 

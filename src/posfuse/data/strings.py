@@ -112,9 +112,7 @@ def _frames(rule: Rule, split_seed: int, plan: dict[str, tuple[int, list[int]]])
     frames = {}
     for split in plan:
         order = _generator(split_seed, split, 0).permutation(len(texts[split]))
-        frame = pd.DataFrame({"text": texts[split][order], "label": labels[split][order]})
-        frame.attrs["source"] = f"{rule.name} ({split})"
-        frames[split] = frame
+        frames[split] = pd.DataFrame({"text": texts[split][order], "label": labels[split][order]})
     return frames
 
 

@@ -13,7 +13,7 @@ from posfuse.data.causal_tasks import BAR
 from posfuse.data.corpora import SPLITS, length_split
 from posfuse.data.token_store import TokenizedSplit, TokenStore
 from posfuse.data.windows import Answers, Windows
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 
 Read = Callable[[TokenizedSplit, int], Documents]  # a split, and the length at which it is cut
 
@@ -40,13 +40,9 @@ def windows(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
     windows; at each length there is also a split of windows that overlap by half."""
 
     def read(split: str, length: int, stride: int | None = None) -> Windows:
-        try:
+        key = "data.max_len" if length == cfg.max_len else "data.test_lengths"
+        with input_errors(f"{key}: a split of {cfg.name} is too short", "use shorter windows"):
             return Windows(store.splits[split], length, stride)
-        except ValueError as error:
-            key = "data.max_len" if length == cfg.max_len else "data.test_lengths"
-            raise InputError(
-                f"{key}: a split of {cfg.name} has {error}; use shorter windows"
-            ) from error
 
     documents: dict[str, Documents] = {split: read(split, cfg.max_len) for split in SPLITS}
     for length in (cfg.max_len, *cfg.test_lengths):
