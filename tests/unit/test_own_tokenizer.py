@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data.token_store import open_store
-from posfuse.data.vocabulary import encoder_of, size_of, unknown_of
+from posfuse.data.vocabulary import tokens_of, unknown_of
 from posfuse.errors import InputError
 from posfuse.runs.checks import checked
 from posfuse.runs.configs import read_config, with_folders, write_config
@@ -93,9 +93,9 @@ def test_an_unknown_token_is_that_of_the_model() -> None:
 
 def test_ids_with_a_gap_fit_into_the_embedding() -> None:
     tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 7}, unk_token="a"))
-    own = VocabularyConfig(file="any")
-    assert size_of(own, tokenizer) == 10
-    assert encoder_of(own, tokenizer)(["b"])[0].tolist() == [9]
+    tokens = tokens_of(VocabularyConfig(file="any"), tokenizer)
+    assert tokens.size == 10
+    assert tokens.encode(["b"])[0].tolist() == [9]
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_missing_or_damaged_file_is_one_line(tmp_path) -> None:
 @pytest.mark.parametrize("model", [models.WordLevel, models.WordPiece])
 def test_a_tokenizer_without_its_unknown_token_is_one_line(model) -> None:
     tokenizer = model({"a": 0}, unk_token="[UNK]")
-    encode = encoder_of(VocabularyConfig(file="any"), Tokenizer(tokenizer))
+    encode = tokens_of(VocabularyConfig(file="any"), Tokenizer(tokenizer)).encode
     with pytest.raises(InputError, match=r"^data\.vocabulary\.file: .*Missing \[UNK\] .*; correct"):
         encode(["b"])
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posfuse.data.vocabulary import PAD, SPECIAL, UNKNOWN, build_vocabulary, word_encoder
+from posfuse.data.vocabulary import PAD, SPECIAL, UNKNOWN, build_vocabulary, text_encoder
 
 
 def ids_of(texts: list[str], **options) -> list[list[int]]:
     tokenizer = build_vocabulary(texts, **{"max_size": 100, "min_count": 1, **options})
-    ids, offsets = word_encoder(tokenizer)(texts)
+    ids, offsets = text_encoder(tokenizer)(texts)
     return [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)]
 
 
@@ -29,7 +29,7 @@ def test_no_text_has_the_id_of_padding(word: str) -> None:
 
 def test_large_vocabularies_take_wider_ids() -> None:
     words = " ".join(f"w{i}" for i in range(70_000))
-    ids, _ = word_encoder(build_vocabulary([words], 100_000, 1))([words])
+    ids, _ = text_encoder(build_vocabulary([words], 100_000, 1))([words])
     assert ids.dtype == np.uint32
     assert len(set(ids.tolist())) == 70_000
 

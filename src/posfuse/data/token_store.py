@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
@@ -30,11 +30,12 @@ from posfuse.data.splits import Split, splits
 from posfuse.data.vocabulary import (
     SPECIAL,
     Encoder,
+    Poll,
     Tokens,
-    encoder_of,
     own_tokens,
     portions,
     tokenizer_file_digest,
+    tokens_of,
 )
 from posfuse.errors import InputError, lacks_memory
 from posfuse.seals import checksum, digest_of
@@ -42,7 +43,6 @@ from posfuse.seals import checksum, digest_of
 VOCABULARY = "vocabulary.json"
 COLUMNS = ["text", "label"]  # of most corpora
 FORMAT = 4  # part of every key; increase it if the written bytes change
-Poll = Callable[[], None]
 log = logging.getLogger(__name__)
 
 
@@ -106,7 +106,7 @@ class TokenStore:
 
     def encoder(self, own: VocabularyConfig) -> Encoder:
         """The encoder of the texts, by the config."""
-        return encoder_of(own, self._vocabulary)
+        return tokens_of(own, self._vocabulary).encode
 
     @cached_property
     def _vocabulary(self) -> Tokenizer:
@@ -219,19 +219,16 @@ def _write(
 
 def _texts_of_vocabulary(parts: dict[str, Split], cfg: DataConfig, poll: Poll) -> Iterator[str]:
     counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
-    for portion in portions(chain.from_iterable(parts[split].texts() for split in counted)):
-        poll()
-        yield from portion
+    texts = chain.from_iterable(parts[split].texts() for split in counted)
+    return chain.from_iterable(portions(texts, poll))
 
 
 def _repeated(parts: dict[str, Split], poll: Poll) -> int:
     """The number of test documents whose text occurs in train; 0 for the lines of one text."""
     if parts["train"].source.is_running:
         return 0
-    known: set[int] = set()
-    for portion in portions(parts["train"].texts()):
-        poll()
-        known.update(map(hash, portion))
+    portions_of_train = portions(parts["train"].texts(), poll)
+    known = set(map(hash, chain.from_iterable(portions_of_train)))
     return sum(hash(text) in known for text in parts["test"].texts())
 
 
@@ -241,8 +238,7 @@ def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll
     lengths: list[np.ndarray] = []
     n_unknown = 0
     with (work / f"{split}.ids.npy").open("wb") as file:
-        for texts in portions(part.texts()):
-            poll()
+        for texts in portions(part.texts(), poll):
             ids, offsets = tokens.encode(texts)
             if not lengths:
                 _write_header(file, ids.dtype, 0)  # overwritten below, when T is known
@@ -254,9 +250,8 @@ def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll
         file.seek(0)
         _write_header(file, ids.dtype, int(offsets[-1]))
     np.save(work / f"{split}.offsets.npy", offsets)
-    np.save(work / f"{split}.labels.npy", part.labels)
-    np.save(work / f"{split}.groups.npy", part.groups)
-    np.save(work / f"{split}.rows.npy", part.rows)
+    for name in ("labels", "groups", "rows"):
+        np.save(work / f"{split}.{name}.npy", getattr(part, name))
     return float(n_unknown / offsets[-1])
 
 

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from posfuse.errors import InputError, input_errors
 from posfuse.untrusted import MEBIBYTE, read_bytes
 
 Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> ids, offsets
+Poll = Callable[[], None]
 PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
 LARGEST_TOKENIZER = 256 * MEBIBYTE
@@ -59,19 +60,27 @@ def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
         build = {"words": build_vocabulary, "characters": character_vocabulary}[own.unit]
         vocabulary = build((text + own.ending for text in texts), own.max_size, own.min_count)
     if own.file is None and vocabulary.get_vocab_size() == len(SPECIAL):
-        other = ""
-        if own.unit == "words":
-            other = ", or data.vocabulary.unit=characters for texts without spaces between words"
         raise InputError(
-            f"data.vocabulary.min_count: no {own.unit.removesuffix('s')} of {cfg.name} occurs "
-            f"{own.min_count} times; use a smaller number{other}"
+            f"data.vocabulary.min_count: {cfg.name} has no {own.unit} that occur {own.min_count} "
+            "times; use a smaller number, or for texts without spaces between words "
+            "data.vocabulary.unit=characters"
         )
-    encoder = encoder_of(own, vocabulary)
+    tokens = tokens_of(own, vocabulary)
 
     def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return encoder([text + own.ending for text in texts])
+        return tokens.encode([text + own.ending for text in texts])
 
-    return Tokens(vocabulary, encode, size_of(own, vocabulary), shift=shift_of(own))
+    return replace(tokens, encode=encode)
+
+
+def tokens_of(own: VocabularyConfig, vocabulary: Tokenizer) -> Tokens:
+    """Those of this vocabulary of the config, of texts without an ending."""
+    shift = 0 if own.file is None else len(SPECIAL)
+    if own.file is not None or own.unit == "words":
+        encode = text_encoder(vocabulary, shift)
+    else:
+        encode = encode_bytes if own.unit == "bytes" else character_encoder(vocabulary)
+    return Tokens(vocabulary, encode, max(vocabulary.get_vocab().values()) + 1 + shift, shift=shift)
 
 
 def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
@@ -108,35 +117,20 @@ def _word_tokenizer(model: WordLevel) -> Tokenizer:
     return tokenizer
 
 
-def portions(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in lists of about PORTION characters."""
+def portions(texts: Iterable[str], poll: Poll) -> Iterator[list[str]]:
+    """The texts in lists of about PORTION characters; `poll` is called before each of them."""
     portion: list[str] = []
     characters = 0
     for text in texts:
         portion.append(text)
         characters += len(text)
         if characters >= PORTION:
+            poll()
             yield portion
             portion, characters = [], 0
     if portion:
+        poll()
         yield portion
-
-
-def word_encoder(tokenizer: Tokenizer) -> Encoder:
-    """Texts -> ids of all tokens (T,) uint16 or uint32, and offsets (documents + 1,) int64.
-
-    Document i has the ids[offsets[i]:offsets[i + 1]]. A document without words is one `<unk>`. No
-    id is 0: only batches add padding.
-    """
-
-    def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        documents = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        size = tokenizer.get_vocab_size()
-        ids, offsets = in_a_row([document.ids or [UNKNOWN] for document in documents], size)
-        ids[ids == PAD] = UNKNOWN  # a text may contain the word "<pad>"
-        return ids, offsets
-
-    return encode
 
 
 def in_a_row(documents: list[list[int]], size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +158,7 @@ def character_vocabulary(texts: Iterable[str], max_size: int, min_count: int) ->
 
 
 def character_encoder(vocabulary: Tokenizer) -> Encoder:
-    """As `word_encoder`, with the ids of `character_vocabulary`; no text is empty."""
+    """As `text_encoder`, with the ids of `character_vocabulary`; no text is empty."""
     id_of = np.full(sys.maxunicode + 1, UNKNOWN, kind_of_ids(vocabulary.get_vocab_size()))
     for character, i in vocabulary.get_vocab().items():
         if character not in SPECIAL:
@@ -175,26 +169,6 @@ def character_encoder(vocabulary: Tokenizer) -> Encoder:
         return id_of[points], np.cumsum([0, *map(len, texts)], dtype=np.int64)
 
     return encode
-
-
-def encoder_of(own: VocabularyConfig, vocabulary: Tokenizer) -> Encoder:
-    """The config's encoder with this vocabulary."""
-    if own.file is not None:
-        return file_encoder(vocabulary)
-    if own.unit == "bytes":
-        return encode_bytes
-    return {"words": word_encoder, "characters": character_encoder}[own.unit](vocabulary)
-
-
-def shift_of(own: VocabularyConfig) -> int:
-    """The number to add to the ids of the vocabulary, because a user's tokenizer has its ids after
-    SPECIAL."""
-    return 0 if own.file is None else len(SPECIAL)
-
-
-def size_of(own: VocabularyConfig, vocabulary: Tokenizer) -> int:
-    """The largest id + 1."""
-    return max(vocabulary.get_vocab().values()) + 1 + shift_of(own)
 
 
 def tokenizer_file_digest(path: str) -> str:
@@ -226,17 +200,23 @@ def unknown_of(tokenizer: Tokenizer) -> int | None:
     return unknown
 
 
-def file_encoder(tokenizer: Tokenizer) -> Encoder:
-    """As `word_encoder`, with the tokens of a user's tokenizer and without its special tokens."""
-    size, unknown = max(tokenizer.get_vocab().values()) + 1 + len(SPECIAL), unknown_of(tokenizer)
+def text_encoder(tokenizer: Tokenizer, shift: int = 0) -> Encoder:
+    """Texts -> ids of all tokens (T,) uint16 or uint32, and offsets (documents + 1,) int64.
+
+    Document i has the ids[offsets[i]:offsets[i + 1]], which are the tokenizer's plus `shift`,
+    without its special tokens. A document without tokens is one `<unk>`. No id is 0: only batches
+    add padding.
+    """
+    size = max(tokenizer.get_vocab().values()) + 1 + shift
+    unknown = unknown_of(tokenizer) if shift else PAD  # a text may contain the word "<pad>"
 
     def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         with input_errors("data.vocabulary.file: cannot encode the texts", "correct the file"):
             encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        shifted = [[i + len(SPECIAL) for i in document.ids] for document in encoded]
-        ids, offsets = in_a_row([document or [UNKNOWN] for document in shifted], size)
+        documents = [[i + shift for i in d.ids] if shift else d.ids for d in encoded]
+        ids, offsets = in_a_row([document or [UNKNOWN] for document in documents], size)
         if unknown is not None:
-            ids[ids == unknown + len(SPECIAL)] = UNKNOWN
+            ids[ids == unknown + shift] = UNKNOWN
         return ids, offsets
 
     return encode
@@ -250,7 +230,7 @@ def byte_vocabulary() -> Tokenizer:
 
 
 def encode_bytes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """As the encoder of `word_encoder`, with the ids of `byte_vocabulary`; no text is empty."""
+    """As the encoder of `text_encoder`, with the ids of `byte_vocabulary`; no text is empty."""
     encoded = [text.encode() for text in texts]
     ids = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.uint16) + len(SPECIAL)
     return ids, np.cumsum([0, *map(len, encoded)], dtype=np.int64)

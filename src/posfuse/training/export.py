@@ -22,7 +22,7 @@ from torch import Tensor
 
 from posfuse.config import Config, is_pretrained
 from posfuse.data.token_store import VOCABULARY
-from posfuse.data.vocabulary import encoder_of, size_of
+from posfuse.data.vocabulary import tokens_of
 from posfuse.errors import InputError, input_errors
 from posfuse.model.network import FoldedClassifier
 from posfuse.runs import configs, records
@@ -55,7 +55,7 @@ class Exported:
         if not checked_texts:
             return torch.empty(0, len(self.label_names))
         data = self.cfg.data
-        flat, offsets = encoder_of(data.vocabulary, self.vocabulary)(checked_texts)
+        flat, offsets = tokens_of(data.vocabulary, self.vocabulary).encode(checked_texts)
         cut = [
             torch.from_numpy(flat[start:end][: data.max_len].astype("int64"))
             for start, end in pairwise(offsets)
@@ -109,7 +109,7 @@ def load_export(path: str | Path) -> Exported:
         cfg = checked(OmegaConf.structured(configs.config_of(header["config"])))
         names = json.loads(header["label_names"])
         tokenizer = Tokenizer.from_str(header["vocabulary"])
-        size = size_of(cfg.data.vocabulary, tokenizer)
+        size = tokens_of(cfg.data.vocabulary, tokenizer).size
         folded = build_network(cfg, size, len(names)).fold()
         folded.load_state_dict(weights)
     return Exported(cfg, names, tokenizer, folded)
