@@ -270,9 +270,3 @@ def test_the_fingerprint_of_a_folder_is_that_of_its_bytes(tmp_path) -> None:
     one, copy = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "copy")
     assert of(one) == of(copy)
     assert of(one) != of(write_corpus(tmp_path / "other", seed=1))
-
-
-def test_the_end_of_a_schedule_needs_a_schedule():
-    with pytest.raises(InputError, match=r"optim.end_factor: 0.1 is .*; set optim.schedule="):
-        checked(composed("optim.end_factor=0.1"))
-    checked(composed("optim.end_factor=0.1", "optim.schedule=cosine"))

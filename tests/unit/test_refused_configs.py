@@ -24,29 +24,29 @@ REFUSED = [
     (["data.test_lengths=[256,300]"],
      "data.test_lengths: must be above data.max_len=256, where texts are cut (got 256); use "),
     ([*TASK, "data.corpus.test_lengths=[80]"],
-     "data.corpus.test_lengths: must be data.test_lengths=[40, 80, 160] (got [80]); set data."),
+     "data.corpus.test_lengths: must be [40, 80, 160] with data=even_pairs, because data.test_"),
     ([*TASK, "data.max_len=8"],
-     "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because a cut string "),
-    ([*TASK, "data.vocabulary.unit=bytes"], "data.vocabulary.unit: must be words for a task"),
+     "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because a document "),
+    ([*TASK, "data.vocabulary.unit=bytes"],
+     "data.vocabulary.unit: must be words with data=even_pairs, because its tokens are its symbols "
+     "(got bytes)"),
     ([*TASK, "data.corpus.split_seed=-1"],
      "data.corpus.split_seed: must be between 0 and 4294967295 (got -1)"),
     (["data=listops", "data.test_lengths=[3000]"],
-     "data.test_lengths: listops has no documents longer than data.max_len"),
+     "data.test_lengths: must be [] with data=listops, because it has no documents longer than "),
     (["data=listops", "data.corpus.lengths=[5,3000]"],
      "data.corpus.lengths: must end at data.max_len=2000 or below (got [5, 3000])"),
     # Shuffled words
     (SHUFFLED,
-     "data.name: the words of arxiv are shuffled (data.word_order=shuffled), so tables would mix "
-     "the two; set data.name=arxiv_shuffled"),
+     "data.name: must end in _shuffled if data.word_order=shuffled, and only then, since tables "
+     "would mix two corpora (got arxiv with data.word_order=shuffled)"),
     (["data=arxiv", "data.name=arxiv_shuffled"],
-     "data.name: arxiv_shuffled ends in _shuffled, but data.word_order=original; set "
-     "data.word_order=shuffled, or another name"),
+     "two corpora (got arxiv_shuffled with data.word_order=original)"),
     ([*NAMED, "task=language_model", "data.vocabulary.unit=bytes"],
      "data.word_order: shuffled is for classifiers, because a language model predicts the next "
      "word; remove it, or set task=classification"),
     (["data=even_pairs", "data.word_order=shuffled", "data.name=even_pairs_shuffled"],
-     "data.word_order: shuffled is for texts, and even_pairs_shuffled is a generated task; remove "
-     "it, or use texts"),
+     "data.word_order: must be original with data=even_pairs_shuffled, because only texts can be "),
     ([*NAMED, "data.word_order=random"],
      "data.word_order: must be original or shuffled (got random)"),
     # Seeds
@@ -75,21 +75,23 @@ REFUSED = [
      "macro_f1 is for classifiers; remove it"),
     # A user's own texts and tokens
     (["data.splits.test=eval"],
-     "data.splits: is for your own texts and those of the hub, and posfuse.data.bbc.lead_paragr"),
+     "data.splits.test: must be test with data=bbc_lead_paragraph, because it makes its own split"),
     (["data=agnews", "data.splits.test=train"], "data.splits: two splits are train; name another"),
     ([TOKENIZER, "data.vocabulary.unit=characters"],
-     "data.vocabulary.unit: characters is for a vocabulary of the texts, and data.vocabulary.file "
-     "is tokenizer.json; set data.vocabulary.unit=words, or remove the file"),
-    ([TOKENIZER, "data.vocabulary.min_count=1"], "data.vocabulary.min_count: 1 is for a vocab"),
-    ([TOKENIZER, "task=language_model"], "data.vocabulary.unit: bytes is for a vocabulary of"),
+     "data.vocabulary.unit: must be words with data.vocabulary.file, because tokenizer.json is the "
+     "vocabulary (got characters)"),
+    ([TOKENIZER, "data.vocabulary.min_count=1"], "data.vocabulary.min_count: must be 2 with data."),
+    ([TOKENIZER, "task=language_model"], "data.vocabulary.unit: must be words with data.voc"),
     *(([TOKENIZER, f"data={data}"],
-       f"data.vocabulary.file: is for texts, and the tokens of {data} are its symbols; remove it")
+       f"data.vocabulary.file: must be null with data={data}, because its tokens are its symbols ")
       for data in ("even_pairs", "listops")),
-    # Pretraining
+    # Schedule and pretraining
+    (["optim.end_factor=0.1"],
+     "optim.end_factor: must be 0.0 with optim.schedule=constant, because only a linear or cosin"),
     ([*MASKED, "task=language_model", "data.vocabulary.unit=bytes"],
      "pretrain: is for classifiers"),
     ([*MASKED, "trainer.devices=2"],
-     "trainer.devices: pretrain=masked works on one device (got 2)"),
+     "trainer.devices: must be 1 with pretrain=masked, because pretraining works on one device "),
     ([*MASKED, "pretrain.share=0"], "pretrain.share: must be above 0 and at most 1 (got 0)"),
     ([*MASKED, "pretrain.max_epochs=0"], "pretrain.max_epochs: must be at least 1 (got 0)"),
 ]  # fmt: skip

@@ -7,18 +7,15 @@ import pytest
 import torch
 
 from posfuse.data.batching import ResidentDocuments
-from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.runs import identity
-from posfuse.runs.checks import checked
 from posfuse.runs.identity import LATER_KEYS
 from posfuse.study import stages
 from posfuse.study.spec import Study
 from posfuse.training.build import build_data
 from posfuse.training.masked_pretraining import first_phase
-from small_pretrained import host_overrides, write_pretrained
 from small_records import write_record
-from small_runs import composed, small_config, write_corpus
+from small_runs import small_config, write_corpus
 
 SHUFFLED = ["data.name=tiny_shuffled", "data.word_order=shuffled"]
 CUT = ["data.max_len=6", "data.test_lengths=[8,20]"]
@@ -73,12 +70,6 @@ def test_only_a_shuffled_run_has_the_key(corpus) -> None:
     assert identity.settings(found)["data.word_order"] == "shuffled"
     pretrained = [first_phase(c) for c in (found, replace(found, data=plain.data))]
     assert identity.fingerprint(pretrained[0]) != identity.fingerprint(pretrained[1])
-
-
-def test_a_pretrained_host_reads_no_shuffled_texts(tmp_path) -> None:
-    overrides = ["data=folder", "data.path=x", *host_overrides(write_pretrained(tmp_path / "m"))]
-    with pytest.raises(InputError, match=r"^data.word_order: .* its special tokens .* remove it$"):
-        checked(composed(*overrides, "model=pretrained", *SHUFFLED))
 
 
 def test_a_report_and_a_study_keep_both_apart(corpus, tmp_path) -> None:

@@ -12,28 +12,17 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import (
-    LARGEST_SEED,
-    TASKS,
-    Config,
-    DataConfig,
-    SplitsConfig,
-    VocabularyConfig,
-    is_pretrained,
-)
-from posfuse.data.corpora import is_task
+from posfuse.config import LARGEST_SEED, TASKS, Config
 from posfuse.errors import InputError, lacks_memory
 from posfuse.limits import check_limits, check_name
+from posfuse.runs.combinations import HUB, check_combinations
 from posfuse.runs.configs import config_of
 from posfuse.runs.fidelity import apply_fidelity
-from posfuse.runs.host_checks import check_host
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.seeds import with_split_seed
 
 # Where the files of Python and of installed packages begin.
 LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
-HUB = "posfuse.data.corpora.hub"
-SHUFFLED = "_shuffled"  # ends the name of a corpus with data.word_order=shuffled
 
 
 def checked(config: DictConfig) -> Config:
@@ -51,22 +40,13 @@ def checked(config: DictConfig) -> Config:
     apply_fidelity(cfg)
     task = task_of(cfg)
     task.check()
-    check_host(cfg)
+    check_combinations(cfg)
     _check_corpus(cfg)
-    _check_tokenizer(cfg)
-    if cfg.trainer.monitor == "accuracy" and not task.has_accuracy:
+    if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
         raise InputError(
             f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
             "which is its own, or loss"
         )
-    if cfg.optim.end_factor and cfg.optim.schedule == "constant":
-        raise InputError(
-            f"optim.end_factor: {cfg.optim.end_factor:g} is the end of a schedule; set "
-            "optim.schedule=linear or cosine too"
-        )
-    _check_word_order(cfg)
-    _check_pretraining(cfg)
-    _check_test_lengths(cfg.data)
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
     if cfg.encoding.attention:
         given = ("d_model", "n_heads", "max_len")
@@ -99,36 +79,12 @@ def _check_corpus(cfg: Config) -> None:
             f"data.path: {cfg.data.name} is made by {target}, which reads no folder; for your own "
             "texts use data=folder data.name=NAME"
         )
-    if cfg.data.path is None and target != HUB and names != SplitsConfig():
-        raise InputError(
-            f"data.splits: is for your own texts and those of the hub, and {target} makes its own "
-            "splits; remove it"
-        )
     _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
     own = cfg.data.corpus.get("split_seed")
     if isinstance(own, int) and not 0 <= own <= LARGEST_SEED:
         raise InputError(
             f"data.corpus.split_seed: must be between 0 and {LARGEST_SEED} (got {own})"
         )
-
-
-def _check_tokenizer(cfg: Config) -> None:
-    """A tokenizer of the user's own decides what the other keys of data.vocabulary do."""
-    data, own = cfg.data, cfg.data.vocabulary
-    if own.file is None:
-        return
-    if is_task(data) or "lengths" in ((data.corpus or {}) if data.path is None else {}):
-        raise InputError(
-            f"data.vocabulary.file: is for texts, and the tokens of {data.name} are its symbols; "
-            "remove it"
-        )
-    for key in ("max_size", "min_count", "source", "unit"):
-        if (value := getattr(own, key)) != (usual := getattr(VocabularyConfig(), key)):
-            raise InputError(  # conf/data may have set it, so that a user cannot remove it
-                f"data.vocabulary.{key}: {value} is for a vocabulary of the texts, and "
-                f"data.vocabulary.file is {own.file}; set data.vocabulary.{key}={usual}, or remove "
-                "the file"
-            )
 
 
 def task_of(cfg: Config) -> Any:
@@ -141,90 +97,6 @@ def task_of(cfg: Config) -> Any:
             "needs task._target_, the import path of its class"
         )
     return _import("task", target)(cfg)
-
-
-def _check_word_order(cfg: Config) -> None:
-    """Only texts are shuffled, and their name alone ends in _shuffled."""
-    data, key = cfg.data, "data.word_order: shuffled"
-    if data.word_order == "original":
-        if data.name.endswith(SHUFFLED):
-            raise InputError(
-                f"data.name: {data.name} ends in {SHUFFLED}, but data.word_order=original; set "
-                "data.word_order=shuffled, or another name"
-            )
-        return
-    if is_pretrained(cfg):
-        raise InputError(
-            f"{key} is for host=own, because host=transformers needs its special tokens in their "
-            "places; remove it"
-        )
-    if is_task(data):
-        raise InputError(
-            f"{key} is for texts, and {data.name} is a generated task; remove it, or use texts"
-        )
-    if not data.name.endswith(SHUFFLED):
-        raise InputError(
-            f"data.name: the words of {data.name} are shuffled (data.word_order=shuffled), so "
-            f"tables would mix the two; set data.name={data.name}{SHUFFLED}"
-        )
-
-
-def _check_pretraining(cfg: Config) -> None:
-    if cfg.pretrain.name == "none":
-        return
-    if cfg.trainer.devices > 1:
-        raise InputError(
-            f"trainer.devices: pretrain={cfg.pretrain.name} works on one device (got "
-            f"{cfg.trainer.devices}); set trainer.devices=1"
-        )
-
-
-def _check_test_lengths(data: DataConfig) -> None:
-    lengths = data.test_lengths
-    if lengths != sorted(set(lengths)):
-        raise InputError(
-            f"data.test_lengths: must ascend, each length once (got {lengths}); use "
-            f"{sorted(set(lengths))}"
-        )
-    generated = (data.corpus or {}).get("lengths") if data.path is None else None
-    if is_task(data):
-        _check_task(data)
-    elif generated and max(generated) > data.max_len:
-        raise InputError(
-            f"data.corpus.lengths: must end at data.max_len={data.max_len} or below (got "
-            f"{generated}), because a cut document has lost its label; set both keys"
-        )
-    elif generated and lengths:
-        raise InputError(
-            f"data.test_lengths: {data.name} has no documents longer than data.max_len; remove "
-            f"data.test_lengths={lengths}"
-        )
-    elif lengths and min(lengths) <= data.max_len:
-        raise InputError(
-            f"data.test_lengths: must be above data.max_len={data.max_len}, where texts are cut "
-            f"(got {min(lengths)}); use larger lengths, or lower data.max_len"
-        )
-
-
-def _check_task(data: DataConfig) -> None:
-    """A model reads whole strings, and trains up to data.max_len."""
-    corpus = data.corpus or {}
-    if corpus["test_lengths"] != data.test_lengths:
-        raise InputError(
-            f"data.corpus.test_lengths: must be data.test_lengths={data.test_lengths} (got "
-            f"{corpus['test_lengths']}); set data.test_lengths alone"
-        )
-    trained = corpus.get("lengths")
-    if trained and max(trained) != data.max_len:
-        raise InputError(
-            f"data.corpus.lengths: must end at data.max_len={data.max_len} (got {trained}), "
-            "because a cut string has lost its label; set both keys"
-        )
-    if data.vocabulary.unit != "words":
-        raise InputError(
-            "data.vocabulary.unit: must be words for a task, whose tokens are its symbols (got "
-            f"{data.vocabulary.unit})"
-        )
 
 
 def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> None:

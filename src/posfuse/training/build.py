@@ -162,7 +162,7 @@ def build_backbone(cfg: Config) -> Backbone:
     """
     host = load_host(cfg)
     fusion, table, position = build_parts(cfg, host)
-    model: Any = cfg.model  # what is null here is the host's: runs.host_checks
+    model: Any = cfg.model  # what is null here is the host's: runs.combinations
     encoder = host.encoder if host else Encoder(
         d_model=model.d_model, n_heads=model.n_heads, n_layers=model.n_layers, d_ff=model.d_ff,
         dropout=model.dropout, attention_dropout=model.attention_dropout,

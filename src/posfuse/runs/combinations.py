@@ -1,0 +1,157 @@
+"""Values of the config that do not fit each other."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from typing import Any
+
+from posfuse.config import Config, DataConfig, SplitsConfig, VocabularyConfig, is_pretrained
+from posfuse.data.corpora import is_task
+from posfuse.data.pretrained_folder import pretrained_files
+from posfuse.errors import InputError
+from posfuse.runs.identity import flatten
+
+Needs = dict[str, tuple[Any, str]]  # key -> the only value that fits, and why
+HOST_TABLE = "posfuse.model.pretrained_host.HostTable"
+HUB = "posfuse.data.corpora.hub"
+SHUFFLED = "_shuffled"  # ends the name of a corpus with data.word_order=shuffled
+# Of ModelConfig: what the folder of a pretrained model decides.
+DECIDED = (
+    "d_model", "n_heads", "n_layers", "d_ff", "activation", "norm_first", "dropout",
+    "attention_dropout",
+)  # fmt: skip
+
+
+def check_combinations(cfg: Config) -> None:
+    """Raise InputError, which names the key and the fix, for a value that does not fit another."""
+    if is_pretrained(cfg):
+        if cfg.host.path is None:
+            raise InputError(
+                "host.path: no pretrained model given; name its folder with host.path=FOLDER"
+            )
+        pretrained_files(cfg.host.path)
+    given = flatten(asdict(cfg))
+    for part, needs in _needs(cfg):
+        for key, (value, why) in needs.items():
+            if given.get(key, value) != value:
+                shown = {"None": "null", "False": "false"}.get(str(value), value)
+                raise InputError(
+                    f"{key}: must be {shown} with {part}, because {why} (got {given[key]})"
+                )
+    if is_pretrained(cfg):
+        _check_pretrained(cfg)
+    else:
+        _check_own(cfg)
+    _check_lengths(cfg.data)
+    if cfg.data.name.endswith(SHUFFLED) != (cfg.data.word_order == "shuffled"):
+        raise InputError(
+            f"data.name: must end in {SHUFFLED} if data.word_order=shuffled, and only then, since "
+            f"tables would mix two corpora (got {cfg.data.name} with data.word_order="
+            f"{cfg.data.word_order})"
+        )
+
+
+def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
+    """Parts of this config, each with the keys that have one value beside it."""
+    data, of_data = cfg.data, f"data={cfg.data.name}"
+    corpus = (data.corpus or {}) if data.path is None else {}
+    if "lengths" in corpus or is_task(data):
+        why = "its tokens are its symbols"
+        yield of_data, {"data.vocabulary.file": (None, why), "host.name": ("own", why)}
+        if is_task(data):
+            yield (
+                of_data,
+                {
+                    "data.vocabulary.unit": ("words", why),
+                    "data.word_order": ("original", "only texts can be shuffled"),
+                    "data.corpus.test_lengths": (data.test_lengths, "data.test_lengths sets both"),
+                },
+            )
+        else:
+            why = "it has no documents longer than data.max_len"
+            yield of_data, {"data.test_lengths": ([], why)}
+    if corpus and corpus.get("_target_") != HUB:
+        usual = vars(SplitsConfig()).items()
+        yield of_data, {f"data.splits.{k}": (v, "it makes its own splits") for k, v in usual}
+    vocabulary = {f"data.vocabulary.{f.name}": f.default for f in fields(VocabularyConfig)}
+    if data.vocabulary.file is not None:
+        why = f"{data.vocabulary.file} is the vocabulary"
+        ignored = ("max_size", "min_count", "source", "unit")
+        keys = [f"data.vocabulary.{name}" for name in ignored]
+        yield "data.vocabulary.file", {key: (vocabulary[key], why) for key in keys}
+    if cfg.pretrain.name != "none":
+        why = "pretraining works on one device"
+        yield f"pretrain={cfg.pretrain.name}", {"trainer.devices": (1, why)}
+    if cfg.optim.schedule == "constant":
+        why = "only a linear or cosine schedule has an end"
+        yield "optim.schedule=constant", {"optim.end_factor": (0.0, why)}
+    if not is_pretrained(cfg):
+        yield "host=own", {"host.path": (None, "only host=transformers reads it")}
+        return
+    why = f"{cfg.host.path} decides it; use model=pretrained"
+    yield "host=transformers", {f"model.{name}": (None, why) for name in DECIDED}
+    yield (
+        "host=transformers",
+        {
+            **{key: (value, "it has its own tokenizer") for key, value in vocabulary.items()},
+            "data.word_order": ("original", "its special tokens need their places"),
+            "pretrain.name": ("none", "its model is pretrained already"),
+            "trainer.compile": (False, "only the encoder of host=own can be compiled"),
+            "fidelity.blocks": ("independent", "its blocks are pretrained"),
+        },
+    )
+
+
+def _check_pretrained(cfg: Config) -> None:
+    for key in ("token_scale", "head_dropout"):
+        if not isinstance(value := getattr(cfg.model, key), int | float):
+            raise InputError(
+                f"model.{key}: must be a number with host=transformers, because its model has a "
+                f"scale and a dropout of its own (got {value})"
+            )
+    if cfg.encoding.attention:
+        raise InputError(
+            f"encoding={cfg.encoding.name}: acts inside attention, which belongs to the pretrained "
+            "model; use host, sinusoidal, learned, fourier or none"
+        )
+
+
+def _check_own(cfg: Config) -> None:
+    model: Any = cfg.model
+    for name in DECIDED:
+        if getattr(model, name) is None and name != "attention_dropout":
+            raise InputError(
+                f"model.{name}: null is for host=transformers; give a value, or use model=small"
+            )
+    if model.d_model % model.n_heads:
+        fitting = [str(n) for n in range(1, model.d_model + 1) if model.d_model % n == 0]
+        raise InputError(
+            f"model.n_heads: must divide model.d_model={model.d_model} (got {model.n_heads}); use "
+            f"one of {', '.join(fitting)}"
+        )
+    if cfg.encoding.table.get("_target_") == HOST_TABLE:
+        raise InputError(
+            f"encoding={cfg.encoding.name}: is the position table of a pretrained model; set "
+            "host=transformers host.path=FOLDER, or use another encoding"
+        )
+
+
+def _check_lengths(data: DataConfig) -> None:
+    lengths = data.test_lengths
+    if lengths != sorted(set(lengths)):
+        raise InputError(
+            f"data.test_lengths: must ascend, each length once (got {lengths}); use "
+            f"{sorted(set(lengths))}"
+        )
+    generated = (data.corpus or {}).get("lengths") if data.path is None else None
+    if generated:
+        longest, below = max(generated), "" if is_task(data) else " or below"
+        if longest > data.max_len or (longest < data.max_len and not below):
+            raise InputError(
+                f"data.corpus.lengths: must end at data.max_len={data.max_len}{below} (got "
+                f"{generated}), because a document that is cut has lost its label; set both keys"
+            )
+    elif lengths and not is_task(data) and min(lengths) <= data.max_len:
+        raise InputError(
+            f"data.test_lengths: must be above data.max_len={data.max_len}, where texts are cut "
+            f"(got {min(lengths)}); use larger lengths, or lower data.max_len"
+        )
