@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from commands import called
+from posfuse.data.corpora import files_digest, folder_files
 from posfuse.report import page
-from posfuse.runs.identity import texts_digest
 from posfuse.runs.records import SCHEMA
 from small_runs import write_corpus
 
@@ -40,7 +40,7 @@ def write_record(
     if not corpus.exists():
         write_corpus(corpus, n_classes=2)
     settings = {"seed": seed, "data.name": data, "fusion.name": fusion, "model.d_model": 8}
-    settings["data.path"] = texts_digest(str(corpus))
+    settings["data.path"] = files_digest(folder_files(str(corpus)))
     record = {
         "schema": SCHEMA,
         "fingerprint": f"{folder.relative_to(root)}{more.get('settings')}",

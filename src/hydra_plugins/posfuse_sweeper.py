@@ -13,7 +13,7 @@ from omegaconf import OmegaConf, open_dict, read_write
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
-from posfuse.runs.folders import AXES, NAMES, composed_names, folder_of, folders_of, sweep_folder
+from posfuse.runs.folders import AXES, NAMES, composed_names, folders_of, sweep_folder
 from posfuse.runs.multirun import names_in, with_arm
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
@@ -107,7 +107,7 @@ class PosfuseSweeper(BasicSweeper):
                             f"another; set {key.partition('=')[0]}.name in its own file alone"
                         )
                 self.add_names(names)
-                check_place(job, folder_of(overrides, self.config))
+                check_place(job, folders_of([overrides], self.config)[0])
             finally:
                 state.cfg = before
 

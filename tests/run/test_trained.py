@@ -48,7 +48,7 @@ DAMAGES = {
     "no config": (without("config.yaml"), r"config\.yaml: cannot be read .* give a finished"),
     "no yaml": (overwritten("config.yaml", "a: [1"), r"config\.yaml: cannot be read"),
     "a list": (overwritten("config.yaml", "- a"), r"config\.yaml: "),
-    "unknown key": (changed("colour", 1), r"config\.yaml: does not fit this version .*colour"),
+    "unknown key": (changed("colour", 1), r"config\.yaml: cannot be read .*colour"),
     "unknown operator": (changed("fusion._target_", "posfuse.no"), r"config\.yaml: .*posfuse\.no"),
     "not finished": (without("result.json"), r"the run is not finished; run its command again"),
     "other corpus": (

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from posfuse.data.corpora import is_task
+from posfuse.data.corpora import folder, is_task
 from posfuse.evidence import bag_of_words as module
 from posfuse.evidence.bag_of_words import bag_of_words, bags_of_words
 from posfuse.runs import configs, identity
@@ -111,7 +111,7 @@ def test_a_corpus_that_cannot_be_loaded_is_one_line_and_the_others_are_fitted(co
         "data: {name: odd, corpus: {_target_: no.such}}\nencoding: {name: a}\n"
     )
     folders = [tmp_path / n for n in ("good", "moved", "odd", "none")]
-    given = runs(*folders, **{"data.path": identity.texts_digest(corpus)})
+    given = runs(*folders, **{"data.path": folder(corpus).fingerprint})
     found, problems = bags_of_words(given)
     assert list(found) == [("good", "")]
     assert [line.split(":")[0] for line in problems] == ["moved", "odd", "none"]
@@ -123,7 +123,7 @@ def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
     run.mkdir()
     cfg = small_config(corpus)
     configs.write_config(run, cfg)
-    given = runs(run, **{"data.path": identity.texts_digest(corpus)})
+    given = runs(run, **{"data.path": folder(corpus).fingerprint})
     write_corpus(corpus, seed=1)
     found, problems = bags_of_words(given)
     assert found == {}

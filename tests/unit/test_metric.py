@@ -12,9 +12,8 @@ from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, METRICS, metric_of,
 from posfuse.report import page
 from posfuse.report.entry import sections_of
 from posfuse.report.sweep import Sweep
-from posfuse.runs import measurements
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
-from posfuse.runs.records import MECHANISM, write_table
+from posfuse.runs.records import MECHANISM, table_of, write_table
 from posfuse.statistics.budget import budgets
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for, step_of
 from posfuse.statistics.over_documents import hierarchical_bootstrap
@@ -46,7 +45,7 @@ def write(root, fusion, seed, bits, at_32, **more):
     frame = pd.DataFrame({**windows, "loss": (bits + part) * 10 * np.log(2)})
     frame.to_parquet(folder / "predictions.parquet", index=False)
     rows = [Measurement(LOSS_BY_POSITION, WHOLE, 10, 2 - n / 10, n, 2 * n) for n in (1, 2)]
-    write_table(folder / MECHANISM, measurements.frame(rows))
+    write_table(folder / MECHANISM, table_of(Measurement, rows))
 
 
 @pytest.fixture(scope="module")

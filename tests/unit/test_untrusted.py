@@ -122,7 +122,7 @@ def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeyp
     table = records.table_of(records.Diagnostic, rows)
     records.write_table(tmp_path / records.DIAGNOSTICS, table)
     path = tmp_path / "diagnostics.parquet"
-    assert records.read_diagnostics(tmp_path).to_dict("records") == [vars(rows[0])]
+    assert records.read_table(path, Diagnostic).to_dict("records") == [vars(rows[0])]
     good = pd.read_parquet(path)
     for wrong, reason in (
         (good.drop(columns="n"), "has no n"),
@@ -132,10 +132,10 @@ def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeyp
     ):
         wrong.to_parquet(path)
         with pytest.raises(InputError, match=reason):
-            records.read_diagnostics(tmp_path)
+            records.read_table(path, Diagnostic)
     write(path, "PAR1 and no more")
     with pytest.raises(InputError, match=r"diagnostics\.parquet: not readable"):
-        records.read_diagnostics(tmp_path)
+        records.read_table(path, Diagnostic)
     write(tmp_path / "mechanism.parquet", "PAR1 and no more")
     with pytest.raises(InputError, match=r"mechanism\.parquet: not readable"):
         measurements.read(tmp_path)

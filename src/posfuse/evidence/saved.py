@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def mechanism(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     Columns: CELL, seed and those of `Measurement`. No rows if no run has the file.
     """
-    columns = list(map(str, measurements.frame([])))
+    columns = [field.name for field in fields(measurements.Measurement)]
     return _of_runs(runs, lambda run: measurements.read(Path(run["folder"]))[columns], columns)
 
 

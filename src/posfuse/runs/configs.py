@@ -1,23 +1,15 @@
 """config.yaml of a run: written, read, and the folders that it names."""
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from posfuse import untrusted
 from posfuse.config import Config
-from posfuse.data.pretrained_folder import pretrained_digest
-from posfuse.data.vocabulary import tokenizer_file_digest
 from posfuse.errors import InputError, input_errors
-from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.identity import texts_digest
+from posfuse.runs.identity import CONTENTS
 from posfuse.runs.records import replacing
 
 CONFIG = "config.yaml"
@@ -26,21 +18,13 @@ CONFIG = "config.yaml"
 def write_config(folder: Path, cfg: Config) -> None:
     """config.yaml of a run. Its paths are absolute, so that they mean the same in any directory,
     and in UTF-8, so that they mean the same in any locale."""
-
-    def absolute(path: str) -> str:
-        return os.fsencode(os.path.abspath(path)).decode(errors="surrogateescape")
-
-    data, host, own = cfg.data.path, cfg.host.path, cfg.data.vocabulary
-    own = replace(own, file=own.file and absolute(own.file))
-    cfg = replace(
-        cfg,
-        output_dir=absolute(cfg.output_dir),
-        cache_dir=absolute(cfg.cache_dir),
-        data=replace(cfg.data, path=data and absolute(data), vocabulary=own),
-        host=replace(cfg.host, path=host and absolute(host)),
-    )
+    config = OmegaConf.structured(cfg)
+    for key in ("output_dir", "cache_dir", *CONTENTS):
+        if path := OmegaConf.select(config, key):
+            absolute = os.fsencode(os.path.abspath(path)).decode(errors="surrogateescape")
+            OmegaConf.update(config, key, absolute)
     with replacing(folder / CONFIG) as part:
-        OmegaConf.save(OmegaConf.structured(cfg), part)
+        OmegaConf.save(config, part)
 
 
 def read_config(folder: Path) -> Config:
@@ -49,14 +33,8 @@ def read_config(folder: Path) -> Config:
     Raises InputError if the file is missing or does not fit the schema.
     """
     path = folder / CONFIG
-    with input_errors(f"{path}: cannot be read", "give a finished run's folder"):
-        text = untrusted.read_yaml(path)
-    try:
-        cfg = config_of(text)
-    except (OmegaConfBaseException, ValueError, YAMLError) as error:
-        raise InputError(
-            f"{path}: does not fit this version ({one_line(error)}); run it again"
-        ) from error
+    with input_errors(f"{path}: cannot be read", "give a finished run's folder, or run it again"):
+        cfg = config_of(untrusted.read_yaml(path))
     # The content of cache_dir has digests, so any folder is right.
     places = _places(cfg, folder, cfg.cache_dir)
     cfg.cache_dir = str(next((place for place in places if place.is_dir()), places[-1]))
@@ -64,39 +42,38 @@ def read_config(folder: Path) -> Config:
 
 
 def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
-    """The config of a run with the folders of the texts and of the pretrained model that it read.
+    """The config of a run with the places of the files that it read: of its texts, its tokenizer
+    and its pretrained model.
 
-    `recorded` are the settings of the run's record, which have the digests of both. Raises
-    InputError if no folder with this content is where config.yaml says.
+    `recorded` are the settings of the run's record, which have their digests. Raises InputError if
+    no files with this content are where config.yaml says.
     """
+    config = OmegaConf.structured(cfg)
+    for key in CONTENTS:
+        if path := OmegaConf.select(config, key):
+            OmegaConf.update(config, key, _place(key, path, cfg, folder, recorded.get(key)))
+    return config_of(config)
 
-    def folder_with(key: str, path: str, digest_of: Callable[[str], str]) -> str:
-        changed = None
-        for place in filter(Path.exists, _places(cfg, folder, path)):
-            try:
-                if digest_of(str(place)) == recorded.get(key):
-                    return str(place)
-            except (InputError, OSError):
-                continue  # no texts or no model in this folder
-            changed = changed or place
-        if changed:
-            raise InputError(
-                f"{changed}: its files are not those of the run {folder}; restore them, or run "
-                "with data.name=NAME for the new ones"
-            )
+
+def _place(key: str, path: str, cfg: Config, folder: Path, recorded: str | None) -> str:
+    """Where the files of a key are that have the recorded digest."""
+    changed = None
+    for place in filter(Path.exists, _places(cfg, folder, path)):
+        try:
+            if CONTENTS[key](str(place), cfg) == recorded:
+                return str(place)
+        except (InputError, OSError):
+            continue  # no such files in this folder
+        changed = changed or place
+    if changed:
         raise InputError(
-            f"{folder / CONFIG}: {key}: no folder {path} with the run's files; restore it, or "
-            "write its new place into this file"
+            f"{changed}: its files are not those of the run {folder}; restore them, or run "
+            "with data.name=NAME for the new ones"
         )
-
-    data, host, own = cfg.data.path, cfg.host.path, cfg.data.vocabulary
-    texts = partial(texts_digest, names=cfg.data.splits)
-    data = data and folder_with("data.path", data, texts)
-    host = host and folder_with("host.path", host, pretrained_digest)
-    key = "data.vocabulary.file"
-    own = replace(own, file=own.file and folder_with(key, own.file, tokenizer_file_digest))
-    data_cfg = replace(cfg.data, path=data, vocabulary=own)
-    return replace(cfg, data=data_cfg, host=replace(cfg.host, path=host))
+    raise InputError(
+        f"{folder / CONFIG}: {key}: no folder {path} with the run's files; restore it, or "
+        "write its new place into this file"
+    )
 
 
 def _places(cfg: Config, folder: Path, path: str) -> list[Path]:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from posfuse.config import Config
+from posfuse.data.corpora import SPLITS
 from posfuse.data.token_store import Poll, open_store
 from posfuse.runs.seeds import validation_seed, with_split_seed
 
 UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from here on
 FEWEST_TOKENS = 3  # of a document, in the mean of a split; a warning below
-SPLITS = ("train", "validation", "test")
 CHARACTERS = "set data.vocabulary.unit=characters for texts without spaces between words"
 
 
@@ -25,8 +25,8 @@ def coverage_warning(row: Mapping[Any, Any]) -> str | None:
     more = "lower data.vocabulary.min_count or raise data.vocabulary.max_size"
     if row.get("settings.data.vocabulary.file"):
         unit, more = "tokens", "take a tokenizer that was trained on such texts"
-    unknown, unknown_in = _worst(row, "unknown_share", 1)
-    fewest, fewest_in = _worst(row, "mean_tokens", -1)
+    unknown, unknown_in = max(_of_splits(row, "unknown_share"), default=(0.0, ""))
+    fewest, fewest_in = min(_of_splits(row, "mean_tokens"), default=(math.inf, ""))
     if unknown >= UNKNOWN_SHARE:
         fix = f"{CHARACTERS}, or {more}" if unit == "words" else more
         if row.get("settings.host.name") == "transformers":
@@ -58,10 +58,7 @@ def training_lengths(cfg: Config, poll: Poll) -> np.ndarray:
     return np.sort(store.splits["train"].lengths)
 
 
-def _worst(row: Mapping[Any, Any], name: str, sign: int) -> tuple[float, str]:
-    """The largest number of the splits, or with sign -1 the smallest, and its split."""
-    values = {split: row.get(f"{name}.{split}") for split in SPLITS}
-    known = [(sign * v, split) for split, v in values.items()
-             if isinstance(v, int | float) and math.isfinite(v)]  # fmt: skip
-    value, split = max(known, key=lambda pair: pair[0], default=(-math.inf, ""))
-    return sign * value, split
+def _of_splits(row: Mapping[Any, Any], name: str) -> list[tuple[float, str]]:
+    """The number of each split that has one."""
+    values = [(row.get(f"{name}.{split}"), split) for split in SPLITS]
+    return [(v, split) for v, split in values if isinstance(v, int | float) and math.isfinite(v)]

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from posfuse.limits import check_folder, check_name
-from posfuse.runs.identity import is_neutral
+from posfuse.runs.identity import CONTENTS, is_neutral
 
 AXES = ("data", "encoding", "fusion")  # their names are parts of a run's folder
 NAMES = "names"  # of the sweeper: composed names, see `composed_names`
@@ -27,8 +27,8 @@ def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iter
     """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
 
     The other overrides are written in characters that every file system accepts. If characters are
-    replaced or the text is long, a hash keeps two different runs apart. Of host.path and of
-    data.vocabulary.file the last part is written, so that their place does not count.
+    replaced or the text is long, a hash keeps two different runs apart. Of a key that names files
+    the last part is written, so that their place does not count.
     """
     own = sorted(map(_without_place, other_overrides(overrides)))
     text = "__".join(own)
@@ -57,26 +57,20 @@ def _in_path_already(override: str) -> bool:
 
 def _without_place(override: str) -> str:
     key, _, value = override.partition("=")
-    has_place = key in ("host.path", "data.vocabulary.file")
-    return f"{key}={Path(value).name}" if has_place else override
-
-
-def folder_of(overrides: list[str], cfg: Any) -> str:
-    """The folder of the run with these overrides, relative to its sweep. `cfg` is the composed
-    config in the sweep's multirun.yaml."""
-    return folders_of([overrides], cfg)[0]
+    return f"{key}={Path(value).name}" if key in CONTENTS else override
 
 
 def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
-    """`folder_of` each job."""
-    usual = {axis: str(OmegaConf.select(cfg, f"{axis}.name")) for axis in AXES}
+    """The folders of the runs with these overrides, relative to their sweep. `cfg` is the composed
+    config in the sweep's multirun.yaml."""
+    usual = {axis: str((cfg.get(axis) or {}).get("name")) for axis in AXES}
     usual_seed = OmegaConf.select(cfg, "seed")
     names = dict(OmegaConf.select(cfg, f"hydra.sweeper.{NAMES}") or {})
 
     def name(axis: str, values: dict[str, str]) -> str:
         """The name of the corpus, encoding or operator of a job: its own, or that of its file."""
         of_file = names.get(f"{axis}={values.get(axis)}") or values.get(axis, usual[axis])
-        return values.get(f"{axis}.name") or of_file
+        return str(values.get(f"{axis}.name") or of_file)
 
     folders = []
     for overrides in jobs:

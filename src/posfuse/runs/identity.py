@@ -6,12 +6,12 @@ fingerprint have the same numbers.
 
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from posfuse.config import Config, SplitsConfig
+from posfuse.config import Config
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.data.pretrained_folder import pretrained_digest
 from posfuse.data.vocabulary import tokenizer_file_digest
@@ -66,6 +66,13 @@ LATER_KEYS: dict[str, Any] = {
     "data.splits.test": "test",
 }
 
+# Keys that name files: their content identifies a run, not their place. The digest of each.
+CONTENTS: dict[str, Callable[[str, Config], str]] = {
+    "data.path": lambda path, cfg: files_digest(folder_files(path, cfg.data.splits)),
+    "data.vocabulary.file": lambda path, cfg: tokenizer_file_digest(path),
+    "host.path": lambda path, cfg: pretrained_digest(path),
+}
+
 
 def is_neutral(key: str) -> bool:
     """Whether a key of the config cannot change a number of a run."""
@@ -83,19 +90,9 @@ def settings(cfg: Config) -> dict[str, Any]:
         if not is_neutral(key) and not (key in LATER_KEYS and value == LATER_KEYS[key])
     }
     if cfg.data.path is not None:
-        # Content, not location, identifies a data folder.
-        flat["data.path"] = texts_digest(cfg.data.path, cfg.data.splits)
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
-    if cfg.data.vocabulary.file is not None:
-        flat["data.vocabulary.file"] = tokenizer_file_digest(cfg.data.vocabulary.file)
-    if cfg.host.path is not None:
-        flat["host.path"] = pretrained_digest(cfg.host.path)
-    return flat
-
-
-def texts_digest(path: str, names: SplitsConfig | None = None) -> str:
-    """sha256 of the texts in a folder; raises InputError as `folder_files`."""
-    return files_digest(folder_files(path, names))
+    given = {key: flat[key] for key in CONTENTS if flat.get(key) is not None}
+    return flat | {key: CONTENTS[key](path, cfg) for key, path in given.items()}
 
 
 def fingerprint(cfg: Config) -> str:

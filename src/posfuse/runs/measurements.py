@@ -1,16 +1,12 @@
 """mechanism.parquet: how a trained model uses position, as training/observers.py measures it, and
 the loss of a language model by position."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from posfuse.errors import input_errors
-from posfuse.runs.records import MECHANISM, RUN_AGAIN, kinds_of, table_of
-from posfuse.seals import check_whole
-from posfuse.untrusted import read_parquet
+from posfuse.runs.records import MECHANISM, read_table, table_of
 
 WHOLE = -1  # the layer of a measurement that belongs to no layer
 LOSS_BY_POSITION = "loss_by_position"  # of a language model, in nats
@@ -34,11 +30,6 @@ class Measurement:
     high: int = 0
 
 
-def frame(rows: Sequence[Measurement]) -> pd.DataFrame:
-    """The rows as a frame with the columns of `Measurement`."""
-    return table_of(Measurement, rows)
-
-
 def read(folder: Path) -> pd.DataFrame:
     """The columns of `Measurement`; no rows for a run without the file, which older versions and
     trainer.mechanism=false leave out.
@@ -46,8 +37,4 @@ def read(folder: Path) -> pd.DataFrame:
     Raises InputError if the file is damaged.
     """
     path = folder / MECHANISM
-    if not path.exists():
-        return frame([])
-    with input_errors(f"{path}: not readable", RUN_AGAIN):
-        check_whole(path)
-        return read_parquet(path, kinds_of(Measurement))
+    return read_table(path, Measurement) if path.exists() else table_of(Measurement, [])

@@ -10,10 +10,10 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from posfuse.errors import Conflict, InputError, input_errors
-from posfuse.runs.folders import AXES, NAMES, folders_of, lies_in
+from posfuse.runs.folders import NAMES, folders_of, lies_in
 from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result
 from posfuse.untrusted import read_yaml
 
@@ -35,26 +35,21 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
         values = {override.get_key_element(): _values(override) for override in parsed}
         if prod(map(len, values.values())) > MOST_RUNS:
             raise ValueError(f"more than {MOST_RUNS} runs")
-        for seed in values.get("seed") or [str(config.seed)]:
-            int(seed.strip("'\""))
-        _check_types(config)
+        # What is read below; each raises an error for a part of another type.
+        folders_of([[f"seed={seed}"] for seed in values.get("seed", [])] or [[]], config)
+        [",".join(own) for own in _arms(config).values()]
+        _primary(config)
     return config, values
 
 
-def _check_types(config: Any) -> None:
-    """Raise ValueError for a part that is read below and is of another type than in a sweep's."""
-    sweeper = config.hydra.sweeper
-    tables = {key: config.get(key) for key in (*AXES, "sweep")}
-    tables |= {key: sweeper.get(key) for key in ("arms", NAMES)}
-    for key, part in tables.items():
-        if part is not None and not isinstance(part, DictConfig):
-            raise ValueError(f"{key} is no table")
-    lists = {**(tables["arms"] or {}), "primary": OmegaConf.select(config, "sweep.primary")}
-    for key, part in lists.items():
-        if part is None and key == "primary":
-            continue
-        if not isinstance(part, ListConfig) or not all(isinstance(text, str) for text in part):
-            raise ValueError(f"{key} is no list of texts")
+def _arms(config: Any) -> dict[str, list[str]]:
+    """The overrides of each arm."""
+    return dict(config.hydra.sweeper.get("arms") or {})
+
+
+def _primary(config: Any) -> tuple[str, ...]:
+    """The operators in sweep.primary."""
+    return tuple(map(str, (config.get("sweep") or {}).get("primary") or ()))
 
 
 def _values(override: Override) -> list[str]:
@@ -72,10 +67,8 @@ def folders_asked_for(sweep: Path) -> list[Path]:
         return []
     cfg, overrides = read_multirun(sweep / MULTIRUN)
     choices = [[f"{key}={value}" for value in values] for key, values in overrides.items()]
-    arms = cfg.hydra.sweeper.get("arms") or {}
-    return [
-        sweep / f for f in folders_of([with_arm(list(j), arms) for j in product(*choices)], cfg)
-    ]
+    jobs = [with_arm(list(job), _arms(cfg)) for job in product(*choices)]
+    return [sweep / folder for folder in folders_of(jobs, cfg)]
 
 
 def common_overrides(sweep: Path) -> tuple[set[str], int]:
@@ -83,9 +76,7 @@ def common_overrides(sweep: Path) -> tuple[set[str], int]:
     cfg, overrides = read_multirun(sweep / MULTIRUN)
     common = {f"{key}={values[0]}" for key, values in overrides.items() if len(values) == 1}
     if names := overrides.get("arm"):
-        common |= set.intersection(
-            *(set(with_arm([f"arm={n}"], cfg.hydra.sweeper.arms)) for n in names)
-        )
+        common |= set.intersection(*(set(with_arm([f"arm={n}"], _arms(cfg))) for n in names))
     return common, prod(map(len, overrides.values()))
 
 
@@ -108,8 +99,7 @@ def primary_family(sweep: Path) -> tuple[str, ...]:
     """The operators in sweep.primary of the sweep's last command; none if the file is missing."""
     if not (sweep / MULTIRUN).exists():
         return ()
-    cfg, _ = read_multirun(sweep / MULTIRUN)
-    return tuple(map(str, OmegaConf.select(cfg, "sweep.primary") or ()))
+    return _primary(read_multirun(sweep / MULTIRUN)[0])
 
 
 def names_in(sweep: Path) -> dict[str, str]:

@@ -31,6 +31,7 @@ MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
 STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
 INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
+ALWAYS, SOMETIMES = (PREDICTIONS, HISTORY, DIAGNOSTICS), (BY_LENGTH, MECHANISM, STEPS)
 RUN_AGAIN = f"remove {RESULT} to run again"  # the fix for a damaged file of a run
 WAIT = 1.0  # seconds to wait for a run's lock, which posfuse status holds for a moment
 
@@ -53,12 +54,6 @@ class Diagnostic:
     high: int
     n: int
     value: float
-
-
-def kinds_of(row: type) -> dict[str, str]:
-    """What each column holds of a table whose rows are a dataclass."""
-    kinds = {int: "a whole number", float: "a number", str: "a text"}
-    return {name: kinds[kind] for name, kind in get_type_hints(row).items()}
 
 
 def judged_by(scores: Collection[str]) -> str:
@@ -182,20 +177,21 @@ def read_history(folder: Path, name: str = HISTORY) -> pd.DataFrame:
     return history
 
 
-def read_diagnostics(folder: Path) -> pd.DataFrame:
-    """The columns of `Diagnostic`; raises InputError if the file is missing or damaged."""
-    path = folder / DIAGNOSTICS
+def read_table(path: Path, row: type) -> pd.DataFrame:
+    """A Parquet file of a run, whose rows are instances of a dataclass; raises InputError if the
+    file is missing or damaged."""
+    kinds = {int: "a whole number", float: "a number", str: "a text"}
     with input_errors(f"{path}: not readable", RUN_AGAIN):
-        return untrusted.read_parquet(path, kinds_of(Diagnostic))
+        check_whole(path)
+        columns = {name: kinds[kind] for name, kind in get_type_hints(row).items()}
+        return untrusted.read_parquet(path, columns)
 
 
 def write_result(folder: Path, record: Record) -> None:
     """Finish a run whose other files are written: write their digests, then the record."""
     with replacing(folder / RESULT) as part:
         write_json(part, record)
-        others = [PREDICTIONS, HISTORY, DIAGNOSTICS, BEST]
-        others += [BY_LENGTH] if "lengths" in record else []
-        others += [name for name in (MECHANISM, STEPS) if (folder / name).exists()]
+        others = [*ALWAYS, BEST, *(name for name in SOMETIMES if (folder / name).exists())]
         digests = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             sums.write_text(seals.sums_of(digests), encoding="utf-8")
@@ -205,9 +201,8 @@ def is_complete(folder: Path) -> bool:
     """Whether the files of a finished run are whole; loading checks the weights."""
     if not (folder / SUMS).exists():
         return is_whole(folder / PREDICTIONS)
-    names = [PREDICTIONS, HISTORY, DIAGNOSTICS]
     sums = seals.read_sums(folder)
-    names += [name for name in (BY_LENGTH, MECHANISM, STEPS) if name in sums]
+    names = [*ALWAYS, *(name for name in SOMETIMES if name in sums)]
     return all(is_whole(folder / name) for name in names)
 
 

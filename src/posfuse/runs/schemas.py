@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from yaml import YAMLError
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.runs.hydra_errors import nearest
 from posfuse.untrusted import read_yaml
 
@@ -35,18 +33,12 @@ def read_as(schema: type[Schema], path: Any) -> Schema:
     Raises InputError with a line for each error of the file; each names the file and the key.
     """
     name = str(path) if isinstance(path, Path) else path.name
-    try:
+    with input_errors(f"{name}: cannot be read", "give a YAML file in UTF-8"):
         content = OmegaConf.to_container(OmegaConf.create(read_yaml(path)))
+    try:
         return TypeAdapter(schema).validate_python(content)
     except ValidationError as error:
         refuse(name, [_line(schema, **problem) for problem in error.errors()])
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror}); give a YAML file") from error
-    except (YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{name}: not YAML in UTF-8 ({reason}); correct the file") from error
-    except ValueError as error:
-        raise InputError(f"{name}: {error}") from error
 
 
 def refuse(file: str, problems: Iterable[str]) -> NoReturn:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from posfuse.evidence.bag_of_words import task_bags
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.runs.records import Record, read_diagnostics
+from posfuse.runs.records import DIAGNOSTICS, Diagnostic, Record, read_table
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, by_length, value_of
 from posfuse.study.spec import Values
@@ -95,7 +95,7 @@ def _seconds(record: Record, counted: set[str]) -> float:
 
 
 def _norm_ratio(folder: Path) -> float:
-    frame = read_diagnostics(folder)
+    frame = read_table(folder / DIAGNOSTICS, Diagnostic)
     frame = frame[(frame["name"] == "norm_ratio") & (frame["by"] == "")]
     return float(frame.sort_values("epoch")["value"].iloc[-1]) if len(frame) else np.nan
 

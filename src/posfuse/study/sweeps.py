@@ -23,7 +23,7 @@ from posfuse.config import CONF_DIR
 from posfuse.errors import Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import configs, identity, records
-from posfuse.runs.folders import folder_of
+from posfuse.runs.folders import folders_of
 from posfuse.runs.identity import is_neutral
 from posfuse.runs.multirun import MULTIRUN, read_multirun
 from posfuse.study.plan import Plan, refusal
@@ -162,10 +162,10 @@ class Sweep:
         if not (self.folder / MULTIRUN).exists():
             return {}
         cfg, _ = read_multirun(self.folder / MULTIRUN)
-        return {
-            (arm, seed): self.folder / folder_of([*self.arms[arm], f"seed={seed}"], cfg)
-            for arm, seed in product(arms, seeds)
-        }
+        keys = list(product(arms, seeds))
+        jobs = [[*self.arms[arm], f"seed={seed}"] for arm, seed in keys]
+        folders = (self.folder / folder for folder in folders_of(jobs, cfg))
+        return dict(zip(keys, folders, strict=True))
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> int:

@@ -19,13 +19,14 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.evidence.collect import collect, declared_family, of_classifiers
 from posfuse.evidence.metric import ACCURACY, Metric, metric_of
 from posfuse.report import formats
 from posfuse.report.figures.style import look, rc_style
 from posfuse.report.sections.differences import forest, short_table
 from posfuse.runs import configs, records
+from posfuse.runs.records import Diagnostic
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import DIFFERENCES, INTERVALS
@@ -71,7 +72,8 @@ class Shown:
         """Whether any operator has gates."""
         one_of_each = self.runs.drop_duplicates("fusion")["folder"].map(Path)
         written = [folder for folder in one_of_each if (folder / records.DIAGNOSTICS).exists()]
-        return any("gate_mean" in set(records.read_diagnostics(f)["name"]) for f in written)
+        tables = (records.read_table(f / records.DIAGNOSTICS, Diagnostic) for f in written)
+        return any("gate_mean" in set(table["name"]) for table in tables)
 
 
 def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
@@ -188,7 +190,8 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
     """Save both views in W&B, over those whose URLs `path` holds; returns their URLs."""
     place = f"{server.address()}/{space.entity}/{space.project}"
-    try:
+    # The file may hold anything, and the views may be deleted.
+    with input_errors(f"{path}: cannot load the views in it", "remove it to make new ones"):
         views = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         urls = views.setdefault(place, {})
         if "workspace" in urls:
@@ -200,11 +203,6 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
             old = wr.Report.from_url(urls["report"])
             old.title, old.description, old.blocks = text.title, text.description, text.blocks
             text = old
-    except Exception as error:  # the file may hold anything, and the views may be deleted
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{path}: cannot load the views in it ({reason}); remove it to make new ones"
-        ) from error
     path.parent.mkdir(exist_ok=True)
     urls["workspace"] = server.without_user(str(space.save().url))
     records.write_json(path, views)

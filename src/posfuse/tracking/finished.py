@@ -49,13 +49,12 @@ class Finished:
     def read(cls, folder: Path) -> "Finished":
         """Raises InputError where a file of the run is missing or differs from its digest."""
         record = records.read_result(folder / records.RESULT)
-        for name in (records.HISTORY, records.DIAGNOSTICS, records.PREDICTIONS):
-            if not seals.is_whole(path := folder / name):
-                raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
+        if not records.is_whole(path := folder / records.PREDICTIONS):
+            raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
         history, steps = _read_rows(folder, records.HISTORY), []
         if (folder / records.STEPS).exists():
             steps = _read_rows(folder, records.STEPS)
-        frame = records.read_diagnostics(folder)
+        frame = records.read_table(folder / records.DIAGNOSTICS, Diagnostic)
         diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
         # Those of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]

@@ -19,7 +19,7 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
 from posfuse.process.distributed import rank
-from posfuse.runs import identity, measurements, records
+from posfuse.runs import identity, records
 from posfuse.runs.coverage import coverage_warning, repetition
 from posfuse.runs.measurements import Measurement
 from posfuse.runs.records import Diagnostic, Record
@@ -234,7 +234,7 @@ def record(
     if diagnostics.measurements:
         content["mechanism"] = {"documents": diagnostics.measured_documents}
     if every := [*test.measurements, *diagnostics.measurements]:
-        tables[records.MECHANISM] = measurements.frame(every)
+        tables[records.MECHANISM] = records.table_of(Measurement, every)
     if lengths:
         content["lengths"] = {
             n: {**t.metrics, "documents": len(t.predictions)} for n, t in lengths.items()
