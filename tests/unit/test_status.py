@@ -84,13 +84,6 @@ def test_a_sweep_with_a_run_of_each_state(sweep, shown):
         )
 
 
-def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):
-    runs = runs_of(sweep)
-    wide, narrow = (status.page(sweep, runs, n).plain.splitlines()[1:3] for n in (30, 29))
-    assert wide == ["tiny/sinusoidal/add     3 done", "tiny/sinusoidal/concat  3 done"]
-    assert narrow == ["tiny/sinusoidal/add", "    3 done"]
-
-
 def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
     """Two runs are not done. The failure of `add`, of an earlier command, is repeated; that of
     `concat` is new."""
@@ -161,15 +154,6 @@ def test_what_is_no_sweep_is_one_line(shown, tmp_path):
         assert code == 1
         assert line.startswith(f"error: {tmp_path / name}")
         assert why in line
-
-
-def test_a_folder_that_cannot_be_read_is_one_line(shown, tmp_path, monkeypatch):
-    def refuse(sweep):
-        raise PermissionError(13, "Permission denied", str(sweep))
-
-    monkeypatch.setattr(status, "runs_of", refuse)
-    line = f"error: {tmp_path}: Permission denied; fix this and retry"
-    assert shown(tmp_path) == (1, [line])
 
 
 def test_nothing_is_written_and_a_lock_is_seen_and_not_released(sweep, shown, monkeypatch):

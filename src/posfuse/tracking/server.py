@@ -58,14 +58,12 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Raise every error of W&B's API as an InputError. Its types are partly private."""
+    """Raise every error of W&B's API as an InputError, whose types are partly private; but not that
+    of a file."""
     try:
         yield
-    except InputError:
-        raise
     except Exception as error:
-        if isinstance(error, OSError) and error.filename:
-            line = f"{error.filename}: {error.strerror}; fix this and retry"
-        else:
-            line = f"{address()}: {reason_of(error)}; check WANDB_API_KEY and the network, retry"
+        if isinstance(error, InputError) or getattr(error, "filename", None):
+            raise
+        line = f"{address()}: {reason_of(error)}; check WANDB_API_KEY and the network, retry"
         raise InputError(line) from error
