@@ -41,15 +41,6 @@ def write_labels(root, labels, end="parquet", only=SPLITS):
     return write_splits(root, end, **dict.fromkeys(only, part))
 
 
-@every_form
-def test_a_local_folder_reads_alike_in_every_form(tmp_path, end: str) -> None:
-    frames, names = read(write(tmp_path, validation=frame(), end=end))
-    assert names == ["0", "1"]
-    for split in SPLITS:
-        assert list(frames[split].texts()) == TEXTS
-        assert frames[split].labels.tolist() == [i % 2 for i in range(40)]
-
-
 @pytest.mark.parametrize(
     ("labels", "names"),
     [(["b", "a"], ["a", "b"]), ([7, 3], ["3", "7"]), ([1, 0], ["0", "1"]), ([2, 1], ["1", "2"])],
@@ -105,8 +96,6 @@ def test_drop_empty_leaves_out_documents_without_text(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("split", "part", "message"),
     [
-        ("train", frame().rename(columns={"text": "body"}), "no column 'text'"),
-        ("train", frame().drop(columns="label"), "no column 'label'"),
         ("test", frame()[["text"]], "no column 'label' among text; "),
         ("train", frame([None, *TEXTS]), "no text in row 0"),
         ("train", frame([*TEXTS, " \n"]), "no text in row 40"),

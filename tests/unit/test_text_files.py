@@ -62,7 +62,6 @@ CSV = {
         "text,label\nplain,pos\ncafé,neg\n".encode("latin-1"),
         "line 3 is not UTF-8; save the file as UTF-8",
     ),
-    "nothing": ("", "is empty; give one with text and label"),
     "semicolons": ("text;label\na;pos\nb;neg\n", COMMAS),
     "tabs": ("text\tlabel\na\tpos\nb, c\tneg\n", COMMAS),
 }
@@ -183,13 +182,6 @@ def test_jsonl_may_have_blank_lines_a_mark_and_whole_surrogate_pairs(tmp_path) -
 
 
 # Parquet
-
-
-def test_a_parquet_file_with_two_texts_is_refused(tmp_path) -> None:
-    table = pa.table([["a", "b"], ["c", "d"], ["x", "y"]], names=["text", "text", "label"])
-    for split in SPLITS:
-        pq.write_table(table, tmp_path / f"{split}.parquet")
-    assert refused(tmp_path).startswith(f"{tmp_path}/train.parquet: 2 columns are named 'text'")
 
 
 def test_a_parquet_file_whose_bytes_were_changed_is_named(tmp_path) -> None:
