@@ -14,7 +14,7 @@ import pytest
 from posfuse.errors import Conflict
 from posfuse.evidence.collect import collect, failures, missing, of_classifiers, standing
 from posfuse.evidence.metric import ACCURACY
-from posfuse.report.sections.run_list import Run, run_of, runs_html
+from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.runs.folders import run_folder
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.verdicts.claims import judge_claims, not_judged, read_claims
@@ -271,10 +271,11 @@ def test_a_run_links_to_its_folder_if_the_page_lies_in_the_sweep(tmp_path):
     row = {"seed": 1, "folder": str(folder), "best_evaluation": 2, "evaluations": 3.0}
     run = partial(run_of, row, "tiny a b", ACCURACY, 61.5)
     listed = run(tmp_path / "sweep/report", tmp_path / "sweep")
-    assert listed == Run("tiny a b seed=1", "61.50", "2 of 3", "../tiny/a%20b/seed%3D1")
-    assert run(tmp_path / "elsewhere", tmp_path / "sweep").link == ""
+    name, link = "tiny a b seed=1", "../tiny/a%20b/seed%3D1"
+    assert listed == {"name": name, "result": "61.50", "best": "2 of 3", "link": link}
+    assert run(tmp_path / "elsewhere", tmp_path / "sweep")["link"] == ""
     failed = {"seed": 1, "folder": str(folder), "diverged": True}
-    assert run_of(failed, "a", ACCURACY, np.nan, tmp_path, tmp_path).result == "diverged"
+    assert run_of(failed, "a", ACCURACY, np.nan, tmp_path, tmp_path)["result"] == "diverged"
     assert '<a href="../tiny/a%20b/seed%3D1/">tiny a b seed=1</a>' in runs_html([listed], ACCURACY)
 
 

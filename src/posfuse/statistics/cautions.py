@@ -32,6 +32,7 @@ CHANCE = "close to guessing"
 GROUPS = "runs in two groups, which makes a t-interval unreliable"
 LAST = "still improving in most runs"
 EDGE = "best value at the edge of those tried"
+ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)  # in a table
 
 NEAR = 1 / 20  # of the way from guessing to the best possible value: a mean that is close
 LEVEL = 0.01  # the share of arms with normal values that are taken for two groups

@@ -12,7 +12,7 @@ from rich.text import Text
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice, shell_line
 from posfuse.study import caveats, forecast, plan, results_page, stages, sweeps, tables
-from posfuse.study.looks import Progress
+from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.reading import config_folder, read_study
 from posfuse.study.run_table import run_table
@@ -69,7 +69,8 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
         frozen, state = stages.run(name, study, extra, _say)
     except sweeps.RunsFailed:
         if plan := stages.frozen_plan(name, study):
-            _show_state(name, plan)
+            results = stages.tested(name, plan)
+            _show_state(name, plan, progress(study, results), results)
         raise
     tuning = stages.tuning_sweeps(name, study, extra)
     runs = run_table(frozen, tuning, stages.testing_sweeps(name, frozen))
@@ -110,8 +111,8 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
         print(f"plan: not frozen yet; run it with {again}", flush=True)  # unbroken: to be copied
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
-    state, results = stages.state_of(name, frozen), stages.tested(name, frozen)
-    looks = study.looks.seeds
+    results, looks = stages.tested(name, frozen), study.looks.seeds
+    state = progress(study, results)
     for family, made in state.looks.items():
         _say(f"testing: {made} of {len(looks)} looks of the {family} hypotheses are made")
     if not state.is_finished:
@@ -119,7 +120,7 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
         wanted = [key for arms, seeds in next_runs for key in product(arms, seeds)]
         done = sum(key in results for key in wanted)
         _say(f"testing: {done} of {len(wanted)} runs of the next look are done")
-    _show_state(name, frozen)
+    _show_state(name, frozen, state, results)
 
 
 def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
@@ -134,11 +135,10 @@ def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
         _say(f"{stage}: {done} of {runs} runs of the finalists are done")
 
 
-def _show_state(name: str, frozen: Plan) -> None:
+def _show_state(name: str, frozen: Plan, state: Progress, results: Results) -> None:
     """The verdicts so far, and which hypotheses a run keeps from being judged."""
-    state = stages.state_of(name, frozen)
     console = Console(highlight=False)
     console.print(Text(" ".join(tables.headline(frozen.study, state))))
-    _show(frozen, state, stages.tested(name, frozen), console)
+    _show(frozen, state, results, console)
     for line in stages.not_judged(name, frozen, state):
         _say(line)

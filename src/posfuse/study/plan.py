@@ -18,7 +18,6 @@ import yaml
 from pydantic import TypeAdapter
 
 from posfuse.errors import InputError
-from posfuse.evidence.metric import Metric
 from posfuse.runs import identity, records
 from posfuse.runs.identity import fingerprint_of
 from posfuse.runs.records import Record
@@ -140,13 +139,9 @@ def scores_of(
     runs = {t: [results[trial_name(arm, t), s] for s in seeds] for t in trials}
     by_chance = guess(itertools.chain(*runs.values()), metric)
     return {
-        t: float(np.mean([_validation(r, metric, by_chance) for r in own]))
+        t: float(np.mean([value_of(r["validation"], metric) if r else by_chance for r in own]))
         for t, own in runs.items()
     }
-
-
-def _validation(record: Record | None, metric: Metric, by_chance: float) -> float:
-    return by_chance if record is None else value_of(record["validation"], metric)
 
 
 def trial_name(arm: str, trial: str) -> str:

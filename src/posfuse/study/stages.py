@@ -125,11 +125,6 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
     return settings
 
 
-def state_of(name: str, plan: Plan) -> Progress:
-    """What the test runs that are done say."""
-    return progress(plan.study, tested(name, plan))
-
-
 def runs_of(
     study: Study, arms: Iterable[str], units: int
 ) -> dict[str, tuple[list[str], list[int]]]:
@@ -181,13 +176,13 @@ def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
 def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Progress]:
     """Run all stages that are not done yet, and return the plan and the final verdicts."""
     plan = freeze(name, study, extra, say)
-    state = state_of(name, plan)
+    state = progress(study, tested(name, plan))
     while not state.is_finished:
         n, sweeps = f"{state.next_look} {study.units}", testing_sweeps(name, plan)
         say(f"look at {n}: {', '.join(state.next_arms)}")
         for part, (arms, seeds) in runs_of(study, state.next_arms, state.next_look).items():
             sweeps[part].run(arms, seeds, extra)
-        before, state = state, state_of(name, plan)
+        before, state = state, progress(study, tested(name, plan))
         if (state.next_look, state.next_arms) == (before.next_look, before.next_arms):
             raise InputError(f"{OUTPUT / name}: no result of the look at {n}; see above")
         decided = {v.hypothesis.name for v in before.verdicts if v.verdict != "undecided"}

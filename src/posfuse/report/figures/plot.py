@@ -23,25 +23,15 @@ Row = dict[Hashable, Any]
 View = tuple[float, float]  # an axis's limits
 
 
-def panels_of(frame: pd.DataFrame) -> dict[Any, list[Row]]:
-    """The rows of each data x encoding x variant."""
-    groups = frame.groupby(PANEL, sort=False)
-    return {key: group.to_dict("records") for key, group in groups}
-
-
 def panel_figure(
     frame: pd.DataFrame, caption: str, size: tuple[float, float], **layout: Any
 ) -> tuple[Figure, list[tuple[pd.DataFrame, list[Axes]]]]:
     """A figure with a panel for each data x encoding x variant; the rows and the axes of each.
     `layout` are arguments of `style.grid`."""
     panels = dict(list(frame.groupby(PANEL, sort=False)))
-    figure, axes = grid(group_sizes(panels), panels, caption, size, **layout)
+    of_corpora = list(Counter(key[0] for key in panels).values())
+    figure, axes = grid(of_corpora, panels, caption, size, **layout)
     return figure, list(zip(panels.values(), axes, strict=True))
-
-
-def group_sizes(panels: Iterable[tuple[Any, ...]]) -> list[int]:
-    """How many panels each corpus has."""
-    return list(Counter(key[0] for key in panels).values())
 
 
 def joined(row: Mapping[Any, Any], names: Iterable[str] = CELL) -> str:

@@ -16,7 +16,7 @@ from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.differences import N, t_interval, to_baseline
 from posfuse.report.sections.section import PAIRED, Drawing, Section
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Column, Row, Table, interval, p_value, signed, table_of
+from posfuse.report.table import Column, Table, interval, p_value, signed, table_of
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.lengths import interactions, trends
 
@@ -107,21 +107,16 @@ def _p_by_seed(seeds: Sequence[int], p_values: Sequence[float]) -> str:
 
 def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table:
     """The gain by document length inside each corpus, with its trend."""
-    slopes = {tuple(row[axis] for axis in CELL): row for row in trends.to_dict("records")}
-
-    def trend(row: Row) -> str:
-        slope = slopes.get(tuple(row[axis] for axis in CELL))
-        return f"{slope['mean']:+.2f}, p = {p_value(slope['p_t']) or 'none'}" if slope else ""
-
+    slopes = trends[[*CELL, "mean", "p_t"]].rename(columns={"mean": "slope"})
     return table_of(
-        bins.drop(columns="gains", errors="ignore"),
+        bins.drop(columns="gains", errors="ignore").merge(slopes, "left", CELL),
         [
             ("tokens", "{} to {}".format, "shortest", "longest"),
             ("documents", table.count, "n_documents"),
             N,
             ("difference", signed, "mean"),
             t_interval(ACCURACY),
-            ("trend", trend),
+            ("trend", _trend, "slope", "p_t"),
         ],
         name="gain_by_length",
         title="Gain by document length inside each corpus",
@@ -130,6 +125,10 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
         "number of tokens that the model reads. Trend: mean slope over seeds in points per "
         "doubling of length, and its two-sided p.",
     )
+
+
+def _trend(slope: float, p: float) -> str:
+    return "" if np.isnan(slope) else f"{slope:+.2f}, p = {p_value(p) or 'none'}"
 
 
 def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:

@@ -9,25 +9,10 @@ from rich.text import Text
 from posfuse.report.sections.section import VERDICTS, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Table, table_of
-from posfuse.statistics.cautions import (
-    CHANCE,
-    EDGE,
-    FEW,
-    FEW_VALUES,
-    GROUPS,
-    LAST,
-    LEVEL,
-    NEAR,
-    ONE_SPLIT,
-    ONE_TEST,
-    TUNED,
-    Cautions,
-    of_comparisons,
-)
+from posfuse.statistics.cautions import LEVEL, NEAR, ORDER, Cautions, of_comparisons
 from posfuse.statistics.cells import APART
 
 MOST = 8  # names in a cell
-ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)
 
 
 def section(sweep: Sweep) -> Section:

@@ -219,21 +219,19 @@ def to_baseline(criteria: Criteria, what: str = "") -> str:
 @style.styled
 def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     """Every seed's difference to the baseline, a panel for each data x encoding x variant."""
-    panels = plot.panels_of(comparisons)
-    views = plot.shared_views(
-        [plot.view_of(r, True) for r in panels.values()], [key[0] for key in panels]
-    )
+    groups = comparisons.groupby(plot.PANEL, sort=False)
+    every = [part.to_dict("records") for _, part in groups]
+    own_views = [plot.view_of(rows, True) for rows in every]
+    views = plot.shared_views(own_views, [rows[0]["data"] for rows in every])
     metric = criteria.metric
     caption = (
         f"{to_baseline(criteria)}; mark: one seed; bar: mean over "
         "seeds; thin line: its 95 % t interval"
     )
-    caption += plot.cut_note(panels.values(), views)
-    widest = max(len(rows) for rows in panels.values())
-    figure, axes = style.grid(
-        plot.group_sizes(panels), panels, caption, (min(3.4, 1.6 + 0.4 * widest), 2.6)
-    )
-    for rows, (axis,), view in zip(panels.values(), axes, views, strict=True):
+    caption += plot.cut_note(every, views)
+    size = (min(3.4, 1.6 + 0.4 * max(map(len, every))), 2.6)
+    figure, panels = plot.panel_figure(comparisons, caption, size)
+    for rows, (_, (axis,)), view in zip(every, panels, views, strict=True):
         axis.axhline(0, color=style.QUIET, linewidth=0.8, zorder=0)
         for x, row in enumerate(rows):
             n = len(row["deltas"])

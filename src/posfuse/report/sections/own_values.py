@@ -86,8 +86,8 @@ def own_best_tables(own_best: OwnBest, criteria: Criteria) -> list[Table]:
     by_budget = budgets(own_best.cells, criteria.metric)
     trial = (
         "A trial is a combination of the tuned values; its score is the mean over the seeds that "
+        "choose."
     )
-    trial += "choose."
     more = [budget_table(by_budget, criteria.metric, trial)] if len(by_budget) else []
     return [*best, by_value_table(own_best, criteria), *more] if len(own_best.cells) else best
 

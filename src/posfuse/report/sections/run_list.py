@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,14 +13,6 @@ from posfuse.report.page import template
 from posfuse.report.sections.section import RUNS, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row
-
-
-@dataclass(frozen=True)
-class Run:
-    name: str
-    result: str
-    best: str  # which evaluation was the best one
-    link: str  # to its folder; empty if the page lies elsewhere
 
 
 def section(sweep: Sweep) -> Section:
@@ -39,23 +30,24 @@ def section(sweep: Sweep) -> Section:
     return Section(RUNS, html=html, shown=[*lines, *failed], problems=problems)
 
 
-def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: Path) -> Run:
-    """A run with a link to its folder, if the page, in `out`, lies below `root` as the runs do.
+def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: Path) -> Row:
+    """Name, result, best (which evaluation was the best one) and link of a run. The link leads to
+    its folder, if the page, in `out`, lies below `root` as the runs do.
 
     `row` has seed, folder, perhaps diverged, and otherwise best_evaluation and evaluations.
     """
     is_inside = out.resolve().is_relative_to(root.resolve())
     link = quote(Path(os.path.relpath(row["folder"], out)).as_posix()) if is_inside else ""
     best = row.get("best_evaluation", np.nan)
-    return Run(
-        f"{name} seed={row['seed']}",
-        "diverged" if row.get("diverged") else metric.number(value),
-        "" if np.isnan(best) else f"{best:.0f} of {row['evaluations']:.0f}",
-        link,
-    )
+    return {
+        "name": f"{name} seed={row['seed']}",
+        "result": "diverged" if row.get("diverged") else metric.number(value),
+        "best": "" if np.isnan(best) else f"{best:.0f} of {row['evaluations']:.0f}",
+        "link": link,
+    }
 
 
-def runs_html(runs: list[Run], metric: Metric, without: Iterable[str] = (), absent: int = 0) -> str:
+def runs_html(runs: list[Row], metric: Metric, without: Iterable[str] = (), absent: int = 0) -> str:
     """A folded list of the runs. `without` are lines about those without a record, of which
     `absent` were not started or not finished."""
     return template("runs.html.j2", __package__).render(

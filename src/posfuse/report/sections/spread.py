@@ -69,13 +69,9 @@ def convergence_tables(trained: pd.DataFrame) -> list[Table]:
 
 def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> list[Table]:
     """The frames of `solved_cells` and `solved_best`, those that have rows."""
-    titles = {"solved_best": " at each operator's own best values", "solved": ""}
-    frames = {"solved_best": best, "solved": cells}
-    return [
-        _solved_table(frames[name], baseline, name, f"Runs that solve the task{title}")
-        for name, title in titles.items()
-        if len(frames[name])
-    ]
+    at_best = "Runs that solve the task at each operator's own best values"
+    named = (best, "solved_best", at_best), (cells, "solved", "Runs that solve the task")
+    return [_solved_table(frame, baseline, *texts) for frame, *texts in named if len(frame)]
 
 
 def _solved_table(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
