@@ -75,7 +75,7 @@ def test_a_corpus_without_comparisons_is_named_above_the_table(tmp_path):
         write_record(tmp_path, 0.7 + seed / 10, "mul", seed, "alone")
     posfuse_report(tmp_path)
     html = (tmp_path / "report" / "index.html").read_text()
-    assert "<p>On alone (sinusoidal): mul 80.00 % (n = 3). add was not run" in html
+    assert "<p>On alone (sinusoidal): mul 80.00 % (n = 3). Nothing is compared with add" in html
 
 
 def test_an_interval_much_longer_than_the_others_is_cut():

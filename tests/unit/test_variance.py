@@ -119,4 +119,4 @@ def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
     held = runs[runs["variant"] != ""].reset_index(drop=True)
     alone = answer.section(Sweep(str(tmp_path), held, Criteria(), read_claims())).lead
     assert alone[0] == "No difference to add could be tested."
-    assert "No operator can be compared with add; see the notes." in alone[1]
+    assert "Nothing is compared with add: run both with the same seeds" in alone[1]

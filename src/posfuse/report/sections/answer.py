@@ -112,17 +112,23 @@ def _answer(row: Row, where: str, added: Sequence[str], criteria: Criteria) -> A
 def _uncompared(
     cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame, criteria: Criteria
 ) -> list[str]:
-    """A line for each corpus and encoding without a comparison."""
-    compared = {
-        place
-        for frame in (best, comparisons)
-        for place in zip(frame["data"], frame["encoding"], strict=True)
-    }
-    return [
-        _why_not_compared(str(data), str(encoding), group, criteria)
-        for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False)
-        if (data, encoding) not in compared
-    ]
+    """A line for each corpus and encoding without a comparison: its results, and what to run."""
+    metric, lines = criteria.metric, []
+    places = (zip(frame["data"], frame["encoding"], strict=True) for frame in (best, comparisons))
+    compared = {place for frame in places for place in frame}
+    for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False):
+        if (data, encoding) in compared:
+            continue
+        ranked = group.sort_values("mean", ascending=metric.lower_is_better).to_dict("records")
+        listed = ", ".join(
+            f"{c['fusion']} {metric.number(c['mean'])}{metric.percent} (n = {c['n']})"
+            for c in ranked[:3]
+        )
+        lines.append(
+            f"On {data} ({encoding}): {listed}. Nothing is compared with {criteria.baseline}: run "
+            "both with the same seeds and settings."
+        )
+    return lines
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[Row]:
@@ -182,20 +188,3 @@ def _added(row: Row, metric: Metric) -> str:
     ends = interval(row["low"], row["high"], metric.digits)
     shown = ", ".join(filter(None, (ends, verdict)))
     return f"{what} {metric.signed(row['mean'])} {metric.unit} to this difference ({shown})."
-
-
-def _why_not_compared(data: str, encoding: str, group: pd.DataFrame, criteria: Criteria) -> str:
-    """Why a corpus and encoding has no comparison, and what to run."""
-    base, metric = criteria.baseline, criteria.metric
-    ranked = group.sort_values("mean", ascending=metric.lower_is_better).to_dict("records")
-    listed = ", ".join(
-        f"{c['fusion']} {metric.number(c['mean'])}{metric.percent} (n = {c['n']})"
-        for c in ranked[:3]
-    )
-    results = f"On {data} ({encoding}): {listed}."
-    if base not in set(group["fusion"]):
-        fix = f"run fusion={base}, or choose another operator with --baseline"
-        return f"{results} {base} was not run, so nothing can be compared: {fix}."
-    if set(group["fusion"]) == {base}:
-        return f"{results} Only {base} was run; run another operator with the same seeds."
-    return f"{results} No operator can be compared with {base}; see the notes."
