@@ -8,16 +8,21 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import yaml
 
+from posfuse.config import CONF_DIR
 from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
 from posfuse.report.table import interval
 from posfuse.statistics.paired import t_interval
+from posfuse.study import run_table
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import PLAN, Plan, stored
-from posfuse.study.run_table import RUNS, read_results
+from posfuse.study.run_table import RUNS
 from posfuse.study.scores import Results
+from posfuse.study.spec import Study
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 BAGS, STRINGS = "bags.csv", "strings.csv"  # of benchmarks/without_order.py
@@ -31,8 +36,59 @@ NOTE = "mean difference in points with its ordinary 95 % interval, paired by see
 def judged(folder: Path) -> tuple[Plan, Results, Progress]:
     """The plan of a committed study, the results of its test runs and its verdicts."""
     plan, _ = stored(folder / PLAN)
-    results = read_results(folder / RUNS, plan.study.measured)
+    results = read_results(folder / RUNS, plan.study)
     return plan, results, progress(plan.study, results)
+
+
+def read_results(path: Path, study: Study) -> Results:
+    """The test runs in a runs.csv, as `progress` takes them."""
+    frame, metric, at = pd.read_csv(path), study.measured, run_table.at(study.measured)
+    results: dict[tuple[str, int], Any] = {}
+    for row in frame[frame["stage"] == "testing"].to_dict("records"):
+        lengths = {
+            key.removeprefix(at): {metric.name: row[key] / metric.factor}
+            for key in map(str, row)
+            if key.startswith(at) and pd.notna(row[key])
+        }
+        results[row["arm"], row["seed"]] = None if row["diverged"] else {
+            "lengths": lengths,
+            "settings": {**settings_of(study, row["arm"]), "data.max_len": row.get("max_len")},
+            "test": {metric.name: row[f"test_{metric.name}"] / metric.factor},
+            "label_names": list(range(int(row["classes"]))),
+            "documents": {"test": int(row["test_documents"])},
+            "best_evaluation": row["best_evaluation"],
+            "evaluations": row["evaluations"],
+        }  # fmt: skip
+    return results
+
+
+@cache
+def _of_corpus(name: str) -> dict[str, Any]:
+    """The arguments of a corpus of conf/data, those of the files that it extends included."""
+    content = _content(f"data/{name}")
+    others = [o for o in content.get("defaults", []) if isinstance(o, str) and o != "_self_"]
+    arguments = (_of_corpus(other) for other in others)
+    return {k: v for own in (*arguments, content.get("corpus") or {}) for k, v in own.items()}
+
+
+def settings_of(study: Study, arm: str) -> dict[str, Any]:
+    """The settings that say what an arm's seeds share, which rows of runs.csv lack: from the
+    study's overrides and the files of conf/ that they name."""
+    given = {**study.settings, **study.arms[arm]}
+    settings: dict[str, Any] = {"data.split_seed": 0}
+    for name in (study.base, f"seeds/{given.get('seeds', 'all')}"):
+        data = _content(name).get("data") or {}
+        settings |= {f"data.{key}": value for key, value in data.items() if key == "split_seed"}
+    corpus = study.corpus(arm)
+    if not corpus or "split_seed" in _of_corpus(corpus):
+        settings["data.corpus.split_seed"] = "seed"
+    return settings | given
+
+
+def _content(name: str) -> dict[str, Any]:
+    """The content of a file of conf/; empty if there is none."""
+    path = CONF_DIR / f"{name}.yaml"
+    return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}
 
 
 def accuracies(study: str, column: str = "test_accuracy") -> pd.DataFrame:

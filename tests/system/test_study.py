@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from finding_tables import read_results
 from posfuse.runs import records
 from posfuse.study.looks import progress
 from posfuse.study.reading import read_study
-from posfuse.study.run_table import read_results
 from processes import alive, descendants, ended, started, wait_for
 from small_runs import small_overrides, write_corpus
 
@@ -105,7 +105,8 @@ def test_its_table_of_runs_gives_the_same_verdicts(study, undisturbed):
     assert (
         frame["norm_ratio"].between(0.01, 1000).sum() == (~frame["arm"].str.contains("none")).sum()
     )
-    state = progress(read_study(str(study))[1], read_results(runs))
+    own = read_study(str(study))[1]
+    state = progress(own, read_results(runs, own))
     shown = pd.read_csv(folder / "multirun/mine/report/tables/hypotheses.csv")
     assert [v.verdict for v in state.verdicts] == list(shown["verdict"])
     assert [v.decision.mean for v in state.verdicts] == pytest.approx(list(shown["mean"]))

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from finding_tables import settings_of
 from posfuse.config import CONF_DIR
 from posfuse.evidence.collect import collect
 from posfuse.report import page as report_page
@@ -189,14 +190,14 @@ def test_a_plan_expects_more_spread_of_a_difference_of_differences():
 def test_the_settings_of_rows_come_from_the_overrides_and_their_files(changes, arm, lines):
     arms = {**STUDY.arms, "concat": {"fusion": "concat", **arm}}
     study = replace(STUDY, settings=changes, arms=arms)
-    of_arms = {name: Arm(settings=cautions.settings_of(study, name)) for name in arms}
+    of_arms = {name: Arm(settings=settings_of(study, name)) for name in arms}
     found = st.cautions(of_arms, 8)
     assert [st.sentence({text: names}) for text, names in found.items()] == lines
 
 
 def test_the_settings_of_a_base_count():
     study = replace(STUDY, base="experiment/pretrained", settings={"data": "parity"})
-    assert not st.shared(Arm(settings=cautions.settings_of(study, "add")))
+    assert not st.shared(Arm(settings=settings_of(study, "add")))
 
 
 @pytest.mark.parametrize(

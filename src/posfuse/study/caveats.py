@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import yaml
 
-from posfuse.config import CONF_DIR
 from posfuse.runs.records import Record
 from posfuse.statistics.cautions import (
     FEW,
@@ -45,12 +43,11 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
             choices = [own.choices[name] for own in parts if name in own.choices]
             seeds = [seed for unit in units for seed in seeds_of_unit(study, name, unit)]
             records = [r for seed in seeds if (r := results.get((name, seed)))]
-            own = records[0].get("settings", {}) if records else {}
             arms[name] = Arm(
                 values=[by_outcome[h.outcome][name, seed] for seed in seeds],
                 guess=by_chance[name],
                 perfect=metric.perfect,
-                settings={**settings_of(study, name), **own},
+                settings=records[0].get("settings", {}) if records else {},
                 documents=_documents(records),
                 last=float(np.mean([best_was_last(r) for r in records])) if records else 0.0,
                 is_tuned=study.tuning is not None and study.repeats == 1,
@@ -99,33 +96,3 @@ def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:
     family = len(study.families[h.family])
     spread = expected_spread(h, study.spread_of_units)
     return chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT]
-
-
-def settings_of(study: Study, arm: str) -> dict[str, Any]:
-    """The settings that say what an arm's seeds share, for rows of runs.csv, which lack them: from
-    the study's overrides and the files of conf/ that they name."""
-    given = {**study.settings, **study.arms[arm]}
-    settings: dict[str, Any] = {"data.split_seed": 0}
-    for name in (study.base, f"seeds/{given.get('seeds', 'all')}"):
-        data = _content(name).get("data") or {}
-        settings |= {f"data.{key}": value for key, value in data.items() if key == "split_seed"}
-    corpus = study.corpus(arm)
-    if not corpus or "split_seed" in _corpus(corpus):
-        settings["data.corpus.split_seed"] = "seed"
-    return settings | given
-
-
-def _corpus(name: str) -> dict[str, Any]:
-    """The arguments of a corpus of conf/data, those of the files that it extends included."""
-    content = _content(f"data/{name}")
-    arguments: dict[str, Any] = {}
-    for other in content.get("defaults", []):
-        if isinstance(other, str) and other != "_self_":
-            arguments |= _corpus(other)
-    return arguments | (content.get("corpus") or {})
-
-
-def _content(name: str) -> dict[str, Any]:
-    """The content of a file of conf/; empty if there is none."""
-    path = CONF_DIR / f"{name}.yaml"
-    return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}

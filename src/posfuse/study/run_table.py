@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from posfuse.evidence.bag_of_words import task_bags
-from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.runs.records import DIAGNOSTICS, Diagnostic, Record, read_table
+from posfuse.evidence.metric import Metric
+from posfuse.runs.records import Record, read_diagnostics
 from posfuse.study.plan import Plan
-from posfuse.study.scores import Results, by_length, value_of
+from posfuse.study.scores import by_length, value_of
 from posfuse.study.spec import Values
 from posfuse.study.sweeps import Sweep
 
@@ -98,25 +98,3 @@ def _norm_ratio(folder: Path) -> float:
     frame = read_table(folder / DIAGNOSTICS, Diagnostic)
     frame = frame[(frame["name"] == "norm_ratio") & (frame["by"] == "")]
     return float(frame.sort_values("epoch")["value"].iloc[-1]) if len(frame) else np.nan
-
-
-def read_results(path: Path, metric: Metric = ACCURACY) -> Results:
-    """The test runs in a runs.csv, as `progress` takes them."""
-    frame = pd.read_csv(path)
-    results: dict[tuple[str, int], Any] = {}
-    for row in frame[frame["stage"] == "testing"].to_dict("records"):
-        lengths = {
-            key.removeprefix(at(metric)): {metric.name: row[key] / metric.factor}
-            for key in map(str, row)
-            if key.startswith(at(metric)) and not np.isnan(row[key])
-        }
-        results[row["arm"], row["seed"]] = None if row["diverged"] else {
-            "lengths": lengths,
-            "settings": {"data.max_len": row.get("max_len")},
-            "test": {metric.name: row[f"test_{metric.name}"] / metric.factor},
-            "label_names": list(range(int(row["classes"]))),
-            "documents": {"test": int(row["test_documents"])},
-            "best_evaluation": row["best_evaluation"],
-            "evaluations": row["evaluations"],
-        }  # fmt: skip
-    return results
