@@ -13,6 +13,7 @@ from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.report.sections.section import PLAN as THE_PLAN
 from posfuse.report.sections.section import RESULTS, Drawing, Section
 from posfuse.report.sections.section import RUNS as LIST_OF_RUNS
+from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import Record
 from posfuse.statistics.cautions import Cautions
@@ -73,23 +74,28 @@ def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFram
     """What the study found, in the order of the page; `runs` are rows of `run_table`."""
     study, metric = plan.study, plan.study.measured
     leans = caveats.of_verdicts(plan, state, results)
-    of_arms = tables.arms_table(plan, results), tables_of_tuning.tuning_table(plan, results)
-    lengths = tables.lengths_table(results, metric)
-    further = lengths, tables.bags_table(study, runs), tables_of_tuning.budget_table(plan)
-    drawn, by_length = [], []
+    drawn, lengths = [], []
     if len(measured := runs[runs["norm_ratio"] > 0]):
         draw = partial(figure.ratios, measured, study.arms, metric)
         drawn = [Drawing("ratios", draw, f"{metric.heading} and the ratio of token to position.")]
-    if lengths:
+    if table := tables.lengths_table(results, metric):
         tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
         draw = partial(figure.by_length, tested, study)
-        by_length = [Drawing("lengths", draw, f"{metric.heading} by test length.")]
+        drawing = Drawing("lengths", draw, f"{metric.heading} by test length.")
+        lengths = [Section(RESULTS, drawings=[drawing], tables=[table])]
     return [
         _hypotheses(study, state, results, leans),
         cautions_section(leans, "hypotheses", RESULTS),
-        Section(RESULTS, drawings=drawn, tables=[*filter(None, of_arms)]),
-        Section(RESULTS, drawings=by_length, tables=[*filter(None, further)]),
+        Section(RESULTS, drawings=drawn, tables=[tables.arms_table(plan, results)]),
+        *_alone(tables_of_tuning.tuning_table(plan, results)),
+        *lengths,
+        *_alone(tables.bags_table(study, runs)),
+        *_alone(tables_of_tuning.budget_table(plan)),
     ]
+
+
+def _alone(table: Table | None) -> list[Section]:
+    return [Section(RESULTS, tables=[table])] if table else []
 
 
 def _hypotheses(

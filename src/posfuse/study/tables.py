@@ -236,7 +236,7 @@ def arms_table(plan: Plan, results: Results) -> Table:
         keys=["arm", *["repeat"] * has_repeats],
         name="arms",
         title="Arms",
-        caption=f"Test {metric.level}: mean ± standard deviation over test seeds, number of "
+        caption=f"{_capital(metric.level)}: mean ± standard deviation over test seeds, number of "
         f"seeds in brackets. {choice_caption}A run that diverged counts as {guess_text(metric)}. "
         "Best was last: share of test runs whose best evaluation was their last one; * is above "
         f"{100 * most:g} %, so the arm may not have converged.",
@@ -271,7 +271,7 @@ def lengths_table(results: Results, metric: Metric) -> Table | None:
         keys=["arm"],
         name="lengths",
         title=f"{metric.heading} by test length",
-        caption=f"Test {metric.level} by the length of the test documents in tokens: mean ± "
+        caption=f"{_capital(metric.level)} by the length of the test documents in tokens: mean ± "
         "standard deviation over test seeds, number of seeds in brackets. Runs that diverged are "
         "left out.",
     )
@@ -306,3 +306,7 @@ def _share(most: float, share: float) -> str:
 def guess_text(metric: Metric) -> str:
     """As what a run that diverged counts."""
     return f"{metric.guess:g} {metric.unit}" if metric.guess else "chance"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
