@@ -14,8 +14,8 @@ from posfuse.report.sections.section import Answer, Section
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from small_records import posfuse_report, write_record
 
-AHEAD_BY_3 = Answer(AHEAD, "concat - add", "+3.0 (+2.0 to +4.0)", 3.0, 2.0, 4.0, "8", "Because.")
-UNTESTED = Answer("not tested", "mul - add", "+1.0", 1.0, np.nan, np.nan, "1")
+AHEAD_BY_3 = Answer(AHEAD, "concat - add", 3.0, 2.0, 4.0, "8", "Because.", digits=1)
+UNTESTED = Answer("not tested", "mul - add", 1.0, seeds="1")
 
 
 def html_of(*answers, **options):
@@ -81,10 +81,10 @@ def test_a_corpus_without_comparisons_is_named_above_the_table(tmp_path):
 def test_an_interval_much_longer_than_the_others_is_cut():
     """Two of 4 and one of 200: the drawing ends at -3 and 3, beyond the means."""
     short = [
-        Answer("ahead", "a", "+1", 1.0, -1.0, 3.0, "3"),
-        Answer("ahead", "b", "-1", -1.0, -3.0, 1.0, "3"),
+        Answer("ahead", "a", 1.0, -1.0, 3.0, "3"),
+        Answer("ahead", "b", -1.0, -3.0, 1.0, "3"),
     ]
-    long = Answer("undecided", "c", "+0", 0.0, -100.0, 100.0, "2")
+    long = Answer("undecided", "c", 0.0, -100.0, 100.0, "2")
     drawn = marks([*short, long], 0.0).rows
     assert (drawn[2].low, drawn[2].high) == (drawn[1].low, drawn[0].high) == (EDGE, WIDTH - EDGE)
     assert [(row.is_cut_low, row.is_cut_high) for row in drawn] == [(False, False)] * 2 + [

@@ -155,19 +155,14 @@ def _answers(comparisons: pd.DataFrame, metric: Metric) -> list[Answer]:
     ranked = comparisons.sort_values(
         "verdict", key=lambda verdict: verdict.eq(UNDECIDED), kind="stable"
     )
-    answers = []
-    for row in ranked.head(MOST_ANSWERS).to_dict("records"):
-        ends = interval(row["low"], row["high"], metric.digits)
-        where = f"{row['group']}: " if row["group"] else ""
-        difference = f"{metric.signed(row['mean'])} {f'({ends})' if ends else ''}".rstrip()
-        answers.append(
-            Answer(
-                "not tested" if math.isnan(row["p_t"]) else row["verdict"],
-                f"{where}{row['name']} - {row['than']}",
-                difference, row["mean"], row["low"], row["high"], str(row["n"]),
-            )
-        )  # fmt: skip
-    return answers
+    return [
+        Answer(
+            "not tested" if math.isnan(row["p_t"]) else row["verdict"],
+            f"{row['group']}: {row['name']} - {row['than']}",
+            row["mean"], row["low"], row["high"], str(row["n"]), digits=metric.digits,
+        )
+        for row in ranked.head(MOST_ANSWERS).to_dict("records")
+    ]  # fmt: skip
 
 
 def _cautions(

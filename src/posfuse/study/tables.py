@@ -78,13 +78,11 @@ def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
     h, d, every = v.hypothesis, v.decision, v.all_seeds
     details = f"{numbers(v, metric)} {caution}".rstrip()
     if d is None:
-        return Answer(v.verdict, h.text, "", np.nan, np.nan, np.nan, "", details)
+        return Answer(v.verdict, h.text, details=details)
     shown, digits = every or d, metric.digits - 1
-    ends = interval(shown.low, shown.high, digits)
     seeds = f"{every.n}, decided at {d.n}" if every else f"{d.n}"
     seeds += f" {v.units}" * (v.units != "seeds")
-    text = f"{shown.mean:+.{digits}f} ({ends})" if ends else f"{shown.mean:+.{digits}f}"
-    return Answer(v.verdict, h.text, text, shown.mean, shown.low, shown.high, seeds, details)
+    return Answer(v.verdict, h.text, shown.mean, shown.low, shown.high, seeds, details, digits)
 
 
 def statement(v: Verdict) -> str:

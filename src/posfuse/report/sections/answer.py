@@ -90,23 +90,17 @@ def answers(rows: tuple[Places, list[Places]], criteria: Criteria) -> list[Answe
 
 
 def _answer(row: Row, where: str, added: Sequence[str], criteria: Criteria) -> Answer:
-    base, metric = criteria.baseline, criteria.metric
+    base = criteria.baseline
     if "baseline_at" in row:
         base = f"{base} (at {row['baseline_at']})"
     verdict = EXPLORATORY if row["role"] == EXPLORATORY else row["verdict"]
     if np.isnan(row["p_t"]):
         verdict = "not tested"
-    ends = interval(row["low"], row["high"], metric.digits)
+    details = " ".join([_sentence(row, criteria), *added])
     return Answer(
-        verdict,
-        f"{where}: {row['operator']} - {base}",
-        f"{metric.signed(row['mean'])} {f'({ends})' if ends else ''}".rstrip(),
-        row["mean"],
-        row["low"],
-        row["high"],
-        str(row["n"]),
-        " ".join([_sentence(row, criteria), *added]),
-    )
+        verdict, f"{where}: {row['operator']} - {base}", row["mean"], row["low"], row["high"],
+        str(row["n"]), details, criteria.metric.digits,
+    )  # fmt: skip
 
 
 def _uncompared(

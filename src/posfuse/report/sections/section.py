@@ -1,12 +1,13 @@
 """What a section of a report contains. A page and a terminal walk through a list of them."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 from rich.console import RenderableType
 
-from posfuse.report.table import Table
+from posfuse.report.table import Table, interval, signed
 
 VERDICTS, TABLES, PAIRED = "Verdicts", "Tables", "Paired statistics"
 TRAINING, RUNS, RESULTS, PLAN = "Training and mechanism", "Runs", "Results", "The plan"
@@ -28,12 +29,18 @@ class Answer:
 
     verdict: str  # a key of report.answers.SIGNS
     comparison: str  # what is compared, or a hypothesis
-    difference: str  # with its unit
-    mean: float
-    low: float  # of the interval; NaN without one, as `high`
-    high: float
-    seeds: str
+    mean: float = math.nan
+    low: float = math.nan  # of the interval
+    high: float = math.nan
+    seeds: str = ""
     details: str = ""  # one or more sentences
+    digits: int = 2
+
+    @property
+    def difference(self) -> str:
+        """+4.10 (+2.00 to +6.20); empty without a result."""
+        ends = interval(self.low, self.high, self.digits)
+        return f"{signed(self.mean, self.digits)} {f'({ends})' if ends else ''}".rstrip()
 
 
 @dataclass(frozen=True)
