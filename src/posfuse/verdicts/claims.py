@@ -167,9 +167,9 @@ def judge_claims(
             every.append(Verdict(claim, f"needs runs with the metric {claim.metric}"))
         else:
             every.append(_tested(claim, claims, *own_frames[claim.kind == EXTRAPOLATES]))
-    alpha, both = criteria.alpha, [p_values(v.tests) for v in every]
-    support = st.holm([np.nan if v.needs else p for v, (p, _) in zip(every, both, strict=True)])
-    adjusted = zip(every, support, st.holm([q for _, q in both]), strict=True)
+    alpha, alone = criteria.alpha, [p_values(v.tests) for v in every]
+    support = st.holm([np.nan if v.needs else p for v, (p, _) in zip(every, alone, strict=True)])
+    adjusted = zip(every, support, st.holm([q for _, q in alone]), strict=True)
     return [
         replace(v, verdict=answer(p <= alpha, q <= alpha), p_support=float(p), p_refute=float(q),
                 level=alpha / len(every))
