@@ -9,7 +9,8 @@ import numpy as np
 
 from posfuse.config import Config
 from posfuse.data.corpora import SPLITS
-from posfuse.data.token_store import Poll, open_store
+from posfuse.data.token_store import open_store
+from posfuse.data.vocabulary import Poll
 from posfuse.runs.seeds import validation_seed, with_split_seed
 
 UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from here on

@@ -9,7 +9,7 @@ import pandas as pd
 
 from posfuse.evidence.bag_of_words import task_bags
 from posfuse.evidence.metric import Metric
-from posfuse.runs.records import Record, read_diagnostics
+from posfuse.runs.records import DIAGNOSTICS, Diagnostic, Record, read_table
 from posfuse.study.plan import Plan
 from posfuse.study.scores import by_length, value_of
 from posfuse.study.spec import Values

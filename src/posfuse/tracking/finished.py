@@ -49,7 +49,7 @@ class Finished:
     def read(cls, folder: Path) -> "Finished":
         """Raises InputError where a file of the run is missing or differs from its digest."""
         record = records.read_result(folder / records.RESULT)
-        if not records.is_whole(path := folder / records.PREDICTIONS):
+        if not seals.is_whole(path := folder / records.PREDICTIONS):
             raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
         history, steps = _read_rows(folder, records.HISTORY), []
         if (folder / records.STEPS).exists():
