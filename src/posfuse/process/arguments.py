@@ -26,8 +26,8 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def overrides_first(arguments: list[str]) -> list[str]:
-    """The arguments with all overrides before the options: Hydra's parser refuses overrides on both
-    sides of an option. Raises InputError for a key that is given twice."""
+    """The arguments with all overrides before the options, because Hydra's parser refuses overrides
+    on both sides of an option. Raises InputError for a key that is given twice."""
     overrides, options = split(arguments)
     refuse_twice(overrides)
     return [*overrides, *options]
@@ -44,9 +44,9 @@ def config_options(arguments: list[str]) -> list[str]:
 
 
 def refuse_twice(overrides: Iterable[str]) -> None:
-    """Raise InputError if two overrides set one key, since Hydra ignores the first of them.
+    """Raise InputError if two overrides set one key, because Hydra ignores the first of them.
 
-    A key may be removed and then set: that replaces a dictionary.
+    A key may be removed and then set, which replaces a dictionary.
     """
     given: dict[str, str] = {}
     for override in overrides:
@@ -63,7 +63,7 @@ def refuse_twice(overrides: Iterable[str]) -> None:
 def shell_line(words: Iterable[str], has_own_files: bool) -> str:
     """These words as a line for the shell.
 
-    Config files of the user's own may name classes of their own, which PYTHONPATH finds.
+    With config files of the user it includes PYTHONPATH, because they may name the user's classes.
     """
     path = os.environ.get("PYTHONPATH") if has_own_files else None
     modules = [f"PYTHONPATH={shlex.quote(path)}"] if path else []

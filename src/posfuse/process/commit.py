@@ -1,5 +1,5 @@
-"""The commit of this copy of posfuse: of the checkout, or what the build of a wheel or of an image
-wrote into the package."""
+"""The commit of this copy of posfuse: from the checkout, or from a file that the build of a wheel
+or an image wrote into the package."""
 
 import subprocess
 from pathlib import Path
@@ -14,7 +14,7 @@ def commit(*paths: str) -> str | None:
     root, baked = PACKAGE.parents[1], PACKAGE / BAKED
     if not (root / ".git").exists():
         return baked.read_text(encoding="utf-8").strip() if baked.exists() else None
-    git = ["git", "--no-optional-locks", "-C", str(root)]  # a killed run leaves no lock behind
+    git = ["git", "--no-optional-locks", "-C", str(root)]  # a killed run must not leave a lock
     try:
         head, changes = (
             subprocess.check_output([*git, *command], text=True, stderr=subprocess.DEVNULL).strip()

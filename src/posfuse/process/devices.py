@@ -16,7 +16,7 @@ held: list[IO[str]] = []  # this process's lock; the kernel releases it when the
 
 def gpus() -> list[str]:
     """The GPUs that this process may use, by their names in CUDA_VISIBLE_DEVICES."""
-    import torch  # takes seconds, and few commands need it
+    import torch  # takes seconds; few commands need it
 
     n = torch.cuda.device_count()  # CUDA ignores the names after an invalid one, such as -1
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -37,8 +37,8 @@ def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
 
 
 def runs_at_once(asked: int, room: int, unit: str) -> int:
-    """How many runs train at once. `asked` is n_jobs; -1 means `room`, that of all cores or GPUs.
-    Raises InputError if it is above `room`; `unit` is "core" or "GPU"."""
+    """The number of runs that train at once. `asked` is n_jobs; -1 means `room`, the number that
+    fits on all cores or GPUs. Raises InputError above `room`. `unit` is "core" or "GPU"."""
     n = asked if asked >= 0 else max(1, room + 1 + asked)
     if n > room:
         raise InputError(
@@ -49,7 +49,7 @@ def runs_at_once(asked: int, room: int, unit: str) -> int:
 
 
 def take(places: list[str], sweep: Path) -> str:
-    """Wait for a place that no other process of the sweep holds, and keep it until this process
+    """Wait for a place that no other process of the sweep holds, and hold it until this process
     ends."""
     folder = sweep / PLACES
     folder.mkdir(exist_ok=True)

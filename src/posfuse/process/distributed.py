@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, distributed
 
-RANK = "POSFUSE_PROCESS"  # our own variable: another program may have set LOCAL_RANK
+RANK = "POSFUSE_PROCESS"  # not LOCAL_RANK, which another program may have set
 
 
 def rank() -> int:

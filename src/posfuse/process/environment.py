@@ -32,9 +32,9 @@ x @ x
 
 
 def facts(seconds: dict[str, float], seen: dict[str, int]) -> dict[str, Any]:
-    """A record's measurements: `seconds` of setup, fit and test; `seen` counts the documents and
-    tokens of training during the seconds of fit. Memory is that of the process that finished the
-    run, not of processes that were interrupted before it."""
+    """A record's measurements. `seconds` has the times of setup, fit and test. `seen` counts the
+    documents and tokens of training during fit. The memory is that of the process that finished the
+    run, not of earlier interrupted processes."""
     return {
         "seconds": seconds,
         "documents_per_second": seen["documents"] / seconds["fit"],
@@ -59,11 +59,12 @@ def origin() -> dict[str, Any]:
 
 
 def keep_memory() -> None:
-    """Have glibc keep freed memory for this run, and return what earlier runs of the process left.
+    """Make glibc keep freed memory for this run, and return the memory of earlier runs of the
+    process.
 
     By default glibc returns each large tensor's memory to the system, and allocating it again takes
-    longer than many operations on it. What it keeps is in pieces, which over several runs add up to
-    several times the memory of one.
+    longer than many operations on it. The kept memory is in pieces. Over several runs they would
+    add up to several times the memory of one run.
     """
     if platform.libc_ver()[0] == "glibc":
         mmap_max, trim_threshold = -4, -1  # M_MMAP_MAX and M_TRIM_THRESHOLD of malloc.h
@@ -75,9 +76,10 @@ def keep_memory() -> None:
 
 @contextmanager
 def flushing_denormals() -> Iterator[None]:
-    """Treat numbers below 1e-38 as 0, in this thread and in those that it starts. Attention to a
-    single token gives such weights to the others, and each takes an Intel processor a hundred times
-    as long. torch does not tell whether it does so already, but a product does."""
+    """Treat numbers below 1e-38 as 0, in this thread and in threads that it starts. If attention
+    goes to a single token, the other weights are so small, and an Intel processor takes a hundred
+    times as long for them. torch has no function for the current setting, but a product shows
+    it."""
     smallest = torch.tensor(torch.finfo(torch.float32).tiny)
     was_flushed = not (smallest * 0.5).item()
     torch.set_flush_denormal(True)
@@ -89,7 +91,7 @@ def flushing_denormals() -> Iterator[None]:
 
 @cache
 def do_without_broken_amx() -> bool:
-    """Keep oneDNN from matrix units (AMX) that do not work; returns whether that was needed.
+    """Keep oneDNN from matrix units (AMX) that do not work. Returns True if this was needed.
 
     Some virtual machines announce AMX but hide its tile sizes (CPUID leaf 1DH). A bfloat16 product
     then ends the process by SIGILL. Call this before the process's first product in bfloat16:

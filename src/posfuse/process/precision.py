@@ -1,9 +1,9 @@
 """Chooses the precision for trainer.precision=fastest.
 
-On a CPU it is measured, since the bfloat16 units of the same model of CPU may or may not work, and
+On a CPU it is measured, because the bfloat16 units of one model of CPU may or may not work, and
 with some units products are faster in bfloat16 but attention is slower. The first run of a sweep
-writes its choice into the sweep's folder. All runs of a sweep whose models and texts have the same
-size then have the same precision, also when they resume on another machine or on a GPU.
+writes its choice into the sweep's folder. So all runs of a sweep whose models and texts have the
+same size have the same precision, also if they resume on another machine or on a GPU.
 """
 
 import logging
@@ -26,7 +26,7 @@ FASTER = 1.2  # required speed-up of a layer in bfloat16: a step also converts a
 SMALLEST = 128  # features of a model whose steps become faster
 TOKENS, ROUNDS = 2048, 5  # of a measurement; at least one document
 LONGEST = 4096  # tokens of a measured document
-CHOICE = ".bfloat16"  # the beginning of a file's name in the sweep's folder
+CHOICE = ".bfloat16"  # beginning of the name of a file in the sweep's folder
 NAMES = {FLOAT32: "float32", BFLOAT16: "bfloat16"}
 
 
@@ -44,14 +44,15 @@ _log_once = cache(logging.getLogger(__name__).info)  # a process has many runs o
 
 
 def precision_of(cfg: Config) -> str:
-    """The precision of a run: the config's own, or the one chosen for fastest."""
+    """The precision of a run: the config's, or the choice for fastest."""
     if cfg.trainer.precision != FASTEST:
         return cfg.trainer.precision
     return fastest(cfg.trainer.accelerator, shape(cfg), Path(cfg.output_dir, cfg.sweep_id))
 
 
 def shape(cfg: Config) -> Shape:
-    """The size of the config's model; of a pretrained one, which is not read yet, a usual size."""
+    """The size of the config's model; for a pretrained model, which is not read yet, a usual
+    size."""
     model, tokens = cfg.model, min(cfg.data.max_len, LONGEST)
     if model.d_model is None or model.n_heads is None or model.d_ff is None:
         return Shape(tokens=tokens)
@@ -82,8 +83,8 @@ def fastest(accelerator: str, of: Shape, sweep: Path) -> str:
 
 
 def _is_faster(accelerator: str, of: Shape) -> tuple[bool, str]:
-    """Whether bfloat16 is clearly faster on this machine's device, and why."""
-    # Of the devices that exist; otherwise torch names the one that it was built for.
+    """True if bfloat16 is clearly faster on this machine's device, and the reason."""
+    # Only existing devices; otherwise torch names the device that it was built for.
     present = torch.accelerator.current_accelerator(check_available=True)
     device = None if accelerator == "cpu" else present
     if device is not None and device.type != "cpu":
@@ -100,10 +101,10 @@ def _is_faster(accelerator: str, of: Shape) -> tuple[bool, str]:
 
 @torch.no_grad()
 def speedup(of: Shape) -> float:
-    """How many times as fast as in float32 a layer's products and attention are in bfloat16, with
-    one thread.
+    """The speed-up of a layer's products and attention in bfloat16 over float32, with one thread.
 
-    The two alternate, and the best time of each counts: other work on the machine only adds time.
+    The two alternate, and the best time of each counts, because other work on the machine only adds
+    time.
     """
     environment.do_without_broken_amx()  # must precede the first product of a process
     threads = torch.get_num_threads()

@@ -1,7 +1,7 @@
 """Signals that interrupt a command: the first one sets a flag, a later one exits at once.
 
-A later one is ignored within REPEAT_SECONDS of the first, unless it is Ctrl-C: GNU `timeout` sends
-its signal to the command and then to the command's group, and the two are one request.
+Within REPEAT_SECONDS of the first, a later signal is ignored unless it is Ctrl-C. GNU `timeout`
+sends its signal to the command and then to the command's group, and the two are one request.
 
 No handler raises. `check` raises `Interrupted` where a run can stop without losing work: between
 runs, between training steps and between batches of tokenising. The exit status is then 75.
@@ -21,17 +21,17 @@ from contextlib import contextmanager
 from typing import Any
 
 EXIT_STATUS = os.EX_TEMPFAIL  # 75: the work is not done, and the same command resumes it
-# Schedulers send SIGUSR1 or SIGUSR2 ahead of a time limit.
+# Schedulers send SIGUSR1 or SIGUSR2 before a time limit.
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
 if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
     SIGNALS.append(signal.SIGHUP)
-REPEAT_SECONDS = 1.0  # within these a further signal other than Ctrl-C changes nothing
+REPEAT_SECONDS = 1.0  # in this time a further signal other than Ctrl-C is ignored
 launcher: str | None = None  # the launcher that owns this process, if it is not the parent process
-_received: dict[str, float] = {}  # the signals by name, and when each came first
+_received: dict[str, float] = {}  # the time of each signal's first arrival, by name
 
 
 class Interrupted(BaseException):
-    """A signal stopped the work. Like KeyboardInterrupt it is not an Exception, so code that
+    """A signal stopped the work. It is not an Exception, like KeyboardInterrupt, so code that
     continues after errors does not catch it."""
 
 
@@ -58,7 +58,7 @@ def _handle(number: int, frame: Any) -> None:
 
 
 def request(name: str) -> None:
-    """Interrupt this process's work as a signal does; `name` says why."""
+    """Interrupt this process's work like a signal. `name` is the reason."""
     _received.setdefault(name, time.monotonic())
 
 
@@ -67,7 +67,7 @@ def handling() -> Iterator[None]:
     """Handle the signals during the block and restore the earlier handlers after it."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     if _handle not in before.values():
-        _received.clear()  # an earlier run of this Python session was interrupted
+        _received.clear()  # signals of an earlier run in this Python session
     install()
     try:
         yield
@@ -78,7 +78,8 @@ def handling() -> Iterator[None]:
 
 @contextmanager
 def blocking() -> Iterator[None]:
-    """Block the signals in this thread and in processes that it starts; handle them afterwards."""
+    """Block the signals in this thread and in processes that it starts. After the block they are
+    handled."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -99,18 +100,19 @@ def check(detail: str = "") -> None:
 
 
 def forget() -> None:
-    """Discard blocked signals that this process has received: the next run starts without them."""
+    """Discard blocked signals that this process has received, so that the next run starts without
+    them."""
     while pending := signal.sigpending().intersection(SIGNALS):
         signal.sigwait(pending)
 
 
 def is_worker() -> bool:
-    """Whether a launcher started this process to execute its runs."""
+    """True if a launcher started this process to execute its runs."""
     return launcher is not None or multiprocessing.parent_process() is not None
 
 
 def exit_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent process, with the id `parent`, ends."""
+    """Make the kernel kill this process when its parent process, with the id `parent`, ends."""
     if sys.platform == "linux":
         set_death_signal = 1  # PR_SET_PDEATHSIG of sys/prctl.h
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The standard streams of a command: closed, full, or without a reader."""
+"""Handles standard streams that are closed, full, or without a reader."""
 
 import io
 import os
@@ -6,11 +6,11 @@ import sys
 
 
 def require_streams() -> None:
-    """Exit with status 1 if stdout or stderr is closed, since the next file that is opened would
-    get its number, and what is printed would damage that file.
+    """Exit with status 1 if stdout or stderr is closed. Otherwise the next opened file would get
+    its number, and printed text would damage this file.
 
-    From here on characters that stdout cannot encode, such as ± on a terminal with an ASCII locale,
-    are printed as question marks.
+    From then on characters that stdout cannot encode, such as ± with an ASCII locale, are printed
+    as question marks.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -22,10 +22,10 @@ def require_streams() -> None:
 
 
 def failure_of_stdout(end: str = "") -> str | None:
-    """Write `end` and what is buffered to stdout, as Python does at exit, where no handler is
-    left. Returns one line if that fails; None on success and if the reader of stdout is gone.
+    """Write `end` and the buffered text to stdout. Python does this at exit, but without an error
+    handler. Returns one line if it fails; None on success and if the reader of stdout is gone.
 
-    An OSError without a file name may come from stdout or from a file: writing shows which.
+    An OSError without a file name may come from stdout or from a file. Writing shows which.
     """
     try:
         print(end=end, flush=True)

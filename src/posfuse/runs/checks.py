@@ -1,4 +1,4 @@
-"""The checks of a config that run before any data is loaded and need no model."""
+"""Checks of a config that need no data and no model."""
 
 import dataclasses
 import importlib
@@ -21,7 +21,7 @@ from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.seeds import with_split_seed
 
-# Where the files of Python and of installed packages begin.
+# The folders of Python and of installed packages.
 LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 
@@ -30,7 +30,7 @@ def checked(config: DictConfig) -> Config:
 
     The parts of the model are not built here: `training.build.build_parts` does that.
     """
-    try:  # once more, since "+key=value" adds a key in spite of the schema
+    try:  # again, because "+key=value" adds a key that the schema lacks
         cfg = config_of(OmegaConf.to_container(config))
     except OmegaConfBaseException as error:
         raise InputError(one_line(error)) from error
@@ -75,7 +75,7 @@ def _check_corpus(cfg: Config) -> None:
         return
     target = cfg.data.corpus.get("_target_")
     if cfg.data.path is not None and target not in (None, HUB):
-        raise InputError(  # the texts of the folder would have the name of another corpus
+        raise InputError(  # otherwise the folder's texts would have the name of another corpus
             f"data.path: {cfg.data.name} is made by {target}, which reads no folder; for your own "
             "texts use data=folder data.name=NAME"
         )
@@ -88,7 +88,7 @@ def _check_corpus(cfg: Config) -> None:
 
 
 def task_of(cfg: Config) -> Any:
-    """The task of a run (training/task.py). Raises InputError if there is none of its name."""
+    """The task of a run (training/task.py). Raises InputError for an unknown name."""
     task = cfg.task
     target = task._target_ or TASKS.get(task.name)
     if target is None:
@@ -100,7 +100,7 @@ def task_of(cfg: Config) -> Any:
 
 
 def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> None:
-    """Check a node with a `_target_` against the signature of what it names."""
+    """Check a node against the signature of its `_target_`."""
     target = node.get("_target_")
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
@@ -127,7 +127,7 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
 
 
 def _import(key: str, target: Any) -> Any:
-    """The class or function with this import path; raises InputError if there is none."""
+    """The class or function with this import path. Raises InputError if there is none."""
     try:
         part = _resolve(str(target))
         inspect.signature(part)
@@ -145,13 +145,14 @@ def _resolve(target: str) -> Any:
     try:
         return pkgutil.resolve_name(target)
     except AttributeError:
-        # A module that fails on import looks like a missing attribute; this raises its own error.
+        # A module that fails on import looks like a missing attribute. This raises the module's
+        # error.
         importlib.import_module(target.rpartition(".")[0])
         raise
 
 
 def _reason(error: BaseException) -> str:
-    """An import error in one line, with the last line of the user's own code that led to it."""
+    """An import error in one line, with the line of the user's code that caused it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((__file__, *LIBRARIES))]
     place = f", {own[-1].filename} line {own[-1].lineno}" if own else ""

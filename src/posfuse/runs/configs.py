@@ -1,4 +1,4 @@
-"""config.yaml of a run: written, read, and the folders that it names."""
+"""Writes and reads config.yaml of a run, and finds the folders that it names."""
 
 import os
 from pathlib import Path
@@ -16,8 +16,8 @@ CONFIG = "config.yaml"
 
 
 def write_config(folder: Path, cfg: Config) -> None:
-    """config.yaml of a run. Its paths are absolute, so that they mean the same in any directory,
-    and in UTF-8, so that they mean the same in any locale."""
+    """Write config.yaml of a run. Its paths are absolute and in UTF-8, so they do not depend on the
+    current directory and the locale."""
     config = OmegaConf.structured(cfg)
     for key in ("output_dir", "cache_dir", *CONTENTS):
         if path := OmegaConf.select(config, key):
@@ -35,7 +35,7 @@ def read_config(folder: Path) -> Config:
     path = folder / CONFIG
     with input_errors(f"{path}: cannot be read", "give a finished run's folder, or run it again"):
         cfg = config_of(untrusted.read_yaml(path))
-    # The content of cache_dir has digests, so any folder is right.
+    # The content of cache_dir has digests, so any folder may be used.
     places = _places(cfg, folder, cfg.cache_dir)
     cfg.cache_dir = str(next((place for place in places if place.is_dir()), places[-1]))
     return cfg
@@ -77,10 +77,11 @@ def _place(key: str, path: str, cfg: Config, folder: Path, recorded: str | None)
 
 
 def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
-    """Where a folder of a run's config.yaml may be, the one to create last.
+    """The possible places of a folder of a run's config.yaml. The last one is the place to create
+    it.
 
     Older versions wrote relative paths; the directory of their command is above the run's folder.
-    An absolute path is as written. If output_dir was moved, the folder may have moved with it.
+    If output_dir was moved, the folder may have moved with it.
     """
     path = os.fsdecode(path.encode(errors="surrogateescape"))  # as in `write_config`
     above = folder.resolve().parents
@@ -92,7 +93,7 @@ def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
 
 
 def config_of(content: Any) -> Config:
-    """A config from plain values, or from the checked text of a YAML file; raises
+    """A config from plain values, or from the checked text of a YAML file. Raises
     OmegaConfBaseException or ValueError if they do not fit the schema."""
     config = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(content))
     cfg = OmegaConf.to_object(config)

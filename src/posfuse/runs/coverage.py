@@ -1,5 +1,4 @@
-"""Whether the tokens of a run represent its texts: few are unknown, and a text has several. Whether
-test texts are new."""
+"""Warnings if the tokens of a run do not represent its texts, or if test texts occur in train."""
 
 import math
 from collections.abc import Mapping
@@ -13,13 +12,13 @@ from posfuse.data.token_store import open_store
 from posfuse.data.vocabulary import Poll
 from posfuse.runs.seeds import validation_seed, with_split_seed
 
-UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from here on
-FEWEST_TOKENS = 3  # of a document, in the mean of a split; a warning below
+UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from this value on
+FEWEST_TOKENS = 3  # of a document, in the mean of a split; a warning below this value
 CHARACTERS = "set data.vocabulary.unit=characters for texts without spaces between words"
 
 
 def coverage_warning(row: Mapping[Any, Any]) -> str | None:
-    """One line that names the option that helps, or None; `row` is a record with flat keys."""
+    """One line that names an option to change, or None. `row` is a record with flat keys."""
     if isinstance(row.get("settings.data.corpus.test_lengths"), list):
         return None  # a generated task
     unit = row.get("settings.data.vocabulary.unit", "words")
@@ -42,7 +41,7 @@ def coverage_warning(row: Mapping[Any, Any]) -> str | None:
 
 
 def repetition(row: Mapping[Any, Any]) -> str | None:
-    """One line if test documents occur in train, or None; `row` is a record with flat keys."""
+    """One line if test documents occur in train, or None. `row` is a record with flat keys."""
     n, share = row.get("repeated.documents"), row.get("repeated.share")
     if not (isinstance(n, int | float) and isinstance(share, int | float) and n > 0):
         return None

@@ -1,4 +1,4 @@
-"""Where the paper and its authors' notebooks differ: which class runs under a paper's name.
+"""Replaces operators and encodings by the classes of the authors' notebooks.
 
 `cfg.fidelity` has an option for every difference; docs/fidelity.md explains them. This module
 replaces classes and arguments when a config is checked, so config.yaml shows what really runs.
@@ -10,10 +10,10 @@ from typing import Any
 from posfuse.config import Config, FidelityConfig
 from posfuse.errors import InputError
 
-LINEAR_START = "_linear_start"  # end of the name of a gate that starts as nn.Linear does
+LINEAR_START = "_linear_start"  # end of the name of a gate that starts as nn.Linear
 
 # The parts of the notebooks. rope_features and relative_table are the notebooks' rope and relative;
-# the experiment table3 uses these names. Gates start as nn.Linear does under either name.
+# the experiment table3 uses these names. Gates start as nn.Linear with both names.
 ENCODINGS = ("sinusoidal", "learned", "rope", "relative", "rope_features", "relative_table")
 OPERATORS = (
     "add", "concat", "mul", "mlp", "gate_scalar", "gate_feature", "gate_mlp",
@@ -50,8 +50,8 @@ ATTENTION = {
 
 
 def apply_fidelity(cfg: Config) -> None:
-    """Replace the operator and the encoding in `cfg` as `cfg.fidelity` says, in place. Applied
-    again, it changes nothing.
+    """Replace the operator and the encoding in `cfg` by `cfg.fidelity`, in place. A second call
+    changes nothing.
 
     Raises InputError with notebook_parts_only for parts that the notebooks do not have, and if an
     option would replace a class or an argument that the user has set.
@@ -76,7 +76,8 @@ def apply_fidelity(cfg: Config) -> None:
 
 
 def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
-    """Replace the class in the node if the option of this name says so; whether it did."""
+    """Replace the class in the node if the option of this name requires it. Returns True if it
+    did."""
     option = name.removesuffix(LINEAR_START)
     if option not in SWAPS[key]:
         return False
@@ -91,7 +92,7 @@ def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
         )
     node["_target_"] = runs
     for argument in ARGUMENTS.get(named, {}).keys() - ARGUMENTS.get(runs, {}).keys():
-        node.pop(argument, None)  # the class that runs has no such argument
+        node.pop(argument, None)  # the new class lacks this argument
     return True
 
 

@@ -17,7 +17,8 @@ VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other o
 
 
 def sweep_folder(output_dir: str, sweep_id: str) -> str:
-    """The folder of a sweep. Raises InputError, since Hydra creates it before any run starts."""
+    """The folder of a sweep. Checks it, because Hydra creates it before any run starts: raises
+    InputError."""
     check_folder("output_dir", output_dir)
     check_name("sweep_id", sweep_id)
     return f"{output_dir}/{sweep_id}"
@@ -41,13 +42,13 @@ def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iter
 
 
 def other_overrides(overrides: Iterable[str]) -> list[str]:
-    """Those that can change a result and are not in the names data, encoding, fusion and seed."""
+    """The overrides that can change a result, except data, encoding, fusion and seed."""
     return [override for override in overrides if not _in_path_already(override)]
 
 
 def _in_path_already(override: str) -> bool:
     key = override.lstrip("+~").split("=")[0]
-    # Content, not location, identifies a data folder: the record's settings have its digest.
+    # The content identifies a data folder, not its path: the record's settings have its digest.
     named = (
         "data", "encoding", "fusion", "seed", "data.name", "encoding.name", "fusion.name",
         "data.path",
@@ -68,7 +69,7 @@ def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
     names = dict(OmegaConf.select(cfg, f"hydra.sweeper.{NAMES}") or {})
 
     def name(axis: str, values: dict[str, str]) -> str:
-        """The name of the corpus, encoding or operator of a job: its own, or that of its file."""
+        """The name of the corpus, encoding or operator of a job, or the name of its file."""
         of_file = names.get(f"{axis}={values.get(axis)}") or values.get(axis, usual[axis])
         return str(values.get(f"{axis}.name") or of_file)
 
@@ -97,7 +98,7 @@ def _values(overrides: list[str]) -> dict[str, str]:
 
 
 def lies_in(record: dict[str, Any], folder: Path) -> bool:
-    """Whether a folder that a sweep gave to a run is that of the run with this record."""
+    """True if a folder that a sweep gave to a run belongs to the run with this record."""
     keys = ("data", "encoding", "fusion", "variant")
     parts = (*(part for key in keys if (part := record.get(key))), f"seed={record.get('seed')}")
     return folder.parts[-len(parts) :] == parts

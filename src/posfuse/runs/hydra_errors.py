@@ -79,8 +79,8 @@ def _meanings(part: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def nearest(name: str, own: Sequence[str], known: Mapping[str, str] = MappingProxyType({})) -> str:
-    """What to use in place of an unknown name: a key of `known` that ends in it; a similar name of
-    `own`; else a key with a similar word, or whose meaning begins with the name."""
+    """The fix for an unknown name: a key of `known` that ends in it; a similar name of `own`;
+    otherwise a key with a similar word, or whose meaning begins with the name."""
     last = name.rpartition(".")[2]
     near = [key for key in known if key.endswith(f".{last}")]
     near = near or [name.removesuffix(last) + n for n in get_close_matches(last, own, cutoff=0.75)]

@@ -1,4 +1,4 @@
-"""The identity of a run: its settings, and their fingerprint. Folders, names and ids do not count.
+"""The identity of a run: its settings and their fingerprint, without folders, names and ids.
 
 A run is a function of its config, its texts and the numerics of this version. Two runs with one
 fingerprint have the same numbers.
@@ -17,8 +17,8 @@ from posfuse.data.pretrained_folder import pretrained_digest
 from posfuse.data.vocabulary import tokenizer_file_digest
 from posfuse.seals import digest, digest_of
 
-NUMERICS = 11  # raise it when the same config and seed no longer give the same numbers
-# The same for an encoding or a corpus whose numbers have changed alone, by its _target_.
+NUMERICS = 11  # increase it if the same config and seed no longer give the same numbers
+# The same number for a single encoding or corpus, by its _target_.
 PART_NUMERICS = {
     "posfuse.model.polar.Pope": 1,
     "posfuse.data.bbc.lead_paragraph": 1,
@@ -27,14 +27,14 @@ PART_NUMERICS = {
     "posfuse.data.bbc.lead_story": 1,
 }
 
-# Keys that cannot change a number: the fingerprint and the folder's name leave them out. The names
-# of data, encoding and fusion are labels; the other keys define what is run.
+# Keys that cannot change a number. The fingerprint and the folder's name leave them out. The names
+# of data, encoding and fusion are labels; their other keys define the run.
 NEUTRAL_KEYS = (
     "sweep_id", "output_dir", "cache_dir", "logger", "trainer.progress", "experiment",
     "trainer.checkpoint_minutes", "trainer.mechanism", "fidelity.notebook_parts_only", "sweep",
 )  # fmt: skip
 
-# Keys that came later, with the value that changes nothing: earlier records lack them.
+# Keys that earlier records lack, with the value that changes nothing.
 LATER_KEYS: dict[str, Any] = {
     "data.test_lengths": [],
     "data.word_order": "original",
@@ -75,7 +75,7 @@ CONTENTS: dict[str, Callable[[str, Config], str]] = {
 
 
 def is_neutral(key: str) -> bool:
-    """Whether a key of the config cannot change a number of a run."""
+    """True if a key of the config cannot change a number of a run."""
     return any(key == k or key.startswith(f"{k}.") for k in NEUTRAL_KEYS)
 
 
@@ -107,8 +107,9 @@ def fingerprint_of(own: Mapping[str, Any]) -> str:
 
 
 def own_code(cfg: Config) -> dict[str, str]:
-    """The entry `code` of a record, a digest of the files that define classes and functions of the
-    config outside posfuse; no entry if there are none. It is no part of the fingerprint."""
+    """The entry `code` of a record: a digest of the files outside posfuse that define classes and
+    functions of the config. Without such files there is no entry. It does not change the
+    fingerprint."""
     targets = {v for k, v in flatten(asdict(cfg)).items() if v and k.endswith("_target_")}
     parts = [pkgutil.resolve_name(t) for t in sorted(targets) if not t.startswith("posfuse.")]
     files = {Path(inspect.getsourcefile(part) or "") for part in parts}
@@ -116,7 +117,7 @@ def own_code(cfg: Config) -> dict[str, str]:
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The keys whose values differ in two settings, and those that one of the two lacks."""
+    """The keys whose values differ in two settings, and the keys that one of the two lacks."""
     return [k for k in sorted(one.keys() | other.keys()) if one.get(k, ...) != other.get(k, ...)]
 
 

@@ -1,4 +1,4 @@
-"""The multirun.yaml of a sweep: which runs its last command asked for."""
+"""Reads multirun.yaml of a sweep, which has the runs of its last command."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +18,7 @@ from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result
 from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
-MOST_RUNS = 100_000  # of a sweep; a range in a file may stand for more than memory holds
+MOST_RUNS = 100_000  # of a sweep; a range in a file may be larger than memory
 
 
 def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
@@ -62,7 +62,7 @@ def _values(override: Override) -> list[str]:
 
 
 def folders_asked_for(sweep: Path) -> list[Path]:
-    """The folders of the runs in multirun.yaml; none if the file is missing."""
+    """The folders of the runs of the last command; none if multirun.yaml is missing."""
     if not (sweep / MULTIRUN).exists():
         return []
     cfg, overrides = read_multirun(sweep / MULTIRUN)
@@ -72,7 +72,7 @@ def folders_asked_for(sweep: Path) -> list[Path]:
 
 
 def common_overrides(sweep: Path) -> tuple[set[str], int]:
-    """The overrides that all runs of the sweep's last command have, and how many runs there are."""
+    """The overrides that all runs of the sweep's last command share, and the number of runs."""
     cfg, overrides = read_multirun(sweep / MULTIRUN)
     common = {f"{key}={values[0]}" for key, values in overrides.items() if len(values) == 1}
     if names := overrides.get("arm"):
@@ -81,7 +81,7 @@ def common_overrides(sweep: Path) -> tuple[set[str], int]:
 
 
 def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
-    """The overrides of a run with those of its arm in the place of `arm=NAME`, if there is one.
+    """The overrides of a run, with `arm=NAME` replaced by the overrides of this arm.
 
     Raises InputError if the sweep has no such arm.
     """
@@ -104,7 +104,7 @@ def primary_family(sweep: Path) -> tuple[str, ...]:
 
 def names_in(sweep: Path) -> dict[str, str]:
     """The `composed_names` of a sweep's earlier commands; none if multirun.yaml is missing or
-    damaged, since the next command writes it."""
+    damaged, because the next command writes it."""
     with suppress(InputError):
         if (sweep / MULTIRUN).exists():
             cfg, _ = read_multirun(sweep / MULTIRUN)
@@ -113,10 +113,10 @@ def names_in(sweep: Path) -> dict[str, str]:
 
 
 def check_is_current(folder: Path) -> None:
-    """Raise InputError if the result in a run's folder is known not to be that of the run that was
-    last asked for there: posfuse train has compared the fingerprints.
+    """Raise InputError if the result in a run's folder does not belong to the run that was last
+    asked for in this folder. posfuse train has compared the fingerprints.
 
-    A later command of the sweep that does not ask for this folder leaves the result as it is.
+    A later command of the sweep that does not ask for this folder does not matter.
     """
     if not (folder / FAILURE).exists():
         return
@@ -131,8 +131,8 @@ def check_is_current(folder: Path) -> None:
 
 
 def asked_beside(folder: Path) -> list[Path]:
-    """The folders of the runs that the last command of a run's sweep asked for, relative to the
-    sweep's; none if it did not ask for this run."""
+    """The folders of all runs of the sweep's last command, relative to the sweep's folder; none if
+    the command did not ask for this run."""
     sweep = next((above for above in folder.parents if (above / MULTIRUN).exists()), None)
     if sweep is None:
         return []
@@ -146,7 +146,7 @@ def _last_asked_for(sweep: Path, modified: int) -> frozenset[Path]:
 
 
 def has_result(folder: Path) -> bool:
-    """Whether the folder holds the result of the run that a sweep asked for, or a damaged one."""
+    """True if the folder has the result of the run that a sweep asked for, or a damaged result."""
     if not (folder / RESULT).exists():
         return False
     try:

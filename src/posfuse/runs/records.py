@@ -1,7 +1,8 @@
 """The files of a run: its record and its measurements.
 
-Every file is written under another name and then renamed, result.json last, so a folder with a
-result.json holds a finished run. SHA256SUMS has the digest of each file; `sha256sum -c` checks it.
+Every file is written with another name and then renamed. result.json is the last file, so a folder
+with a result.json has a finished run. SHA256SUMS has the digest of each file; `sha256sum -c` checks
+it.
 """
 
 import json
@@ -29,11 +30,11 @@ PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagn
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
 STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
-INTERRUPTED = "interrupted"  # the kind of failure that a signal causes
+INTERRUPTED = "interrupted"  # the kind of failure by a signal
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
 ALWAYS, SOMETIMES = (PREDICTIONS, HISTORY, DIAGNOSTICS), (BY_LENGTH, MECHANISM, STEPS)
 RUN_AGAIN = f"remove {RESULT} to run again"  # the fix for a damaged file of a run
-WAIT = 1.0  # seconds to wait for a run's lock, which posfuse status holds for a moment
+WAIT = 1.0  # seconds to wait for a run's lock, because posfuse status holds it for a moment
 
 Record = dict[str, Any]
 
@@ -42,9 +43,9 @@ Record = dict[str, Any]
 class Diagnostic:
     """A row of diagnostics.parquet: the mean of `name` over `n` tokens, queries or documents.
 
-    `by` names the variable that lies between low and high, inclusive: "position" (from 0),
-    "frequency" (occurrences of the word in the training split), "layer" (from 1), "offset" (of the
-    positions), or "" for all together. Entropies are in bits, accuracies are shares.
+    `by` is the variable that lies between low and high, inclusive: "position" (from 0), "frequency"
+    (occurrences of the word in the training split), "layer" (from 1), "offset" (of the positions),
+    or "" for all together. Entropies are in bits, accuracies are shares.
     """
 
     epoch: int  # from 1
@@ -57,16 +58,15 @@ class Diagnostic:
 
 
 def judged_by(scores: Collection[str]) -> str:
-    """The metric that a run with these test scores is judged by: its task's own one, otherwise
-    accuracy."""
+    """The metric of a run with these test scores: its task's metric, otherwise accuracy."""
     return next((name for name in ("bits_per_byte", "exact_match") if name in scores), "accuracy")
 
 
 def identity(cfg: Config, folder: Path) -> Record:
     """The keys of a record that identify the run, and its settings.
 
-    `variant` is the part of the folder's name that holds the other overrides, `plan` the digest of
-    the study's plan that a test run belongs to.
+    `variant` is the part of the folder's name with the other overrides. `plan` is the digest of the
+    study's plan of a test run.
     """
     cell = {"data": cfg.data.name, "encoding": cfg.encoding.name, "fusion": cfg.fusion["name"]}
     parts = folder.parts[:-1]
@@ -85,7 +85,7 @@ def identity(cfg: Config, folder: Path) -> Record:
 def finished_record(folder: Path, cfg: Config) -> Record | None:
     """The record in `folder` if it belongs to this config; None if the run is not finished.
 
-    Raises Conflict if the folder holds the result of another configuration.
+    Raises Conflict if the folder has the result of another configuration.
     """
     path = folder / RESULT
     if not path.exists():
@@ -106,7 +106,7 @@ def finished_record(folder: Path, cfg: Config) -> Record | None:
 
 
 def read_result(path: Path) -> Record:
-    """A record of this schema; raises InputError otherwise."""
+    """A record of this schema. Raises InputError for any other file."""
     cure = "remove it to run again"
     with input_errors(f"{path}: not a readable record", cure):
         check_whole(path)
@@ -134,16 +134,17 @@ def read_failure(path: Path) -> Record:
 
 
 def failures_in(folder: Path) -> list[tuple[Path, Record]]:
-    """The folders of the runs below this one that failed or were interrupted, with the failure."""
+    """The folders of failed and interrupted runs below this folder, with the failures."""
     failures = [(path.parent, read_failure(path)) for path in sorted(folder.rglob(FAILURE))]
-    # A run that another process was running may be finished by now.
+    # Another process may have finished the run in the meantime.
     kind = AlreadyRunning.kind
     return [(run, f) for run, f in failures if f["kind"] != kind or not (run / RESULT).exists()]
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`. On success it is renamed to `path`, on error removed."""
+    """A temporary path beside `path`. On success it is renamed to `path`; after an error it is
+    removed."""
     part = path.with_name(f"{path.name}.part")
     try:
         yield part
@@ -167,7 +168,8 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def read_history(folder: Path, name: str = HISTORY) -> pd.DataFrame:
-    """A row per evaluation, or those of STEPS; raises OSError, or ValueError with the reason."""
+    """The rows of the learning curve by evaluation, or of STEPS. Raises OSError, or ValueError with
+    the reason."""
     path = folder / name
     check_whole(path)
     untrusted.check_file(path, untrusted.LARGEST_CSV)
@@ -188,7 +190,7 @@ def read_table(path: Path, row: type) -> pd.DataFrame:
 
 
 def write_result(folder: Path, record: Record) -> None:
-    """Finish a run whose other files are written: write their digests, then the record."""
+    """Finish a run: write the digests of its other files, then the record."""
     with replacing(folder / RESULT) as part:
         write_json(part, record)
         others = [*ALWAYS, BEST, *(name for name in SOMETIMES if (folder / name).exists())]
@@ -198,7 +200,7 @@ def write_result(folder: Path, record: Record) -> None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether the files of a finished run are whole; loading checks the weights."""
+    """True if the files of a finished run are undamaged. The weights are checked on loading."""
     if not (folder / SUMS).exists():
         return is_whole(folder / PREDICTIONS)
     sums = seals.read_sums(folder)
@@ -212,7 +214,7 @@ def now() -> str:
 
 
 def write_json(path: Path, content: Record) -> None:
-    """Write atomically: a reader finds the old file or the new one."""
+    """Write atomically: a reader gets the old file or the new one."""
     with replacing(path) as part:
         part.write_text(json.dumps(content, indent=1, allow_nan=False), encoding="utf-8")
 
@@ -228,7 +230,7 @@ def read_json(path: Path) -> Record:
 
 @contextmanager
 def sole_use(folder: Path) -> Iterator[None]:
-    """Lock the run's folder; raises AlreadyRunning while another process holds the lock.
+    """Lock the run's folder. Raises AlreadyRunning while another process holds the lock.
 
     The kernel releases the lock when the process ends, even if it is killed.
     """

@@ -1,4 +1,5 @@
-"""YAML files that users write. Dataclasses on `Strict` are their schemas, which pydantic checks."""
+"""Readers of YAML files that users write. Their schemas are dataclasses with `Strict`, which
+pydantic checks."""
 
 import reprlib
 from collections.abc import Callable, Iterable
@@ -23,14 +24,14 @@ class Strict:
 
 
 def one_of(names: Iterable[str]) -> Any:
-    """The field of a text that must be one of these names."""
+    """A field whose text must be one of these names."""
     return Field(pattern=f"^({'|'.join(names)})$", json_schema_extra={"enum": list(names)})
 
 
 def read_as(schema: type[Schema], path: Any) -> Schema:
     """The content of a YAML file (a path or a resource of a package).
 
-    Raises InputError with a line for each error of the file; each names the file and the key.
+    Raises InputError with a line for each error of the file. Each line names the file and the key.
     """
     name = str(path) if isinstance(path, Path) else path.name
     with input_errors(f"{name}: cannot be read", "give a YAML file in UTF-8"):
@@ -48,10 +49,10 @@ def refuse(file: str, problems: Iterable[str]) -> NoReturn:
 
 
 class Problems(list[str]):
-    """The problems of a file that no schema can express."""
+    """Collects the problems of a file that its schema cannot check."""
 
     def check(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function returns; None and one more problem if it raises InputError."""
+        """The result of the function. If it raises InputError, adds a problem and returns None."""
         try:
             return function(*arguments)
         except InputError as error:

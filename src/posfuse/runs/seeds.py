@@ -1,8 +1,8 @@
 """Seeds as users write them, and the seeds of a run's splits.
 
 data.split_seed is a number, or the word `seed` for the run's own seed. The config, its fingerprint
-and the record keep the word, so that two runs of a cell differ in `seed` alone. Whatever opens the
-corpus gets the number from here.
+and the record keep the word, so that two runs of a cell differ in `seed` alone. Code that opens the
+corpus gets the number from this module.
 """
 
 import re
@@ -14,11 +14,11 @@ from posfuse.errors import InputError
 
 MOST = 10_000  # seeds in one list
 RANGE = re.compile(r"\s*(\d{1,20})(?:-(\d{1,20}))?\s*", re.ASCII)
-BY_RUN = "seed"  # the value of data.split_seed that stands for the run's seed
+BY_RUN = "seed"  # the value of data.split_seed that means the run's seed
 
 
 def seeds_of(key: str, given: Any) -> list[int]:
-    """Seeds from a number, a text such as "0-4,9", or a list of numbers; raises InputError for
+    """Seeds from a number, a text such as "0-4,9", or a list of numbers. Raises InputError for
     anything else."""
     items = given.split(",") if isinstance(given, str) else given
     seeds: list[int] = []
@@ -47,7 +47,7 @@ def validation_seed(cfg: Config) -> int:
 
 
 def with_split_seed(cfg: Config) -> DataConfig:
-    """`cfg.data` with the number in place of the word, also in the corpus's argument of this name,
+    """`cfg.data` with the number in place of the word, also in the corpus's argument `split_seed`,
     which conf/data sets to ${data.split_seed}."""
     seed, corpus = split_seed(cfg), cfg.data.corpus
     if cfg.data.split_seed == BY_RUN and corpus and corpus.get("split_seed") == BY_RUN:
