@@ -1,4 +1,4 @@
-"""How much attention goes to keys at each distance from the query.
+"""Measures the attention to keys at each distance from the query.
 
 Shapes: B documents, L tokens, Q of them as queries, H heads, M tokens of the longest document.
 """
@@ -19,15 +19,15 @@ from posfuse.training.diagnostics import bins, by_layer, places
 def attention_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[Measurement]:
     """The attention of every layer, mean over heads, queries and documents. Padding does not count.
 
-    By distance, the index of the key minus that of the query: `attention_mean`, the weight, and
+    By distance (the key's index minus the query's): `attention_mean`, the weight, and
     `attention_ratio`, the weight times the document's length, which is 1 at every distance if
-    attention is uniform. A bucket is 0, or -1, -2..-3, -4..-7 and so on before the query, and the
-    same after it.
+    attention is uniform. The buckets are 0, and -1, -2..-3, -4..-7 and so on before the query, and
+    the same after it.
 
-    By layer: the share of a query's attention on the document's first token (`attention_first`), on
-    the token before the query (`attention_previous`; the first token has none) and on the query's
-    own token (`attention_same`). `attention_uniform` is the share of one token if attention is
-    uniform. Of a document longer than diagnostics.QUERIES tokens, some tokens are queries.
+    By layer: a query's attention to the document's first token (`attention_first`), to the token
+    before the query (`attention_previous`; the first token has none) and to itself
+    (`attention_same`). `attention_uniform` is the weight of one token if attention is uniform. In a
+    document longer than diagnostics.QUERIES tokens, only some tokens are queries.
 
     `model` is in eval mode.
     """
@@ -75,7 +75,7 @@ def attention_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[
             of = lows == low
             n, ends = int(pairs[of].sum()), sorted((int(low), int(highs[of][0])))
             for name, sums_of in by_distance.items():
-                if n:  # a sample of the queries may leave a bucket without any
+                if n:  # with a sample of the queries a bucket may be empty
                     mean = float(sums_of[layer][of].sum() / n)
                     rows.append(Measurement(f"attention_{name}", layer + 1, n, mean, *ends))
     return rows

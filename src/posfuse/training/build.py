@@ -1,4 +1,4 @@
-"""From the config to the data, the network and the trainer."""
+"""Builds the data, the network and the trainer from the config."""
 
 import logging
 import pkgutil
@@ -45,11 +45,11 @@ WAIT = timedelta(minutes=10)  # for the other processes of a run
 
 
 def build_data(cfg: Config, task: Task | None = None) -> TextDataModule:
-    """The corpus of a task, by default the run's, its splits and the order of its batches;
+    """The data of a task (default: the run's task): corpus, splits and order of batches.
     `cfg.fidelity` sets the last two.
 
     Raises InputError if a split has fewer documents than the run has processes, if an epoch has
-    fewer batches than evaluations, and if the vocabulary lacks symbols of a generated task."""
+    fewer batches than evaluations, or if the vocabulary lacks symbols of a generated task."""
     task, corpus = task or task_of(cfg), with_split_seed(cfg)
     store = open_store(
         corpus,
@@ -91,14 +91,14 @@ def _check_sizes(cfg: Config, data: TextDataModule) -> None:
 
 
 def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
-    """The fusion operator, the position table (None if the operator uses none) and the encoding
-    inside attention (None if there is none) that the config names; `host` is that of `load_host`.
+    """The config's fusion operator, position table (None if the operator uses none) and encoding
+    inside attention (or None). `host` is the result of `load_host`.
 
-    Raises ConfigError for a value that one of them refuses, and if they do not reach the longest
-    document.
+    Raises ConfigError for a value that one of them refuses, or if their positions end before the
+    longest document.
     """
     reach = longest(cfg.data)
-    model: Any = cfg.model  # its sizes are null with a host
+    model: Any = cfg.model  # with a host its sizes are null
     d_model: int = host.d_model if host else model.d_model
     is_random = cfg.encoding.positions == "randomized"
     if is_random and cfg.encoding.range < reach:
@@ -137,8 +137,8 @@ def _names(cfg: Config) -> str:
 
 
 def check_reach(cfg: Config, parts: Sequence[Any], longest: int) -> None:
-    """Raise ConfigError if documents are longer than in training and a part of the encoding (None
-    counts as none) learns nothing about positions beyond."""
+    """Raise ConfigError if documents are longer than in training and a part of the encoding (parts
+    may be None) does not learn positions beyond."""
     trained = cfg.data.max_len
     if longest <= trained or cfg.encoding.positions == "randomized":
         return
@@ -170,7 +170,7 @@ def build_backbone(cfg: Config) -> Backbone:
         position=position, causal=task_of(cfg).causal,
     )  # fmt: skip
     is_random = cfg.encoding.positions == "randomized"
-    seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of those outside training
+    seed = seed_from(seed_of(cfg, "dropout"), "positions")  # of the positions outside training
     sampler = PositionSampler(cfg.encoding.range if is_random else None, seed)
     return Backbone(
         fusion,
@@ -189,9 +189,9 @@ def build_network(cfg: Config, vocabulary_size: int, n_classes: int) -> Any:
 
 
 def build_module(cfg: Config, data: TextDataModule, backbone: Backbone | None = None) -> Any:
-    """The module of the data's task with its initial values; `backbone` is that of
-    `build_backbone`, for this module alone. Raises ConfigError if a task with causal attention gets
-    an encoding or operator that lets a token see later ones."""
+    """The module of the data's task with its initial values. `backbone` is the result of
+    `build_backbone`; only this module may use it. Raises ConfigError if a task with causal
+    attention gets an encoding or operator that lets a token see later ones."""
     backbone = backbone or build_backbone(cfg)
     store = data.store
     network = data.task.network(backbone, store.vocabulary_size, len(store.label_names))
@@ -211,7 +211,7 @@ def build_module(cfg: Config, data: TextDataModule, backbone: Backbone | None = 
 
 def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L.Trainer:
     """The trainer of one run in `folder`. It saves the weights of the best evaluation by
-    trainer.monitor (the first of equals), and after each evaluation the state that a resume needs.
+    trainer.monitor (the first one if equal), and after each evaluation the state for a resume.
 
     Raises InputError if the machine lacks the accelerator."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -226,12 +226,12 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
         MovableCheckpoint(folder / LAST),
     ]
     if t.patience is not None:
-        # A loss that is not finite is no gain; it does not end the run at once.
+        # A loss that is not finite is not a gain, but it does not end the run at once.
         stopping = ResumableEarlyStopping(
             monitor, t.min_delta, t.patience, mode=mode, check_finite=False
         )
         callbacks.append(stopping)
-    # Every tensor is written before it is read, so filling it first only costs time.
+    # Every tensor is written before it is read, so it need not be filled.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         return L.Trainer(
@@ -248,7 +248,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             limit_test_batches=t.limit_batches,
             logger=False,
             callbacks=callbacks,
-            # Lightning's SLURM plugin would take the job's tasks for devices and requeue the job.
+            # Lightning's SLURM plugin would use the job's tasks as devices and requeue the job.
             plugins=[LightningEnvironment(), WholeFiles()],
             default_root_dir=folder,
             deterministic=True,

@@ -1,4 +1,5 @@
-"""A run's checkpoints: files that are complete or refused, and the state inside an epoch."""
+"""A run's checkpoints. An incomplete file is refused. Checkpoints may also be saved within an
+epoch."""
 
 import io
 import time
@@ -15,12 +16,12 @@ from posfuse.process import signals
 from posfuse.runs.records import replacing
 from posfuse.seals import check_archive
 
-AGREE_EVERY = 10  # steps; at these the processes of a run agree on whether to save
+AGREE_EVERY = 10  # steps after which the processes of a run decide together whether to save
 
 
 class WholeFiles(TorchCheckpointIO):
-    """Writes a checkpoint under another name in the same folder and renames it. Lightning copies it
-    from the system's temporary folder, so a kill can leave an incomplete file."""
+    """Writes a checkpoint with another name in the same folder and renames it. Lightning copies it
+    from the system's temporary folder, so a killed process can leave an incomplete file."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
@@ -38,7 +39,7 @@ class WholeFiles(TorchCheckpointIO):
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint, on the CPU; raises InputError if any byte of the file has changed."""
+    """A checkpoint, on the CPU. Raises InputError if any byte of the file has changed."""
     with input_errors(f"{path}: cannot be read", f"remove {path.parent} to run again"):
         check_archive(path)  # torch does not
         return torch.load(path, map_location="cpu", weights_only=True)
@@ -48,8 +49,8 @@ class Checkpoints(Callback):
     """Saves the run to `path` every `seconds` and after a signal, and polls for signals.
 
     It saves between two steps, not between two batches of a step. It does not save after an epoch's
-    last step: validation belongs to the epoch, and the trainer saves after it. `started` is the
-    time at which the first process of the run began.
+    last step, because the trainer saves after validation. `started` is the time at which the first
+    process of the run began.
     """
 
     def __init__(self, path: Path, seconds: float, fingerprint: str, started: str = "") -> None:
@@ -68,7 +69,7 @@ class Checkpoints(Callback):
         self.started = state_dict.get("started", self.started)  # earlier versions do not save it
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        signals.install()  # Lightning installs a handler of its own in each of its loops
+        signals.install()  # Lightning installs another handler in each of its loops
 
     on_validation_start = on_test_start = on_train_start
 

@@ -1,4 +1,4 @@
-"""Training a classifier: its loss, its metrics, and its predictions on a test split.
+"""Trains and tests a classifier: its loss, its metrics, and its predictions on a test split.
 
 Shapes: B documents, C classes.
 """
@@ -20,8 +20,8 @@ from posfuse.training.module import TrainingModule
 class Classifier(TrainingModule):
     """Trains a PositionClassifier with cross-entropy; accuracy is micro, F1 is macro.
 
-    With `balanced` the loss of a training document is weighted by its class, as scikit-learn does
-    with class_weight="balanced". Losses of validation and test have no weights.
+    With `balanced` the loss of a training document is weighted by its class, as with
+    class_weight="balanced" in scikit-learn. Losses of validation and test have no weights.
     """
 
     model: PositionClassifier
@@ -57,7 +57,7 @@ class Classifier(TrainingModule):
         positions = self.positions_of_step(batch)
         logits, n = self.model(batch.ids, batch.lengths, positions), len(batch.labels)
         if self.balanced:
-            # Not divided by the batch's sum of weights: a document counts the same in any batch.
+            # Not divided by the batch's sum of weights, so a document counts the same in any batch.
             loss = F.cross_entropy(logits, batch.labels, self.weights, reduction="sum") / n
         else:
             loss = F.cross_entropy(logits, batch.labels)
@@ -90,7 +90,7 @@ class Classifier(TrainingModule):
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
         table = self.prediction_table(documents)
-        # In double precision, so that equal gains in documents are ties in a test of ranks.
+        # In double precision, so that equal gains are ties in a rank test.
         right = int((table["predicted"] == table["label"]).sum())
         return {**metrics, "accuracy": right / len(table)}, table
 

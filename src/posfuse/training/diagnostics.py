@@ -1,5 +1,5 @@
 """How a model uses position: norms, gates and attention on a few validation documents, and the
-accuracy that a trained model loses without position.
+accuracy of a trained model without position.
 
 Shapes: B documents, L tokens, T of them valid, V words, H heads, k gates per position (1 or d).
 """
@@ -22,14 +22,14 @@ from posfuse.model.positions import as_tensor
 from posfuse.runs.records import Diagnostic
 
 BATCH = 16  # documents
-QUERIES = 128  # of a document, at most
-SHUFFLE_SEED = 0  # the same in every run, so that all runs shuffle alike
+QUERIES = 128  # largest number in a document
+SHUFFLE_SEED = 0  # the same in every run
 
 
 def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tensor]:
-    """For each valid token, shape (T,): its `position` and `id`; if the operator separates the two
-    parts of the fused vector, their norms `token_norm` and `position_norm`; if it has gates, the
-    means over them of `gate`, `gate_square` and `gate_entropy` (bits)."""
+    """For each valid token, shape (T,): its `position` and `id`. If the operator separates the two
+    parts of the fused vector, also their norms `token_norm` and `position_norm`. If it has gates,
+    also the means over gates of `gate`, `gate_square` and `gate_entropy` (bits)."""
     length = batch.ids.shape[1]
     valid = valid_positions(batch.lengths, length)
     tokens = model.tokens(batch.ids)
@@ -43,7 +43,7 @@ def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tenso
         columns["position_norm"] = (model.fusion.merge(*parts) - part).norm(dim=-1)[valid]
     if isinstance(model.fusion, Gated):
         gate = model.fusion.gate(*parts)
-        # In double precision: the spread is the difference of two means.
+        # In double precision, because the spread is the difference of two means.
         gate = gate.expand(*batch.ids.shape, gate.shape[-1])[valid].double()  # (T, k)
         columns["gate"], columns["gate_square"] = gate.mean(-1), gate.square().mean(-1)
         nats = torch.special.entr(gate) + torch.special.entr(1 - gate)
@@ -52,9 +52,9 @@ def fusion_of_tokens(model: PositionClassifier, batch: Batch) -> dict[str, Tenso
 
 
 def fusion_values(columns: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, float]:
-    """Means over the chosen tokens of the columns of `fusion_of_tokens`. `norm_ratio` divides the
-    mean norm of tokens by that of positions, and is left out if the latter is 0; `gate_std` is the
-    standard deviation of the gates."""
+    """Means over the chosen tokens of the columns of `fusion_of_tokens`. `norm_ratio` is the mean
+    norm of tokens divided by the mean norm of positions; it is left out if the divisor is 0.
+    `gate_std` is the standard deviation of the gates."""
     mean = {name: float(column[chosen].mean()) for name, column in columns.items()}
     values: dict[str, float] = {}
     if "token_norm" in mean:
@@ -103,9 +103,9 @@ def places(batch: Batch) -> Tensor:
 def by_layer(
     model: PositionClassifier, batch: Batch, of_weights: Callable[[Tensor], Tensor]
 ) -> list[Tensor]:
-    """For each layer the function of its attention weights (B, H, Q, L), whose queries are `places`
-    of the documents. The weights are those of `AttentionEncoding.weights`, the plain form of the
-    kernels. They exist for one layer at a time."""
+    """For each layer a function of its attention weights (B, H, Q, L). The queries are `places` of
+    the documents. The weights come from `AttentionEncoding.weights`, the plain form of the kernels.
+    Only one layer's weights exist at a time."""
     results: list[Tensor] = []
     queries = places(batch)
 
@@ -128,23 +128,24 @@ def attention_entropy(model: PositionClassifier, batch: Batch) -> list[Tensor]:
 
 
 def random_order(batch: Batch, generator: torch.Generator) -> Tensor:
-    """A random order of each document's own tokens: the tokens' indices, (B, L)."""
+    """A random order of the tokens of each document: the tokens' indices, (B, L)."""
     draws = torch.rand(batch.ids.shape, generator=generator).to(batch.ids.device)
     draws[~valid_positions(batch.lengths, batch.ids.shape[1])] = 2.0  # padding stays at the end
     return draws.argsort(1)
 
 
 def shuffle(batch: Batch, generator: torch.Generator) -> Batch:
-    """The batch with each document's own tokens in random order."""
+    """The batch with the tokens of each document in random order."""
     return replace(batch, ids=batch.ids.gather(1, random_order(batch, generator)))
 
 
 def worth_of_position(
     model: PositionClassifier, batches: Iterable[Batch], longest: int, offset: int
 ) -> dict[str, float]:
-    """Accuracy on the documents as they are (`accuracy`) and with each one's tokens in random order
-    (`shuffled`). Also on the documents cut to `longest` tokens: as they are (`unshifted`) and with
-    positions that begin at `offset` (`shifted`); uncut, these would leave the table."""
+    """Accuracy on the documents (`accuracy`), and with the tokens of each in random order
+    (`shuffled`). Also accuracy on the documents cut to `longest` tokens (`unshifted`), and with
+    positions that begin at `offset` (`shifted`). Without the cut, shifted positions would exceed
+    the table."""
     generator = torch.Generator().manual_seed(SHUFFLE_SEED)
     right, documents = dict.fromkeys(("accuracy", "shuffled", "unshifted", "shifted"), 0), 0
     for batch in batches:
@@ -163,14 +164,15 @@ def worth_of_position(
 
 
 def mean_of(values: Tensor, epoch: int, name: str, by: str = "", at: int = 0) -> Diagnostic:
-    """The row of the values' mean."""
+    """The row with the mean of the values."""
     return Diagnostic(epoch, name, by, at, at, values.numel(), values.mean().item())
 
 
 def sample(
     data: TextDataModule, split: str, n: int, device: torch.device | str = "cpu"
 ) -> Iterator[Batch]:
-    """Batches of n documents of a split, at equal distances; of all if there are fewer."""
+    """Batches of n documents of a split, at equal distances, or of all documents if there are
+    fewer."""
     documents = data.documents[split]
     chosen = np.linspace(0, len(documents) - 1, min(n, len(documents))).astype(int)
     for members in SortedBatches(documents.lengths[chosen], BATCH):

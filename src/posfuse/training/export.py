@@ -1,5 +1,5 @@
-"""A trained classifier as one file for inference: its folded weights as safetensors. The header
-holds the run's config, the names of the classes and the vocabulary.
+"""A trained classifier as one safetensors file for inference, with its folded weights. The header
+has the run's config, the names of the classes and the vocabulary.
 
 The file contains only numbers and text, so loading it runs no code from it.
 """
@@ -98,7 +98,7 @@ def export(run: str | Path, path: str | Path) -> None:
 
 
 def load_export(path: str | Path) -> Exported:
-    """Load a file that `export` wrote, on the CPU; raises InputError for any other file."""
+    """Load a file that `export` wrote, on the CPU. Raises InputError for any other file."""
     with input_errors(f"{path}: not a model that posfuse exported", "export its run again"):
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
@@ -122,7 +122,7 @@ def _checksum(weights: dict[str, Tensor], header: dict[str, str]) -> str:
 
 
 def _list_of_texts(texts: Iterable[str]) -> list[str]:
-    """The texts as a list; raises InputError unless each of them is a valid string."""
+    """The texts as a list. Raises InputError unless each of them is a valid string."""
     # A frame or a mapping would give the names of its columns or keys, and a set has no order.
     unfit = (str, bytes, bytearray, pd.DataFrame, Mapping, set, frozenset)
     if isinstance(texts, unfit) or not isinstance(texts, Iterable):

@@ -1,7 +1,7 @@
-"""host=transformers: a pretrained model of a local folder, taken apart for fusion.
+"""host=transformers: loads a pretrained model from a local folder and splits it for fusion.
 
-Its position table has the name `position_embeddings` in each of these families. Whether the rest
-fits is measured by running the model on a few random tokens, once per run.
+Its position table has the name `position_embeddings` in each of these families. A run checks the
+other parts once on a few random tokens.
 """
 
 from typing import Any
@@ -16,15 +16,15 @@ from posfuse.model.encoder import valid_positions
 from posfuse.model.pretrained_host import Host, NoPositions, PretrainedEncoder
 
 TABLE = "position_embeddings"
-CLOSE = 1e-4  # of the largest number of an output: float32 sums in another order differ by less
+CLOSE = 1e-4  # relative to an output's largest number; more than the rounding of float32
 OTHERS = "use a BERT-like one, such as bert, roberta, electra, distilbert or albert"
 
 
 def load_host(cfg: Config) -> Host | None:
-    """The pretrained model that a config names, on the CPU in float32; None for host=own.
+    """The pretrained model of a config, on the CPU in float32; None for host=own.
 
-    Raises InputError if transformers is not installed, the folder cannot be read, its family
-    cannot be taken apart, its tokenizer does not fit, or documents are longer than its table.
+    Raises InputError if transformers is not installed, the folder cannot be read, the model cannot
+    be split, its tokenizer does not fit, or documents are longer than its table.
     """
     if not is_pretrained(cfg):
         return None
@@ -40,7 +40,7 @@ def load_host(cfg: Config) -> Host | None:
 def _load(path: str) -> Any:
     """The model of a folder with all its pretrained values, without its pooler."""
     try:
-        import transformers  # takes seconds, and only this host needs it
+        import transformers  # takes seconds; only this host needs it
     except ImportError as error:
         raise InputError(
             "host=transformers: the package transformers is not installed; pip install "
@@ -61,7 +61,7 @@ def _load(path: str) -> Any:
         model, report = transformers.AutoModel.from_pretrained(
             path, config=config, output_loading_info=True, **local
         )
-    # Encoders without a pooler are often saved, and it is not used here.
+    # Encoders are often saved without a pooler, and it is not used here.
     if missing := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
         raise InputError(
             f"host.path: {path} lacks weights of its model ({', '.join(missing[:3])}); {again}"
@@ -115,7 +115,7 @@ def _take_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
     expected = model(input_ids=ids, attention_mask=valid_positions(lengths, length).long())[0]
     parent = model.get_submodule(name.rpartition(".")[0])
     setattr(parent, TABLE, NoPositions(table.embedding_dim))
-    model.set_input_embeddings(nn.Identity())  # the embeddings have one owner, the classifier
+    model.set_input_embeddings(nn.Identity())  # the embeddings belong to the classifier only
     encoder = PretrainedEncoder(model, expected.shape[-1])
     encoded = encoder(x, lengths)
 
@@ -138,7 +138,7 @@ def _take_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
 
 
 def _first_row(model: Any, table: nn.Embedding, embedding: nn.Embedding) -> int:
-    """The row of the table that a document's first token has: in RoBERTa 2."""
+    """The row of the table for a document's first token; in RoBERTa it is 2."""
     asked: list[Tensor] = []
     hook = table.register_forward_pre_hook(lambda _, given: asked.append(given[0]))
     model(inputs_embeds=embedding.weight[None, :2], attention_mask=torch.ones(1, 2).long())
@@ -152,8 +152,8 @@ def _first_row(model: Any, table: nn.Embedding, embedding: nn.Embedding) -> int:
 
 
 def _random_ids(model: Any, length: int) -> tuple[Tensor, Tensor]:
-    """Two documents, ids (2, L) and lengths (2,): a whole one and half of one, without <pad>, which
-    RoBERTa gives another position."""
+    """Two documents, ids (2, L) and lengths (2,): one of full length and one of half the length.
+    They contain no <pad>, because RoBERTa gives it another position."""
     n, pad = model.get_input_embeddings().num_embeddings, model.config.pad_token_id
     ids = torch.randint(n, (2, length), generator=torch.Generator().manual_seed(0))
     ids[ids == pad] = (pad or 0) + 1 if n > (pad or 0) + 1 else 0

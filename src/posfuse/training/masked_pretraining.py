@@ -1,8 +1,8 @@
-"""pretrain=masked: the encoder learns to predict masked tokens of the training texts before a run
-trains it on its task.
+"""pretrain=masked: before the task, the encoder learns to predict masked tokens of the training
+texts.
 
-The result lies in cache_dir/pretrained/<fingerprint>. Runs that differ only in what follows
-pretraining share it.
+The result is in cache_dir/pretrained/<fingerprint>. Runs that differ only after pretraining share
+it.
 """
 
 from collections.abc import Iterator
@@ -29,19 +29,19 @@ from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.module import TrainingModule
 from posfuse.training.task import Task
 
-# Of TrainerConfig: what pretraining has in common with the run.
+# The fields of TrainerConfig that pretraining shares with the run.
 SHARED = (
     "clip_norm", "accelerator", "precision", "threads", "compile", "limit_batches",
     "checkpoint_minutes", "progress",
 )  # fmt: skip
-HEAD = "head."  # begins the names of the parameters that a run does not take
+HEAD = "head."  # beginning of the names of parameters that a run does not load
 
 
 class MaskedTokens(TrainingModule):
     """Trains a MaskedModel with the cross-entropy of the masked tokens, in nats.
 
-    The masks of a step are a function of (seed, step) alone, so all operators and encodings with
-    one seed, and a resumed run, get the same. Those of validation are always the same.
+    The masks of a step depend only on (seed, step), so all operators and encodings with one seed,
+    and a resumed run, have the same masks. The masks of validation never change.
     """
 
     model: MaskedModel
@@ -52,7 +52,8 @@ class MaskedTokens(TrainingModule):
         self.share, self.vocabulary_size = share, model.head.out_features
 
     def hide(self, batch: Batch, *place: object) -> tuple[Tensor, Tensor]:
-        """What the model reads and what it predicts, as `mask`; `place` names the draws."""
+        """The input of the model and the tokens to predict, as in `mask`. `place` seeds the
+        draws."""
         seed = seed_from(self.seed, "masks", *place)
         return mask(batch.ids, batch.lengths, self.share, self.vocabulary_size, UNKNOWN, seed)
 
@@ -93,7 +94,7 @@ class MaskedWords(Task):
 
 
 def first_phase(cfg: Config) -> Config:
-    """The config of the pretraining of a run: nothing in it is of the run's own task."""
+    """The config of a run's pretraining, without any key of the run's task."""
     given: Any = {name: getattr(cfg.trainer, name) for name in SHARED}
     return replace(
         cfg,
@@ -107,7 +108,7 @@ def first_phase(cfg: Config) -> Config:
 
 @contextmanager
 def sole_use(cfg: Config) -> Iterator[Path]:
-    """The folder of the pretraining with this `first_phase`, while no other process uses it.
+    """Lock and return the folder of the pretraining with this `first_phase`.
 
     Raises Interrupted after a signal.
     """
@@ -120,14 +121,14 @@ def sole_use(cfg: Config) -> Iterator[Path]:
 
 
 def facts(folder: Path) -> records.Record:
-    """The entry `pretrain` of a run's record: loss and accuracy of the masked tokens of the
-    validation split, epochs, and the seconds that it took."""
+    """The entry `pretrain` of a run's record: loss and accuracy of the masked validation tokens,
+    epochs, and seconds."""
     record: records.Record = records.read_json(folder / records.RESULT)
     return {k: record[k] for k in ("fingerprint", "loss", "accuracy", "epochs", "seconds")}
 
 
 def load(model: FusionTransformer, folder: Path) -> None:
-    """Give a model the pretrained values of all its parameters but the head's."""
+    """Load the pretrained values of all parameters of a model except the head's."""
     saved = read_checkpoint(folder / records.BEST)["state_dict"].items()
     weights = {name.removeprefix("model."): weight for name, weight in saved}
     weights = {name: w for name, w in weights.items() if not name.startswith(HEAD)}
@@ -136,7 +137,7 @@ def load(model: FusionTransformer, folder: Path) -> None:
 
 
 def has_result(folder: Path) -> bool:
-    """Whether the folder has a result and the weights that belong to it."""
+    """True if the folder has a result and its weights."""
     result, weights = records.read_json(folder / records.RESULT), folder / records.BEST
     return weights.exists() and result.get("sha256") == seals.digest(weights)
 
@@ -144,8 +145,8 @@ def has_result(folder: Path) -> bool:
 def write(
     cfg: Config, folder: Path, validation: dict[str, float], epochs: int, seconds: float
 ) -> None:
-    """Finish a `first_phase` whose weights are saved: `validation` are the metrics of its best
-    epoch, `epochs` the number of that epoch."""
+    """Finish a `first_phase` whose weights are saved. `validation` has the metrics of its best
+    epoch, and `epochs` is the number of this epoch."""
     records.write_json(
         folder / records.RESULT,
         {

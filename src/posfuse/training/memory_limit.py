@@ -1,4 +1,4 @@
-"""When memory runs out: which batch size to try instead."""
+"""Suggests a smaller batch size when memory runs out."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

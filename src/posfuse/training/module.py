@@ -42,9 +42,9 @@ class TrainingModule(L.LightningModule):
     def positions_of_step(self, batch: Batch) -> Tensor | int:
         """Seed dropout for this step, and draw its positions.
 
-        Masks and positions depend on (seed, step) alone, so all operators and encodings with one
-        seed, and a resumed run, get the same. Each process of a run draws its own, and each of
-        several batches in a step.
+        Masks and positions depend only on (seed, step), so all operators and encodings with one
+        seed, and a resumed run, have the same. Each process and each batch of a step has other
+        draws.
         """
         at: list[Any] = [self.global_step]
         at += [self.global_rank] if self.global_rank else []
@@ -59,13 +59,12 @@ class TrainingModule(L.LightningModule):
         return self.model.sampler.in_training(batch.ids.shape[1], drawn)
 
     def step_loss(self, loss: Tensor, batch: Batch, n: int) -> Tensor:
-        """Count a training step with this mean loss of n documents or targets; returns what to
-        differentiate."""
+        """Record the mean loss of n documents or targets, and return the loss to differentiate."""
         self.seen["documents"] += len(batch.index)
         self.seen["tokens"] += batch.n_tokens
         self.loss_sum = self.loss_sum + loss.detach() * n
         self.documents += n
-        # Stays on the device and is read now and then: reading it at each step would wait for it.
+        # The loss stays on the device. Reading it at each step would wait for the GPU.
         finite = loss.detach().isfinite()
         self.diverged = torch.where(finite, NEVER, self.global_step).minimum(
             torch.as_tensor(self.diverged, device=loss.device)
@@ -103,7 +102,7 @@ class TrainingModule(L.LightningModule):
         )
 
     def on_train_batch_start(self, batch: Batch, batch_number: int) -> None:
-        """Compute the batch's place in its step and its weight, and keep the bounds."""
+        """Compute the batch's number in its step and its weight, and keep the bounds."""
         in_step, batches = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
         self.part = batch_number % in_step
         # Lightning divides each loss by in_step. The last step of an epoch may have fewer batches.
@@ -111,7 +110,7 @@ class TrainingModule(L.LightningModule):
         self.keep_bounds()
 
     def keep_bounds(self) -> None:
-        """Move bounded parameters back that the last step has moved beyond their bounds."""
+        """Move parameters back into their bounds after a step."""
         for module in self.bounded:
             module.keep_bounds()
 
@@ -135,8 +134,8 @@ class TrainingModule(L.LightningModule):
         self.log("train/loss", loss_sum / documents)
 
     def log_mean(self, name: str, value: Tensor, n: int) -> None:
-        """Log the mean over the documents of all processes, of which this batch has n."""
-        # Lightning averages the processes' numbers of documents and rounds the average down.
+        """Log a mean over the documents of all processes. This batch has n of them."""
+        # Lightning averages the number of documents over processes and rounds down.
         self.log(name, value, batch_size=n * world_size(), sync_dist=True)
 
     def configure_gradient_clipping(
@@ -145,8 +144,8 @@ class TrainingModule(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip by norm. Lightning refuses to clip with a fused optimiser in mixed precision, which
-        unscales the gradients later; bfloat16 has no scale."""
+        """Clip by norm. Lightning refuses to clip with a fused optimiser in mixed precision,
+        because float16 gradients are still scaled. bfloat16 has no scale."""
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
@@ -171,7 +170,7 @@ class TrainingModule(L.LightningModule):
         self.latency_ms = 0.0
 
     def timed_logits(self, batch: Batch) -> Tensor:
-        """The model's logits in float32; `latency_ms` counts the time that they take."""
+        """The model's logits in float32. `latency_ms` measures their time."""
         wait_for(self.device)
         start = time.perf_counter()
         logits: Tensor = self.model(batch.ids, batch.lengths).float()
@@ -201,7 +200,7 @@ class TrainingModule(L.LightningModule):
         self.latency_ms /= sum(len(batch["index"]) for batch in self.predictions)
 
     def measurements(self) -> list[Measurement]:
-        """What the last test has measured beside its metrics, over all processes of the run."""
+        """Further measurements of the last test, over all processes of the run."""
         return []
 
     def results(
@@ -213,6 +212,6 @@ class TrainingModule(L.LightningModule):
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait for the queued work of a GPU, so that the next reading of the clock is right."""
+    """Wait for the queued work of a GPU, so that the next clock reading is right."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

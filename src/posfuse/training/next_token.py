@@ -1,4 +1,4 @@
-"""Training a language model: its loss, its metrics, and its results on a test split.
+"""Trains and tests a language model: its loss, its metrics, and its results on a test split.
 
 Shapes: B windows or strings, L tokens.
 """
@@ -23,8 +23,8 @@ from posfuse.training.module import TrainingModule
 class NextToken(TrainingModule):
     """Trains a LanguageModel with the cross-entropy of the targets, in nats.
 
-    Accuracy is the share of the targets that have the highest logit, given all tokens before them.
-    With `is_bytes`, bits_per_byte is the loss in bits.
+    Accuracy is the fraction of targets with the highest logit, given all tokens before them. With
+    `is_bytes`, bits_per_byte is the loss in bits.
     """
 
     model: LanguageModel
@@ -65,9 +65,9 @@ class NextToken(TrainingModule):
         self.predictions.append({name: values.cpu() for name, values in scores.items()})
 
     def scores(self, logits: Tensor, losses: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """By window or string, (B,): its number of `targets`, how many of them are `right`, and the
-        sum of their losses in nats, `loss`. The logits (B, L, V) and losses (B, L) are those of the
-        batch."""
+        """By window or string, (B,): the number of `targets`, the number of `right` ones, and
+        `loss`, the sum of their losses in nats. The batch has the logits (B, L, V) and losses (B,
+        L)."""
         is_target = batch.labels != IGNORED
         right = (logits.argmax(-1) == batch.labels) & is_target
         return {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}
@@ -111,14 +111,15 @@ class NextToken(TrainingModule):
 class NextAnswer(NextToken):
     """Trains a LanguageModel on questions with answers.
 
-    exact_match is the share of the strings with targets whose targets are all right; greedy
-    decoding has the same, since a first wrong token makes both wrong. greedy_accuracy is the share
-    of the targets that greedy decoding finds, which reads its own tokens where accuracy reads the
-    right ones.
+    exact_match is the fraction of strings (with targets) that have no wrong target. It is the same
+    in greedy decoding, because both fail at the first wrong token. greedy_accuracy is the fraction
+    of targets that greedy decoding gets right. Greedy decoding reads its own tokens; accuracy reads
+    the right ones.
     """
 
     def scores(self, logits: Tensor, losses: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Those of NextToken, and how many targets greedy decoding finds, `greedy_right`."""
+        """The scores of NextToken, and `greedy_right`, the number of targets that greedy decoding
+        gets right."""
         is_target = batch.labels != IGNORED
         decoded = self.model.decode(batch.ids, is_target)
         greedy_right = ((decoded == batch.labels) & is_target).sum(1)

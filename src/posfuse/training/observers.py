@@ -1,8 +1,8 @@
-"""What a run records while it trains and in its test: its learning curve, and how its model uses
-position. A checkpoint holds all of it.
+"""Records of a run during training and test: its learning curve, and how its model uses position.
+Checkpoints save them.
 
-The numbers of documents keep the cost of the diagnostics below 3 % of a run's time, and that of the
-mechanism below another 3 %.
+The numbers of documents keep the diagnostics below 3 % of a run's time, and the mechanism below
+another 3 %.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +33,7 @@ from posfuse.training.diagnostics import (
 from posfuse.training.patching import patch_rows
 from posfuse.training.probe import probe_rows
 
-FIRST = ("train/loss", "val/loss", "val/accuracy")  # of the columns that a task has
+FIRST = ("train/loss", "val/loss", "val/accuracy")  # the first columns, if the task has them
 SHARE = 0.01  # of the documents that training reads
 EPOCH_DOCUMENTS = (8, 64)  # at least and at most
 TEST_DOCUMENTS = (32, 1000)
@@ -94,9 +94,9 @@ class History(Callback):
 
 
 class Diagnostics(Callback):
-    """Collects `rows` after each whole epoch, which checkpoints save. In the test it measures what
-    position is worth to a classifier, `worth`, and, if `mechanism` is set, how it uses position,
-    `measurements`."""
+    """Collects `rows` after each epoch; checkpoints save them. In the test it measures the accuracy
+    of a classifier without position (`worth`) and, if `mechanism` is set, how it uses position
+    (`measurements`)."""
 
     def __init__(self, data: TextDataModule, mechanism: bool = False) -> None:
         self.data, self.evaluations, self.mechanism = data, data.evaluations, mechanism
@@ -104,7 +104,7 @@ class Diagnostics(Callback):
         self.worth: dict[str, float] = {}
         self.measurements: list[Measurement] = []
         self.measured_documents = 0
-        self.gradients: list[Tensor] = []  # of steps of this epoch, before any clipping
+        self.gradients: list[Tensor] = []  # at steps of this epoch, before clipping
         self.steps = 0  # of this epoch
         self.counts = data.documents["train"].counts(data.store.vocabulary_size)  # (V,)
 
@@ -142,7 +142,7 @@ class Diagnostics(Callback):
 
     def on_test_epoch_end(self, trainer: L.Trainer, module: Any) -> None:
         if self.data.tested != "test" or not isinstance(module.model, PositionClassifier):
-            return  # another task has other targets in another order
+            return  # other tasks have other targets
         cfg, read = self.data.cfg, len(self.data.documents["train"])
         epochs = max(int(self.evaluations.epochs(trainer.current_epoch)), 1)
         in_step = cfg.batch_size * trainer.world_size * trainer.accumulate_grad_batches
@@ -164,7 +164,7 @@ class Diagnostics(Callback):
         return n, sample(self.data, "test", n, device)
 
     def worth_rows(self, epoch: int) -> list[Diagnostic]:
-        """`worth` as rows of the epoch whose weights were tested; none of a language model."""
+        """`worth` as rows of the epoch whose weights were tested; no rows for a language model."""
         if not self.worth:
             return []
         n, offset = int(self.worth["documents"]), int(self.worth["offset"])
@@ -189,9 +189,8 @@ class Diagnostics(Callback):
 
 @torch.no_grad()
 def measure(model: PositionClassifier, batches: Iterable[Batch]) -> list[Measurement]:
-    """How a model in eval mode uses position on these documents, which `sample` gives for a split:
-    attention by distance, a probe of position, and patching. It draws nothing from the random
-    streams of training."""
+    """How a model in eval mode uses position on these documents of `sample`: attention by distance,
+    a probe of position, and patching. It does not draw from the random streams of training."""
     batches = list(batches)
     rows = (attention_rows, probe_rows, patch_rows)
     return [row for rows_of in rows for row in rows_of(model, batches)]
@@ -199,7 +198,7 @@ def measure(model: PositionClassifier, batches: Iterable[Batch]) -> list[Measure
 
 @contextmanager
 def evaluating(trainer: L.Trainer, model: PositionClassifier) -> Iterator[None]:
-    """Without gradients and dropout, in the precision of the run."""
+    """A block without gradients and dropout, in the precision of the run."""
     training = model.training
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""The optimiser of a run: its parameter groups, and its learning rate at each step."""
+"""The optimiser of a run: its parameter groups and its learning rate at each step."""
 
 import math
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ def optimizer(model: nn.Module, parameters: Iterable[Any], optim: OptimConfig) -
 
 
 def is_constant(optim: OptimConfig) -> bool:
-    """Whether the learning rate is the same at every step."""
+    """True if the learning rate is the same at every step."""
     return optim.schedule == "constant" and not optim.warmup
 
 

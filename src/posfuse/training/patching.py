@@ -1,22 +1,23 @@
-"""Patching: give a document's tokens the position parts of another order, and see which order the
-prediction follows.
+"""Patching: give a document's tokens the position parts of another order, and measure which order
+the prediction follows.
 
 Two documents of a batch have the same positions, so with equal lengths they would exchange equal
-position parts. The second document A' is therefore A itself with its tokens in a random order: the
-token at place i of A is at place r(i) of A', and its fused vector there has the position part of
-r(i). The encoder learns about order in two ways, from the fused vectors and from the positions
-inside attention, so there are two patches:
+position parts. So the second document A' is A with its tokens in a random order: the token at place
+i of A is at place r(i) of A', and its fused vector there has the position part of r(i). The encoder
+gets the order in two ways, from the fused vectors and from the positions inside attention, so there
+are two patches:
 
 - input: the tokens have their fused vectors of A', and inside attention their places in A;
 - attention: the tokens have their fused vectors of A, and inside attention their places in A'.
 
-Self-attention and mean pooling see a document as a set of tokens with these two positions. Without
-a position inside attention, the input patch therefore gives the prediction of A', and the attention
-patch that of A. Without a position in the input it is the other way round. Without any position
-nothing changes. Where a model has both, the patches show which of them its predictions follow.
+Self-attention and mean pooling see a document as a set of tokens with these two positions. So
+without a position inside attention, the input patch gives the prediction of A', and the attention
+patch gives the prediction of A. Without a position in the input, it is the reverse. Without any
+position nothing changes. If a model has both, the patches show which of them its predictions
+follow.
 
-The order is random and not a rotation: a rotation of a string w w is a duplicate again, so it would
-change nothing in a task that asks for duplicates.
+The order is random and not a rotation, because a rotation of a string w w is a duplicate again and
+would change nothing in a task about duplicates.
 
 Shapes: B documents, L tokens, d = d_model.
 """
@@ -35,13 +36,12 @@ PATCHES = ("input", "attention")
 
 
 def patch_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[Measurement]:
-    """Shares of documents: `patch_reordered_changed`, those whose prediction changes if their
-    tokens are in random order, which includes the way of every encoding; for both patches P,
-    `patch_P_changed`, those whose prediction changes.
+    """Fractions of documents whose prediction changes: `patch_reordered_changed` if the tokens are
+    in random order, in the input and inside attention; `patch_P_changed` for each patch P.
 
-    Over the documents that the random order changes, if there are any: `patch_P_followed`, those
-    whose patched prediction is that of the new order, and `patch_P_stayed`, those whose patched
-    prediction is that of the document. The others get a third class.
+    Fractions of the documents that the random order changes, if there are any: `patch_P_followed`
+    if the patched prediction is that of the new order, and `patch_P_stayed` if it is that of the
+    document. The other documents get a third class.
 
     `model` is in eval mode. The random order is the same in every run.
     """
@@ -69,7 +69,7 @@ def patched_logits(model: PositionClassifier, batch: Batch, order: Tensor) -> di
     """The logits (B, C) of the documents (`own`), of the documents with their tokens in this order
     (`reordered`), and with the two patches (`input`, `attention`).
 
-    order (B, L): at each place of the new document, the place that its token has in the old one.
+    order (B, L): for each place of the new document, the place of its token in the old document.
     Padding stays at the end.
     """
     positions = model.sampler.given(0, batch.ids)

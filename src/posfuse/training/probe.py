@@ -1,4 +1,4 @@
-"""A linear probe: how well a token's position can be read off the vectors of each layer.
+"""A linear probe, which predicts a token's position from the vectors of each layer.
 
 Shapes: N tokens, d = d_model.
 """
@@ -23,15 +23,15 @@ Array = NDArray[np.float64]
 
 
 def probe_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[Measurement]:
-    """Of the fused input (layer 0) and the output of each block (from 1): `probe_r2`, the R^2 of a
-    ridge regression of a token's place in its document, counted from 0, on its vector, and
-    `probe_within_2`, the share of tokens whose predicted place is at most 2 tokens off.
+    """For the fused input (layer 0) and the output of each block (from 1): `probe_r2`, the R^2 of a
+    ridge regression of a token's place in its document (from 0) on its vector, and
+    `probe_within_2`, the fraction of tokens whose predicted place is wrong by at most 2 tokens.
 
-    The regression is fitted on every second document and tested on the others. The same numbers of
-    a prediction that is always the mean place have the layer WHOLE. They show what the lengths of
-    the documents make easy. The place counts tokens with random positions too.
+    The regression is fitted on every second document and tested on the others. The layer WHOLE has
+    the same numbers for a baseline that always predicts the mean place. They show the effect of the
+    documents' lengths. The place counts tokens, also with random positions.
 
-    There are no rows with fewer than two documents, or if all tokens of a half have one place.
+    With fewer than two documents, or if all tokens of a half have one place, there are no rows.
     """
     layers, place, half = token_vectors(model, batches)
     fit, test = half == 0, half == 1
@@ -66,10 +66,10 @@ def ridge(x: Array, y: Array, penalty: float = PENALTY) -> tuple[Array, float]:
 def token_vectors(
     model: PositionClassifier, batches: Sequence[Batch]
 ) -> tuple[list[Array], Array, NDArray[np.int64]]:
-    """Of the tokens of all documents: their vectors in each layer, each (N, d), their places in
-    their documents (N,), and which half of the documents they belong to, 0 or 1 (N,).
+    """For the tokens of all documents: their vectors in each layer, each (N, d), their places in
+    their documents (N,), and the half of the documents that they belong to, 0 or 1 (N,).
 
-    Of a document longer than diagnostics.QUERIES tokens, some tokens at equal distances.
+    From a document longer than diagnostics.QUERIES tokens it takes some tokens at equal distances.
     """
     layers: list[list[Array]] = [[] for _ in range(1 + len(model.encoder.blocks))]
     place, half, before = [], [], 0

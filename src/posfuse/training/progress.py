@@ -1,4 +1,4 @@
-"""A run's progress, as a bar or as one line per evaluation, and the time that it takes."""
+"""A run's progress, as a bar or as one line per evaluation, and its time."""
 
 import logging
 import sys
@@ -50,7 +50,7 @@ class EpochLines(Callback):
 
 
 class Epoch(ProgressColumn):
-    """The epoch in training, from 1 as in the lines, or what else the bar counts."""
+    """The text of the bar's counter: the epoch in training, from 1, or another count."""
 
     def __init__(self, trainer: Any, evaluations: Evaluations) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Epoch(ProgressColumn):
         if trainer.state.fn != "fit":
             return Text(task.description)
         turns = trainer.max_epochs
-        now = min(trainer.current_epoch + 1, turns)  # after the last one it is one more
+        now = min(trainer.current_epoch + 1, turns)  # after the last epoch it is one more
         return Text(f"epoch {epochs(now):g}/{epochs(turns):g}")
 
 
@@ -84,8 +84,8 @@ class Bar(RichProgressBar):
 
 
 class Stopwatch(Callback):
-    """Seconds of a run's setup, fit and test. Checkpoints save them, so those of a resumed run are
-    the sum over its processes, without the steps that were repeated after the last checkpoint.
+    """Seconds of a run's setup, fit and test. Checkpoints save them. So in a resumed run they are
+    the sum over its processes, without the work that was lost after the last checkpoint.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -94,11 +94,11 @@ class Stopwatch(Callback):
         self.evaluated = 0.0  # the seconds of fit at the last evaluation
 
     def begin(self, part: str) -> None:
-        """End the part in progress and begin this one."""
+        """End the current part and begin this one."""
         self.spent, self.part, self.started = self.seconds(), part, self.clock()
 
     def seconds(self) -> dict[str, float]:
-        """Seconds of each part, including the part in progress."""
+        """Seconds of each part, including the current part."""
         now = self.spent[self.part] + self.clock() - self.started
         return {**self.spent, self.part: now}
 

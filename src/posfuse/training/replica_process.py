@@ -1,4 +1,4 @@
-"""The command that `posfuse.training.replicas` starts for each additional process of a run."""
+"""The command of each additional process of a run, started by `posfuse.training.replicas`."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from posfuse.training.run import run
 
 def main() -> None:
     """replica_process PID FOLDER: train the run of a folder's config.yaml until the process PID
-    ends. An error that the user must see is written to stdout; the first process raises it."""
+    ends. An error for the user is written to stdout, and the first process raises it."""
     signals.exit_with_parent(int(sys.argv[1]))
     signals.launcher = "replicas"
     with os.fdopen(os.dup(1), "w") as failure:

@@ -1,6 +1,6 @@
 """One run on several devices of a machine, one process for each device.
 
-Rank 0 is the launching process. It starts the others, and it alone writes files.
+Rank 0 is the launching process. It starts the other processes, and only it writes files.
 Lightning's own launcher restarts the whole command in each process, which does not work in a sweep.
 """
 
@@ -24,18 +24,20 @@ from posfuse.process import signals
 from posfuse.process.distributed import RANK, rank, world_size
 
 EXIT_SECONDS = 60  # time limit for the others to exit after rank 0 has finished
-FAILURE_SECONDS = 5.0  # the same after rank 0 has seen a failure
+FAILURE_SECONDS = 5.0  # the same limit after a failure in rank 0
 
 
 @contextmanager
 def replicas(cfg: Config, folder: Path) -> Iterator[None]:
-    """Start the run's other processes, and end them with the block. They read `folder`'s
-    config.yaml."""
+    """Start the run's other processes, and end them after the block. They read config.yaml of
+    `folder`."""
     if cfg.trainer.devices == 1 or rank() > 0:
         yield
         return
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it announces each process
-    store = _store()  # kept until the end: torch finds it by its port
+    logging.getLogger("lightning.fabric").setLevel(
+        logging.WARNING
+    )  # it logs a line for each process
+    store = _store()  # needed until the end: torch finds it by its port
     group = {
         "MASTER_ADDR": store.host, "MASTER_PORT": str(store.port), "LOCAL_RANK": "0",
         "NODE_RANK": "0",
@@ -50,7 +52,7 @@ def replicas(cfg: Config, folder: Path) -> Iterator[None]:
             for process in processes:
                 process.wait(EXIT_SECONDS)
     except RuntimeError as error:
-        if cause := _failure(processes):  # rank 0 itself saw only a broken connection
+        if cause := _failure(processes):  # the error of rank 0 is only a broken connection
             raise cause from error
         raise
     finally:
@@ -64,8 +66,8 @@ def replicas(cfg: Config, folder: Path) -> Iterator[None]:
 
 
 def _store() -> Any:
-    """torch's store, by which the processes find each other. It listens on this machine only, and
-    its port stays open from here on, so no other program can take it."""
+    """torch's store, by which the processes find each other. It listens only on this machine, and
+    its port stays open, so no other program can take it."""
     listening = socket.create_server(("127.0.0.1", 0))
     address, port = listening.getsockname()
     return distributed.TCPStore(  # type: ignore[attr-defined]
@@ -75,7 +77,7 @@ def _store() -> Any:
 
 
 def _failure(processes: list[subprocess.Popen[bytes]]) -> Exception | None:
-    """The error that ended another process: the one that it sent, else its exit status."""
+    """The error that ended another process: its message, or else its exit status."""
     end = time.monotonic() + FAILURE_SECONDS
     for process in processes:
         with suppress(subprocess.TimeoutExpired):
@@ -88,7 +90,7 @@ def _failure(processes: list[subprocess.Popen[bytes]]) -> Exception | None:
             return getattr(errors, kind, RuntimeError)(message)
     if not ended:
         return None
-    status, number, _ = min(ended)  # a process that a signal killed has a negative status
+    status, number, _ = min(ended)  # a process killed by a signal has a negative status
     return RuntimeError(
         f"process {number} of trainer.devices={len(processes) + 1} ended with status {status}"
     )

@@ -35,12 +35,12 @@ from posfuse.training.replicas import replicas
 Rows = list[dict[str, float]]
 LogRows = Callable[[Rows, list[Diagnostic], Rows], None]
 log = logging.getLogger(__name__)
-warn = cache(log.warning)  # once in a process
+warn = cache(log.warning)  # once per process
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `fit` returns beside the module, which has the weights of the best evaluation."""
+    """The result of `fit` besides the module, which has the weights of the best evaluation."""
 
     trainer: L.Trainer
     history: History
@@ -60,7 +60,7 @@ class Tested(NamedTuple):
 
 @environment.flushing_denormals()
 def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
-    """Train, or resume from the last checkpoint, test, and write all of the run's files.
+    """Train (or resume from the last checkpoint), test, and write all files of the run.
 
     `log_rows(history rows, diagnostics rows, steps)` is called after each evaluation, and after
     every logger.every_steps steps, with all rows so far.
@@ -69,7 +69,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     started, facts = records.now(), records.identity(cfg, folder)
     facts |= identity.own_code(cfg)
     set_process(cfg)
-    backbone = build_backbone(cfg)  # a wrong value is refused here, before any data is loaded
+    backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
     if pretrained := pretrain(cfg):
         facts["pretrain"] = masked_pretraining.facts(pretrained)
     stopwatch = Stopwatch()
@@ -108,8 +108,8 @@ def set_process(cfg: Config) -> None:
 
 
 def pretrain(cfg: Config) -> Path | None:
-    """The folder of the pretraining that a run's config asks for, or None. If it is not there, this
-    process makes it, or resumes it, while others that need it wait.
+    """The folder of the run's pretraining, or None. If it is missing or incomplete, this process
+    makes or resumes it, and other processes wait.
 
     Raises Interrupted after a signal, and the errors of a run.
     """
@@ -134,7 +134,7 @@ def pretrain(cfg: Config) -> Path | None:
 
 def build(cfg: Config, backbone: Backbone, pretrained: Path | None) -> tuple[TextDataModule, Any]:
     """The data of a run, and the module of its task with the initial values. `pretrained` is the
-    folder of `pretrain`."""
+    result of `pretrain`."""
     data = build_data(cfg)
     module = build_module(cfg, data, backbone)
     if pretrained:
@@ -152,8 +152,8 @@ def fit(
     observers: Sequence[Callback] = (),
     started: str = "",
 ) -> Fitted:
-    """Train the module, or resume its training from the last checkpoint in `folder`, and give it
-    the weights of its best evaluation.
+    """Train the module, or resume its training from the last checkpoint in `folder`, and load the
+    weights of its best evaluation.
 
     Raises Interrupted after a signal, OutOfMemory, and Diverged for a loss that is not finite.
     """
@@ -216,7 +216,9 @@ def record(
         "best_evaluation": fitted.best_turn + 1,
         "evaluations": turns,
         "best_epoch": best_epoch,
-        "epochs": evaluations.epoch(turns - 1),  # early stopping may leave the last one incomplete
+        "epochs": evaluations.epoch(
+            turns - 1
+        ),  # early stopping may leave the last epoch incomplete
         "parameters": sum(p.numel() for p in module.parameters()),
         "fusion_parameters": sum(p.numel() for p in module.model.fusion.parameters()),
         "latency_ms": test.latency_ms,

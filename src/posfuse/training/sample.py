@@ -18,7 +18,7 @@ TYPED = "surrogateescape"  # how Python has typed bytes that are not UTF-8
 
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
-    """The prompt's tokens, (1, L); raises InputError if it is empty or, for a task, has an unknown
+    """The prompt's tokens, (1, L). Raises InputError if it is empty or, for a task, has an unknown
     symbol. An unknown word or character of a text is `<unk>`."""
     unit = cfg.data.vocabulary.unit
     if unit == "bytes":
@@ -69,7 +69,8 @@ def main(arguments: Namespace) -> None:
     if not isinstance(module.model, LanguageModel):
         raise InputError(f"{arguments.run}: no language model; give a run with task=language_model")
     ids = prompt_ids(arguments.prompt, cfg, data)
-    # A text has no end, so its trained positions are enough. A string of a task needs its own.
+    # A text has no end, so its trained positions are enough. A string of a task needs all
+    # positions.
     reach = longest(cfg.data) if is_task(cfg.data) else cfg.data.max_len
     if is_task(cfg.data) and ids.shape[1] >= reach:
         raise InputError(

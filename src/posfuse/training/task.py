@@ -1,7 +1,7 @@
-"""Kinds of task: what a run learns, from its targets to its metric.
+"""Kinds of task. A task determines the targets, the network, the loss and the metric of a run.
 
-conf/task chooses one. Modules are imported where they are made: Lightning takes seconds to import,
-and the check of a config needs none of it.
+conf/task chooses one. The training modules are imported only in the methods that build them,
+because Lightning takes seconds to import and the check of a config does not need it.
 """
 
 from abc import ABC, abstractmethod
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Task(ABC):
-    """What a run learns. A kind of task extends it with its network and its module."""
+    """The base of all tasks. A subclass adds its network and its module."""
 
-    metric = "accuracy"  # the number that a run is judged by
+    metric = "accuracy"  # the metric of a run
     lower_is_better = False  # of the metric
-    needs_labels = True  # whether each document must have a class
-    causal = False  # whether a token sees itself and those before it alone
+    needs_labels = True  # True: each document must have a class
+    causal = False  # True: a token sees only itself and earlier tokens
 
     def __init__(self, cfg: Config) -> None:
         self.cfg = cfg
@@ -41,21 +41,21 @@ class Task(ABC):
             )
 
     def documents(self, store: TokenStore) -> dict[str, Documents]:
-        """What is read of train, validation, test, and of each further test split.
+        """The documents of train, validation, test, and of each further test split.
 
         The name of a further split ends in @ and a length: test@512, sliding@512.
         """
         return targets.whole_documents(store, self.cfg.data)
 
     def label_names(self, store: TokenStore) -> list[str]:
-        """The names of the classes that the record states."""
+        """The names of the classes for the record."""
         return store.label_names
 
     @abstractmethod
     def network(
         self, backbone: Backbone, vocabulary_size: int, n_classes: int
     ) -> FusionTransformer:
-        """The network for a corpus of this vocabulary and with these labels, without its initial
+        """The network for a corpus with this vocabulary and these labels, without its initial
         values."""
 
     @abstractmethod
@@ -69,8 +69,7 @@ class Task(ABC):
 
     @property
     def monitor(self) -> tuple[str, str]:
-        """The logged metric that trainer.monitor chooses, and whether its best value is the max or
-        the min."""
+        """The logged metric of trainer.monitor, and "max" or "min" for its best value."""
         chosen = self.cfg.trainer.monitor
         name = self.metric if chosen == "metric" else chosen
         is_lower = name == "loss" or (name == self.metric and self.lower_is_better)
