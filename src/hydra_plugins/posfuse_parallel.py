@@ -26,8 +26,8 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def prepare(parent: int, places: list[str], sweep: Path) -> None:
-    """Prepare a worker process for its runs. It keeps its GPUs for all of them, since CUDA cannot
-    change its devices once it is in use."""
+    """Prepare a worker process for its runs. All of them use the same GPUs, because CUDA cannot
+    change its devices after its first use."""
     signals.exit_with_parent(parent)
     if places:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices.take(places, sweep)
@@ -50,15 +50,15 @@ def interrupt() -> None:
 
 
 class ParallelLauncher(SweepLauncher):
-    """Executes n_jobs runs at once, each in its own process: up to `runs_per_core` per core; on
-    GPUs up to `runs_per_gpu` per GPU, or one run per group of trainer.devices GPUs."""
+    """Executes n_jobs runs at once, each in its own process: at most `runs_per_core` per core, and
+    on GPUs at most `runs_per_gpu` per GPU, or one run per group of trainer.devices GPUs."""
 
     def __init__(self, n_jobs: int = -1, runs_per_gpu: int = 1, runs_per_core: int = 1) -> None:
         self.n_jobs, self.runs_per_gpu, self.runs_per_core = n_jobs, runs_per_gpu, runs_per_core
 
     def results(self, calls: list[Call]) -> Results:
-        """As in `SweepLauncher`. Each process is an executor of its own, so that a killed process
-        ends one run only. Idle processes block the signals; this process passes them on."""
+        """As in `SweepLauncher`. Each process has a separate executor, so that a killed process
+        ends only one run. Idle processes block the signals, and this process passes them on."""
         n_jobs, places = self.room([overrides for _, overrides, *_ in calls])
         for name in THREADS:  # the processes inherit them
             os.environ.setdefault(name, str(max(1, cpu_count() // n_jobs)))
@@ -83,7 +83,7 @@ class ParallelLauncher(SweepLauncher):
                     busy[run] = worker, call
                 if signals.interruption():
                     left.clear()
-                    interrupt()  # again, for a process that has just started
+                    interrupt()  # again, because a process may just have started
                 for run in wait(busy, 0.05, FIRST_COMPLETED).done:
                     worker, call = busy.pop(run)
                     result: JobReturn | str
@@ -101,14 +101,15 @@ class ParallelLauncher(SweepLauncher):
                 worker.shutdown()
 
     def room(self, job_overrides: list[list[str]]) -> tuple[int, list[str]]:
-        """How many runs train at once, and the GPUs of each; no GPUs if the runs are on CPUs."""
+        """The number of runs that train at once, and the GPUs of each; no GPUs if the runs are on
+        CPUs."""
         asked = self.valid_n_jobs()
         places = self.places(job_overrides)
         room = len(places) or cpu_count() * self.runs_per_core
         return devices.runs_at_once(asked, room, "GPU" if places else "core"), places
 
     def valid_n_jobs(self) -> int:
-        """n_jobs; raises InputError for a value that starts no run."""
+        """n_jobs. Raises InputError for a value that starts no run."""
         n_jobs: Any = self.n_jobs
         per = {"runs_per_gpu": self.runs_per_gpu, "runs_per_core": self.runs_per_core}
         for name, number in {"n_jobs": n_jobs, **per}.items():
@@ -127,7 +128,7 @@ class ParallelLauncher(SweepLauncher):
         load = self.hydra_context.config_loader.load_sweep_config
         trainers = [load(self.config, list(overrides)).trainer for overrides in chosen]
         wanted = {t.devices for t in trainers if t.accelerator not in ("cpu", "mps")}
-        wanted = {n for n in wanted if isinstance(n, int) and n > 0}  # the run refuses any other
+        wanted = {n for n in wanted if isinstance(n, int) and n > 0}  # the run refuses other values
         gpus = devices.gpus() if wanted else []
         if not gpus:
             return []

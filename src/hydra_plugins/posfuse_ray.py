@@ -21,7 +21,7 @@ def run_task(*call: Any) -> JobReturn:
 
 
 class RayLauncher(SweepLauncher):
-    """`ray` has the arguments of ray.init and of ray.remote."""
+    """Executes runs as tasks. `ray` has the arguments of ray.init and of ray.remote."""
 
     def __init__(self, ray: DictConfig) -> None:
         self.ray = ray

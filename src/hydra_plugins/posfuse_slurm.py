@@ -31,8 +31,9 @@ from posfuse.sweeps.launching import (
 
 
 class SlurmRun:
-    """One run in a SLURM job. After a signal (before its time limit, or a preemption) the run saves
-    and the job requeues itself: SLURM does not requeue a job that exits. A cancelled job exits."""
+    """One run in a SLURM job. After a signal (before its time limit, or for a preemption) the run
+    saves its state, and the job requeues itself, because SLURM does not requeue a job that exits. A
+    cancelled job exits."""
 
     def checkpoint(self, *arguments: Any) -> Any:
         """Called by submitit before it requeues the job, which executes the same run again."""
@@ -51,7 +52,7 @@ class SlurmRun:
         asked = ["squeue", "--noheader", "--format=%T", "--jobs", JobEnvironment().job_id]
         state = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
         if state == "RUNNING":
-            # submitit's handler is installed again: it requeues the job and exits.
+            # Install submitit's handler again, which requeues the job and exits.
             signal.raise_signal(signal.Signals[f"SIG{JobEnvironment.USR_SIG}"])
         sys.exit(signals.EXIT_STATUS)
 
@@ -90,7 +91,7 @@ class SlurmLauncher(SweepLauncher):
                         result = job.results()[0]
                     except UncompletedJobError:
                         if not job.done(force_check=True):
-                            continue  # its node went down, and SLURM has requeued it
+                            continue  # its node failed, and SLURM has requeued it
                         result = (
                             f"SLURM job {job.job_id} ended as {job.state} without a result, see "
                             f"{job.paths.stderr}; run the same command to resume"
@@ -105,7 +106,7 @@ class SlurmLauncher(SweepLauncher):
                     time.sleep(1)
 
     def calls_left(self, calls: list[Call]) -> Generator[tuple[Call, JobReturn], None, list[Call]]:
-        """Execute the finished runs here, which skips them; returns the other calls."""
+        """Execute the finished runs in this process, which skips them. Returns the other calls."""
         if not any(Path(self.config.hydra.sweep.dir).rglob(records.RESULT)):
             return calls  # composing all configs of a new sweep would take long
         left = []
@@ -121,8 +122,8 @@ class SlurmLauncher(SweepLauncher):
         return left
 
     def executor(self) -> Any:
-        """submitit's executor; hydra-submitit-launcher has other names for its parameters. Raises
-        InputError on a machine without submitit or SLURM."""
+        """submitit's executor, with the parameters of hydra-submitit-launcher, which have other
+        names. Raises InputError on a machine without submitit or SLURM."""
         try:
             from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf, SlurmQueueConf
             from submitit import AutoExecutor

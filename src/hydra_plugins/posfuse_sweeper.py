@@ -1,4 +1,4 @@
-"""Hydra's sweeper with checks of what is swept; Hydra finds plugins in this package only."""
+"""Hydra's sweeper with checks of the sweep. Hydra finds plugins only in this package."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +23,11 @@ ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
 
 class PosfuseSweeper(BasicSweeper):
-    """Refuses a sweep without runs or over folders, and ends it for sweep.fail_fast.
+    """Refuses a sweep without runs or over folders, and stops a sweep for sweep.fail_fast.
 
-    `arms` names lists of overrides: the sweep `arm=a,b` runs those of a and those of b, each with
-    all values of the other keys. So arms can differ in several keys that are not crossed.
+    `arms` has a list of overrides for each name. The sweep `arm=a,b` runs the overrides of a and of
+    b, each with all values of the other keys. So arms can differ in several keys that are not
+    crossed.
     """
 
     def __init__(
@@ -59,13 +60,14 @@ class PosfuseSweeper(BasicSweeper):
         parser = OverridesParser.create(self.hydra_context.config_loader)
         given = [*(f"{key}={value}" for key, value in self.params.items()), *arguments]
         listed = [_with_values(override) for override in parser.parse_overrides(given)]
-        # multirun.yaml gets the names that a glob stands for: posfuse status and the report read it
-        # without the config groups.
+        # multirun.yaml gets the names that match a glob, because posfuse status and the report read
+        # it without the config groups.
         self.params = {}
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
-        # Before multirun.yaml is written: a refused command must not replace that of a good sweep.
+        # Before multirun.yaml is written, because a refused command must not replace the file of a
+        # good sweep.
         self.seen: set[str] = set()
         self.named: dict[str, str] = {}
         self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
@@ -83,11 +85,11 @@ class PosfuseSweeper(BasicSweeper):
             return []
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Compose one job for each override: Hydra would compose every job, 0.15 s each.
+        """Compose one job for each override. Hydra would compose every job, 0.15 s each.
 
-        multirun.yaml gets the names in these jobs: a run's folder has the name in fusion/mine.yaml,
-        not that of the file, and posfuse status and the report know the command alone. Raises
-        InputError if a run would lie in another folder than they expect.
+        multirun.yaml gets the names in these jobs, because a run's folder has the name in
+        fusion/mine.yaml and not the file's name, and posfuse status and the report read only the
+        command. Raises InputError if a run's folder would differ from the one that they compute.
         """
         assert self.config is not None
         assert self.hydra_context is not None
@@ -112,7 +114,7 @@ class PosfuseSweeper(BasicSweeper):
                 state.cfg = before
 
     def add_names(self, names: dict[str, str]) -> None:
-        """Add to multirun.yaml the names that differ from those of their files."""
+        """Add to multirun.yaml the names that differ from their files' names."""
         assert self.config is not None
         sweeper = self.config.hydra.sweeper
         known = dict(sweeper.get(NAMES) or {})
@@ -124,7 +126,7 @@ class PosfuseSweeper(BasicSweeper):
 
 
 def check_place(job: Any, folder: str) -> None:
-    """Raise InputError unless a run lies in this folder of its sweep's folder."""
+    """Raise InputError unless the run's folder is this folder of the sweep's folder."""
     if computed := [axis for axis in AXES if OmegaConf.is_interpolation(job[axis], "name")]:
         raise InputError(
             f"{computed[0]}.name: has ${{...}}, so it could differ between runs of one sweep; "
@@ -144,8 +146,8 @@ def check_place(job: Any, folder: str) -> None:
 
 
 def refuse_shared_folders(jobs: list[list[str]], folders: list[str]) -> None:
-    """Raise InputError if two runs of a sweep would have one folder: the second would be refused or
-    taken for the first."""
+    """Raise InputError if two runs of a sweep would have one folder. The second would be refused or
+    mistaken for the first."""
     first: dict[str, list[str]] = {}
     for job, folder in zip(jobs, folders, strict=True):
         other = first.setdefault(folder, job)
@@ -164,7 +166,7 @@ def refuse_shared_folders(jobs: list[list[str]], folders: list[str]) -> None:
 
 
 def _with_values(override: Override) -> str:
-    """The override as given, with the names that a glob stands for in its place."""
+    """The override, with a glob replaced by the names that match it."""
     line = str(override.input_line)
     if not override.is_sweep_override():
         return line

@@ -1,4 +1,4 @@
-"""Failures of runs: recorded in their folders, and listed when the sweep ends."""
+"""Records failures of runs in their folders, and lists them when the sweep ends."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ from posfuse.runs.hydra_errors import one_line
 
 FAIL_FAST = "sweep.fail_fast"
 detail = logging.getLogger("posfuse.detail")
-detail.addHandler(logging.NullHandler())  # outside a run it must not print to stderr
+detail.addHandler(logging.NullHandler())  # outside a run, do not print to stderr
 
 
 class RunFailed(InputError):
@@ -40,15 +40,15 @@ class RunFailed(InputError):
 
 
 class Ending(Callback):
-    """Ends a sweep with status 1 if a run failed; raises Interrupted if one was interrupted.
-    Otherwise it prints where the results are."""
+    """Ends a sweep with status 1 if a run failed, and raises Interrupted if one was interrupted.
+    Otherwise it prints the folder of the results."""
 
     def __init__(self, folder: str) -> None:
-        """`folder` is the sweep's folder. Hydra resolves it here, where an error ends the command;
-        Hydra only logs errors in the methods below."""
+        """`folder` is the sweep's folder. Hydra resolves it here, and an error ends the command. In
+        the methods below Hydra only logs errors."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Empty: worker processes get a copy, and do not need the state."""
+        """Empty, because worker processes get a copy and do not need the state."""
         return {}
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
@@ -62,7 +62,7 @@ class Ending(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         below = records.failures_in(Path(config.hydra.sweep.dir))
-        # New failures are recognised by their ids, because a clock may jump.
+        # New failures have new ids. Times are not reliable, because a clock may jump.
         new = [failure for run, failure in below if (run, failure) not in self.before]
         if failed := [failure for failure in new if failure["kind"] != records.INTERRUPTED]:
             own = list(config.hydra.get("overrides", {}).get("hydra", []))
@@ -74,8 +74,8 @@ class Ending(Callback):
 
 
 def refuse_empty(key: str, config: DictConfig) -> None:
-    """Exit with one line if `key` is empty: files would go to the working directory. Hydra would
-    only log an exception."""
+    """Exit with one line if `key` is empty, because files would go to the working directory. Hydra
+    would only log an exception."""
     _, section, name = key.split(".")
     unresolved: Any = OmegaConf.to_container(config.hydra[section])  # HydraConfig is not set yet
     try:
@@ -91,7 +91,7 @@ def kind_of(error: Exception) -> str:
 
 
 def message_of(error: Exception, folder: Path) -> str:
-    """The error in one line; the traceback of an unexpected one goes to train.log."""
+    """The error in one line. The traceback of an unexpected error goes to train.log."""
     if isinstance(error, InputError | TrainingError):
         return str(error)
     if lacks_memory(error):
@@ -104,8 +104,8 @@ def message_of(error: Exception, folder: Path) -> str:
 
 
 def record_failure(message: str, folder: Path, overrides: list[str], kind: str) -> None:
-    """Write failure.json. `kind` is "config" for a refused config, "interrupted", or that of the
-    error. Raises RunFailed if the file cannot be written."""
+    """Write failure.json. `kind` is "config" for a refused config, "interrupted", or the error's
+    kind. Raises RunFailed if the file cannot be written."""
     detail.error("%s: %s", kind, message)
     failure = {
         "id": uuid.uuid4().hex, "kind": kind, "message": message, "overrides": overrides,
@@ -118,8 +118,8 @@ def record_failure(message: str, folder: Path, overrides: list[str], kind: str) 
 
 
 def report(folder: Path, sweep: Path, fail_fast: bool) -> None:
-    """Print the failure of a run of a sweep that has just ended, if it failed. With `fail_fast` the
-    other runs are interrupted. Call this in the process that runs the sweep."""
+    """Print the failure of a run that has just ended, if it failed. With `fail_fast` interrupt the
+    other runs. Call this in the process of the sweep."""
     if not (folder / records.FAILURE).exists():
         return
     failure = records.read_failure(folder / records.FAILURE)
@@ -134,21 +134,21 @@ def report(folder: Path, sweep: Path, fail_fast: bool) -> None:
 
 @cache
 def show(line: str) -> None:
-    """Print a line on stderr, once in a sweep: several runs may have the same mistake."""
+    """Print a line on stderr, once per sweep, because several runs may have the same mistake."""
     print(visible(line), file=sys.stderr, flush=True)
 
 
 def say(line: str) -> None:
-    """Print a line of a sweep as a log line, since nobody may read stdout. Hydra's loggers print a
-    run's lines alone."""
+    """Print a line of a sweep on stderr in the form of a log line, because stdout may have no
+    reader. Hydra's loggers print only lines of runs."""
     logging.StreamHandler(sys.stdout).handle(logging.makeLogRecord({"msg": line}))
 
 
 def summary(
     failures: list[records.Record], own: list[str], ended_by: str | None = None
 ) -> str | int:
-    """The failed runs with their commands; 1 if only configs were refused, because these
-    failures have been printed already. `own` is that of `retry`."""
+    """The failed runs with their commands; 1 if only configs were refused, because these failures
+    have been printed already. `own` is as in `retry`."""
     runs = [f for f in failures if f["kind"] != "config"]
     if not runs:
         return 1

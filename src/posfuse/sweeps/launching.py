@@ -1,4 +1,4 @@
-"""What the launchers share: execute runs, and record the failure of runs without a result."""
+"""Code of all launchers: executes runs, and records the failure of runs without a result."""
 
 import math
 import os
@@ -31,9 +31,10 @@ def execute(
     task_function: TaskFunction,
     state: dict[Any, Any],
 ) -> JobReturn:
-    """Execute one run in this process, as Hydra's launchers do. It may be on another machine.
+    """Execute one run in this process, as Hydra's launchers do. The process may be on another
+    machine.
 
-    `folder` is the command's working directory, `state` the state of Hydra's singletons.
+    `folder` is the command's working directory, and `state` is the state of Hydra's singletons.
     """
     os.chdir(folder)
     setup_globals()
@@ -46,7 +47,8 @@ def execute(
 def composed_config(
     number: int, overrides: list[str], context: HydraContext, config: DictConfig
 ) -> DictConfig:
-    """The config of one run, which becomes that of this process: its folder's resolvers read it."""
+    """The config of one run. It is also set in this process, because the folder's resolvers read
+    it."""
     cfg = context.config_loader.load_sweep_config(config, overrides)
     with open_dict(cfg):
         cfg.hydra.job.id, cfg.hydra.job.num = f"{cfg.hydra.job.name}_{number}", number
@@ -73,8 +75,8 @@ def execute_config(
 
 
 class SweepLauncher(Launcher):
-    """Executes the runs of a sweep in other processes. A run whose process ends without a result
-    is recorded as failed, and the others continue."""
+    """Executes the runs of a sweep in other processes. If a process ends without a result, its run
+    is recorded as failed, and the other runs continue."""
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -84,8 +86,8 @@ class SweepLauncher(Launcher):
 
     @abstractmethod
     def results(self, calls: list[Call]) -> Results:
-        """Start the calls of `execute`. Yield each one when it ends: with its result, or with the
-        reason why there is none.
+        """Start the calls of `execute`. Yield each call when it ends, with its result or with the
+        reason for a missing result.
 
         After a signal it interrupts the runs, waits until they end, and raises Interrupted.
         """
@@ -93,7 +95,7 @@ class SweepLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Execute all runs and return their results; the result of a run without one is NaN."""
+        """Execute all runs and return their results. A missing result is NaN."""
         common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
         calls = [
             (number, list(overrides), os.getcwd(), *common)
@@ -113,7 +115,7 @@ class SweepLauncher(Launcher):
         return [returns[number] for number in sorted(returns)]
 
     def _record(self, number: int, overrides: list[str], reason: str) -> Path:
-        """Record the failure of a run whose process ended without a result; returns its folder."""
+        """Record the failure of a run whose process ended without a result. Returns its folder."""
         folder = folder_of(composed_config(number, overrides, self.hydra_context, self.config))
         if not (folder / records.RESULT).exists():
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """posfuse status: the state of each run of a sweep, and the time left.
 
-It reads the sweep's folder alone and writes nothing, so it works while the sweep runs, on any
-machine that shares the folder's disk.
+It only reads the sweep's folder, so it works while the sweep runs, on any machine that shares the
+folder's disk.
 """
 
 import errno
@@ -36,13 +36,13 @@ MINUTE = 60.0
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The state of one run. "stopped": no process runs it any more; it was probably killed."""
+    """The state of one run. "stopped" means that its process has ended; it was probably killed."""
 
     cell: str  # data/encoding/fusion[/variant]
     seed: str
     state: str
-    detail: str = ""  # the message of a failure, the epoch of a running run
-    seconds: float | None = None  # the time of a run that is done, the time left of a running one
+    detail: str = ""  # the message of a failure, or the epoch of a running run
+    seconds: float | None = None  # the time of a done run, or the time left of a running one
 
 
 def runs_of(sweep: Path) -> list[RunStatus]:
@@ -53,7 +53,7 @@ def runs_of(sweep: Path) -> list[RunStatus]:
 
 
 def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
-    """The state of the run in this folder, which a command `is_asked` for or has left there."""
+    """The state of the run in this folder. `is_asked`: the sweep's last command asks for it."""
     if folder == sweep:
         raise InputError(f"{sweep}: a run's folder; give a sweep's folder, such as multirun/mine")
     *cell, seed = folder.relative_to(sweep).parts
@@ -64,7 +64,7 @@ def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
         except InputError as error:
             return RunStatus(*place, "failed", str(error))
         except FileNotFoundError:
-            pass  # a process has just removed it, to run again
+            pass  # a process has just removed the file to run again
     if not folder.exists():
         return RunStatus(*place, "missing")
     if _is_locked(folder):
@@ -99,14 +99,14 @@ def _read(result: Path, modified: int) -> records.Record:
 
 
 def _is_amount(value: Any) -> bool:
-    """Whether a value is a number from 0 on that can be shown as a time."""
+    """True if a value is a number from 0 on that can be shown as a time."""
     return isinstance(value, int | float) and 0 <= value < 1e12
 
 
 def _is_locked(folder: Path) -> bool:
-    """Whether a process has locked the folder as `records.sole_use` does.
+    """True if a process has locked the folder by `records.sole_use`.
 
-    A shared lock, held for a moment, needs no right to write.
+    It takes a shared lock for a moment, which needs no right to write.
     """
     try:
         file = (folder / ".lock").open("rb")
@@ -121,8 +121,8 @@ def _is_locked(folder: Path) -> bool:
 
 
 def _progress(folder: Path) -> tuple[str, float | None]:
-    """The epoch of a running run, and the seconds that its other epochs will take; nothing in its
-    first epoch, and if the file is damaged."""
+    """The epoch of a running run, and the expected seconds of its other epochs; nothing in its
+    first epoch, or if the file is damaged."""
     progress = records.read_json(folder / records.PROGRESS)
     values: list[Any] = [progress.get(key) for key in ("epoch", "epochs", "epoch_seconds")]
     if not all(map(_is_amount, values)):
@@ -166,13 +166,13 @@ def page(sweep: Path, runs: list[RunStatus]) -> Text:
 
 
 def _counts(runs: list[RunStatus], states: Sequence[str] = STATES) -> str:
-    """How many runs are in each of these states: 2 done, 1 failed."""
+    """The number of runs in each of these states, as "2 done, 1 failed"."""
     counted = Counter(run.state for run in runs)
     return ", ".join(f"{counted[state]} {state}" for state in states if counted[state])
 
 
 def summary(runs: list[RunStatus], repeats_failed: bool = True) -> str:
-    """How many runs are done, running and failed, and the time left."""
+    """The numbers of done, running and failed runs, and the time left."""
     done, left = sum(run.state == "done" for run in runs), runs
     if not repeats_failed:
         left = [run for run in runs if run.state != "failed"]
@@ -184,17 +184,17 @@ def summary(runs: list[RunStatus], repeats_failed: bool = True) -> str:
 
 @contextmanager
 def every_minute(say: Callable[[str], None], sweep: Path) -> Iterator[None]:
-    """Say regularly how far the runs of the sweep's command are."""
+    """Print the progress of the sweep's command every minute."""
     earlier = {failure["id"] for _, failure in records.failures_in(sweep)}
     ended = Event()
 
     def watch() -> None:
         while not ended.wait(MINUTE):
-            with suppress(OSError, InputError):  # of a file that a run just changes
+            with suppress(OSError, InputError):  # a run may be changing the file
                 say(f"{sweep}: {summary(asked_for(sweep, earlier), repeats_failed=False)}")
 
     thread = Thread(target=watch, daemon=True)
-    with signals.blocking():  # they are for the main thread
+    with signals.blocking():  # signals are for the main thread
         thread.start()
     try:
         yield
@@ -204,7 +204,7 @@ def every_minute(say: Callable[[str], None], sweep: Path) -> Iterator[None]:
 
 
 def asked_for(sweep: Path, earlier: set[str]) -> list[RunStatus]:
-    """The runs that the sweep's command asked for. One with an `earlier` failure is missing, since
+    """The runs of the sweep's command. A run with an `earlier` failure counts as missing, because
     this command repeats it."""
     failed = {run for run, failure in records.failures_in(sweep) if failure["id"] not in earlier}
     runs = {folder: status_of(folder, sweep, True) for folder in folders_asked_for(sweep)}

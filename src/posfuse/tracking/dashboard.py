@@ -1,7 +1,7 @@
 """posfuse dashboard DIR: a sweep's comparison in W&B, a saved workspace and a report.
 
-The paired differences are logged as a run of their own. A second call changes the same run and the
-same two views, whose URLs are in dashboard/views.json.
+The paired differences are logged as a separate run. A second call changes the same run and the same
+two views, whose URLs are in dashboard/views.json.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from posfuse.tracking.projection import SETTINGS, STEP, Cell, run_id, variant
 
 @dataclass(frozen=True)
 class Shown:
-    """What both views show: the runs of a sweep, with their records."""
+    """The content of both views: the runs of a sweep, with their records."""
 
     runs: pd.DataFrame  # rows of `collect`
     primary: tuple[str, ...] = ()  # of Criteria
@@ -51,7 +51,8 @@ class Shown:
 
     @cached_property
     def records(self) -> list[records.Record]:
-        """Those of the runs; `collect` shortens the variant, which W&B has as the record has it."""
+        """The records of the runs. `collect` shortens the variant, but W&B has the record's
+        variant."""
         return [records.read_result(Path(f, records.RESULT)) for f in self.runs["folder"]]
 
     @property
@@ -69,7 +70,7 @@ class Shown:
 
     @property
     def has_gates(self) -> bool:
-        """Whether any operator has gates."""
+        """True if any operator has gates."""
         one_of_each = self.runs.drop_duplicates("fusion")["folder"].map(Path)
         written = [folder for folder in one_of_each if (folder / records.DIAGNOSTICS).exists()]
         tables = (records.read_table(f / records.DIAGNOSTICS, Diagnostic) for f in written)
@@ -77,7 +78,7 @@ class Shown:
 
 
 def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
-    """All of a sweep's runs, in the colours that their operators have in a report of posfuse."""
+    """All runs of a sweep, in the colours of their operators in posfuse's report."""
     metric = shown.metric
     columns = [metric.name, *(["macro_f1"] if metric == ACCURACY else [])]
     colors = {
@@ -110,7 +111,7 @@ def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
 
 
 def report(shown: Shown, entity: str, project: str) -> wr.Report:
-    """The paired differences, and for each cell what the operators reach and how they learn."""
+    """The paired differences, and for each cell the scores and learning curves of the operators."""
     metric = shown.metric
     fusions = sorted(set(shown.runs["fusion"]))
 
@@ -156,7 +157,8 @@ def report(shown: Shown, entity: str, project: str) -> wr.Report:
 
 
 def paired_table(shown: Shown) -> str:
-    """The differences to the baseline as in posfuse report, and notes on what is not compared."""
+    """The differences to the baseline as in posfuse report, and notes on runs that are not
+    compared."""
     comparisons, notes = shown.compared
     table = "Nothing to compare."
     if not comparisons.empty:
@@ -188,7 +190,7 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
 
 
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
-    """Save both views in W&B, over those whose URLs `path` holds; returns their URLs."""
+    """Save both views in W&B, over the views whose URLs are in `path`. Returns their URLs."""
     place = f"{server.address()}/{space.entity}/{space.project}"
     # The file may hold anything, and the views may be deleted.
     with input_errors(f"{path}: cannot load the views in it", "remove it to make new ones"):
@@ -212,7 +214,7 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
 
 
 def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
-    """Save the sweep's two views; returns their URLs, and a line for each record left out."""
+    """Save the sweep's two views. Returns their URLs, and a line for each record left out."""
     runs, problems = collect(sweep)
     sweep_ids = sorted(set(runs["sweep_id"]))
     if len(sweep_ids) > 1:
@@ -234,7 +236,7 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
 
 
 def main(arguments: Namespace) -> list[str]:
-    """Save and print the URLs of the two views; returns a line for each record left out."""
+    """Save the two views and print their URLs. Returns a line for each record left out."""
     urls, problems = saved_views(arguments.folder)
     print("\n".join(urls))
     return problems

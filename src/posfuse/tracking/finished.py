@@ -1,4 +1,4 @@
-"""What W&B holds of a finished run, built from the files in the run's folder."""
+"""Builds W&B's content of a finished run from the files in the run's folder."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GATES, CONFUSION = "mean gate by position (1: token alone)", "test documents"
 COSTS = ("documents_per_second", "tokens_per_second", "peak_memory_bytes", "latency_ms")
-ARTIFACTS = {  # the files of each of logger.artifacts, of which a run may lack one
+ARTIFACTS = {  # the files of each of logger.artifacts; a run may lack some
     "result": (records.RESULT,),
     "predictions": (records.PREDICTIONS, records.BY_LENGTH),
     "model": (records.BEST,),
@@ -47,7 +47,8 @@ class Finished:
 
     @classmethod
     def read(cls, folder: Path) -> "Finished":
-        """Raises InputError where a file of the run is missing or differs from its digest."""
+        """Read a finished run. Raises InputError if a file is missing or differs from its
+        digest."""
         record = records.read_result(folder / records.RESULT)
         if not seals.is_whole(path := folder / records.PREDICTIONS):
             raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
@@ -56,7 +57,7 @@ class Finished:
             steps = _read_rows(folder, records.STEPS)
         frame = records.read_table(folder / records.DIAGNOSTICS, Diagnostic)
         diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
-        # Those of the trained model are in the summary, as position/...
+        # The diagnostics of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
         learning = rows(Cell.of(record), history, inside, steps)
         return cls(folder, record, learning, diagnostics, mechanism(folder))
@@ -68,8 +69,8 @@ class Finished:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The values of the best evaluation, whose weights the record tests; those of the last one
-        as last/..."""
+        """The values of the best evaluation, whose weights are tested, and the values of the last
+        one as last/..."""
         own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", *COSTS)
         parts = {"val": "validation", "test": "test", "position": "position"}
         by_length = self.record.get("lengths", {}).items()
@@ -88,7 +89,7 @@ class Finished:
             },
             **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
             **{f"mechanism/{name}": value for name, value in self.mechanism.items()},
-            **{k: self.record[k] for k in own if k in self.record},  # older ones lack two
+            **{k: self.record[k] for k in own if k in self.record},  # older records lack two
             "seconds": sum(self.record["seconds"].values()),
             "mean_tokens": self.record["mean_tokens"]["train"],
             **({"warning": warning} if warning else {}),
@@ -110,8 +111,8 @@ def artifact_name(kind: str, id_of_run: str) -> str:
 
 
 def charts(finished: Finished) -> dict[str, Any]:
-    """The diagnostics as a table, the gates by position, and the confusion matrix; a run has the
-    last two if its operator has gates and its task has classes."""
+    """The diagnostics as a table, the gates by position (of an operator with gates), and the
+    confusion matrix (of a classifier)."""
     import wandb
 
     record, rows = finished.record, finished.diagnostics
@@ -133,7 +134,7 @@ def charts(finished: Finished) -> dict[str, Any]:
 
 
 def complete(run: "wandb.Run", finished: Finished, next_step: int, artifacts: list[str]) -> None:
-    """Log what a finished run has from `next_step` on, its charts, config, summary and files."""
+    """Log a finished run from `next_step` on, with its charts, config, summary and files."""
     import wandb
 
     next_step = log_rows(run, finished.rows, next_step)

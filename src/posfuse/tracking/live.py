@@ -1,8 +1,8 @@
-"""A run's epochs in W&B while it trains: offline by default, on a server with WANDB_MODE=online.
+"""Logs a run to W&B while it trains: offline by default, and to a server with WANDB_MODE=online.
 
-A resumed run may repeat epochs since its last checkpoint. Online, the server's last row decides
-which rows are new. Offline, a resumed run starts a new log with all epochs of its checkpoint and
-removes the earlier log, so the run's folder holds one log with each epoch once.
+A resumed run may repeat epochs since its last checkpoint. Online, rows after the server's last row
+are new. Offline, a resumed run starts a new log with all epochs of its checkpoint and removes the
+earlier log. So the run's folder has one log with each epoch once.
 """
 
 import logging
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
-    """Track one run in W&B; yields a function that logs the run's new epochs, or None with
+    """Track one run in W&B. Yields a function that logs the run's new epochs, or None with
     logger=none.
 
     The function takes all rows of the history, the diagnostics and the steps so far. When the block
@@ -49,7 +49,9 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
         return
     from posfuse.process import environment  # imports torch
 
-    facts = records.identity(cfg, folder) | environment.origin()  # their errors are not W&B's
+    facts = (
+        records.identity(cfg, folder) | environment.origin()
+    )  # before the block, because their errors are not W&B's
     facts |= identity.own_code(cfg) | {"started": records.now()}
     live = Live(start_run(cfg, folder, facts), Cell.of(facts))
     code = 1
@@ -67,14 +69,14 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
 
 
 def is_of_agent() -> bool:
-    """Whether `wandb agent` has started this command for one run. A command with -m has several,
-    which would all get the agent's id."""
+    """True if `wandb agent` has started this command for one run. The runs of a command with -m
+    would all get the agent's id."""
     given = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.RUN
     return given and "WANDB_SWEEP_ID" in os.environ
 
 
 def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
-    """The run in W&B; raises InputError if W&B refuses to start it."""
+    """Start the run in W&B. Raises InputError if W&B refuses."""
     of_agent = is_of_agent()
     prepare(Path(cfg.output_dir, cfg.sweep_id), of_agent)
     usual = "online" if of_agent else "offline"
@@ -95,7 +97,7 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
 
 
 class Live:
-    """A run in W&B. If W&B fails, training continues, because the records hold everything."""
+    """A run in W&B. If W&B fails, training continues, because the records contain everything."""
 
     def __init__(self, run: "wandb.Run", cell: Cell) -> None:
         self.run: wandb.Run | None = run

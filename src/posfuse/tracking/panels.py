@@ -39,7 +39,7 @@ def curves(title: str, key: str, by: Any = BY_FUSION) -> wr.LinePlot:
 
 
 def cell_panels(cell: Cell, metric: str, title: str) -> list[Any]:
-    """What the operators of one cell reach, and how they learn it."""
+    """The scores of the operators of one cell, and their learning curves."""
     return [
         bars(f"{cell.setting}: test {title}", cell.key("test", metric)),
         curves(f"{cell.setting}: validation {title}", cell.key("val", metric)),
@@ -62,7 +62,7 @@ def of_table(chart: str, key: str, title: str, **columns: str) -> wr.CustomChart
 
 
 def comparison() -> list[Any]:
-    """What the run of posfuse dashboard logs."""
+    """The panels of the run of posfuse dashboard."""
     intervals = wr.MediaBrowser(title=INTERVALS, media_keys=[INTERVALS], num_columns=1)
     return [intervals, wr.WeavePanelSummaryTable(table_name=DIFFERENCES)]
 
@@ -87,8 +87,8 @@ def settings(score: str, title: str) -> list[Any]:
 def sections(
     cells: Iterable[Cell], metric: str, title: str, has_gates: bool, has_classes: bool
 ) -> list[ws.Section]:
-    """The sections of a workspace: one for each corpus, and those of all runs, whose groups are
-    W&B's own (a cell and an operator)."""
+    """The sections of a workspace: one for each corpus, and sections with all runs, in W&B's groups
+    (a cell and an operator)."""
     of_corpus: dict[str, list[Any]] = {}
     for cell in cells:
         of_corpus.setdefault(cell.data, []).extend(cell_panels(cell, metric, title))

@@ -1,11 +1,11 @@
-"""W&B's environment: its files lie in the run's folder or the sweep's, and a run has its own id."""
+"""Sets W&B's environment: the folders of its files, and no id from outside."""
 
 import logging
 import os
 from pathlib import Path
 
-# Without these W&B writes into the home or the current directory. WANDB_CONFIG_DIR is left alone:
-# `wandb login` stores the server's address there, and posfuse only reads it.
+# Without these W&B writes into the home or the current directory. WANDB_CONFIG_DIR is not set,
+# because `wandb login` stores the server's address there.
 PLACES = ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_DIR")
 # `wandb agent` or a shell sets them. With them all runs of a process would have one id.
 IDENTITY = (
@@ -13,7 +13,7 @@ IDENTITY = (
     "WANDB_RESUME_FROM", "WANDB_FORK_FROM",
 )  # fmt: skip
 _log = logging.getLogger(__name__)
-_set: dict[str, str] = {}  # by `prepare`, so that the next sweep of the process may change it
+_set: dict[str, str] = {}  # set by `prepare`; the next sweep of the process may change them
 
 
 def prepare(sweep: Path, of_agent: bool = False) -> None:
@@ -31,6 +31,6 @@ def prepare(sweep: Path, of_agent: bool = False) -> None:
         if os.environ.get(variable) in (None, _set.get(variable)):
             os.environ[variable] = _set[variable] = str(sweep.resolve() / ".wandb")
     os.environ.setdefault("WANDB_SILENT", "true")
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else offline runs send them too
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # otherwise offline runs send them too
     if os.environ.get("WANDB_MODE") == "":
         del os.environ["WANDB_MODE"]  # W&B refuses an empty value

@@ -1,8 +1,8 @@
-"""How a run appears in W&B, through its public API: its id, name, config and rows.
+"""Shows a run in W&B through its public API: its id, name, config and rows.
 
-A row of W&B's history is an evaluation or one of `steps.csv`, its `_step` the number of training
-steps done. Tables and charts are one more row after the last one. W&B appends rows in the order of
-`_step` and never rewrites one, so only rows with a larger `_step` than its last one are logged.
+A row of W&B's history is an evaluation or a row of `steps.csv`. Its `_step` is the number of
+training steps done. Tables and charts are one more row at the end. W&B appends rows in the order of
+`_step` and cannot change a row, so only rows after its last `_step` are logged.
 """
 
 import hashlib
@@ -32,15 +32,15 @@ SETTINGS: dict[str, Any] = {
 
 
 def run_id(identity: records.Record, suffix: str = "") -> str:
-    """W&B's id of a run: its fingerprint, the code of an own operator, and its place, since two
-    sweeps may hold the same run."""
+    """W&B's id of a run, from its fingerprint, the code of the user's operator, and its place,
+    because two sweeps may have the same run."""
     place = f"{identity['sweep_id']}/{identity['variant']}{identity.get('code', '')}"
     parts = [identity["fingerprint"], hashlib.sha256(place.encode()).hexdigest()[:8], suffix]
     return "-".join(part for part in parts if part)
 
 
 def short_name(name: str, length: int) -> str:
-    """A name of at most `length` characters; a hash keeps the shortened ones apart."""
+    """A name of at most `length` characters. A hash makes shortened names unique."""
     if len(name) <= length:
         return name
     return f"{name[: length - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def setting(self) -> str:
-        """What differs between the cells of a corpus."""
+        """The settings that differ between the cells of a corpus."""
         return " ".join(filter(None, (self.encoding, self.variant.replace("__", " "))))
 
     def key(self, split: str, metric: str) -> str:
@@ -74,14 +74,14 @@ class Cell:
         return "/".join(re.sub(r"[^\w-]", "_", part) for part in parts if part)
 
     def judged(self, split: str, scores: Mapping[str, float]) -> dict[str, float]:
-        """The score by which a run is judged, under its name."""
+        """The score of a run by its task's metric, with the metric's name."""
         metric = records.judged_by(scores)
         return {self.key(split, metric): scores[metric]} if metric in scores else {}
 
 
 def config(identity: records.Record) -> dict[str, Any]:
-    """The run's settings with its labels in place of data.name, encoding.name and so on; and its
-    commit, machine and start. Panels find a key without a dot most surely."""
+    """The run's settings, with labels in place of data.name, encoding.name and so on, and its
+    commit, machine and start. Labels have no dot, because panels may not find a key with a dot."""
     labels = {key: identity[key] for key in LABELS}
     settings = {k: v for k, v in identity["settings"].items() if k not in labels}
     host = identity.get("host", {})
@@ -92,7 +92,7 @@ def config(identity: records.Record) -> dict[str, Any]:
 
 
 def display_name(identity: records.Record, folder: Path) -> str:
-    """What varies in the run's sweep and its seed: "gate_scalar token_scale=1 s0"."""
+    """The settings that vary in the run's sweep, and the seed: "gate_scalar token_scale=1 s0"."""
     cell = [identity[part] for part in ("data", "encoding", "fusion")]
     asked = [{*path.parts[:-2], *path.parts[-2].split("__")} for path in asked_beside(folder)]
     same = set.intersection(*asked) - {identity["fusion"]} if asked else set()
@@ -110,9 +110,9 @@ def start(
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> "wandb.Run":
-    """Start the run in W&B, or resume it where the server has it. Without an id W&B takes that of
-    its agent. `more` has the display name, the mode, and the folder for W&B's own files, `dir`, by
-    default that of the run."""
+    """Start the run in W&B, or resume it if the server has it. Without an id W&B uses the id of its
+    agent. `more` has the display name, the mode, and `dir`, the folder for W&B's files (default:
+    the run's folder)."""
     import wandb
 
     parts = [identity[part] for part in ("data", "encoding", "fusion")]
@@ -131,8 +131,8 @@ def start(
         settings=wandb.Settings(**SETTINGS, **(settings or {})),
         **more,
     )
-    # W&B puts the last value of every metric into the summary, which is of the best evaluation. An
-    # evaluation within an epoch has no diagnostics.
+    # Otherwise W&B would put the last value of every metric into the summary, which has the best
+    # evaluation. An evaluation within an epoch has no diagnostics.
     for names in ("diagnostics/*", "step/*"):
         run.define_metric(names, summary="none")
     return run
@@ -142,7 +142,7 @@ def end_process() -> None:
     """End W&B's process after a failure, so that the next run starts a new one."""
     import wandb
 
-    with suppress(Exception, SystemExit):  # it raises SystemExit where its process was killed
+    with suppress(Exception, SystemExit):  # it raises SystemExit if its process was killed
         wandb.teardown()
 
 
@@ -153,8 +153,8 @@ def rows(
     steps: Iterable[Mapping[str, float]] = (),
 ) -> list[dict[str, float]]:
     """A row per evaluation and per row of `steps`, in order. An evaluation has the learning curve,
-    the metric by which the run is judged also under the name of its cell, and at the end of an
-    epoch the diagnostics of all tokens; those by position or frequency are in a table."""
+    the task's metric also under the name of its cell, and at the end of an epoch the diagnostics
+    over all tokens. Diagnostics by position or frequency are in a table."""
     inside: dict[int, dict[str, float]] = {}
     for row in diagnostics:
         if row.by in ("", "layer"):
@@ -176,7 +176,7 @@ def rows(
 
 
 def log_rows(run: "wandb.Run", rows: Iterable[dict[str, float]], next_step: int) -> int:
-    """Log the rows from `next_step` on; returns the first step that may be logged after them."""
+    """Log the rows from `next_step` on. Returns the first step that may be logged after them."""
     for row in rows:
         if row[STEP] >= next_step:
             run.log(row, step=int(row[STEP]), commit=True)

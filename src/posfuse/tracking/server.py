@@ -17,7 +17,7 @@ def without_user(url: str) -> str:
 
 
 def base_url() -> str:
-    """The server's address, which may hold a token; raises InputError where W&B refuses a
+    """The server's address, which may contain a token. Raises InputError if W&B refuses a
     setting."""
     try:
         return str(wandb.setup().settings.base_url)
@@ -31,7 +31,7 @@ def address() -> str:
 
 
 def connect() -> wandb.Api:
-    """W&B's public API; raises InputError without a key. In a terminal W&B asks for one."""
+    """W&B's public API. Raises InputError without a key. In a terminal W&B asks for one."""
     url = base_url()
     with errors_in_one_line():
         return wandb.Api({"base_url": url})

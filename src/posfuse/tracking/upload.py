@@ -1,7 +1,7 @@
-"""posfuse sync DIR: upload a sweep's finished runs to W&B and check that the server holds them.
+"""posfuse sync DIR: upload a sweep's finished runs to W&B and check that the server has them.
 
-Runs are built from their records, not from W&B's own logs. A run that the server holds is skipped,
-whether it was logged online or uploaded earlier; a part of a run is completed.
+Runs are built from their records, not from W&B's logs. A run that the server has already is
+skipped. A partly uploaded run is completed.
 """
 
 import sys
@@ -21,7 +21,7 @@ from posfuse.tracking.finished import Finished, artifact_name, complete
 from posfuse.tracking.places import prepare
 
 PAGE = 50  # runs per request
-PAUSES = (0, 1, 3, 6)  # seconds before each check: the server shows an upload after a moment
+PAUSES = (0, 1, 3, 6)  # seconds before each check, because the server shows an upload with a delay
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Upload:
 
 
 def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
-    """The sweep's finished runs, and a line for each record that is left out: it cannot be read, is
-    not that of the run last asked for, or is a second one of a run."""
+    """The sweep's finished runs, and a line for each record that is left out because it cannot be
+    read, does not belong to the run that was last asked for, or is a second record of a run."""
     uploads: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
     problems = []
     for result in sorted(sweep.rglob(records.RESULT)):
@@ -56,7 +56,8 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
 
 
 def sync(uploads: list[Upload], files: Path) -> list[str]:
-    """Upload what the server lacks; returns a line for each run that it still lacks afterwards."""
+    """Upload the parts that the server lacks. Returns a line for each run that is still
+    incomplete."""
     waiting = lacking(uploads)
     failures: dict[str, str] = {}
     for n, (upload, _) in enumerate(waiting, 1):
@@ -77,7 +78,7 @@ def sync(uploads: list[Upload], files: Path) -> list[str]:
 
 def send(upload: Upload, files: Path) -> None:
     """Upload one run. W&B's own files of the upload are written to `files`."""
-    # Both would be measured or printed by the upload, not by the run.
+    # Otherwise these would describe the upload, not the run.
     settings = {"x_disable_stats": True, "console": "off"}
     with projection.start(
         upload.run.record, upload.logger, upload.run.folder, upload.id, settings,
@@ -87,7 +88,7 @@ def send(upload: Upload, files: Path) -> None:
 
 
 def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
-    """The runs that the server does not hold, each with what it lacks."""
+    """The runs that the server lacks, each with the missing part."""
     held = on_server(uploads)
     reasons = [(upload, difference(upload, held.get(upload.id))) for upload in uploads]
     return [(upload, reason) for upload, reason in reasons if reason]
@@ -95,7 +96,7 @@ def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
 
 def on_server(uploads: list[Upload]) -> dict[str, Any]:
     """The server's runs with these ids."""
-    api = server.connect()  # a new one each time, since it caches answers
+    api = server.connect()  # a new connection each time, because it caches answers
     places = {u.id: (u.logger.entity or server.entity_of(api), u.logger.project) for u in uploads}
     held: dict[str, Any] = {}
     for entity, project in set(places.values()):
@@ -110,7 +111,7 @@ def on_server(uploads: list[Upload]) -> dict[str, Any]:
 
 
 def difference(upload: Upload, there: Any) -> str:
-    """What the server lacks of a run; empty where it holds all of it."""
+    """The part of a run that the server lacks; empty if the run is complete."""
     if there is None:
         return f"not on the server under the id {upload.id}"
     if there.lastHistoryStep != upload.run.last_step:
@@ -130,7 +131,8 @@ def difference(upload: Upload, there: Any) -> str:
 
 
 def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
-    """Upload a sweep; returns what the server holds in one line, and a line for each other run."""
+    """Upload a sweep. Returns one line about the runs on the server, and a line for each other
+    run."""
     prepare(sweep)
     uploads, problems = read(sweep, suffix)
     if not (uploads or problems):
@@ -143,7 +145,7 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
 
 
 def main(arguments: Namespace) -> list[str]:
-    """Upload a sweep; returns a line for each run that the server does not hold."""
+    """Upload a sweep. Returns a line for each run that the server lacks."""
     held, problems = upload_sweep(arguments.folder, arguments.suffix)
     print(held)
     folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))
