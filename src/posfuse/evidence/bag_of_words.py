@@ -1,7 +1,8 @@
 """A classifier without positions: TF-IDF and logistic regression on a run's own tokens.
 
-A corpus that it solves shows little about position. For tasks there is a second one, which also has
-the pair of the first and the last symbol as a word: it solves what needs the ends alone.
+A corpus that it solves shows little about position. For tasks there is a second classifier, which
+also has the pair of the first and the last symbol as a word. It solves tasks that need only the
+ends.
 """
 
 import json
@@ -26,24 +27,24 @@ from posfuse.runs.seeds import BY_RUN, validation_seed, with_split_seed
 from posfuse.seals import digest_of
 from posfuse.untrusted import read_json
 
-FORMAT = 3  # raise this when the same corpus gives different numbers
+FORMAT = 3  # increase it if the same corpus gives different numbers
 
 
 @dataclass(frozen=True)
 class BagOfWords:
-    """Test results; the fit has no randomness, so there is no seed and no spread. If each seed has
-    splits of its own, they are means over the seeds' splits."""
+    """Test results. The fit is not random, so there is no seed and no spread. If each seed has its
+    own splits, the results are means over these splits."""
 
     accuracy: float  # percent
     documents: int  # of a test split
-    with_ends: float | None = None  # percent, with the first and last symbol; of tasks alone
+    with_ends: float | None = None  # percent, with the first and last symbol; only for tasks
 
 
 Bags = dict[tuple[str, str], BagOfWords]  # by (data, variant): a variant may change the corpus
 
 
 def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
-    """The result for each corpus of the runs, and a line for each that cannot be loaded."""
+    """The result for each corpus of the runs, and a line for each corpus that cannot be loaded."""
     bags: Bags = {}
     problems = []
     for (data, variant), group in runs.groupby(["data", "variant"], sort=False):
@@ -58,7 +59,7 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
 
 
 def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
-    """One fit for all runs; one for each seed if data.split_seed is the run's seed."""
+    """One fit for all runs, or one for each seed if data.split_seed is the run's seed."""
     bags = []
     for run in runs.drop_duplicates("seed").to_dict("records"):
         folder = Path(run["folder"])
@@ -75,11 +76,11 @@ def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
 def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWords:
     """Fit on the training split and evaluate on the test split, once per corpus.
 
-    `cfg` and `settings` are those of the run in `folder` and of its record. The input is the
-    models': the same words, the same documents, the same cut at max_len. The result is cached in
-    the run's cache_dir under the record's settings and the number of the corpus in PART_NUMERICS,
-    so that a second report does not need the corpus. Raises InputError if the texts are no longer
-    those of the run.
+    `cfg` is the config of the run in `folder`, and `settings` are those of its record. The input is
+    that of the models: the same words and documents, with the same cut at max_len. The result is
+    cached in the run's cache_dir by the record's settings and the number of the corpus in
+    PART_NUMERICS, so a second report does not need the corpus. Raises InputError if the texts have
+    changed since the run.
     """
     data = {k: value for k, value in settings.items() if k.startswith(("data.", "host."))}
     corpus = (cfg.data.corpus or {}).get("_target_")
@@ -99,7 +100,7 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
 
 def task_bags(folder: Path, record: Record) -> dict[str, float]:
     """`bag_of_words` and `bag_with_ends`, accuracies in percent, of a finished run on a task. Empty
-    for a language model, and for a run on texts, which may not be here any more."""
+    for a language model, and for a run on texts, because the texts may be missing now."""
     cfg = read_config(folder)
     if not is_task(cfg.data) or cfg.task.name == "language_model":
         return {}
@@ -126,13 +127,13 @@ def _fit(cfg: Config) -> BagOfWords:
 
 
 def _accuracy(features: list[csr_matrix], train: np.ndarray, test: np.ndarray) -> float:
-    """Percent of the test labels that logistic regression on these features finds."""
+    """The test accuracy in percent of logistic regression on these features."""
     model = LogisticRegression(max_iter=1000).fit(features[0], train)
     return float(100 * (model.predict(features[1]) == test).mean())
 
 
 def _counts(split: TokenizedSplit, max_len: int, vocabulary_size: int) -> csr_matrix:
-    """How often each word occurs in each document, cut at max_len, (documents, vocabulary)."""
+    """The counts of each word in each document, cut at max_len: (documents, vocabulary)."""
     n_documents = len(split.lengths)
     document = np.repeat(np.arange(n_documents), split.lengths)
     read = np.arange(len(split.ids)) - split.offsets[document] < max_len

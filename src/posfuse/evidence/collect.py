@@ -1,4 +1,5 @@
-"""Records to one tidy table, one row per run; unusable records are left out and listed."""
+"""Collects records in one tidy table with one row per run. Unusable records are left out and
+listed."""
 
 import json
 import re
@@ -28,18 +29,18 @@ from posfuse.runs.multirun import (
 from posfuse.runs.records import RESULT, failures_in, read_result
 
 CELL = ["data", "encoding", "fusion", "variant"]
-SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for operators that are compared
+SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
 BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
-# Overrides that set what is the default: a run with them is not a variant.
+# Overrides that set a default; a run with them is not a variant.
 DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
 
 def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     """All runs below `folder`, and a line for each record that is left out.
 
-    Left out are: files that cannot be read or have another schema, a metric that is not a number,
-    a result that is not that of the run last asked for in its folder, a second record of one run
-    (of one fingerprint), and all runs of a cell that holds two configurations.
+    It leaves out files that cannot be read or have another schema, records with a metric that is
+    not a number, results of another run than the one last asked for in their folder, a second
+    record of one run (of one fingerprint), and all runs of a cell with two configurations.
 
     Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
     `length`, the mean number of tokens of the corpus's training documents. Runs with
@@ -77,10 +78,10 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Each run once, and a line for each other record of it.
+    """Each run once, and a line for each further record of it.
 
-    Two folders hold one run if an override repeats what is the default. The other runs of such a
-    cell then get the variant of the one that is used, which is the more frequent one in the sweep.
+    Two folders have one run if an override repeats a default. All runs of such a cell then get the
+    variant that is more frequent in the sweep.
     """
     runs = runs.assign(
         count=runs.groupby(["sweep_id", "variant"])["folder"].transform("size"),
@@ -104,13 +105,13 @@ def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _in_place(runs: pd.DataFrame) -> set[str]:
-    """The folders of the runs that lie where a sweep puts them."""
+    """The folders of the runs that are at their place in a sweep."""
     places: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
     return {run["folder"] for run in places if lies_in(run, Path(run["folder"]))}
 
 
 def _row(path: Path) -> dict[str, Any]:
-    """A record as a row; raises InputError if a key that the report needs is missing or wrong."""
+    """A record as a row. Raises InputError if a key that the report needs is missing or wrong."""
     record = read_result(path)
     row = {"label_names": [], **flatten(record), "folder": str(path.parent)}
     expected = dict(EXPECTED)
@@ -163,7 +164,7 @@ AN_AMOUNT = ("a number from 0 on", lambda v: is_number(v) and v >= 0)
 ABOVE_0 = ("a number above 0", lambda v: is_number(v) and v > 0)
 A_SIZE = ("a whole number above 0", lambda v: type(v) is int and 0 < v < 2**63)
 A_SEED = ("a whole number", lambda v: type(v) is int and abs(v) < 2**63)
-# What the report computes with, of settings that a record may lack.
+# Settings that the report computes with and that a record may lack.
 OF_SETTINGS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys((f"settings.{k}" for k in ("data.max_len", "data.limit", "model.d_model")),
                     A_SIZE),
@@ -174,7 +175,7 @@ OF_SETTINGS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 SCORES = {  # of a test split
     name: A_SHARE if metric.is_share else AN_AMOUNT for name, metric in METRICS.items()
 }
-# What a record must hold, by its flattened key.
+# The required entries of a record, by flattened key.
 EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(["sweep_id", "data", "encoding", "fusion"], NAMED),
     "variant": ("the name of a run's folder", _matches(re.compile(f"[{VARIANT_LETTERS}]*"))),
@@ -215,8 +216,8 @@ def differing(one: pd.Series, other: pd.Series) -> str:
 
 
 def varying(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Series[str]":
-    """For each run "key=value" of the columns that vary among the runs with equal `within`; without
-    the keys that its record leaves out."""
+    """For each run "key=value" of the columns that vary among the runs with equal `within`, without
+    keys that its record lacks."""
     labels = pd.Series("", runs.index)
     texts = runs[columns].astype(str).where(runs[columns].notna(), "")
     for _, group in texts.groupby([runs[name] for name in within], sort=False):
@@ -253,8 +254,8 @@ def _problems_of_cells(runs: pd.DataFrame) -> "pd.Series[str]":
 
 
 def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
-    """The runs without a result that the last command of each sweep asked for: their folders,
-    relative to the sweep's."""
+    """The runs of each sweep's last command that have no result: their folders, relative to the
+    sweep's."""
     absent: dict[str, None] = {}
     in_place = _in_place(runs)
     for sweep_id in runs["sweep_id"].unique():
@@ -267,14 +268,14 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
 
 
 def _sweeps(folder: str | Path, sweep_id: str) -> list[Path]:
-    """The folder of this sweep, if it is the given one, perhaps renamed, or lies in it."""
+    """The folder of this sweep, if it is the given folder, perhaps renamed, or is inside it."""
     own, inside = Path(folder), Path(folder, sweep_id)
     is_own = own.resolve().name == sweep_id or (own / MULTIRUN).exists()
     return [own, inside] if is_own else [inside]
 
 
 def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
-    """The operators of the sweep's primary family (sweep.primary); empty if it declares none.
+    """The operators of the sweep's primary family (sweep.primary); empty without one.
 
     Raises InputError if the sweep's multirun.yaml is damaged.
     """
@@ -282,8 +283,8 @@ def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
 
 
 def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
-    """How many runs of the same sweeps did not finish and have not been run again, by kind, and a
-    line for each."""
+    """The numbers of failed runs of the same sweeps that have no result since, by kind, and a line
+    for each run."""
     sweeps = set(runs["sweep_id"])
     unfinished = [
         (r, f)
@@ -298,7 +299,7 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
 
 
 def standing(folder: str | Path, sweep_id: str) -> str:
-    """Whether the sweep tests the frozen plan of a study, as a sentence."""
+    """A sentence that states whether the sweep tests the frozen plan of a study."""
     study = re.sub(r"(_r\d+(_null)?)?_test$", "", sweep_id)  # perhaps of a repeat of its tuning
     plans = [place / study / "plan.yaml" for place in (Path(folder).resolve().parent, Path(folder))]
     if study != sweep_id and any(plan.exists() for plan in plans):

@@ -15,12 +15,12 @@ from posfuse.errors import InputError
 from posfuse.evidence.metric import Metric
 
 UNITS = ("fraction", "percent", "raw")
-LARGEST = 1e100  # of a raw value: squares of larger ones overflow
+LARGEST = 1e100  # of a raw value, because squares of larger ones overflow
 SHOWN = 8  # names in an error message
 
 
 class ForeignMetric(Metric):
-    """A metric of another study: nothing says that its values are of a test split."""
+    """A metric of another study, whose values may not be of a test split."""
 
     @property
     def points(self) -> str:
@@ -29,25 +29,25 @@ class ForeignMetric(Metric):
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a foreign table mean."""
+    """The meaning of the columns of a foreign table."""
 
     seed: str = "seed"
-    compare: str = "method"  # what is compared
+    compare: str = "method"  # the compared methods
     value: str = "accuracy"
-    by: Sequence[str] = ()  # each combination of these columns is compared on its own
+    by: Sequence[str] = ()  # each combination of these columns is compared separately
     where: dict[str, str] = field(default_factory=dict)  # only rows with these values
-    unit: str | None = None  # of `value`; None: fraction or percent, as the numbers say
-    units: Sequence[str] = ()  # the seed, or some of `by`: what a comparison over all groups counts
+    unit: str | None = None  # of `value`; None: percent if a number is above 1, else fraction
+    units: Sequence[str] = ()  # the seed, or some of `by`: the unit of a comparison over all groups
 
 
 def read_foreign(path: Path, columns: Columns) -> pd.DataFrame:
     """group, name, seed and value of each row of a CSV file, in the order of the file.
 
-    With `columns.units` there is also a column unit. A group or unit of one column has that
-    column's value as its name; in the name of several columns a value with a blank is in quotes.
-    Values are in points (percent), or as they are with unit="raw". White space around names does
-    not count. Raises InputError, which names the file, the column and the row (the first row below
-    the header is row 2, as in an editor).
+    With `columns.units` there is also a column unit. The name of a group or unit of one column is
+    the column's value; in the name of several columns a value with a blank is in quotes. Values are
+    in points (percent), or unchanged with unit="raw". White space around names is ignored. Raises
+    InputError, which names the file, the column and the row (the first row below the header is row
+    2, as in an editor).
     """
     table = _read(path)
     headings = list(map(str, table))
@@ -105,7 +105,7 @@ def read_foreign(path: Path, columns: Columns) -> pd.DataFrame:
 
 
 def listed(names: Iterable[str]) -> str:
-    """The names, or the first of them and how many there are more."""
+    """The names, or the first of them and the number of further names."""
     first = list(names)
     more = f" and {len(first) - SHOWN:,} more" if len(first) > SHOWN else ""
     return ", ".join(first[:SHOWN]) + more
@@ -124,7 +124,8 @@ def _labels(columns: pd.DataFrame) -> list[str]:
 
 
 def _check_numbers(path: Path, column: str, texts: Iterable[str]) -> None:
-    """Raises InputError for two texts of one whole number, as 1 and 1.0: they would not pair."""
+    """Raises InputError for two texts of one whole number, as 1 and 1.0, because they would not
+    pair."""
     seen: dict[str, str] = {}
     for text in texts:
         if number := re.fullmatch(r"\+?0*(\d+)(\.0*)?", text, re.ASCII):
@@ -136,7 +137,7 @@ def _check_numbers(path: Path, column: str, texts: Iterable[str]) -> None:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """The fields as texts; the index is the line of the file where a row begins. Rows without any
+    """The fields as texts. The index is the line of the file where a row begins. Rows without any
     text are left out."""
     try:
         numbered = [(line, row) for line, row in rows(path) if any(field.strip() for field in row)]

@@ -1,4 +1,4 @@
-"""The number of a run that a report compares, and how it is written."""
+"""The metric that a report compares, and the format of its values."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class Metric:
     title: str  # accuracy
     unit: str  # of differences, after a number: points
     level: str  # of values, after the name of a split: accuracy in %
-    factor: float = 100.0  # the unit is the record's number times this
+    factor: float = 100.0  # the unit is the record's number times this factor
     digits: int = 2
     lower_is_better: bool = False
     margin: float = 0.5  # the largest difference that does not matter
-    effect: float = 1.0  # the difference for which the seeds needed are listed
-    guess: float = 0.0  # of guessing; the accuracy of guessing depends on the classes
-    counts_documents: bool = True  # whether a value in percent is a share of the test documents
+    effect: float = 1.0  # the difference for which the needed seeds are listed
+    guess: float = 0.0  # the value of guessing; for accuracy it depends on the classes
+    counts_documents: bool = True  # True: a value in percent is a fraction of the test documents
 
     @property
     def heading(self) -> str:
@@ -35,12 +35,12 @@ class Metric:
 
     @property
     def column(self) -> str:
-        """Of the test split, in a row of `collect`."""
+        """The column of the test split in the table of `collect`."""
         return f"test.{self.name}"
 
     @property
     def is_share(self) -> bool:
-        """Whether values are in percent."""
+        """True if values are in percent."""
         return self.unit == "points"
 
     @property
@@ -50,16 +50,17 @@ class Metric:
 
     @property
     def tie(self) -> float:
-        """Validation results this close are equal: records have them with single precision."""
+        """Validation results within this distance are equal, because records have them in single
+        precision."""
         return float(10 ** -(self.digits + 2))
 
     @property
     def sign(self) -> int:
-        """1 if a higher value is better, -1 if a lower one is."""
+        """1 if a higher value is better, -1 if a lower value is better."""
         return -1 if self.lower_is_better else 1
 
     def first_best(self, values: Iterable[float]) -> int:
-        """The position of the best value; of those within a tie the first."""
+        """The position of the best value, or of the first one within a tie."""
         merits = [self.sign * value for value in values]
         return next(i for i, merit in enumerate(merits) if merit >= max(merits) - self.tie)
 
@@ -79,21 +80,21 @@ class Metric:
 
     @property
     def percent(self) -> str:
-        """What follows a value."""
+        """The text after a value: " %" or nothing."""
         return " %" if self.is_share else ""
 
     def of(self, runs: pd.DataFrame, split: str = "test") -> "pd.Series[float]":
-        """The values of all runs in the metric's unit; NaN for a run without it."""
+        """The values of all runs in the metric's unit; NaN for a run without this metric."""
         values = runs.get(f"{split}.{self.name}", pd.Series(float("nan"), runs.index))
         return self.factor * pd.to_numeric(values, errors="coerce").astype(float)
 
     def gain(self, difference: Score) -> Score:
-        """A difference with the sign that makes it positive where it is an improvement."""
+        """A difference with its sign changed so that an improvement is positive."""
         return self.sign * difference
 
     @property
     def better(self) -> str:
-        """What follows the description of a difference whose sign could be misread."""
+        """A note for differences in which a negative value is better."""
         return " (negative: better)" if self.lower_is_better else ""
 
     def amount(self, value: float) -> str:
@@ -129,7 +130,7 @@ def metrics_of(runs: pd.DataFrame) -> list[str]:
 
 
 def metric_of(runs: pd.DataFrame, name: str | None = None) -> Metric:
-    """The metric of this name, by default the one that every run is judged by, or accuracy if they
+    """The metric with this name; by default the metric of all runs' tasks, or accuracy if they
     differ. Raises InputError for a name that is unknown, or that a run lacks."""
     known = metrics_of(runs)
     if not known:

@@ -1,4 +1,4 @@
-"""The published numbers of Hallam & Tseng (2026), and whether ours agree with them."""
+"""The published numbers of Hallam & Tseng (2026), and a test whether ours agree with them."""
 
 import json
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ ENCODINGS = {"rope_features": "rope", "relative_table": "relative"}
 
 @dataclass(frozen=True)
 class Published:
-    """Test accuracy in percent over n seeds; std is NaN where none is printed."""
+    """Test accuracy in percent over n seeds. std is NaN if the paper prints none."""
 
     mean: float
     std: float
     n: int
 
     def disagrees(self, mean: float, std: float, n: int, alpha: float = 0.05) -> bool:
-        """Whether our mean over n seeds differs by more than the two spreads allow.
+        """True if our mean over n seeds differs by more than the two spreads allow.
 
-        This is Welch's test from the summaries. One seed of ours disagrees if it lies outside the
+        This is Welch's test on the summaries. A single seed disagrees if it is outside the
         published prediction interval. False if the paper prints no spread.
         """
         if np.isnan(self.std):
@@ -40,7 +40,7 @@ class Published:
 
 @cache
 def numbers() -> dict[str, Any]:
-    """published.json as it is: accuracies in percent, deltas as fractions."""
+    """The content of published.json: accuracies in percent, deltas as fractions."""
     content: dict[str, Any] = json.loads(
         files(__package__).joinpath("published.json").read_text(encoding="utf-8")
     )
@@ -48,7 +48,7 @@ def numbers() -> dict[str, Any]:
 
 
 def published(table: int, data: str, encoding: str, fusion: str) -> Published | None:
-    """The paper's cell in Table 1, 2 or 3; None where it has none."""
+    """The paper's cell in Table 1, 2 or 3, or None."""
     part = numbers()[{1: "table1", 2: "table2_arxiv", 3: "table3_arxiv"}[table]]
     encoding = ENCODINGS.get(encoding, encoding)
     if part.get("encoding", encoding) != encoding or (table > 1 and data != "arxiv"):

@@ -1,4 +1,5 @@
-"""The files that runs save beside their records: predictions, learning curves, use of position."""
+"""Reads the files that runs save beside their records: predictions, learning curves, use of
+position."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from posfuse.untrusted import read_parquet
 
 OF_DOCUMENTS = ["index", "length", "label", "predicted"]
 OF_WINDOWS = ["index", "group", "targets"]
-COUNTED = {  # what each metric counts in a window
+COUNTED = {  # the counted column of a window, by metric
     ACCURACY.name: "right",
     EXACT_MATCH.name: "right",
     GREEDY_ACCURACY.name: "greedy_right",
@@ -46,8 +47,8 @@ def _whole(path: Path) -> Iterator[None]:
 
 
 def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
-    """OF_DOCUMENTS and group of the D test documents of a row of `collect`, lengths cut at the
-    run's max_len. In a file without groups each document is its own.
+    """OF_DOCUMENTS and group of the D test documents of a row of `collect`. Lengths are cut at the
+    run's max_len. In a file without groups each document is a group.
 
     Raises InputError where the file is missing, damaged, or contradicts the run's record.
     """
@@ -71,7 +72,7 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
 
 def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     """index, group and value of the W windows of a language model's test split, or of the strings
-    of a task; the mean value is the metric.
+    of a task. The mean value is the metric.
 
     Raises InputError where the file is missing, damaged, or contradicts the run's record.
     """
@@ -95,10 +96,10 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
 def learning_curves(
     runs: pd.DataFrame, metric: Metric = ACCURACY
 ) -> tuple[pd.DataFrame, list[str]]:
-    """CELL, seed, epoch and value of the metric, one row per evaluation of each run; and a line for
-    each run whose history.csv is missing or damaged.
+    """CELL, seed, epoch and value of the metric, with one row per evaluation of each run; and a
+    line for each run whose history.csv is missing or damaged.
 
-    `epoch` is the number of epochs done, a fraction if an epoch has several evaluations.
+    `epoch` is the number of done epochs, a fraction if an epoch has several evaluations.
     """
     return _of_runs(runs, lambda run: _curve(run, metric), ["epoch", "value"])
 
@@ -134,8 +135,8 @@ def _curve(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
 def _of_runs(
     runs: pd.DataFrame, read: Callable[[dict[Any, Any]], pd.DataFrame], columns: list[str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows that `read` returns for each run, with CELL and seed; and a line for each run for
-    which it raises InputError."""
+    """The rows of `read` for each run, with CELL and seed; and a line for each run for which it
+    raises InputError."""
     labels = [*CELL, "seed"]
     frames, problems = [], []
     for run in runs.to_dict("records"):

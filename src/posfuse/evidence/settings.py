@@ -1,4 +1,4 @@
-"""What the settings of a run say about its encoding and its task.
+"""Labels of a run's encoding and task, from its settings.
 
 The names of encodings and corpora are labels: two encodings may fuse the same table. A run is a row
 of `collect` as a dict.
@@ -24,7 +24,7 @@ Run = dict[Any, Any]
 
 
 def labels_of(run: Run) -> dict[str, str]:
-    """What the settings of a run say about it, by column of a frame of comparisons.
+    """The labels of a run from its settings, by column of a frame of comparisons.
 
     table: the table that the operator fuses, as "Sinusoidal"; the encoding's name in a record
     without this setting. attention: the encoding's part in attention, as "RelativeKeys clip=16";
@@ -32,7 +32,7 @@ def labels_of(run: Run) -> dict[str, str]:
 
     task: equal for runs of one task at several lengths: the name of the corpus function (folder for
     a local one), and a digest of all settings but LENGTHS, the encoding's, the operator's and the
-    seed. pretrain: what precedes the run's own training; records of runs from scratch leave it out.
+    seed. pretrain: the kind of pretraining; records of runs from scratch lack it.
     besides_pretraining: a digest of all settings but those of pretraining and the seed.
     """
     settings = _settings(run)
@@ -61,7 +61,7 @@ def _digest(settings: dict[str, str], *without: str) -> str:
 
 
 def _settings(run: Run) -> dict[str, str]:
-    """The settings as texts, sorted by key, without those that are null or of other runs alone (a
+    """The settings as texts, sorted by key, without null values and settings of other runs (a
     column of integers with gaps has 16.0 for 16)."""
     values = {str(key): value for key, value in run.items() if str(key).startswith("settings.")}
     texts = {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in sorted(values.items())}

@@ -1,7 +1,7 @@
 """Expected validation performance by tuning budget (Dodge et al. 2019, "Show Your Work").
 
-An operator that was tuned over more values has more chances of a good one. The best of k trials, on
-average over which k of them were made, compares operators at equal budgets.
+An operator that was tuned over more values has more chances of a good one. The expected best of k
+trials compares operators at equal budgets.
 """
 
 import numpy as np
@@ -38,13 +38,13 @@ def expected_best(scores: ArrayLike) -> Floats:
 
 
 def best_by_budget(scores: ArrayLike, metric: Metric) -> Floats:
-    """`expected_best` of results of this metric, whichever direction is better."""
+    """`expected_best` for this metric, also if lower values are better."""
     return metric.sign * expected_best(metric.sign * np.asarray(scores, dtype=float))
 
 
 def budgets(cells: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
-    """One row per GROUP x fusion of `OwnBest.cells` with at least FEWEST trials; a trial is a
-    combination of values, its score the mean validation result over the seeds that choose.
+    """One row per GROUP x fusion of `OwnBest.cells` with at least FEWEST trials. A trial is a
+    combination of values. Its score is the mean validation result over the seeds that choose.
 
     Columns: GROUP, fusion, trials (how many), expected (a list: for each budget from 1 on, the
     expected best validation result).

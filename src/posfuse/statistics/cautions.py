@@ -1,4 +1,4 @@
-"""What a verdict leans on although no interval contains it, or although it breaks the t-test.
+"""Cautions: limits of a verdict that no interval contains, or that violate the t-test.
 
 A caution changes no verdict. docs/report.md explains each of them.
 """
@@ -19,12 +19,12 @@ from posfuse.statistics.cells import APART, convergence
 from posfuse.statistics.comparisons import PLACEBO, Criteria
 from posfuse.statistics.own_best import KEYS
 
-# A caution in words -> the arms of the verdict that it concerns; no arm: all of them.
+# A caution in words -> the arms of the verdict that it concerns; empty: all arms.
 Cautions = dict[str, list[str]]
 
 FEWEST = 8  # seeds
 FEW = f"fewer than {FEWEST} seeds"
-FEW_VALUES = f"n is below {FEWEST}"  # where n counts something else than seeds
+FEW_VALUES = f"n is below {FEWEST}"  # if n does not count seeds
 ONE_SPLIT = "all seeds share one data split, and no interval contains its noise"
 ONE_TEST = "all seeds share the test documents, and no interval contains their noise"
 TUNED = "tuned once, and no interval contains the noise of tuning"
@@ -34,30 +34,30 @@ LAST = "still improving in most runs"
 EDGE = "best value at the edge of those tried"
 ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)  # in a table
 
-NEAR = 1 / 20  # of the way from guessing to the best possible value: a mean that is close
-LEVEL = 0.01  # the share of arms with normal values that are taken for two groups
-DRAWS, MOST = 4000, 100  # samples of normal values; the values of an arm that are judged
-MOST_LAST = 0.5  # the share of runs that may be best at their last evaluation
+NEAR = 1 / 20  # close to guessing: fraction of the way from guessing to the best possible value
+LEVEL = 0.01  # fraction of arms with normal values that are mistaken for two groups
+DRAWS, MOST = 4000, 100  # samples of normal values; largest number of values of a judged arm
+MOST_LAST = 0.5  # largest fraction of runs that are best at their last evaluation
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What is known of one arm of a verdict; what is left out gives no caution."""
+    """The facts about one arm of a verdict. A missing fact gives no caution."""
 
     values: Sequence[float] = ()  # the outcome by seed
     guess: float = np.nan  # the outcome of guessing
     perfect: float = 100.0  # the best possible outcome
     settings: Mapping[str, Any] = field(default_factory=dict)  # of its runs, by key
     documents: float = np.nan  # of the test split
-    last: float = 0.0  # the share of runs whose best evaluation was their last one
+    last: float = 0.0  # the fraction of runs whose best evaluation was the last one
     is_tuned: bool = False
-    is_at_edge: bool = False  # a tuned value is the smallest or the largest of those tried
+    is_at_edge: bool = False  # a tuned value is the smallest or the largest tried value
 
 
 def cautions(
     arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW
 ) -> Cautions:
-    """What a verdict of n seeds leans on, from its arms by name."""
+    """The cautions of a verdict of n seeds, from its arms by name."""
     leans: Cautions = {few: []} if n < FEWEST else {}
     sharing = [shared(arm) for arm in arms.values()]
     concerned = {
@@ -77,13 +77,13 @@ def cautions(
 
 
 def _way(arm: Arm) -> float:
-    """The distance from guessing to the best possible outcome; from 0 if guessing is unknown."""
+    """The distance from guessing (0 if unknown) to the best possible outcome."""
     return abs(arm.perfect - (0.0 if np.isnan(arm.guess) else arm.guess))
 
 
 def shared(arm: Arm) -> str:
     """ONE_SPLIT or ONE_TEST if the runs of an arm share them; empty if each seed draws its own
-    documents, or if the settings do not say."""
+    documents, or if the settings are unknown."""
     settings = arm.settings
     if "data.split_seed" not in settings:
         return ""
@@ -98,18 +98,18 @@ def shared(arm: Arm) -> str:
 
 
 def is_close_to_guessing(arm: Arm) -> bool:
-    """Whether the mean is at most NEAR of the way from guessing to the best possible outcome."""
+    """True if the mean is at most NEAR of the way from guessing to the best possible outcome."""
     if not len(arm.values):
         return False
     return bool((np.mean(arm.values) - arm.guess) / (arm.perfect - arm.guess) <= NEAR)
 
 
 def in_two_groups(values: ArrayLike, least: float = 0.0) -> bool:
-    """Whether the values lie in two groups, whose means are at least `least` apart.
+    """True if the values are in two groups whose means differ by at least `least`.
 
-    True if the variance between two groups, divided by that within them, is larger than normal
-    values have: for some size of the lower group it exceeds a limit, and any limit is exceeded in
-    LEVEL of samples. So one run that fails counts as a group.
+    The distance of two groups is the variance between them divided by the variance within them. It
+    must exceed a limit for some size of the lower group. Normal values exceed any of the limits in
+    LEVEL of samples. So one run that fails can be a group.
     """
     outcomes = np.sort(np.asarray(values, dtype=float)[:MOST])
     if len(outcomes) < 3 or not np.ptp(outcomes):
@@ -156,9 +156,9 @@ def sentence(own: Cautions) -> str:
 def of_comparisons(
     comparisons: pd.DataFrame, best: pd.DataFrame, runs: pd.DataFrame, criteria: Criteria
 ) -> dict[str, Cautions]:
-    """The cautions of each comparison of a sweep, by its name. `comparisons` are those of
-    `compare`; where `best`, that of `OwnBest`, compares operators of the same corpus and encoding,
-    its rows replace them. `runs` are rows of `collect`."""
+    """The cautions of each comparison of a sweep, by its name. `comparisons` are rows of `compare`.
+    If `best` (of `OwnBest`) compares operators of the same corpus and encoding, its rows replace
+    them. `runs` are rows of `collect`."""
     tuned = set(zip(best["data"], best["encoding"], strict=True))
     rows = [
         *best.to_dict("records"),
@@ -186,7 +186,7 @@ def of_comparisons(
 
 
 def _arms(runs: pd.DataFrame, by: list[str], metric: Metric) -> dict[tuple[str, ...], Arm]:
-    """What the runs with equal `by` have in common, from the first of them."""
+    """The facts that the runs with equal `by` share, from the first of them."""
     classes = runs.groupby("data")["label_names"].agg(lambda names: max(map(len, names)))
     trained = convergence(runs).groupby(by)[["last", "n"]].sum()
     last = (trained["last"] / trained["n"]).to_dict()

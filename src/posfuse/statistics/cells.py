@@ -1,8 +1,8 @@
-"""What the runs of a cell show beside their mean: the share that solves the task, whether they were
-trained long enough, and how much of their spread comes from which source of randomness.
+"""Facts about the runs of a cell besides their mean: the fraction that solves the task, whether
+they were trained long enough, and the spread by source of randomness.
 
-On a task that a run either solves or not, the accuracies of a cell lie in two groups and their mean
-describes no run. The share of runs above a threshold does.
+If a run either solves a task or not, the accuracies of a cell are in two groups and their mean
+describes no run. The fraction of runs above a threshold describes the cell.
 
 A run draws its initial values, the order of its batches and its dropout masks, and in some sweeps
 its split, from its seed. If a sweep lets one source at a time follow the seed and fixes the others
@@ -27,9 +27,10 @@ APART = 1 / 8  # of the way from chance to 100 %: the distance of either group f
 def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
     """By corpus the test accuracy in percent above which a run solves the task.
 
-    With `Criteria.solved` this is that number, for every corpus. Without it, it is halfway between
-    chance (1 of C classes) and 100 %, for the corpora where the runs of a cell are in two groups:
-    one run is below it and another above it, both by APART of the way from chance to 100 % or more.
+    With `Criteria.solved` this is the given number, for every corpus. Otherwise it is halfway
+    between chance (1 of C classes) and 100 %, for corpora where the runs of a cell are in two
+    groups: at least one run is below and one above the threshold, both by APART of the way from
+    chance to 100 % or more.
     """
     if criteria.solved is not None:
         return dict.fromkeys(runs["data"].unique(), criteria.solved)
@@ -50,8 +51,8 @@ def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
 def solved_cells(
     runs: pd.DataFrame, comparisons: pd.DataFrame, above: dict[str, float]
 ) -> pd.DataFrame:
-    """One row per cell of the corpora in `above`: CELL and `_row`, compared with the baseline for
-    the cells that `compare` compared."""
+    """One row per cell of the corpora in `above`: CELL and `_row`. The cells of `compare` are
+    compared with their baselines."""
     compared = {tuple(row[axis] for axis in CELL): row for row in comparisons.to_dict("records")}
     rows = []
     for cell, group in runs[runs["data"].isin(above)].groupby(CELL, sort=False):
@@ -99,7 +100,7 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per cell: CELL, n (runs whose records have the two numbers), last (how many of them
     were best at their last evaluation), best and evaluations (means of the two numbers).
 
-    An evaluation is one on the validation split. A record without `best_evaluation` and
+    Evaluations are those on the validation split. A run whose record lacks `best_evaluation` and
     `evaluations` was evaluated once after each epoch: best_epoch and epochs.
     """
     frame = runs[CELL].copy()
@@ -127,7 +128,7 @@ GROUP = ["data", "encoding", "variant"]
 
 
 def follows_seed(runs: pd.DataFrame) -> pd.DataFrame:
-    """For each run and each of SOURCES, whether it follows the run's seed."""
+    """For each run and each of SOURCES, True if it follows the run's seed."""
     none = pd.Series(None, runs.index, dtype=object)
     follows = {source: runs.get(f"settings.seeds.{source}", none).isna() for source in SEEDS}
     by_data, by_fidelity = (runs.get(f"settings.{key}", none) for key in SPLITS)
@@ -135,8 +136,8 @@ def follows_seed(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_held(runs: pd.DataFrame) -> "pd.Series[bool]":
-    """For each run, whether one of its sources has a seed of its own. Such runs describe that seed
-    only, so operators are not compared by them."""
+    """For each run, True if one of its sources has a fixed seed. Such runs describe only this seed,
+    so operators are not compared by them."""
     return ~follows_seed(runs)[SEEDS].all(axis=1)
 
 
@@ -172,7 +173,7 @@ def variance(runs: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
 
 
 def _held(runs: pd.DataFrame) -> list[str]:
-    """For each run the seeds of its sources that do not follow its own, as "order=0 dropout=0"."""
+    """For each run the seeds of its fixed sources, as "order=0 dropout=0"."""
     fixed = runs.reindex(columns=[f"settings.seeds.{source}" for source in SEEDS])
     return [
         " ".join(f"{s}={v:.0f}" for s, v in zip(SEEDS, row, strict=True) if not np.isnan(v))

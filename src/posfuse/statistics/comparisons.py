@@ -1,4 +1,5 @@
-"""Runs to cells (a mean over seeds) and comparisons (paired with a baseline, seed by seed)."""
+"""Combines runs into cells (means over seeds) and comparisons (paired with a baseline, seed by
+seed)."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,18 +16,18 @@ from posfuse.statistics.contrasts import decide, differences
 from posfuse.statistics.shares import outperforming
 
 POWER = 0.8
-# The role of a comparison: in Holm's family; outside the sweep's declared family; without position
-# and compared with one that has it (placebo.py).
+# The role of a comparison: in Holm's family; outside the sweep's declared family; a placebo of a
+# comparison with position.
 PRIMARY, EXPLORATORY, PLACEBO = "primary", "exploratory", "placebo"
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """How a comparison is judged; numbers are in the unit of the metric."""
+    """The criteria of a comparison. Numbers are in the unit of the metric."""
 
-    baseline: str = "add"  # the fusion that is subtracted
+    baseline: str = "add"  # the fusion to compare with
     margin: float = 0.5  # a difference within +-margin does not matter
-    effect: float = 1.0  # the difference for which the seeds needed are also computed
+    effect: float = 1.0  # the difference for which the needed seeds are computed
     alpha: float = 0.05
     select: tuple[int, ...] = ()  # seeds that choose values of tuned keys and are not tested
     metric: Metric = ACCURACY
@@ -54,7 +55,7 @@ def cells(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """
     optional = ["latency_ms", "parameters", "fusion_parameters"]
     table = runs.reindex(columns=[*CELL, "length", *optional]).assign(score=metric.of(runs))
-    table["latency_ms"] = table["latency_ms"].astype(float)  # a record may hold null
+    table["latency_ms"] = table["latency_ms"].astype(float)  # a record may contain null
     return table.groupby(CELL, sort=False, as_index=False).agg(
         length=("length", "first"),
         n=("score", "size"),
@@ -68,11 +69,11 @@ def cells(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
 
 
 def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[str]]:
-    """One row for each cell but the baseline's, and a line for each cell or seed left out.
+    """One row for each cell except the baseline's, and a line for each cell or seed left out.
 
-    Columns: CELL, baseline_variant, length, and those of `labels_of`, `compare_arms` and
-    `in_families`. A cell pairs with the baseline of the same data and encoding whose settings are
-    the same except for the fusion's, on the seeds that both have.
+    Columns: CELL, baseline_variant, length, and the columns of `labels_of`, `compare_arms` and
+    `in_families`. A cell pairs with the baseline of the same data and encoding whose settings
+    differ only in the fusion's, on the seeds that both have.
     """
     rows, notes = [], []
     base_name, metric = criteria.baseline, criteria.metric
@@ -142,10 +143,11 @@ def compare_arms(
     arm: Any, baseline: Any, outcomes: pd.DataFrame, criteria: Criteria, resolution: float = np.nan
 ) -> dict[str, Any] | None:
     """The comparison of two columns of `outcomes`, which has a row for each seed; None without a
-    seed that both have.
+    common seed.
 
     Keys: seeds, scores, baseline_scores and deltas (lists, paired: arm minus baseline), resolution
-    (points of one test document, NaN for a metric that is no share), and the statistics of `judge`.
+    (points of one test document, NaN for a metric that is not a fraction of documents), and the
+    statistics of `judge`.
     """
     of_seeds = differences({arm: 1, baseline: -1}, outcomes)
     if of_seeds.empty:
@@ -168,12 +170,13 @@ def no_comparison(criteria: Criteria) -> list[str]:
 
 
 def outcomes_of(runs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """The metric on the test split: a row for each seed, a column for each cell."""
+    """The metric on the test split, with a row for each seed and a column for each cell."""
     return runs.assign(value=metric.of(runs)).pivot(index="seed", columns=CELL, values="value")
 
 
 def step_of(metric: Metric, documents: float) -> float:
-    """The points of one of so many test documents; NaN for a metric that is no share of them."""
+    """The points of one test document, by the number of documents; NaN for a metric that is not a
+    fraction of documents."""
     is_counted = metric.is_share and metric.counts_documents
     return metric.factor / documents if is_counted else np.nan
 
@@ -210,12 +213,12 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
 
 
 def operators(frame: pd.DataFrame) -> "pd.Series[str]":
-    """The operator of each row. A frame of own_best.py may name options behind it."""
+    """The operator of each row, without the options that own_best.py may add."""
     return frame["fusion"].str.split().str[0]
 
 
 def _is_placebo(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which rows fuse a table of zeros and differ from another row in the encoding alone."""
+    """True for rows that fuse a table of zeros and differ from another row only in the encoding."""
     if "table" not in frame:
         return np.zeros(len(frame), bool)
     key = pd.MultiIndex.from_arrays([frame["data"], operators(frame), frame["other_settings"]])
@@ -234,7 +237,7 @@ def strictest_level(frame: pd.DataFrame, criteria: Criteria) -> float:
 
 
 def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -> dict[str, Any]:
-    """All statistics of one comparison, from its paired differences. `resolution` is that of
+    """All statistics of one comparison, from its paired differences. `resolution` is as in
     paired.py."""
     n = len(deltas)
     low, high = st.t_interval(deltas, resolution=resolution)
@@ -274,7 +277,7 @@ def seeds_for_difference(effect: float, std: float, alpha: float, sides: int = 2
 def seeds_for_equivalence(std: float, margin: float, effect: float, alpha: float) -> float:
     """Seeds needed to show equivalence at 80 % power for a true mean difference of `effect`.
 
-    NaN without a spread, inf where the effect is no smaller than the margin.
+    NaN if the standard deviation is 0; inf if the effect is not below the margin.
     """
     if not std > 0:
         return np.nan

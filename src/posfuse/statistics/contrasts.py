@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def differences(contrast: Mapping[Any, float], outcomes: pd.DataFrame) -> "pd.Series[float]":
-    """The weighted sum of each seed that every arm has. `outcomes` has a row for each seed, and a
+    """The weighted sums of all seeds that every arm has. `outcomes` has a row for each seed and a
     column for each arm."""
     assert abs(sum(contrast.values())) < 1e-9
     if any(arm not in outcomes for arm in contrast):
@@ -34,8 +34,8 @@ ANSWERS = {
 
 
 def decide(mean: ArrayLike, differs: ArrayLike, equivalent: ArrayLike) -> NDArray[Any]:
-    """The result of each comparison, from its mean difference, positive for ahead, and from whether
-    tests show a difference and show equivalence. A shown difference comes first."""
+    """The result of each comparison, from its mean difference (positive means ahead) and from two
+    tests: of a difference and of equivalence. A shown difference has priority."""
     is_above = np.asarray(mean, dtype=float) > 0
     shown = np.asarray(differs, dtype=bool)
     cases = [shown & is_above, shown, np.asarray(equivalent, dtype=bool)]
@@ -43,5 +43,5 @@ def decide(mean: ArrayLike, differs: ArrayLike, equivalent: ArrayLike) -> NDArra
 
 
 def answer(supports: bool, refutes: bool) -> str:
-    """The verdict on a statement that has a test for it and one against it."""
+    """The verdict on a statement with a test for it and a test against it."""
     return SUPPORTED if supports else REFUTED if refutes else UNDECIDED

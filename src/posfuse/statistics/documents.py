@@ -1,8 +1,7 @@
-"""Statistics of the saved predictions: over documents as well as seeds.
+"""Statistics of the saved predictions, over documents and seeds.
 
-Shapes: S seeds, D test documents (of a language model: windows or strings), C classes. Documents
-with a part in common are a group: they are resampled together, since they are often classified
-alike.
+Shapes: S seeds, D test documents (for a language model windows or strings), C classes. Documents
+that share a part are a group. They are resampled together, because they are often classified alike.
 """
 
 import hashlib
@@ -30,14 +29,14 @@ BINS = 4  # quantiles of document length
 
 @dataclass(frozen=True)
 class Paired:
-    """One comparison's predictions: both operators of each seed, on the same documents."""
+    """The predictions of one comparison: both operators with each seed, on the same documents."""
 
     seeds: list[Any]  # S
-    length: NDArray[Any]  # (D,); (S, D) if each seed has documents of its own
+    length: NDArray[Any]  # (D,); (S, D) if each seed has its own documents
     label: NDArray[Any]  # as length
     predicted: NDArray[Any]  # (S, D)
     baseline: NDArray[Any]  # (S, D)
-    group: NDArray[Any] | None = None  # (D,); None: each document is its own
+    group: NDArray[Any] | None = None  # (D,); None: each document is a group
 
     @property
     def difference(self) -> NDArray[np.float64]:
@@ -50,10 +49,10 @@ class Paired:
 
 
 def read_all(runs: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """The predictions of all runs by folder, and a line for each that is left out.
+    """The predictions of all runs by folder, and a line for each run that is left out.
 
-    Left out are files that cannot be used, and runs whose documents differ from those of most runs
-    with the same data, encoding and variant, and the same seed if data.split_seed is the seed.
+    It leaves out files that cannot be used, and runs whose documents differ from most runs with the
+    same data, encoding and variant (and the same seed if data.split_seed is the seed).
     """
     read, problems = {}, []
     same = [runs[name] for name in SHARED]
@@ -120,7 +119,7 @@ def pair(
     group = None
     if all(one.equals(of_base[0]) for one in of_base):
         length, label = length[0], label[0]  # all seeds have the same documents
-        # Some of the files may be of a version without groups.
+        # Some of the files may come from a version without groups.
         group = min((t["group"] for t in (*fused, *base)), key=lambda g: g.nunique()).to_numpy()
     return Paired(seeds, length, label, predicted, by_baseline, group)
 
@@ -164,8 +163,7 @@ def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
     """The difference in accuracy by quantile of document length, one row per bin.
 
     Columns: shortest, longest and mean_length (tokens), n_documents, n (seeds), gains (a list, one
-    per seed), mean, low and high (t interval), in points. There are fewer bins where lengths
-    repeat.
+    per seed), mean, low and high (t interval), in points. If lengths repeat, there are fewer bins.
     """
     edges = np.unique(np.quantile(paired.length, np.linspace(0, 1, bins + 1)[1:-1]))
     lengths = np.broadcast_to(paired.length, paired.predicted.shape)
@@ -175,7 +173,7 @@ def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
         inside = which == b  # (S, D)
         length, per_seed = lengths[inside], inside.sum(1)
         if not per_seed.all():
-            continue  # a seed with documents of its own has none of this length
+            continue  # this seed's own documents have none of this length
         gains = (paired.difference * inside).sum(1) / per_seed
         low, high = st.t_interval(gains, resolution=100 / float(per_seed.mean()))
         row: dict[str, Any] = {"shortest": int(length.min()), "longest": int(length.max())}
@@ -206,7 +204,8 @@ Confusions = dict[tuple[str, ...], NDArray[np.float64]]  # by the values of CELL
 
 @dataclass(frozen=True)
 class DocumentEvidence:
-    """What the predictions add to the comparisons; keys are (data, encoding, fusion, variant)."""
+    """The statistics over documents of all comparisons. Keys are (data, encoding, fusion,
+    variant)."""
 
     statistics: pd.DataFrame  # CELL and judge_documents, one row per comparison
     bins: pd.DataFrame  # CELL and by_length, one row per bin
@@ -216,7 +215,7 @@ class DocumentEvidence:
 def document_evidence(
     comparisons: pd.DataFrame, runs: pd.DataFrame, baseline: str
 ) -> tuple[DocumentEvidence, list[str]]:
-    """All of the above for every comparison, and a line for each run that is left out."""
+    """These statistics for every comparison, and a line for each run that is left out."""
     read, notes = read_all(runs)
     rows, bins, confusions = [], [], {}
     for comparison in comparisons.to_dict("records"):

@@ -1,4 +1,4 @@
-"""Comparisons of foreign per-seed results: paired by seed, or of independent samples.
+"""Compares another study's results by seed, paired or as independent samples.
 
 All comparisons are computed at once, as arrays: a table may have 100,000 groups or 300 methods.
 """
@@ -17,16 +17,16 @@ from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, decide
 
 MOST_COMPARISONS = 1_000_000
-AT_A_TIME = 100_000  # comparisons; bounds the memory
+AT_A_TIME = 100_000  # comparisons, to bound the memory
 FEW = "there are fewer than two {}, or the values or differences are all equal"
 
 
 def over_groups(table: pd.DataFrame, is_seed: bool) -> tuple[pd.DataFrame, list[str]]:
     """The means over all groups, with the column unit of `read_foreign` in place of the seed.
 
-    A value is the mean over the groups of a unit, of the means over the seeds of each group. If the
-    unit is the seed, that is the mean over all groups with this seed. A unit that lacks a group is
-    left out for this name; each name with such units gives a line.
+    A value is the mean over the groups of a unit of their means over seeds. If the unit is the
+    seed, it is the mean over all groups with this seed. A unit that lacks a group is left out for
+    this name, and each name with such units gives a line.
     """
     cells = table.groupby(["name", "unit", "group"], sort=False)["value"].mean().reset_index()
     means = cells.groupby(["name", "unit"], sort=False)["value"].agg(["mean", "size"]).reset_index()
@@ -60,9 +60,9 @@ def compare_foreign(
 
     Names are compared with `criteria.baseline`, or all with each other. `resolution` is that of
     paired.py; independent runs have none. Columns: group, name, than, n (pairs, or runs of each
-    side as text), mean (name minus than), low, high, p_t, p_equivalence, both
-    adjusted by Holm over all rows as p_holm and p_equivalence_holm, and verdict: ahead, behind,
-    equivalent or undecided. `units` names what `seed` is. Raises InputError for more than
+    side as text), mean (name minus than), low, high, p_t, p_equivalence, both adjusted by Holm over
+    all rows as p_holm and p_equivalence_holm, and verdict: ahead, behind, equivalent or undecided.
+    `units` is the name of the unit in column `seed`. Raises InputError for more than
     MOST_COMPARISONS.
     """
     rows, arms = _arms(table, criteria.metric.sign)
@@ -99,7 +99,7 @@ def compare_foreign(
     frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
     differ, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
     frame["verdict"] = decide(frame["mean"], differ, same)
-    if criteria.metric.lower_is_better:  # so far the arms' values had the other sign
+    if criteria.metric.lower_is_better:  # until here the arms' values had the other sign
         frame[["mean", "low", "high"]] = -frame[["mean", "high", "low"]].to_numpy()
     return frame, notes
 
@@ -124,7 +124,7 @@ def _arms(table: pd.DataFrame, sign: int) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _all_pairs(g: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Each arm with each later one of its group; `g` is the group of each arm, in order."""
+    """Each arm with each later arm of its group. `g` is the group of each arm, in order."""
     following = np.searchsorted(g, g, side="right") - np.arange(len(g)) - 1
     if (n := int(following.sum())) > MOST_COMPARISONS:
         raise InputError(
@@ -141,7 +141,7 @@ def _paired_estimates(
 ) -> pd.DataFrame:
     """n, mean, error (of the mean) and df of the differences of each pair of arms.
 
-    As in paired.py, differences that are equal but for rounding have the spread `resolution`.
+    As in paired.py, differences that are equal up to rounding have the spread `resolution`.
     """
     parts = []
     for start in range(0, len(one), AT_A_TIME):
@@ -165,7 +165,8 @@ def _paired_estimates(
 
 
 def _welch_estimates(arms: pd.DataFrame, one: NDArray[Any], other: NDArray[Any]) -> pd.DataFrame:
-    """The same of Welch's test (no equal variances assumed); n is the runs of each side."""
+    """The same for Welch's test, which allows unequal variances. n is the number of runs of each
+    side."""
     x, y = (arms.iloc[arm].reset_index(drop=True) for arm in (one, other))
     squared = x["error"] + y["error"]
     possible = (np.minimum(x["size"], y["size"]) > 1) & (squared > 0)
@@ -181,7 +182,7 @@ def _welch_estimates(arms: pd.DataFrame, one: NDArray[Any], other: NDArray[Any])
 
 
 def _tests(frame: pd.DataFrame, margin: float) -> pd.DataFrame:
-    """Student's interval, two-sided p and two one-sided tests, in place of error and df."""
+    """Replaces error and df by Student's interval, the two-sided p and two one-sided tests."""
     mean, error, df = frame[["mean", "error", "df"]].to_numpy(dtype=float).T
     error = np.where(error > 0, error, np.nan)
     reach = error * stats.t.ppf(0.975, df)
@@ -196,8 +197,8 @@ def _tests(frame: pd.DataFrame, margin: float) -> pd.DataFrame:
 
 def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """For each group its names from best to worst, with a sign between neighbours: > shown to be
-    ahead, = shown to be equivalent, ? undecided; < is rare: on the seeds that both have, the other
-    one is ahead. Columns: group, ranking, shown (the number of >) and of (neighbours)."""
+    ahead, = shown to be equivalent, ? undecided, and rarely < if the second one is ahead on the
+    common seeds. Columns: group, ranking, shown (the number of >) and of (neighbours)."""
     arms = _arms(table, criteria.metric.sign)[1]
     signs, turned = {AHEAD: ">", BEHIND: "<", EQUIVALENT: "="}, {AHEAD: "<", BEHIND: ">"}
     columns = (comparisons[name] for name in ("group", "name", "than", "verdict"))

@@ -1,12 +1,12 @@
 """Results by length: beyond the trained length, and whether a gain grows with length.
 
-A run with data.test_lengths has a result for each of these lengths. Lengths above data.max_len
-are longer than any training document. The area beyond the trained length is the mean result over
-these lengths on a logarithmic scale (by the trapezoidal rule), so 80 to 160 tokens count as much as
-160 to 320. With one such length it is the result there.
+A run with data.test_lengths has a result for each of these lengths. Lengths above data.max_len are
+longer than any training document. The area beyond the trained length is the mean result over these
+lengths on a logarithmic scale (by the trapezoidal rule), so 80 to 160 tokens count as much as 160
+to 320. With only one such length it is the result at this length.
 
-A slope is that of a gain over the logarithm of the length, over corpora or over the length bins of
-one corpus.
+A slope is the slope of a gain over the logarithm of the length, over corpora or over the length
+bins of one corpus.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ WHOLE, SLIDING = "lengths", "sliding"  # the keys of a record
 def area(results: Mapping[int, float], trained: float) -> float:
     """The mean of the results at the lengths above `trained`, over the logarithm of the length.
 
-    In the unit of the results, which are given by length; NaN without such a length.
+    `results` are given by length. The mean is in their unit; NaN without such a length.
     """
     lengths = sorted(length for length in results if length > trained)
     if not lengths:
@@ -40,11 +40,11 @@ def area(results: Mapping[int, float], trained: float) -> float:
 def by_test_length(
     runs: pd.DataFrame, metric: Metric = ACCURACY, windows: str = WHOLE
 ) -> pd.DataFrame:
-    """One row for each run and test length; `windows` are WHOLE or, of language models, SLIDING.
+    """One row for each run and test length. `windows` is WHOLE or, for language models, SLIDING.
 
-    Columns: CELL, seed, trained (data.max_len), test_length, value of the metric. A run that has no
-    test at the trained length gets a row there with the value of its ordinary test split, whose
-    windows are whole.
+    Columns: CELL, seed, trained (data.max_len), test_length, value of the metric. A run without a
+    test at the trained length gets a row with the value of its ordinary test split, which has whole
+    windows.
     """
     rows = []
     for run in runs.to_dict("records"):
@@ -59,9 +59,8 @@ def by_test_length(
 
 
 def beyond(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
-    """The runs that were tested beyond their trained length, with the area as their test result.
-
-    So `compare` compares their areas.
+    """The runs that were tested beyond their trained length, with the area as their test result. So
+    `compare` compares areas.
     """
     if MAX_LEN not in runs:
         return runs.iloc[:0]
@@ -102,15 +101,15 @@ def _by_length(
 
 
 def interactions(comparisons: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
-    """Does the gain grow with length? For each encoding, fusion and variant a row for each task
-    that was run at several lengths, and one over all corpora if they are of several tasks.
+    """Tests whether the gain grows with length. For each encoding, fusion and variant there is a
+    row for each task that was run at several lengths, and a row over all corpora if they belong to
+    several tasks.
 
     Columns: encoding, fusion, variant, task (its name; empty for several tasks), corpora (text:
-    mean length and gain), n, slopes (a list: each seed's gain per doubling of length),
-    resolution, mean, low, high (t interval), p_t and p_sign_flip (two-sided), p_fit (two-sided,
-    NaN for two lengths: small if the gain does not follow a straight line), and monotone (whether
-    the mean gain rises from each length to the next, or falls). Seeds that any of the corpora lacks
-    are left out.
+    mean length and gain), n, slopes (a list: each seed's gain per doubling of length), resolution,
+    mean, low, high (t interval), p_t and p_sign_flip (two-sided), p_fit (two-sided, NaN for two
+    lengths: small if the gain does not follow a straight line), and monotone (True if the mean gain
+    always rises or always falls with length). Seeds that any of the corpora lacks are left out.
     """
     keys, signed = ["encoding", "fusion", "variant"], metric.signed
     rows = []
@@ -133,8 +132,8 @@ def interactions(comparisons: pd.DataFrame, metric: Metric = ACCURACY) -> pd.Dat
 
 
 def trends(bins: pd.DataFrame) -> pd.DataFrame:
-    """Does the gain grow with length inside a corpus? As `interactions`, over the length bins of
-    each comparison: CELL, n, slopes, mean, low, high, p_t, p_sign_flip."""
+    """Tests whether the gain grows with length inside a corpus. As `interactions`, over the length
+    bins of each comparison: CELL, n, slopes, mean, low, high, p_t, p_sign_flip."""
     rows = []
     for cell, group in bins.groupby(CELL, sort=False):
         if len(group) > 1:
@@ -152,7 +151,7 @@ def _slopes_and_tests(
     at each length have the resolutions (R,)."""
     steps = np.diag(np.asarray(resolutions, dtype=float))
     slopes, curvatures = st.slopes(gains, lengths), st.curvatures(gains, lengths)
-    # Each gain has a weight in a slope: the spread of one document in every gain.
+    # The resolution of a slope: one document in every gain, weighted as in the slope.
     resolution = float(np.linalg.norm(st.slopes(steps, lengths)))
     of_curvature = float(np.linalg.norm(st.curvatures(steps, lengths)))
     means = np.asarray(gains, dtype=float).mean(0)[np.argsort(lengths)]

@@ -13,7 +13,7 @@ class Components:
 
     between: float  # of the true means of groups; 0 if the estimate is negative
     within: float  # of values in a group
-    share: float  # of the variance of a value that lies between groups
+    share: float  # the fraction of a value's variance between groups
     low: float  # of the share's 95 % interval
     high: float
 

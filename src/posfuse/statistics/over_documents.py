@@ -1,4 +1,4 @@
-"""Chance over test documents as well as seeds, as plain functions on arrays.
+"""Statistics over test documents and seeds, as plain functions on arrays.
 
 Shapes: S seeds, D documents, G groups of documents.
 """
@@ -27,8 +27,8 @@ def hierarchical_bootstrap(
     All seeds are tested on the same documents, so rows and columns are drawn independently (the
     pigeonhole bootstrap, Owen 2007). Documents with the same number in `groups` (D,) are drawn
     together (the cluster bootstrap, Davison & Hinkley 1997, section 3.8). A bootstrap of few seeds
-    spreads too little, so each seed's distance from the mean of all is first widened by the ratio
-    of Student's t to the normal.
+    spreads too little, so each seed's distance from the mean is first multiplied by the ratio of
+    Student's t to the normal quantile.
     """
     x = np.asarray(differences, dtype=np.float32)
     n_seeds, n_documents = x.shape
@@ -54,8 +54,8 @@ def hierarchical_bootstrap(
 def draw_blocks(
     n_groups: int, resamples: int, seed: int
 ) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """How often each resample draws each group of documents, in blocks of resamples that fit into
-    memory: which resamples, and their draws (resamples, G)."""
+    """The counts of each group of documents in each resample, in blocks of resamples that fit into
+    memory: the resamples of a block, and their counts (resamples, G)."""
     size = max(1, MOST_DRAWS // n_groups)
     if size >= resamples:
         yield slice(None), group_draws(n_groups, resamples, seed)
@@ -68,7 +68,7 @@ def draw_blocks(
 
 @lru_cache(maxsize=1)  # all comparisons on a corpus use the same draws
 def group_draws(n_groups: int, resamples: int, seed: int) -> NDArray[np.float32]:
-    """How often each resample draws each group of documents, (resamples, G)."""
+    """The counts of each group of documents in each resample, (resamples, G)."""
     return _drawn(np.random.default_rng([seed, 1]), resamples, n_groups)
 
 
@@ -84,11 +84,10 @@ def p_mcnemar(
 ) -> float:
     """McNemar's exact test of one seed's two models on the same documents, (D,) booleans each.
 
-    It is the binomial test of the documents that exactly one of the two classifies correctly. In
-    other words, each of these documents could with equal chance have been gained or lost. Documents
-    with the same number in `groups` (D,) are not independent, so there each group's documents
-    gained minus lost could with equal chance have had the other sign. This sign-flip test is exact
-    too, and equal to McNemar's if no group has two of these documents.
+    It is the binomial test of the documents that exactly one of the two classifies correctly: under
+    H0 each is gained or lost with equal chance. Documents with the same number in `groups` (D,) are
+    not independent. With groups it is a sign-flip test of each group's gained minus lost documents.
+    This test is exact too, and equal to McNemar's if no group has two of these documents.
     """
     a, b = np.asarray(correct, dtype=int), np.asarray(baseline_correct, dtype=int)
     group = np.unique(np.arange(len(a)) if groups is None else groups, return_inverse=True)[1]

@@ -1,13 +1,13 @@
-"""The tuned keys as axes: every operator at every value, and each at its own best one.
+"""Tuned keys: every operator at every value, and each operator at its own best value.
 
-Each operator weighs position against content differently, and each needs its own learning rate. A
-comparison at one value of such a key therefore also measures the value. Each operator chooses its
-own values by validation. No test document takes part in the choice. With `Criteria.select`
-the seeds that choose are not compared. Without it all seeds choose and are compared;
-docs/statistics.md gives the cost of that.
+Each operator weighs position against content differently, and each needs its own learning rate. So
+a comparison at one value of such a key also measures the value. Validation chooses the values of
+each operator. Test documents are not used for the choice. With `Criteria.select` the seeds that
+choose are not compared. Otherwise all seeds choose and are compared; docs/statistics.md gives the
+cost.
 
-A learned scale starts at sqrt(d) and moves little. It is one more way to run that scale: a
-candidate like the others, whose number is sqrt(d).
+A learned scale starts at sqrt(d) and moves little. It is a candidate like the others, and its
+number is sqrt(d).
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ GROUP = ["data", "encoding", "variant"]  # its runs differ only in tuned keys, o
 
 @dataclass(frozen=True)
 class OwnBest:
-    """Empty frames where no two runs differ in a tuned key.
+    """The results by tuned key. Frames are empty if no two runs differ in a tuned key.
 
     keys: the columns of the tuned keys that vary. `key` below stands for each of them.
 
@@ -68,8 +68,8 @@ class OwnBest:
     metric: Metric
 
     def along(self, key: str) -> pd.DataFrame:
-        """The cells of each operator by value of one key; if other keys vary too, only those with
-        the best validation result. No rows if the key does not vary."""
+        """The cells of each operator by value of one key. If other keys vary too, only the cells
+        with the best validation result. No rows if the key does not vary."""
         if key not in self.keys:
             return self.cells.iloc[:0]
         if self.keys == [key]:
@@ -80,7 +80,7 @@ class OwnBest:
 
 
 def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
-    """From the rows of `collect`."""
+    """The results by tuned key, from the rows of `collect`."""
     tuned, keys = _tuning_runs(runs, criteria.metric)
     cells = _cells(tuned, keys, criteria)
     tested = tuned[~tuned["seed"].isin(criteria.select)]
@@ -95,7 +95,8 @@ def keys_of(best: pd.DataFrame) -> str:
 
 
 def chosen_by(best: pd.DataFrame, criteria: Criteria) -> str:
-    """Which seeds chose the values in `OwnBest.best` and which are tested, in words."""
+    """A sentence about the seeds that chose the values in `OwnBest.best` and the seeds that are
+    tested."""
     if len(best) and (best[["choices", "baseline_choices"]] == 1).all(axis=None):
         return "not chosen here: each operator ran with one"
     if not criteria.select:
@@ -112,7 +113,7 @@ def _tuning_runs(runs: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame, list
     """The runs of each GROUP with at least two combinations of values, and the keys that vary.
 
     Columns: GROUP, fusion, each key's text and number, learned, sqrt_d, validation, seed, length
-    and score. A value that is written in two ways (8, sqrt_d) counts once.
+    and score. A value with two spellings (8, sqrt_d) counts once.
     """
     options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
     others = settings_columns(runs, "fusion.", *KEYS.values())
@@ -276,19 +277,19 @@ def _choice(cells: pd.DataFrame, metric: Metric) -> dict[str, dict[Any, Any]]:
 
 
 def _best(cells: pd.DataFrame, by: list[str], metric: Metric) -> pd.DataFrame:
-    """The row of each group with the best validation result, the first of those within a tie."""
+    """The row of each group with the best validation result, or the first one within a tie."""
     groups = cells.dropna(subset=["validation"]).groupby(by, sort=False)
     first = [own.index[metric.first_best(own["validation"])] for _, own in groups]
     return cells.loc[sorted(first)]
 
 
 def _at(row: dict[Any, Any], keys: list[str]) -> str:
-    """The values of a row: "2", or "2, lr 0.001" where both keys vary."""
+    """The values of a row: "2", or "2, lr 0.001" if both keys vary."""
     return ", ".join(row[key] if key == keys[0] else f"{key} {row[key]}" for key in keys)
 
 
 def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[str]:
-    """What a reader of one operator's choice must know, from its cells."""
+    """Cautions about one operator's choice, from its cells."""
     lines = []
     if not rows["best"].any():
         named = " and ".join(KEYS[key] for key in keys)

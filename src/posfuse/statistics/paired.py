@@ -30,15 +30,16 @@ MOST_SEEDS = 1_000_000
 
 
 def _testable(differences: ArrayLike, at_least: int = 2) -> tuple[Floats, bool]:
-    """The differences as an array, and whether their spread allows a test."""
+    """The differences as an array, and True if their spread allows a test."""
     d = np.asarray(differences, dtype=float)
-    # Differences that are equal but for rounding count as equal: any p-value could follow from a
-    # spread of 1e-16.
+    # Differences that are equal up to rounding count as equal, because a spread of 1e-16 could give
+    # any p-value.
     return d, len(d) >= at_least and bool(np.ptp(d) > 1e-9 * np.abs(d).max())
 
 
 def _in_billionths(differences: ArrayLike) -> Floats:
-    """Whole billionths of the largest, so that differences equal but for rounding are ties."""
+    """The values in whole billionths of the largest, so that differences equal up to rounding are
+    ties."""
     d = np.asarray(differences, dtype=float)
     return np.rint(1e9 * d / np.abs(d).max()) if d.any() else d
 
@@ -70,8 +71,8 @@ def spread_limit(
 ) -> float:
     """The upper confidence limit of the standard deviation, one-sided; NaN for one seed.
 
-    A sample of few seeds often has a smaller spread than its population. A number of seeds that is
-    planned for this limit suffices with the given confidence (Browne 1995).
+    A sample of few seeds often has a smaller spread than its population. A number of seeds planned
+    for this limit is enough with the given confidence (Browne 1995).
     """
     d, testable = _testable(differences)
     n, std = len(d), spread(d) if testable else resolution
@@ -138,7 +139,7 @@ def _p_t(differences: ArrayLike, mean: float, alternative: str, resolution: floa
 
 
 def p_equivalence(differences: ArrayLike, margin: float, resolution: float = np.nan) -> float:
-    """Two one-sided t-tests (Schuirmann 1987): small when the mean is shown to lie in +-margin."""
+    """Two one-sided t-tests (Schuirmann 1987). Small if the mean is shown to be within +-margin."""
     above = p_above(differences, -margin, resolution)
     return max(above, p_below(differences, margin, resolution))
 
@@ -146,7 +147,8 @@ def p_equivalence(differences: ArrayLike, margin: float, resolution: float = np.
 def p_wilcoxon(differences: ArrayLike) -> float:
     """Wilcoxon's signed rank test, two-sided, without the zeros; NaN when every difference is 0.
 
-    Up to 30 seeds it is exact, with ties too: it is then the sign-flip test of the signed ranks.
+    Up to 30 seeds it is exact, also with ties, because it is the sign-flip test of the signed
+    ranks.
     """
     d = _in_billionths(differences)
     n, d = len(d), d[d != 0]
@@ -162,8 +164,8 @@ def p_wilcoxon(differences: ArrayLike) -> float:
 def p_sign_flip(differences: ArrayLike, seed: int = 0) -> float:
     """Permutation test over the signs, two-sided: all 2^n of them up to 30 seeds, else sampled.
 
-    It is the share of signs whose sum is as far from 0. Sums that are equal but for rounding are
-    ties; scipy's permutation_test counts some of them as smaller.
+    It is the fraction of signs whose sum is at least as far from 0. Sums that are equal up to
+    rounding are ties; scipy's permutation_test counts some of them as smaller.
     """
     d = np.asarray(differences, dtype=float)
     n, least = len(d), abs(d.sum()) - 1e-9 * np.abs(d).sum()
@@ -172,8 +174,9 @@ def p_sign_flip(differences: ArrayLike, seed: int = 0) -> float:
     if least <= 0:
         return 1.0
     if n <= EXACT_UP_TO:
-        # A sum is one of the first half's plus one of the second half's. For each of the second's
-        # the sorted first ones are counted. The distribution is symmetric: both tails are equal.
+        # A sum is a sum of the first half plus a sum of the second half. For each sum of the second
+        # half the sorted sums of the first half are counted. The distribution is symmetric, so both
+        # tails are equal.
         first, second = np.sort(_signed_sums(d[: n // 2])), _signed_sums(d[n // 2 :])
         above = len(first) * len(second) - np.searchsorted(first, least - second).sum()
         return float(2 * above / 2**n)
@@ -202,15 +205,15 @@ def smallest_p(n: int) -> float:
 def p_more_variable(one: ArrayLike, other: ArrayLike) -> float:
     """Pitman-Morgan test of H0: variance of `one` <= variance of `other`, paired, from 3 seeds."""
     x, y = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    # A spread of 0 arises because accuracies are counts of documents; it does not show stability.
+    # A spread of 0 does not show stability. It arises because accuracies are counts of documents.
     if not all(_testable(values, 3)[1] for values in (x, y, x + y, x - y)):
         return np.nan
     return float(stats.pearsonr(x + y, x - y, alternative="greater").pvalue)
 
 
 def seeds_for_spreads(one: ArrayLike, other: ArrayLike, alpha: float = 0.05) -> float:
-    """Seeds that `p_more_variable` needs at 80 % power if the spreads stay as they are (by
-    Fisher's z)."""
+    """Seeds that `p_more_variable` needs at 80 % power if the true spreads equal the measured ones
+    (by Fisher's z)."""
     x, y = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     if np.isnan(p_more_variable(x, y)):
         return np.nan
@@ -233,8 +236,8 @@ def holm(p_values: ArrayLike) -> Floats:
 def power(effect: float, std: float, n: int, alpha: float = 0.05, sides: int = 2) -> float:
     """Power of the paired t-test with n seeds for a true mean difference of `effect`.
 
-    This averages the noncentral t's tail over the sample's spread: scipy and statsmodels return
-    NaN for effects of many standard deviations.
+    It averages the normal tail over the sample's spread, because the noncentral t of scipy and
+    statsmodels is NaN for effects of many standard deviations.
     """
     error = std / np.sqrt(n)
     reach = stats.t.ppf(1 - alpha / sides, n - 1) * std * _spreads(n) / np.sqrt(n)
@@ -257,11 +260,11 @@ def equivalence_power(
 def decision_power(
     effect: float, std: float, n: int, margin: float, beyond: float = 0.0, alpha: float = 0.05
 ) -> float:
-    """The chance that n seeds decide, in either way, for a true mean difference of `effect`.
+    """The chance that n seeds decide for a true mean difference of `effect`, in either way.
 
-    The two ways are a two-sided t-test of a difference beyond +-`beyond` and `p_equivalence`, each
+    The two ways are a two-sided t-test of a difference beyond +-`beyond`, and `p_equivalence`, each
     at alpha. Given the sample's spread, the mean decides outside of one interval and inside of
-    another one.
+    another interval.
     """
     error = std / np.sqrt(n)
     of_sample = error * _spreads(n)
@@ -272,7 +275,7 @@ def decision_power(
     return float((1 - (below[1] - below[0]) - (below[3] - below[2])).mean())
 
 
-@lru_cache(maxsize=512)  # each search for the seeds needed uses many of the same n
+@lru_cache(maxsize=512)  # each search for the needed seeds uses many of the same n
 def _spreads(n: int) -> Floats:
     """2,000 equally likely sample standard deviations of n standard normal draws.
 
@@ -312,5 +315,6 @@ def curvatures(gains: ArrayLike, lengths: ArrayLike) -> Floats:
 
 
 def _without_noise(estimates: Floats, values: Floats) -> Floats:
-    """0 in place of rounding errors of the values: any p-value could follow from their spread."""
+    """The values with rounding errors set to 0, because the spread of rounding errors could give
+    any p-value."""
     return np.where(np.abs(estimates) <= 1e-9 * np.abs(values).max(), 0.0, estimates)

@@ -1,12 +1,12 @@
-"""Differences of differences: how much of an operator's gain one condition adds to another.
+"""Differences of differences: the part of an operator's gain that one condition adds.
 
 A placebo is a run with a table of zeros (`encoding=none`): every operator keeps its parameters, but
-gets no position. The gain over the baseline that remains does not come from position. What position
-adds is the gain with position minus the gain without, seed by seed.
+gets no position. The gain over the baseline that remains does not come from position. The part from
+position is the gain with position minus the gain without position, seed by seed.
 
 Differences between architectures that are trained from random initial values may come from training
-and not from the architectures (Amos et al. 2023, Never Train from Scratch). What pretraining adds
-is the gain after pretraining minus that from scratch.
+and not from the architectures (Amos et al. 2023, Never Train from Scratch). The part from
+pretraining is the gain after pretraining minus the gain from scratch.
 """
 
 from collections.abc import Callable
@@ -29,8 +29,8 @@ def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """The rows of `second_differences` with `placebo`, for each comparison that has position and
     whose placebo was run.
 
-    A placebo has the comparison's data, operator and settings except for the encoding's. Its
-    attention is that of the comparison, or it has no encoding there either.
+    A placebo has the comparison's data, operator and settings, except for the encoding's. Its
+    attention part is that of the comparison, or it has none.
     """
 
     def placebo_of(row: Row) -> pd.DataFrame:
@@ -68,8 +68,8 @@ def second_differences(
     criteria: Criteria,
     other: str,
 ) -> pd.DataFrame:
-    """One row for each comparison, a row of `compare` or of `OwnBest.best`, of which `others_of`
-    finds another one under the second condition; the first of these counts.
+    """One row for each comparison (a row of `compare` or of `OwnBest.best`) for which `others_of`
+    returns comparisons under the second condition. The first of these is used.
 
     Columns: CELL, baseline_variant, length and resolution of the first; `other` (the encoding and
     variant of the second one's runs); seeds (that all four cells have); gains, {other}_gains and
@@ -82,7 +82,7 @@ def second_differences(
         if second is None:
             continue
         gains = [pd.Series(each["deltas"], each["seeds"]) for each in (row, second)]
-        # Rounding errors of equal results must not become a spread.
+        # Rounding errors of equal results must not count as a spread.
         both = pd.concat(gains, axis=1, keys=["first", "second"]).round(9)
         compared = compare_arms("first", "second", both, criteria, row["resolution"])
         if compared is None:
@@ -106,9 +106,9 @@ def second_differences(
 def of_position(
     rows: pd.DataFrame, added: pd.DataFrame, metric: Metric
 ) -> tuple[pd.DataFrame, str]:
-    """Comparisons with what position adds in place of their differences, and a line that says so.
+    """Comparisons with the part from position in place of their differences, and a line about it.
 
-    `added` is the frame of `placebos`. If it lacks any of the rows, they stay as they are.
+    `added` is the frame of `placebos`. If it lacks any of the rows, the comparisons do not change.
     """
     new = ["seeds", "deltas", "n", "gain", "placebo_gain"]
     with_position = rows.drop(columns=new[:3]).merge(added[[*CELL, *new]], on=CELL, how="left")

@@ -1,17 +1,17 @@
-"""Group-sequential tests: look at the seeds several times, and keep the error rate of one look.
+"""Group-sequential tests, which look at the seeds several times with the error rate of one look.
 
-At look k the first n_k seeds are tested, and a hypothesis that is decided stops. Each look has a
-nominal level, below which a p-value decides. The levels follow from an alpha-spending function
-(Lan & DeMets 1983) and the joint distribution of the test statistics of all looks, so that the
-chance of any false decision is alpha for independent, normal differences. They are used for t-tests
-as well (the significance level approach, Jennison & Turnbull 2000, section 3.8); docs/statistics.md
-has the error rates by simulation.
+Look k tests the first n_k seeds, and a decided hypothesis stops. Each look has a nominal level. A
+p-value below this level decides. The levels follow from an alpha-spending function (Lan & DeMets
+1983) and the joint distribution of the test statistics of all looks, so that the chance of any
+false decision is alpha for independent, normal differences. They are used for t-tests as well (the
+significance level approach, Jennison & Turnbull 2000, section 3.8); docs/statistics.md has the
+error rates by simulation.
 
 The differences of one family share alpha by Holm's rule at each look, and so do its equivalences:
 an undecided hypothesis is tested for a difference at alpha divided by the number of hypotheses
 without a difference so far, and for equivalence in the same way (Maurer & Bretz 2013). A hypothesis
-that is shown to be equivalent gives nothing to the tests for a difference: its own difference was
-not rejected, and the hypotheses that remain are those with the largest means.
+that is shown to be equivalent gives no alpha to the tests for a difference. Its own difference was
+not shown, and the remaining hypotheses are those with the largest means.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ FAR = 9.0  # standard deviations that the integrals cover
 
 
 def obrien_fleming(alpha: float, fraction: float) -> float:
-    """Alpha spent by a one-sided test when this fraction of the seeds has been seen: 2 - 2 Phi(
-    z_(alpha / 2) / sqrt(fraction)), the O'Brien-Fleming type function of Lan & DeMets."""
+    """Alpha spent by a one-sided test after this fraction of the seeds: 2 - 2 Phi( z_(alpha / 2) /
+    sqrt(fraction)), the O'Brien-Fleming type function of Lan & DeMets."""
     return float(2 * stats.norm.sf(stats.norm.isf(alpha / 2) / np.sqrt(fraction)))
 
 
@@ -40,14 +40,17 @@ def obrien_fleming(alpha: float, fraction: float) -> float:
 def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ()) -> list[float]:
     """The nominal levels of a one-sided test at looks after so many seeds each.
 
-    `shares` are the shares of alpha that are spent up to each look, the last one 1; without them
-    the O'Brien-Fleming type function spends.
+    `shares` are the fractions of alpha that are spent up to each look; the last one is 1. Without
+    them the O'Brien-Fleming type function is used.
     """
     fractions = [n / looks[-1] for n in looks]
     spent = [alpha * s for s in shares] or [obrien_fleming(alpha, t) for t in fractions]
     nominal: list[float] = []
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    points, masses = np.zeros(1), np.ones(1)  # where the sum is, and how likely, if not stopped
+    points, masses = (
+        np.zeros(1),
+        np.ones(1),
+    )  # the values of the sum, and their probabilities, if not stopped
     before = 0.0
     for fraction, now, earlier in zip(fractions, spent, [0.0, *spent], strict=False):
         step = np.sqrt(fraction - before)
@@ -56,7 +59,7 @@ def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ())
             return float(masses @ stats.norm.sf((bound - points) / step)) - now  # noqa: B023
 
         far = FAR * np.sqrt(fraction)
-        # A look that may spend almost nothing has its bound beyond what the integrals cover.
+        # If a look may spend almost nothing, its bound is beyond the range of the integrals.
         bound = optimize.brentq(excess, -far, far, xtol=1e-12) if excess(far) < 0 else far
         nominal.append(float(stats.norm.sf(bound / np.sqrt(fraction))))
         grid = (bound - far) / 2 + (bound + far) / 2 * nodes  # from -far to the bound
@@ -68,7 +71,7 @@ def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ())
 
 @dataclass(frozen=True)
 class Looks:
-    """When the seeds are looked at, and the error rate of a family of hypotheses."""
+    """The numbers of seeds at the looks, and the error rate of a family of hypotheses."""
 
     seeds: tuple[int, ...]  # at each look; ascending
     alpha: float = 0.05
@@ -81,7 +84,7 @@ class Looks:
 
 @dataclass(frozen=True)
 class Margins:
-    """What one hypothesis counts as a difference and as none, in points."""
+    """The limits of one hypothesis for a difference and for equivalence, in points."""
 
     equivalence: float  # a mean within +-equivalence does not matter
     beyond: float = 0.0  # a mean counts as ahead above this, and as behind below its negative
@@ -90,31 +93,31 @@ class Margins:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the seeds up to one look say about one mean difference, in points."""
+    """The decision about one mean difference from the seeds up to one look, in points."""
 
     result: str  # ahead, behind, equivalent or undecided
     n: int  # seeds
     mean: float
     low: float  # the interval of the test that decided, at the level of its look
     high: float
-    p_difference: float  # two-sided: that the mean lies beyond the threshold of a difference
+    p_difference: float  # two-sided, for a mean beyond the threshold of a difference
     p_equivalence: float
     level: float  # the nominal two-sided level of this look, after Holm
-    also_small: bool = False  # ahead or behind, and within the margin as well
+    also_small: bool = False  # ahead or behind, and also within the margin
 
 
 def decide(
     differences: ArrayLike, margins: Margins, looks: Looks, look: int,
     sharing: tuple[int, int] = (1, 1),
 ) -> Decision:  # fmt: skip
-    """Judge paired differences at one look (from 0). `sharing` are the numbers of hypotheses that
+    """Judge paired differences at one look (from 0). `sharing` has the numbers of hypotheses that
     share alpha for a difference and for equivalence.
 
-    The mean is ahead or behind if a one-sided t-test shows it, at half of the hypothesis's alpha
-    on each side, and equivalent if one-sided tests of both ends of the margin show that it lies
-    inside, each at all of the alpha. Only one of these results can be false for a true mean, so
-    the chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
-    that is the margin too: there it is 1.5 alpha.
+    The mean is ahead or behind if a one-sided t-test shows it, at half of the hypothesis's alpha on
+    each side. It is equivalent if one-sided tests of both ends of the margin show that it is
+    inside, each at the full alpha. For a true mean only one of these results can be false, so the
+    chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
+    this equals the margin: then it is 1.5 alpha.
     """
     d = np.asarray(differences, dtype=float)[: looks.seeds[look]]
     mean = float(d.mean())
@@ -134,7 +137,7 @@ def decide(
 def judge_family(
     samples: Mapping[str, ArrayLike], margins: Mapping[str, Margins], looks: Looks
 ) -> tuple[dict[str, Decision], int]:
-    """Judge the hypotheses of one family look by look, as far as their seeds go.
+    """Judge the hypotheses of one family look by look, with all seeds that they have.
 
     `samples` has the paired differences of each hypothesis, in the order of the seeds. Returns the
     decision of each hypothesis at the look that decided it, or at the last look that all undecided
@@ -162,7 +165,7 @@ def chances(
     simulated: int = 10_000, seed: int = 0,
 ) -> list[dict[str, float]]:  # fmt: skip
     """The chance of each result up to each look, for a true difference and normal noise, by
-    simulation: the power of a plan, and how often it ends early."""
+    simulation. It gives the power of a plan, and the chance of an early end."""
     draws = np.random.default_rng(seed).normal(effect, spread, (simulated, looks.seeds[-1]))
     return shares_of_results(draws, margins, looks, hypotheses)
 
@@ -170,7 +173,7 @@ def chances(
 def shares_of_results(
     samples: ArrayLike, margins: Margins, looks: Looks, hypotheses: int = 1
 ) -> list[dict[str, float]]:
-    """The share of samples (N, seeds) with each result up to each look, decided as by `decide`."""
+    """The fraction of samples (N, seeds) with each result up to each look, as `decide` decides."""
     draws, alpha = np.asarray(samples, dtype=float), looks.alpha / hypotheses
     undecided = np.ones(len(draws), dtype=bool)
     counts, rows = dict.fromkeys((AHEAD, BEHIND, EQUIVALENT), 0), []

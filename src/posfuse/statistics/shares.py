@@ -1,6 +1,6 @@
-"""Statistics of shares: of runs that solve a task, of seeds in which an operator beats another.
+"""Statistics of shares: of runs that solve a task, or of seeds in which an operator beats another.
 
-Intervals are of 95 % unless `level` says otherwise. Shares are fractions.
+Intervals are 95 % intervals unless `level` is given. Shares are fractions.
 """
 
 import numpy as np
@@ -24,18 +24,18 @@ def outperforming(differences: ArrayLike, level: float = 0.95) -> tuple[float, f
     """P(A > B): the probability that a run of A beats a run of B with the same seed, and its
     interval (Bouthillier et al. 2021, section 4), from the differences A minus B, one per seed.
 
-    A tie counts half. In the interval's lower end it counts as a loss, in its upper end as a win:
-    P(A > B) plus half of P(A = B) lies between P(A > B) and P(A >= B), and each end is exact for
-    one of them, so the interval covers at least as often as its level says.
+    A tie counts half. For the interval's lower end it counts as a loss, and for its upper end as a
+    win. P(A > B) plus half of P(A = B) lies between P(A > B) and P(A >= B), and each end is exact
+    for one of them. So the interval has at least its nominal coverage.
     """
-    d = np.round(np.asarray(differences, dtype=float), 9)  # equal but for rounding is a tie
+    d = np.round(np.asarray(differences, dtype=float), 9)  # values equal up to rounding are ties
     wins, ties, n = int(np.sum(d > 0)), int(np.sum(d == 0)), len(d)
     low, high = share_interval(wins, n, level)[0], share_interval(wins + ties, n, level)[1]
     return (wins + ties / 2) / n if n else np.nan, low, high
 
 
 def outperforms(low: float, high: float) -> str:
-    """Whether A outperforms B by the interval of P(A > B).
+    """The answer whether A outperforms B, by the interval of P(A > B).
 
     "yes" if the interval is above 0.5 and reaches above GAMMA, "loses" if A and B are exchanged,
     "little" if it excludes 0.5 and does not reach that far, "open" if it contains 0.5.

@@ -1,10 +1,10 @@
 """Claims about the comparisons, and a verdict for each: supported, refuted or undecided.
 
 Each claim has one p-value for it and one against it. A claim about several comparisons must hold
-for each (the largest p, an intersection-union test); one counter-example refutes it (the smallest
-p times their number, Bonferroni). Holm's method adjusts both kinds of p-values over the claims of
-a file. So the chance of any false "supported" is at most alpha, if differences over seeds are
-independent and about normal.
+for each of them (the largest p, an intersection-union test). One counter-example refutes it (the
+smallest p times the number of comparisons, Bonferroni). Holm's method adjusts both kinds of
+p-values over the claims of a file. So the chance of any false "supported" is at most alpha, if
+differences over seeds are independent and about normal.
 """
 
 from collections import Counter
@@ -30,11 +30,11 @@ from posfuse.statistics.contrasts import UNDECIDED, answer
 from posfuse.statistics.second_differences import of_position, placebos
 from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Test, p_values, to_settle
 
-# The axes of `where`, and the column of the comparisons that each selects by.
+# The axes of `where`, each with its column of the comparisons.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
-OF = ("difference", "position")  # the gain, or what position adds to it (placebo.py)
-BASELINE = "needs --baseline"  # how to judge a claim about differences to another fusion
+OF = ("difference", "position")  # the gain, or the part of it from position
+BASELINE = "needs --baseline"  # needed for a claim about differences to another fusion
 
 
 # The rows of `compare` for the test split, and for the areas beyond the trained length.
@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def settle(self) -> str:
-        """What would decide an undecided claim, else empty."""
+        """A text about how to decide an undecided claim; otherwise empty."""
         if self.verdict != UNDECIDED:
             return ""
         more = to_settle(self.tests, self.settles, self.level)
@@ -98,7 +98,7 @@ class Verdict:
 
 
 def read_claims(path: Path | None = None) -> Claims:
-    """The claims of a YAML file, or the paper's; raises InputError with a line for each error."""
+    """The claims of a YAML file, or the paper's. Raises InputError with a line for each error."""
     claims = read_as(Claims, path or files(__package__).joinpath("claims.yaml"))
     problems = Problems()
     for i, claim in enumerate(claims.claims):
@@ -147,8 +147,8 @@ def judge_claims(
 ) -> list[Verdict]:
     """A verdict for every claim from the rows of `compare`.
 
-    `beyond` are those for the areas beyond the trained length, which claims of kind extrapolates
-    are about; `other_metrics` has both for metrics other than that of the criteria, by name.
+    `beyond` has the rows for the areas beyond the trained length, for claims of kind extrapolates.
+    `other_metrics` has both kinds of rows for other metrics than the criteria's, by name.
     """
     nothing = comparisons.iloc[:0]
     compared = {
@@ -178,7 +178,7 @@ def judge_claims(
 
 
 def not_judged(verdicts: list[Verdict]) -> list[str]:
-    """The paper's claims without any comparison as one line, or none."""
+    """One line with the paper's claims that have no comparison, or no line."""
     unmatched = [v for v in verdicts if not v.numbers]
     if not unmatched:
         return []
@@ -201,7 +201,7 @@ def _tested(
         return Verdict(claim, f"{BASELINE} {claims.baseline}")
     wanted = _choices(claim, claims)
     with_position = comparisons
-    if "encoding" not in wanted:  # runs without position belong to claims that name them
+    if "encoding" not in wanted:  # runs without position count only for claims that name them
         with_position = comparisons[comparisons["table"] != NO_TABLE]
     every = {axis: [v for _, own in choices for v in own] for axis, choices in wanted.items()}
     rows = _select(with_position, every)
@@ -219,7 +219,8 @@ def _tested(
     return Verdict(claim, absent and f"needs runs {absent}", tested, judged, tests, settles)
 
 
-# The values that a claim names on an axis: for each its label and the column values it selects.
+# The values that a claim names on an axis, each with its label and the column values that it
+# selects.
 Choices = list[tuple[str, list[Any]]]
 
 
@@ -243,8 +244,8 @@ def _select(rows: pd.DataFrame, values: Mapping[str, list[Any]]) -> pd.DataFrame
 def _absent(
     claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame, comparisons: pd.DataFrame
 ) -> list[str]:
-    """The combinations that the claim names and the rows lack, as "with fusion=concat"; one corpus
-    of a regime is enough."""
+    """The combinations of the claim that the rows lack, as "with fusion=concat". One corpus of a
+    regime is enough."""
     absent = []
     for combination in product(*wanted.values()):
         values = {axis: own for axis, (_, own) in zip(wanted, combination, strict=True)}
@@ -266,7 +267,7 @@ def _absent(
 
 
 def _other_variants(rows: pd.DataFrame) -> list[str]:
-    """How a claim can name the variant of these runs, which it would match then."""
+    """How a claim can name the variant of these runs to match them."""
     variants = sorted(set(rows["variant"]))
     if not variants:
         return []

@@ -1,7 +1,7 @@
 """The kinds of claims: each tests the rows of `compare` that a claim selects.
 
 Each takes (rows, margin, rows of the fusion to compare with, metric) and returns the hypothesis in
-words with one test per comparison, or what is missing. A gain is an improvement: where lower values
+words with one test per comparison, or the missing runs. A gain is an improvement. If lower values
 of the metric are better, it is a negative difference.
 """
 
@@ -23,7 +23,7 @@ POWER = (
     "limits of the standard deviations"
 )
 STABLE = "about {} decide it at 80 % power, if the spreads stay as they are"
-FIT = 0.05  # p of the lack of fit from which a slope over lengths is not interpreted
+FIT = 0.05  # a slope over lengths is not interpreted if p of the lack of fit is at most this
 
 
 class Test(NamedTuple):
@@ -32,18 +32,18 @@ class Test(NamedTuple):
     line: str
     p_support: float
     p_refute: float
-    # Seeds needed, from alpha for the claim and from alpha for this comparison alone.
+    # The needed seeds, by alpha for the claim and alpha for this comparison alone.
     seeds: Callable[[float, float], float]
 
 
-# The hypothesis, its tests, and what would settle it, with {} for a number of seeds.
+# The hypothesis, its tests, and the text about how to settle it, with {} for a number of seeds.
 Tests = tuple[str, list[Test], str]
 Kind = Callable[[pd.DataFrame, float, pd.DataFrame, Metric], Tests]
 
 
 def p_values(tests: Sequence[Test]) -> tuple[float, float]:
-    """For and against a claim, NaN without a test. A claim needs each of its tests to hold, so it
-    has the largest p; one counter-example refutes it, by Bonferroni."""
+    """For and against a claim, NaN without a test. The evidence of a claim. All of its tests must
+    hold, so the largest p counts. One counter-example refutes it, by Bonferroni."""
     refute = [test.p_refute for test in tests if not np.isnan(test.p_refute)]
     return (
         float(np.max([test.p_support for test in tests])) if tests else np.nan,
@@ -68,7 +68,7 @@ def _name(row: dict[Any, Any]) -> str:
 
 
 def _sides(metric: Metric) -> str:
-    """On which side of a limit an improvement lies."""
+    """The words for the side of a limit on which an improvement lies."""
     return "below" if metric.lower_is_better else "above"
 
 
@@ -122,7 +122,7 @@ def _gain(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metri
 def _every_seed_positive(
     rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric
 ) -> Tests:
-    """One counter-example refutes it; the sign test supports it if every seed has a gain."""
+    """The sign test supports it if every seed has a gain. One counter-example refutes it."""
     tests, sides = [], _sides(metric)
     for row in rows.to_dict("records"):
         n, positive = row["n"], sum(metric.gain(d) > 0 for d in row["deltas"])
@@ -160,8 +160,8 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric
 
 
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
-    """A slope over one task at several lengths. Corpora of several tasks differ in more than
-    length, and a slope through gains that do not follow a line means nothing."""
+    """Tests a slope over one task at several lengths. Corpora of several tasks differ in more than
+    length, and a slope through gains that do not follow a line has no meaning."""
     slope = f"a slope {_sides(metric)} {metric.gain(margin):g} {metric.unit}"
     tests, whys = [], []
     slopes = interactions(rows, metric).rename(columns={"slopes": "deltas"})

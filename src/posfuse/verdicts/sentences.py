@@ -19,8 +19,8 @@ class Size:
     high: float
     metric: Metric
     digits: int
-    where: str = ""  # what the difference is restricted to, after a space
-    unit: str = ""  # that of the metric, unless it is given
+    where: str = ""  # the restriction of the difference, after a space
+    unit: str = ""  # by default the metric's
     are_differences: bool = False  # the two sides are differences, not results
 
     def _ends(self, sign: int, plus: str) -> str:
@@ -47,8 +47,8 @@ class Size:
 
 
 def to_settle(as_measured: float, at_zero: float, units: str = "seeds") -> str:
-    """How many seeds, or other units, would settle what is undecided, if the true difference is the
-    measured one, and if it is 0; empty if the differences have no spread."""
+    """The number of seeds, or other units, that would settle an undecided comparison if the true
+    difference is the measured one, and if it is 0. Empty if the differences have no spread."""
     if math.isnan(as_measured):
         return ""
     both = ((as_measured, "as measured"), (at_zero, "0"))
@@ -66,5 +66,5 @@ def _about(number: float) -> str:
 
 
 def decided(number: int, of: int, what: str) -> str:
-    """Decided: 3 of 4 hypotheses; without a full stop, `what` is in the plural."""
+    """ "Decided: 3 of 4 hypotheses", without a full stop. `what` is in the plural."""
     return f"Decided: {number} of {of} {what}"
