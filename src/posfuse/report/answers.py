@@ -7,25 +7,26 @@ from dataclasses import dataclass
 
 from posfuse.report.sections.section import Answer
 
-# A sign beside the word: a reader who sees no colours can tell verdicts apart.
+# A sign beside the word, for readers who cannot distinguish colours.
 SIGNS = {
     "supported": "✓", "refuted": "✗", "ahead": "▲", "behind": "▼", "equivalent": "=",
     "undecided": "?", "exploratory": "·", "not tested": "·",
 }  # fmt: skip
 WIDTH, EDGE = 180.0, 6.0  # of an interval's drawing, in pixels
-LONG = 5  # an interval this many times as long as the median one is cut
+LONG = 5  # an interval this many times as long as the median interval is cut
 
 
 @dataclass(frozen=True)
 class Mark:
-    """An answer and the places of its interval, in pixels from the left; None without one."""
+    """An answer and the places of its interval, in pixels from the left; None without an
+    interval."""
 
     answer: Answer
     sign: str
     mean: float
     low: float | None
     high: float | None
-    is_cut_low: bool = False  # the interval goes further than the drawing
+    is_cut_low: bool = False  # the interval is longer than the drawing
     is_cut_high: bool = False
 
 

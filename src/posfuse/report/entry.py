@@ -71,8 +71,8 @@ def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Pat
 
 
 def show(sections: list[Section], console: Console, path: Path) -> None:
-    """Print the answer with its decided rows, what each section shows on a terminal, the notes, and
-    where the page is."""
+    """Print the answer with its decided rows, the terminal's part of each section, the notes, and
+    the path of the page."""
     rows = [answer for s in sections for answer in s.answers if answer.verdict in DECIDED]
     lines = [f"{a.verdict}: {a.comparison}: {a.difference}, {a.seeds} seeds" for a in rows[:MOST]]
     lines += [f"and {len(rows) - MOST} more, on the page"] * (len(rows) > MOST)
@@ -91,7 +91,7 @@ def show(sections: list[Section], console: Console, path: Path) -> None:
 def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
     """The seeds of a text such as "0,1" or "0-4,9", in order.
 
-    Raises InputError for another text, for a seed that is not known, and if no known seed is left.
+    Raises InputError for another text, for an unknown seed, and if no seed is left to test.
     """
     seeds, known = set(seeds_of("--select-seeds", text)), set(known)
     if unknown := sorted(seeds - known):
@@ -103,9 +103,10 @@ def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:
 
 
 def family_in(text: str, known: Iterable[str], baseline: str) -> tuple[str, ...]:
-    """The operators of a text such as "concat, gate_scalar"; empty, which means all, for "all".
+    """The operators of a text such as "concat, gate_scalar"; empty for "all", which means all of
+    them.
 
-    Raises InputError for a name that is not among the known operators, or is the baseline's.
+    Raises InputError for a name that is not a known operator, or is the baseline's.
     """
     if text.strip() == "all":
         return ()
@@ -128,7 +129,7 @@ def _primary_of_sweep(folder: str, sweep_id: str) -> tuple[str, ...]:
 
 
 def main(arguments: Namespace) -> list[str]:
-    """Write and show the report; returns a line for each problem, whose record is left out."""
+    """Write and show the report. Returns a line for each record that is left out."""
     names = ("baseline", "margin", "effect", "solved")
     given = {name: v for name in names if (v := getattr(arguments, name)) is not None}
     criteria = Criteria(**given)

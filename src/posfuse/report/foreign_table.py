@@ -31,13 +31,14 @@ from posfuse.statistics.group_comparisons import compare_foreign, over_groups, r
 from posfuse.verdicts.sentences import decided
 
 MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
-MOST_ROWS = 1_000  # of a table that a person reads; its CSV file has all
+MOST_ROWS = 1_000  # of a table on the page; its CSV file has all rows
 MOST_NOTES = 20
 MOST_ANSWERS = 20  # rows of the table at the top of the page
 
 
 def columns_of(arguments: Namespace) -> Columns:
-    """Raises InputError for options that a foreign table does not allow, or needs and lacks."""
+    """The meaning of the columns. Raises InputError for options that a foreign table does not
+    allow, and for missing ones."""
     if arguments.unit == "raw" and arguments.margin is None:
         raise InputError(
             f"--margin: must be given with --unit raw, in the units of {arguments.value}, because "
@@ -81,7 +82,7 @@ def _names(given: str) -> list[str]:
 def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> Criteria:
     """The criteria with the metric of the foreign table."""
     is_raw = columns.unit == "raw"
-    # Raw values are shown with three digits of the margin.
+    # Raw values have three digits of the margin.
     digits = max(2, 2 - math.floor(math.log10(criteria.margin))) if is_raw else 2
     metric = ForeignMetric(
         name=columns.value,
@@ -151,7 +152,7 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
 
 
 def _answers(comparisons: pd.DataFrame, metric: Metric) -> list[Answer]:
-    """The decided comparisons first; the table of comparisons has all of them."""
+    """The first comparisons, decided ones before others. The table of comparisons has all."""
     ranked = comparisons.sort_values(
         "verdict", key=lambda verdict: verdict.eq(UNDECIDED), kind="stable"
     )
@@ -168,8 +169,8 @@ def _answers(comparisons: pd.DataFrame, metric: Metric) -> list[Answer]:
 def _cautions(
     results: pd.DataFrame, comparisons: pd.DataFrame, columns: Columns
 ) -> dict[str, Cautions]:
-    """What each comparison leans on, as far as the numbers alone show it: of values that are means
-    of a task or of several, only that they are few."""
+    """The cautions of each comparison that the numbers show. For values that are means over tasks
+    there is only the caution about few values."""
     perfect = 0.0 if columns.unit == "raw" else 100.0
     is_seed = columns.units in ([], [columns.seed])
     arms = {
@@ -188,7 +189,7 @@ def _cautions(
 def headline(
     comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns
 ) -> list[str]:
-    """How many comparisons are decided, and how."""
+    """Sentences with the number of decided comparisons, and how they were tested."""
     counts = comparisons["verdict"].value_counts()
     differ, same = counts.get(AHEAD, 0) + counts.get(BEHIND, 0), counts.get(EQUIVALENT, 0)
     alone = int((comparisons["p_t"] <= criteria.alpha).sum())

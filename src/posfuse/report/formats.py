@@ -43,7 +43,7 @@ class Fitted:
     """A table for a terminal of any width. Words are not broken.
 
     Columns with one text are left out. If the others are too wide, rows are grouped by their first
-    names, and columns that still do not fit follow below.
+    names. Columns that still do not fit follow below.
     """
 
     table: Table
@@ -51,7 +51,7 @@ class Fitted:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table, width = narrowed(replace(self.table, caption="")), options.max_width
         yield Text(table.title, style="italic")
-        if table.caption:  # what all rows have
+        if table.caption:  # the texts of all rows
             yield Text(table.caption.rstrip())
         names = naming(table)
         if names > 1 and sum(least for least, _ in widths(table)) > width + GAP:
@@ -62,7 +62,8 @@ class Fitted:
 
 
 def naming(table: Table) -> int:
-    """How many first columns name a row: the fewest that differ between all rows, else 1."""
+    """The number of first columns that name a row: the fewest in which all rows differ, otherwise
+    1."""
     for n in range(1, len(table.columns)):
         if len({tuple(row[:n]) for row in table.rows}) == len(table.rows):
             return n
@@ -70,7 +71,7 @@ def naming(table: Table) -> int:
 
 
 def grouped(table: Table, names: int) -> Table:
-    """The last of the names in the first column, under a row with the others."""
+    """The last name of each row in the first column, under a row with its other names."""
     rows: list[list[str]] = []
     group = ""
     for row in table.rows:
@@ -83,8 +84,8 @@ def grouped(table: Table, names: int) -> Table:
 
 
 def widths(table: Table) -> list[tuple[int, int]]:
-    """The least and the full width of each column, with the gap that follows it. Only the spaces of
-    headings and texts are broken."""
+    """The smallest and the full width of each column, with the gap after it. Lines break only at
+    spaces of headings and texts."""
     both = []
     for i, (heading, numeric) in enumerate(zip(table.columns, table.numeric, strict=True)):
         cells = [row[i] for row in table.rows]
@@ -111,8 +112,8 @@ def blocks(table: Table, names: int, width: int) -> Iterator[RichTable]:
 
 
 def _block(table: Table, shown: list[int], both: list[tuple[int, int]], room: int) -> RichTable:
-    """These columns, wider than their least widths by `room` if that helps. A line separates the
-    groups of the first column."""
+    """A part of the table with these columns, wider than their smallest widths by up to `room`. A
+    line separates the groups of the first column."""
     block = RichTable(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0)
     )
@@ -144,7 +145,7 @@ def _pipes(cells: Iterable[str]) -> str:
 
 
 def latex(table: Table) -> str:
-    """A booktabs tabular for \\input; a longtable if it may be longer than a page."""
+    """A booktabs tabular for \\input, or a longtable if it may be longer than a page."""
     kinds = "".join("r" if numeric else "l" for numeric in table.numeric)
     long = len(table.rows) > ROWS_ON_A_PAGE
     environment = "longtable" if long else "tabular"
@@ -183,7 +184,7 @@ def _latex(text: str) -> str:
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
-    """Write a CSV file in which a spreadsheet finds no formula."""
+    """Write a CSV file that contains no formula for a spreadsheet."""
     safe = frame.apply(lambda cells: cells if is_numeric_dtype(cells) else cells.map(_no_formula))
     safe.rename(columns=_no_formula).to_csv(path, index=False)
 

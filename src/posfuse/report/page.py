@@ -45,8 +45,8 @@ def page_of(
     summary: str = "",
     has_files: bool = False,
 ) -> str:
-    """The page as HTML. `drawn` has the SVG of each figure by its name. With `has_files` each table
-    and figure links to its own files."""
+    """The page as HTML. `drawn` has the SVG of each figure by name. With `has_files` each table and
+    figure links to its files."""
     answers = [answer for s in sections for answer in s.answers]
     margin = max((s.margin for s in sections), default=0.0)
     chapters = {name: [s for s in sections if s.chapter == name] for name in CHAPTERS}
@@ -70,8 +70,8 @@ def page_of(
 
 
 def draw_all(sections: Sequence[Section], folder: Path) -> Mapping[str, str]:
-    """Write NAME.png and NAME.svg of each figure; returns the SVG of each. Matplotlib has escaped
-    the texts of an SVG, so it is safe inside a page."""
+    """Write NAME.png and NAME.svg of each figure, and return the SVG of each. Matplotlib has
+    escaped the texts of an SVG, so it is safe inside a page."""
     drawings = [drawing for s in sections for drawing in s.drawings]
     return {d.name: Markup(save(d.draw(), folder, d.name)) for d in drawings}
 
@@ -89,7 +89,7 @@ def _has_content(section: Section) -> bool:
 
 
 def template(name: str, package: str = "posfuse.report") -> Template:
-    """A template of a package; it escapes every text."""
+    """A template of a package, which escapes every text."""
     environment = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,

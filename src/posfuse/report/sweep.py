@@ -1,4 +1,5 @@
-"""The runs of one sweep, and what several sections of its report share; each is computed once."""
+"""The runs of one sweep, and values for several sections of its report. Each value is computed
+once."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +40,7 @@ class Sweep:
 
     @cached_property
     def held(self) -> "pd.Series[bool]":
-        """The runs that have a source of randomness fixed; they are not compared."""
+        """The runs with a fixed source of randomness, which are not compared."""
         return is_held(self.runs)
 
     @cached_property
@@ -48,7 +49,7 @@ class Sweep:
 
     @cached_property
     def compared(self) -> Compared:
-        """With the baseline, on the test split."""
+        """The comparisons with the baseline on the test split."""
         return self._compared(self.criteria, is_beyond=False)
 
     @property
@@ -70,7 +71,7 @@ class Sweep:
 
     @property
     def is_tuned(self) -> bool:
-        """Whether runs differ in a tuned key."""
+        """True if runs differ in a tuned key."""
         return len(self.best.cells) > 0
 
     @cached_property
@@ -83,7 +84,7 @@ class Sweep:
 
     @cached_property
     def survival(self) -> pd.DataFrame:
-        """What pretraining changes about the gains."""
+        """The changes of the gains by pretraining."""
         return survival(self.comparisons, self.criteria)
 
     @cached_property
@@ -92,11 +93,11 @@ class Sweep:
 
     @cached_property
     def documents(self) -> tuple[DocumentEvidence, list[str]]:
-        """What the saved predictions add, and a line for each run that is left out."""
+        """The statistics of the saved predictions, and a line for each run that is left out."""
         if self.metric == ACCURACY and len(self.classifiers):
             classified = of_classifiers(self.comparisons, self.runs)
             return document_evidence(classified, self.classifiers, self.criteria.baseline)
-        if not self.metric.counts_documents:  # macro F1 is no mean over documents
+        if not self.metric.counts_documents:  # macro F1 is not a mean over documents
             return window_evidence(self.comparisons[:0], self.runs[:0], self.criteria)
         return window_evidence(self.comparisons, self.runs, self.criteria)
 
@@ -110,7 +111,7 @@ class Sweep:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """On every claim."""
+        """The verdicts on all claims."""
         others = {}
         for name in {claim.metric for claim in self.claims.claims} - {self.metric.name}:
             own = criteria_for(self.criteria, METRICS[name])

@@ -11,8 +11,8 @@ import pandas as pd
 
 Row = dict[Any, Any]
 
-# A column's heading, the function that writes a cell, and the columns of the frame whose values
-# the function takes. Without such columns it takes the whole row.
+# A column's heading, the function that writes a cell, and the columns of the frame that are its
+# arguments. Without columns the argument is the whole row.
 Column = tuple[str, Callable[..., str], *tuple[str, ...]]
 
 
@@ -27,7 +27,7 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """For each column, whether it contains numbers, which are aligned to the right."""
+        """For each column, True if it contains numbers, which are aligned to the right."""
         return [is_numeric([row[i] for row in self.rows]) for i in range(len(self.columns))]
 
 
@@ -36,8 +36,8 @@ def table_of(
 ) -> Table:
     """A table with one row for each row of the frame.
 
-    `keys` are columns of the frame that come first and are shown as they are, by default those
-    that name a comparison. `texts` are name, title and caption.
+    `keys` are the first columns, unchanged from the frame; by default the columns that name a
+    comparison. `texts` are name, title and caption.
     """
     if not keys:
         named = [axis for axis in ("data", "encoding", "fusion") if axis in frame]
@@ -52,8 +52,8 @@ def table_of(
 
 
 def narrowed(table: Table) -> Table:
-    """The table without the columns that are empty or have one text in all of several rows; the
-    caption names it. The first column and the verdicts stay: they are what a reader looks for."""
+    """The table without columns that are empty or have one text in several rows; the caption gives
+    this text. The first column and the verdicts always remain, because a reader looks for them."""
     if not table.rows:
         return table
     columns = list(zip(*table.rows, strict=True))
@@ -74,13 +74,13 @@ def if_many(frame: pd.DataFrame, axis: str) -> list[str]:
 def by_fusion(
     cells: pd.DataFrame, fusions: Sequence[str], write: Callable[[Row], str]
 ) -> list[str]:
-    """The text of each fusion's cell; empty where the fusion has no cell."""
+    """The text of each fusion's cell; empty if the fusion has no cell."""
     rows = {row["fusion"]: row for row in cells.to_dict("records")}
     return [write(rows[fusion]) if fusion in rows else "" for fusion in fusions]
 
 
 def is_numeric(cells: list[str]) -> bool:
-    """Whether every cell that is not empty starts with a number."""
+    """True if every cell that is not empty starts with a number."""
     filled = [cell for cell in cells if cell]
     return bool(filled) and all(
         re.match(r"[+<-]?\d[\d.,]*(\s*[±(†‡]| to |$)|not feasible$", cell) for cell in filled
@@ -127,7 +127,7 @@ def count(value: float) -> str:
 
 
 def seeds(value: float) -> str:
-    """Seeds needed; infinity if no number of seeds is enough."""
+    """The needed seeds as text; infinity means that no number of seeds is enough."""
     return "not feasible" if np.isinf(value) else count(value)
 
 

@@ -20,8 +20,8 @@ def expected_best(scores: ArrayLike) -> Floats:
     trials; shape (n,), in the unit of the scores.
 
     k different trials of the n are drawn, each set with equal probability. For a grid this is
-    exact: nobody tries one combination twice, and the budget n finds the best one. For trials drawn
-    at random from a space it is the unbiased estimate of the expected highest of k new trials
+    exact, because no combination is tried twice, and the budget n includes the best one. For trials
+    drawn at random from a space it is the unbiased estimate of the expected highest of k new trials
     (Dodge et al. 2021, Tang et al. 2020).
 
     With the scores sorted, the highest of k is at most the i-th with probability C(i, k) / C(n, k).

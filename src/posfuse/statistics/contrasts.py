@@ -1,7 +1,7 @@
-"""Contrasts, and what tests decide about them: one vocabulary for all verdicts.
+"""Contrasts, and the decisions of tests about them, with one vocabulary for all verdicts.
 
-A contrast is a mapping of weights over arms, which sum to 0: a difference of two outcomes, of means
-of several, or of two differences.
+A contrast maps arms to weights that sum to 0. It is a difference of two outcomes, of means of
+several outcomes, or of two differences.
 """
 
 from collections.abc import Mapping

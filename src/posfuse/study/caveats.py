@@ -1,4 +1,4 @@
-"""What the verdicts of a study lean on, and what its plan already says about that."""
+"""Cautions about the verdicts of a study, and cautions that are known from its plan."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ MARGIN = "margin so small that less than half of such studies show the expected 
 
 
 def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Cautions]:
-    """The cautions of each hypothesis that was looked at, by its name."""
+    """The cautions of each judged hypothesis, by its name."""
     study, metric = plan.study, plan.study.measured
     by_chance = guesses(results, metric)
     by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
@@ -58,7 +58,8 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
 
 
 def sentences(leans: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
-    """A sentence by hypothesis, and one about all of them; a text is empty without cautions."""
+    """A sentence for each hypothesis, and one about all of them. Without cautions a text is
+    empty."""
     of_all = shared_by_all(leans)
     own = {}
     for name, each in leans.items():
@@ -68,7 +69,7 @@ def sentences(leans: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
 
 
 def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The cautions that no run is needed for, a line each; `settings` are those of each arm."""
+    """The cautions that need no run, one line each. `settings` has the settings of each arm."""
     is_tuned = study.tuning is not None and study.repeats == 1
     arms = {arm: Arm(settings=settings[arm], is_tuned=is_tuned) for arm in study.arms}
     early = [n for n in study.looks.seeds if n < FEWEST]
@@ -82,7 +83,7 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
 
 
 def few(study: Study) -> str:
-    """The caution about verdicts of few seeds, or of few repeats of tuning."""
+    """The caution about few seeds, or about few repeats of tuning."""
     return FEW if study.repeats == 1 else FEW_VALUES
 
 
@@ -92,7 +93,7 @@ def _documents(records: list[Record]) -> float:
 
 
 def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:
-    """That the last look shows equivalence, if the true difference is 0."""
+    """The chance that the last look shows equivalence if the true difference is 0."""
     family = len(study.families[h.family])
     spread = expected_spread(h, study.spread_of_units)
     return chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT]

@@ -45,7 +45,7 @@ def main(arguments: Namespace) -> None:
 
 
 def _again(arguments: Namespace, given: list[str], study: Study) -> str:
-    """The command that runs the study, with the places of its config files, modules and texts."""
+    """The command that runs the study, with the paths of its config files, modules and texts."""
     places = [word for folder in arguments.config_dir for word in ("--config-dir", folder)]
     places += [o for o in given if o.startswith((sweeps.SEARCH, sweeps.PATH))]
     return shell_line(["posfuse", "study", "run", arguments.study, *places], bool(study.searchpath))
@@ -87,7 +87,8 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
 
 
 def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:
-    """Each verdict with its hypothesis, its numbers and its cautions; those of all at the end."""
+    """Print each verdict with its hypothesis, its numbers and its cautions; then the cautions of
+    all verdicts."""
     own, of_all = caveats.sentences(caveats.of_verdicts(frozen, state, results))
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
@@ -136,7 +137,7 @@ def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
 
 
 def _show_state(name: str, frozen: Plan, state: Progress, results: Results) -> None:
-    """The verdicts so far, and which hypotheses a run keeps from being judged."""
+    """Print the verdicts so far, and the hypotheses that cannot be judged because a run failed."""
     console = Console(highlight=False)
     console.print(Text(" ".join(tables.headline(frozen.study, state))))
     _show(frozen, state, results, console)

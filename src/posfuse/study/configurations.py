@@ -1,4 +1,5 @@
-"""The composed configs of a study's arms: checked before anything runs, and part of the plan."""
+"""The composed configs of a study's arms. They are checked before anything runs, and are part of
+the plan."""
 
 import math
 import tempfile
@@ -27,7 +28,7 @@ from posfuse.study.spec import Study, Values
 from posfuse.study.sweeps import Sweep
 
 NEARLY_ALL = 0.9  # of the training documents
-# The settings of a corpus and of its tokens; a corpus may have several names.
+# The settings of a corpus and of its tokens. A corpus may have several names.
 OF_CORPUS = (
     "data.path", "data.corpus", "data.text", "data.labels", "data.splits", "data.vocabulary.unit",
     "data.vocabulary.file", "host.path",
@@ -43,7 +44,7 @@ def _check_lengths(data: DataConfig) -> None:
 
 
 def _check_metric(name: str, cfg: Config) -> None:
-    """The study's metric must be one that the arm's records have."""
+    """Raise InputError unless the arm's records have the study's metric."""
     known = task_of(cfg).metrics
     if name not in known:
         raise InputError(
@@ -109,8 +110,9 @@ def check_documents(
     """Raise InputError for an arm whose data.max_len is above the length of nearly all training
     documents, if arms of its corpus differ in data.max_len.
 
-    `settings_of` has the `settings` of each arm. The token store of the first test seed is read.
-    Without the hub nothing is checked: the plan can still be made, and `say` gets a line.
+    `settings_of` has the `settings` of each arm. The token store of the first test seed is read. If
+    the hub cannot be reached, nothing is checked and `say` gets a line, so a plan is still
+    possible.
     """
     for own in _by_corpus(settings_of):
         lengths = {arm: int(settings_of[arm]["data.max_len"]) for arm in own}
@@ -135,7 +137,7 @@ def check_documents(
 
 
 def _by_corpus(settings_of: Mapping[str, Values]) -> list[list[str]]:
-    """The arms of each corpus that is read document by document; a language model reads windows."""
+    """The arms of each corpus that is read by documents. (A language model reads windows.)"""
     corpora: dict[str, list[str]] = {}
     for arm, own in settings_of.items():
         if own.get("task.name") != "language_model":

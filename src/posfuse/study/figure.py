@@ -21,8 +21,8 @@ def hypotheses(
     deltas: Mapping[str, Mapping[int, float]],
     metric: Metric = ACCURACY,
 ) -> Figure:
-    """A row for each hypothesis that was looked at, in a block for each family. `deltas` has the
-    difference of each seed by the hypothesis's name."""
+    """A row for each judged hypothesis, in a block for each family. `deltas` has the difference of
+    each seed by the hypothesis's name."""
     beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
     longer = ", or of its mean beyond the trained length" if beyond else ""
     caption = (
@@ -48,9 +48,9 @@ def hypotheses(
 def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCURACY) -> Figure:
     """The metric against the ratio of token to position; one mark per run, in a panel per corpus.
 
-    `runs` are rows of `run_table` with a ratio. An operator has one shape and color. Arms whose
-    settings differ by a choice, such as model.fused_norm=layer, have hollow marks; arms that differ
-    in numbers only look the same. Tuning runs are paler.
+    `runs` are rows of `run_table` with a ratio. An operator has one shape and colour. Arms with a
+    further choice, such as model.fused_norm=layer, have hollow marks. Arms that differ only in
+    numbers look the same. Tuning runs are paler.
     """
     corpus = runs["arm"].map(lambda arm: str(arms[arm].get("data", "")))
     kind = runs["arm"].map(lambda arm: _kind(_own(arm, arms)))
@@ -77,7 +77,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCU
         axis.set_ylabel(f"test {metric.axis}")
         axis.set_xscale("log")
         low, high = axis.get_xlim()
-        steps = (1, 2, 5) if high < 1000 * low else (1,)  # a wide range has no place for more
+        steps = (1, 2, 5) if high < 1000 * low else (1,)  # a wide range has no room for more
         axis.xaxis.set_major_locator(ticker.LogLocator(subs=steps, numticks=7))
         axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
         axis.xaxis.set_minor_locator(ticker.NullLocator())
@@ -91,7 +91,8 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     """The metric against test length, in a panel per corpus; one line per arm, with its band.
 
     `runs` are test runs of `run_table` with columns `at`. A line has its operator's name if there
-    are several corpora, and no two arms of one differ in numbers alone; otherwise its arm's.
+    are several corpora and no two arms of a corpus differ only in numbers; otherwise its arm's
+    name.
     """
     metric = study.measured
     corpus = {arm: study.corpus(arm) for arm in study.arms}
@@ -116,7 +117,7 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
 
 
 def _own(arm: str, arms: Mapping[str, Values]) -> Values:
-    """An arm's settings without those that all arms of its corpus have; its operator stays."""
+    """An arm's operator, and its settings that not all arms of its corpus have."""
     same = [other for other in arms.values() if other.get("data") == arms[arm].get("data")]
     return {
         key: value

@@ -1,4 +1,4 @@
-"""What a study will cost and what it can decide, before anything runs."""
+"""The cost and the power of a study, before anything runs."""
 
 import math
 import shutil
@@ -15,12 +15,12 @@ from posfuse.study.repeats import parts_of
 from posfuse.study.spec import NULL_ARM, Hypothesis, Study
 from posfuse.study.sweeps import Sweep
 
-FEW, MORE = 5, 20  # batches of an epoch in the short runs; how many more in the long ones
+FEW, MORE = 5, 20  # batches of an epoch in the short runs, and further batches in the long runs
 TRAINED = 3  # a training step's forward and backward pass, in forward passes
 
 
 def numbers_of_runs(study: Study) -> tuple[int, int, int]:
-    """The tuning runs, and the fewest and the most test runs."""
+    """The number of tuning runs, and the smallest and largest number of test runs."""
     tuning = 0
     for own in parts_of(study).values() if study.tuning else ():
         trials = len(own.trials()) * len(own.tuning_seeds)
@@ -33,9 +33,9 @@ def numbers_of_runs(study: Study) -> tuple[int, int, int]:
 def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     """The mean time of a run over the arms times its threads, from two short runs of each arm.
 
-    The runs have few batches in each epoch and split. The time of all batches follows from their
-    difference, so a run that stops early takes less. Runs of an earlier command are removed, since
-    the study or the machine may be another one.
+    The runs have few batches in each epoch and split. The time of all batches is computed from
+    their difference; a run that stops early takes less. Runs of an earlier command are removed,
+    because the study or the machine may have changed.
     """
     first = next(iter(study.trials().values()), {})
     own_arms = {arm: values for arm, values in study.arms.items() if arm != NULL_ARM}
@@ -66,8 +66,8 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
 def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:
     """The seconds of a run and of its pretraining with all batches, from two short runs.
 
-    `sizes` are the most batches of each epoch and split in the two. Time grows with the documents,
-    and training on a document takes as long as evaluating TRAINED documents.
+    `sizes` are the limits on the batches of each epoch and split in the two runs. Time grows with
+    the documents, and training on a document takes as long as evaluating TRAINED documents.
     """
     settings, documents = long["settings"], long["documents"]
 
@@ -159,7 +159,7 @@ def _power(
     true: float, spread: float, verdict: str, study: Study, margins: Margins, hypotheses: int,
     result: str,
 ) -> str:  # fmt: skip
-    """The shares of studies with this verdict up to each look."""
+    """A line with the fractions of studies with this verdict up to each look."""
     simulated = min(10_000, 10**7 // study.looks.seeds[-1])  # 80 MB of draws
     rows = chances(true, spread, margins, study.looks, hypotheses, simulated)
     seeds = study.looks.seeds

@@ -1,7 +1,7 @@
-"""What the test seeds say about each hypothesis so far, and which runs the next look needs.
+"""The decisions about each hypothesis so far, and the runs that the next look needs.
 
-The look that decides early is one with a large difference, so its estimate is too large on average.
-Seeds that ran later for other hypotheses correct it (`AllSeeds`).
+A look that decides early has a large difference, so its estimate is too large on average.
+`AllSeeds` is the difference over all seeds, if seeds ran later for other hypotheses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ class Verdict:
     decision: Decision | None  # None before the first look
     verdict: str  # supported, refuted, equivalent or undecided
     seeds: tuple[float, float] | None = None  # `seeds_to_decide`, after the last look
-    all_seeds: AllSeeds | None = None  # if more seeds ran than the look that decided has
-    units: str = "seeds"  # or repeats: what the decision counts
+    all_seeds: AllSeeds | None = None  # if more seeds ran than at the look that decided
+    units: str = "seeds"  # or repeats; the units of the decision
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Progress:
     """The state of the test stage, computed from the records alone."""
 
     verdicts: list[Verdict]  # in the order of the study
-    next_arms: list[str]  # that the next look needs; empty if the study is finished
-    next_look: int  # how many units it has: seeds, or repeats of tuning
+    next_arms: list[str]  # arms that the next look needs; empty if the study is finished
+    next_look: int  # the number of its units: seeds, or repeats of tuning
     looks: dict[str, int]  # made by each family
 
     @property
@@ -52,10 +52,10 @@ class Progress:
 
 
 def progress(study: Study, results: Results) -> Progress:
-    """Judge all families look by look, as far as the records go.
+    """Judge all families look by look, with all records that exist.
 
-    `results` are those of the test sweeps by (arm, seed). A run that diverged counts as guessing.
-    With repeats of tuning the differences are those of their means.
+    `results` are the records of the test sweeps by (arm, seed). A run that diverged counts as
+    guessing. With repeats of tuning, the differences are differences of their means.
     """
     planned, metric, samples = study.looks, study.measured, samples_of(study, results)
     steps = {h.name: resolution(results, h.weights, metric) for h in study.hypotheses}
@@ -87,8 +87,8 @@ def progress(study: Study, results: Results) -> Progress:
 
 
 def samples_of(study: Study, results: Results) -> dict[str, list[float]]:
-    """The paired differences of each hypothesis, in the order of `units_of` the study, up to the
-    first unit that an arm lacks."""
+    """The paired differences of each hypothesis, in the order of `units_of`, up to the first unit
+    that an arm lacks."""
     by_outcome = {
         h.outcome: by_unit(study, outcomes(results, study.measured, h.outcome))
         for h in study.hypotheses
@@ -98,7 +98,8 @@ def samples_of(study: Study, results: Results) -> dict[str, list[float]]:
 
 
 def over_all_seeds(sample: Sequence[float], decided: int) -> AllSeeds | None:
-    """None if the look that decided, with `decided` seeds, had the whole sample."""
+    """The difference over all seeds; None if the look that decided, with `decided` seeds, had all
+    of them."""
     if len(sample) <= decided:
         return None
     return AllSeeds(len(sample), float(np.mean(sample)), *t_interval(sample))
@@ -110,8 +111,9 @@ def seeds_to_decide(
     """The fewest seeds of a new study with one look that decides with a chance of 80 %: if the true
     difference is the mean of the sample, and equivalence if it is 0.
 
-    Both are planned for the upper limit of the spread. `level` is the strictest of Holm's,
-    `resolution` that of paired.py. Infinite if no number of seeds suffices; NaN without a spread.
+    Both are planned for the upper limit of the spread. `level` is the strictest of Holm's levels,
+    and `resolution` is as in paired.py. Infinite if no number of seeds is enough; NaN without a
+    spread.
     """
     std, mean = spread_limit(sample, resolution), float(np.mean(sample))
     if not std > 0:
@@ -126,4 +128,4 @@ def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[i
     by_arm = {arm: [values.get((arm, seed), np.nan) for seed in seeds] for arm in h.weights}
     of_seeds = differences(h.weights, pd.DataFrame(by_arm, index=seeds)).reindex(seeds)
     whole = int(of_seeds.notna().cumprod().sum())
-    return [round(value, 9) for value in of_seeds[:whole]]  # differences of rounding are ties
+    return [round(value, 9) for value in of_seeds[:whole]]  # differences by rounding are ties

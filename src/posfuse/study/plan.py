@@ -1,8 +1,8 @@
-"""The frozen plan: the study, each arm's chosen settings, and a digest of both; and which records
-are results of its runs.
+"""The frozen plan: the study, each arm's chosen settings, and a digest of both. It also decides
+which records are results of its runs.
 
-plan.yaml is written once, before any test seed runs. The digest identifies it, its time included:
-after a test seed has run, a study or a file of conf/ that was changed is refused.
+plan.yaml is written once, before any test seed runs. The digest identifies it, including its time.
+After a test seed has run, a changed study or a changed file of conf/ is refused.
 """
 
 import itertools
@@ -32,11 +32,13 @@ HEADER = "# Written before any test seed ran. Do not edit: posfuse study checks 
 
 @dataclass(frozen=True)
 class Choice:
-    """What tuning chose for one arm."""
+    """The result of tuning for one arm."""
 
     values: Values  # the chosen value of each tuned key; empty without tuning
-    validation: float | None = None  # mean of the metric over the seeds that chose it
-    edges: list[str] = field(default_factory=list)  # keys whose value is an extreme one
+    validation: float | None = None  # mean of the metric over the seeds that chose
+    edges: list[str] = field(
+        default_factory=list
+    )  # keys whose value is the smallest or the largest
     scores: list[float] = field(default_factory=list)  # of all trials on tuning.seeds
     last: float | None = None  # share of the trial's runs whose best evaluation was the last
 
@@ -47,10 +49,11 @@ class Plan:
     choices: dict[str, Choice]  # by arm; with repeats by `in_part`
     configs: dict[str, str]  # likewise: the fingerprint of the arm's composed config
     digest: str
-    frozen: str = ""  # when, in UTC; plans of earlier versions do not state it
+    frozen: str = ""  # the time in UTC; plans of earlier versions lack it
 
     def arms(self) -> dict[str, Values]:
-        """The overrides of each arm, its chosen values included. With repeats it is for `parts`."""
+        """The overrides of each arm, including its chosen values. With repeats, only for
+        `parts`."""
         return with_choices(self.study, self.choices)
 
     def parts(self) -> dict[str, "Plan"]:
@@ -74,12 +77,12 @@ def in_part(part: str, arm: str) -> str:
 
 
 def with_choices(study: Study, choices: Mapping[str, Choice]) -> dict[str, Values]:
-    """The overrides of each arm, its chosen values included."""
+    """The overrides of each arm, including its chosen values."""
     return {arm: {**values, **choices[arm].values} for arm, values in study.arms.items()}
 
 
 def choose(study: Study, results: Results) -> dict[str, Choice]:
-    """For each arm the trial with the best mean validation result; the first of equals.
+    """For each arm the trial with the best mean validation result, or the first of equal ones.
 
     With finalists it is the finalist with the best mean over `tuning.final_seeds`.
 
@@ -109,7 +112,7 @@ def choose(study: Study, results: Results) -> dict[str, Choice]:
 def finalists(study: Study, results: Results) -> dict[str, list[str]]:
     """The trials of each arm that run again: those with the best means over `tuning.seeds`.
 
-    Fewer than `tuning.finalists` if too many trials diverged. Raises as `choose` does.
+    If too many trials diverged, there are fewer than `tuning.finalists`. Raises as `choose`.
     """
     assert study.tuning is not None
     number, seeds = study.tuning.finalists, study.tuning_seeds
@@ -119,7 +122,8 @@ def finalists(study: Study, results: Results) -> dict[str, list[str]]:
 def _best(
     study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results, number: int
 ) -> list[str]:
-    """The best of the trials without a run that diverged, best first; of equals the earlier one."""
+    """The best trials, best first; of equal ones the earlier one is first. Trials with a run that
+    diverged are left out."""
     scores = scores_of(study, arm, trials, seeds, results)
     left = {t: scores[t] for t in scores if all(results[trial_name(arm, t), s] for s in seeds)}
     if not left:
@@ -134,7 +138,7 @@ def _best(
 def scores_of(
     study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results
 ) -> dict[str, float]:
-    """The mean validation result of each trial; that of guessing for a run that diverged."""
+    """The mean validation result of each trial. A run that diverged counts as guessing."""
     metric = study.measured
     runs = {t: [results[trial_name(arm, t), s] for s in seeds] for t in trials}
     by_chance = guess(itertools.chain(*runs.values()), metric)
@@ -150,7 +154,7 @@ def trial_name(arm: str, trial: str) -> str:
 
 
 def is_edge(trials: Mapping[str, Values], key: str, value: Any) -> bool:
-    """Whether a chosen number is the smallest or the largest of those tried."""
+    """True if a chosen number is the smallest or the largest tried number."""
     tried = [_number(trial[key]) for trial in trials.values()]
     numbers = {number for number in tried if number is not None}
     return len(numbers) > 1 and _number(value) in (min(numbers), max(numbers))
@@ -184,7 +188,8 @@ def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], fo
 
 
 def _content(study: Study) -> dict[str, Any]:
-    """The study without its search path: the fingerprints state what its files contain."""
+    """The study without its search path, because the fingerprints depend on the content of its
+    files."""
     return {key: value for key, value in asdict(study).items() if key != "searchpath"}
 
 
@@ -194,8 +199,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
-    """The frozen plan; None if there is none, or if the study was changed before any test seed
-    ran.
+    """The frozen plan, or None if there is none or the study was changed before any test seed ran.
 
     Raises InputError if plan.yaml is damaged, or if the study was changed afterwards.
     """
@@ -219,7 +223,7 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
 
 
 def stored(path: Path) -> tuple[Plan, Any]:
-    """The plan in a plan.yaml, and the version of the numbers that it was made for.
+    """The plan in a plan.yaml, and its NUMERICS.
 
     Raises InputError if the file is damaged or was edited.
     """
@@ -242,20 +246,20 @@ def stored(path: Path) -> tuple[Plan, Any]:
 
 
 PRECISION = "trainer.precision"
-APART = timedelta(minutes=10)  # by which the clocks of two machines may differ
+APART = timedelta(minutes=10)  # allowed difference between the clocks of two machines
 
 
 def refusal(record: Record, seed: int, config: str, plan: Plan | None = None) -> str:
-    """Why a record is not that of an arm's run with this seed; empty if it is.
+    """Why a record does not belong to an arm's run with this seed; empty if it does.
 
-    `config` is the fingerprint of the arm's config with seed 0. A test run names its `plan` and
-    starts after it was frozen; records of earlier versions have neither key.
+    `config` is the fingerprint of the arm's config with seed 0. A test run has its `plan` and
+    starts after the plan was frozen. Records of earlier versions lack both keys.
     """
     own = record.get("settings") or {}
     if record["fingerprint"] != fingerprint_of(own):
         return "its fingerprint does not fit its settings, or is that of another version"
     as_asked = [{**own, "seed": 0}]
-    if PRECISION in own:  # a record has the one that `fastest` has chosen
+    if PRECISION in own:  # a record has the precision that `fastest` has chosen
         as_asked.append({**own, "seed": 0, PRECISION: "fastest"})
     if own.get("seed") != seed or config not in map(fingerprint_of, as_asked):
         return "has another configuration than the arm"
@@ -272,12 +276,12 @@ def refusal(record: Record, seed: int, config: str, plan: Plan | None = None) ->
 
 
 def _before(record: Record, plan: Plan) -> timedelta:
-    """How long before its plan a run started."""
+    """The time between the start of a run and its plan."""
     return datetime.fromisoformat(plan.frozen) - datetime.fromisoformat(record["started"])
 
 
 def provenance(plan: Plan, results: Iterable[Record | None]) -> str:
-    """What the records of the test runs say about the order of plan and runs."""
+    """Sentences about the order of the plan and its test runs, from the records."""
     if not plan.frozen:
         return "An earlier version froze this plan, and did not record when."
     runs = [record for record in results if record]

@@ -1,4 +1,4 @@
-"""Read the YAML file of a study and check it; nothing is composed or run."""
+"""Reads the YAML file of a study and checks it. Nothing is composed or run."""
 
 import itertools
 import math
@@ -29,17 +29,17 @@ from posfuse.study.spec import (
 )
 from posfuse.study.sweeps import is_group, is_of_launcher, is_set_by_study
 
-ENTRIES = ("train", "schema")  # config files that train.yaml is or starts from
-# What the names of a study's sweeps end in, or begin their end with.
+ENTRIES = ("train", "schema")  # train.yaml, and the config file that it includes
+# The endings of the names of a study's sweeps, or the beginnings of these endings.
 SWEEPS = re.compile(r"_(tune|test|timing|r\d+|r\d+_null)$")
 
 
 def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
     """The name and the content of a study: NAME, or a path to a file.
 
-    `searchpath` are absolute folders with the user's config files, beside those that the file
-    names. NAME.yaml lies in conf/study, in the current folder, or in one of these folders or its
-    study/. Raises InputError, which names the file and the key.
+    `searchpath` are absolute folders with the user's config files, in addition to the folders that
+    the file names. NAME.yaml is in conf/study, in the current folder, or in one of these folders or
+    its study/. Raises InputError, which names the file and the key.
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
@@ -64,7 +64,7 @@ def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
 
 
 def config_folder(key: str, start: Path, folder: str) -> str:
-    """A folder of config files as an absolute path; `pkg://name` stays as it is.
+    """A folder of config files as an absolute path. `pkg://name` is not changed.
 
     Raises InputError, which names the key, if there is no such folder.
     """
@@ -77,7 +77,7 @@ def config_folder(key: str, start: Path, folder: str) -> str:
 
 
 def _check(study: Study, problems: Problems) -> None:
-    """Add what the schema cannot express."""
+    """Add the problems that the schema cannot express."""
     problems.check(_check_base, study)
     problems.check(_check_text, "question", study.question)
     problems.check(_check_keys, "settings", study.settings, study)
@@ -115,7 +115,7 @@ def _check_base(study: Study) -> None:
 
 
 def _check_arm(name: str) -> None:
-    """Hydra reads the names of a sweep's arms as values."""
+    """Raise InputError for a name that Hydra would not read as a text."""
     check_name("arms", name)
     override = OverridesParser.create().parse_override(f"arm={name},other")
     if (read := next(override.sweep_string_iterator())) != name:
@@ -125,7 +125,7 @@ def _check_arm(name: str) -> None:
 
 
 def _check_text(key: str, text: str) -> None:
-    """A character that is not printed, such as an escape code, breaks the page or the terminal."""
+    """Raise InputError for a control character, which would break the page or the terminal."""
     if bad := [c for c in text if not (c.isprintable() or c in "\n\t")]:
         raise InputError(f"{key}: has the control character {bad[0]!r}; remove it")
 
@@ -143,7 +143,7 @@ def _check_keys(place: str, values: Values, study: Study) -> None:
 
 
 def _check_tuning(study: Study, tune: Tuning) -> list[int]:
-    """The tuning seeds."""
+    """Check the tuning, and return its seeds."""
     if bool(tune.grid) == bool(tune.random):
         raise InputError("tuning: give either grid or random")
     if not tune.random and tune.trials:
@@ -199,7 +199,7 @@ def _check_tuning(study: Study, tune: Tuning) -> list[int]:
 
 
 def _check_repeats(study: Study, tune: Tuning) -> None:
-    """Each repeat has its share of all seeds, and the looks count repeats."""
+    """Check that each repeat gets an equal share of all seeds. Looks count repeats."""
     n = tune.repeats
     keys = {"tuning.seeds": study.tuning_seeds, "testing.seeds": study.test_seeds}
     for key, seeds in (keys | {"tuning.final_seeds": study.final_seeds}).items():

@@ -1,8 +1,9 @@
-"""Repeated tuning: each repeat tunes and tests every arm again, with seeds of its own.
+"""Repeated tuning: each repeat tunes and tests every arm again, with its own seeds.
 
-Tuning chooses settings from noisy results, so two tunings of one operator choose different ones. A
-verdict about tuned operators must count this noise: it compares the means of repeats, and the seeds
-of a repeat only make its mean more exact. A repeat is an ordinary study of the same arms.
+Tuning chooses settings from noisy results, so two tunings of one operator choose different
+settings. A verdict about tuned operators must include this noise, so it compares the means of
+repeats. The seeds of a repeat only make its mean more exact. A repeat is an ordinary study of the
+same arms.
 """
 
 from collections.abc import Mapping
@@ -12,22 +13,22 @@ import numpy as np
 
 from posfuse.study.spec import NULL_ARM, Study, Values
 
-FAR = 1_000_000  # between the seeds of the null arm and those of the other arms
+FAR = 1_000_000  # distance of the null arm's seeds from the seeds of the other arms
 
 Outcomes = Mapping[tuple[str, int], float]  # by arm and seed, or by arm and unit
 
 
 def part_of(repeat: int, arm: str) -> str:
-    """The name of the part of the study that an arm of a repeat, from 1, belongs to."""
+    """The name of the part of the study with this arm of a repeat, from 1."""
     return f"r{repeat}_null" if arm == NULL_ARM else f"r{repeat}"
 
 
 def parts_of(study: Study) -> dict[str, Study]:
-    """The ordinary studies that a study consists of, by the part of their sweeps' names.
+    """The ordinary studies that form a study, by the part of their sweeps' names.
 
     Without repeats it is the study itself, with the name "". With repeats there is one for each,
-    with the repeat's trials and seeds, and one more for its null arm, whose seeds are FAR from the
-    others: runs of equal settings and seeds would be the same runs.
+    with the repeat's trials and seeds, and one more for its null arm. The null arm's seeds are FAR
+    from the others, because runs with equal settings and seeds would be the same runs.
     """
     if study.repeats == 1:
         return {"": study}
@@ -57,7 +58,7 @@ def _part(study: Study, arms: dict[str, Values], i: int) -> Study:
 
 
 def units_of(study: Study) -> list[int]:
-    """What the hypotheses are tested over, in order: the test seeds, or the repeats, from 1."""
+    """The units of the tests in order: the test seeds, or the repeats, from 1."""
     return study.test_seeds if study.repeats == 1 else list(range(1, study.repeats + 1))
 
 
@@ -69,8 +70,8 @@ def seeds_of_unit(study: Study, arm: str, unit: int) -> list[int]:
 
 
 def by_unit(study: Study, outcomes: Outcomes) -> Outcomes:
-    """The outcomes by arm and unit: of a repeat the mean over its seeds. Units that lack a seed are
-    left out."""
+    """The outcomes by arm and unit. For a repeat it is the mean over its seeds. Units that lack a
+    seed are left out."""
     if study.repeats == 1:
         return outcomes
     means = {}

@@ -31,7 +31,7 @@ def write(
     name: str, plan: Plan, state: Progress, results: Results, runs: pd.DataFrame, folder: Path,
     command: str,
 ) -> list[str]:  # fmt: skip
-    """Write the report into folder/report; returns its first lines: the plan and the answer.
+    """Write the report into folder/report. Returns its first lines: the plan and the answer.
 
     `runs` has one row per run; `command` runs the study.
     """
@@ -58,13 +58,13 @@ def _runs(runs: pd.DataFrame, metric: Metric, out: Path) -> Section:
 
 
 def plan_line(plan: Plan, records: Iterable[Record | None]) -> str:
-    """The plan's digest, and what is known of its time and of the records', as HTML."""
+    """The plan's digest, its time and the times of the records, as HTML."""
     line = page.template("plan_line.html.j2", __package__)
     return line.render(digest=plan.digest, provenance=provenance(plan, records))
 
 
 def plan_section(plan: Plan, folder: Path) -> Section:
-    """The hypotheses, and the plan's file in the study's folder."""
+    """The section with the hypotheses and the plan's file."""
     text = (folder / PLAN).read_text(encoding="utf-8")
     html = page.template("plan.html.j2", __package__).render(study=plan.study, plan=text)
     return Section(THE_PLAN, html=html)

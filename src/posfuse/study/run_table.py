@@ -19,7 +19,7 @@ RUNS = "runs.csv"
 
 
 def at(metric: Metric) -> str:
-    """What the columns of test lengths begin with; a length follows."""
+    """The prefix of the columns of test lengths."""
     return f"test_{metric.name}_at_"
 
 
@@ -28,10 +28,10 @@ def run_table(
 ) -> pd.DataFrame:
     """The finished runs of both stages, from their sweeps by the part of the study.
 
-    Results are in the unit of the study's metric. `norm_ratio` is the mean norm of the
-    token's part of the fused vector divided by that of the position's part, at the end of the last
-    whole epoch; it is missing where the operator has no such parts. A test run that classifies the
-    strings of a task has the accuracy of both bags of words.
+    Results are in the unit of the study's metric. `norm_ratio` is the mean norm of the token's part
+    of the fused vector divided by that of the position's part, at the end of the last whole epoch;
+    it is missing if the operator has no such parts. A test run of a classifier on a generated task
+    also has the accuracy of both bags of words.
     """
     rows: list[dict[str, Any]] = []
     for part, sweep in tuning.items():
@@ -85,7 +85,7 @@ def _rows(
 
 
 def _seconds(record: Record, counted: set[str]) -> float:
-    """The seconds of a run, with those of its pretraining unless that is in `counted` already."""
+    """The seconds of a run, plus those of its pretraining unless `counted` has it already."""
     seconds = float(sum(record["seconds"].values()))
     first = record.get("pretrain")
     if first and first["fingerprint"] not in counted:

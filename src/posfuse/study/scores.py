@@ -1,4 +1,4 @@
-"""What the records of a study's runs say: results, guessing, resolution, convergence."""
+"""Values from the records of a study's runs: results, guessing, resolution, convergence."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,7 +16,7 @@ def outcomes(
     results: Results, metric: Metric = ACCURACY, outcome: str = ""
 ) -> dict[tuple[str, int], float]:
     """The metric on the test split by (arm, seed), or with outcome=beyond its mean beyond the
-    trained length; the result of guessing for a run that diverged.
+    trained length. A run that diverged has the result of guessing.
 
     Runs without a test beyond their trained length have no such mean, and are left out.
     """
@@ -38,7 +38,7 @@ def _value(record: Record, metric: Metric, outcome: str) -> float:
 def by_length(record: Record, metric: Metric) -> dict[int, float]:
     """The metric by test length, in the metric's unit; empty without data.test_lengths.
 
-    The test split stands for the trained length if that has no test of its own.
+    If the trained length has no separate test, the test split is used for it.
     """
     values = {int(n): value_of(split, metric) for n, split in record.get("lengths", {}).items()}
     if values:
@@ -54,8 +54,8 @@ def value_of(split: Mapping[str, float], metric: Metric) -> float:
 def guess(records: Iterable[Record | None], metric: Metric, otherwise: float = 0.0) -> float:
     """The result of guessing, in the metric's unit.
 
-    That of accuracy follows from the most classes of any record; it is `otherwise` if no record has
-    classes.
+    For accuracy it depends on the largest number of classes in a record; it is `otherwise` if no
+    record has classes.
     """
     if metric != ACCURACY:
         return metric.guess
@@ -64,7 +64,7 @@ def guess(records: Iterable[Record | None], metric: Metric, otherwise: float = 0
 
 
 def guesses(results: Results, metric: Metric) -> dict[str, float]:
-    """The result of guessing of each arm; that of all arms if none of its runs has classes."""
+    """The result of guessing of each arm, or of all arms if none of its runs has classes."""
     by_arm: dict[str, list[Record | None]] = {}
     for (arm, _), record in results.items():
         by_arm.setdefault(arm, []).append(record)
@@ -73,8 +73,8 @@ def guesses(results: Results, metric: Metric) -> dict[str, float]:
 
 
 def resolution(results: Results, arms: Iterable[str], metric: Metric = ACCURACY) -> float:
-    """The points of one test document, in the smallest test split of these arms; NaN if no record
-    has its size, or if the metric is no share of documents."""
+    """The points of one test document in the smallest test split of these arms; NaN if no record
+    has its size, or if the metric is not a fraction of documents."""
     wanted = set(arms)
     records = [r for (arm, _), r in results.items() if arm in wanted and r and "documents" in r]
     if not records or not metric.is_share:
@@ -83,7 +83,7 @@ def resolution(results: Results, arms: Iterable[str], metric: Metric = ACCURACY)
 
 
 def best_was_last(record: Record) -> bool:
-    """Whether a run's best evaluation was its last one, so that it may not have converged."""
+    """True if a run's best evaluation was its last one, so it may not have converged."""
     if "evaluations" in record:
         return bool(record["best_evaluation"] == record["evaluations"])
     return bool(record["best_epoch"] == record["epochs"])

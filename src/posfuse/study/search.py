@@ -1,7 +1,7 @@
-"""tuning.method: tpe. Optuna proposes the trials of each arm, one after another.
+"""Trials for tuning.method=tpe: Optuna proposes the trials of each arm, one after another.
 
-The sampler has a fixed seed, and a trial follows from the results of those before it. So the same
-records give the same trials, and a search that was stopped repeats none of its runs.
+The sampler has a fixed seed, and a trial depends on the results of earlier trials. So the same
+records give the same trials, and a stopped search repeats no run.
 """
 
 from collections.abc import Callable

@@ -15,15 +15,15 @@ from posfuse.statistics.sequential import Looks, Margins
 
 MOST_LOOKS = 50
 EXPECTED = ("greater", "less", "equivalent")
-NULL_ARM = "null_arm"  # the name of the arm that is another one, tuned once more
-METHODS = ("random", "tpe")  # how values are drawn from ranges
+NULL_ARM = "null_arm"  # the name of the arm that repeats another arm
+METHODS = ("random", "tpe")  # methods of drawing values from ranges
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
-AGAIN = 100  # draws of a trial, as long as its values are those of an earlier one
+AGAIN = 100  # largest number of draws of a trial whose values equal an earlier trial's
 Values = dict[str, Any]  # overrides by key
 Trials = dict[str, dict[str, Values]]  # of each arm, by the trial's name
 Grid = dict[str, Annotated[list[Any], Field(min_length=2)]]
 Arms = Annotated[dict[str, Values], Field(min_length=2)]
-# Seeds such as "0-23", 3 or a list; an arm, or a list of arms whose outcomes are averaged.
+# Seeds such as "0-23", 3 or a list. An arm, or a list of arms whose outcomes are averaged.
 Seeds = Annotated[
     Any, WithJsonSchema({"type": ["string", "integer", "array"], "items": {"type": "integer"}})
 ]
@@ -32,12 +32,12 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 def about(meaning: str, **limits: Any) -> Any:
-    """What an editor shows of a key, and its limits."""
+    """The description of a key for editors, and its limits."""
     return Field(description=meaning, **limits)
 
 
 def rounded(value: float) -> float:
-    """A drawn value as trials state it."""
+    """A drawn value, rounded as in trials."""
     return float(f"{value:.4g}")
 
 
@@ -51,8 +51,8 @@ class Range(Strict):
 
 @dataclass
 class Tuning(Strict):
-    """How each arm's settings are chosen: every arm gets the same trials. With method=tpe it gets
-    as many, which Optuna proposes from its results (search.py)."""
+    """How each arm's settings are chosen. Every arm gets the same trials. With method=tpe Optuna
+    proposes the same number of trials from the arm's own results (search.py)."""
 
     grid: Annotated[Grid, about("every combination is a trial")] = field(default_factory=dict)
     random: Annotated[dict[str, Range], about("or: ranges to draw from")] = field(
@@ -70,7 +70,7 @@ class Tuning(Strict):
 
 @dataclass
 class Evaluation(Strict):
-    """The fresh seeds, and when they are looked at."""
+    """The fresh seeds and the looks."""
 
     seeds: Annotated[Seeds, about("none of them is a tuning seed")] = None
     looks: Annotated[list[int], about("seeds per arm at each look; with repeats: repeats")] = field(
@@ -114,7 +114,7 @@ class Hypothesis(Strict):
 
     @property
     def operands(self) -> tuple[str, str]:
-        """What is subtracted from what, such as a and b, or (a - b) and (c - d)."""
+        """The two sides of the difference, such as a and b, or (a - b) and (c - d)."""
         names = [a[0] if len(a) == 1 else f"mean({', '.join(a)})" for a in self.sides]
         if self.minus:
             return f"({names[0]} - {names[1]})", f"({names[2]} - {names[3]})"
@@ -131,13 +131,13 @@ class Hypothesis(Strict):
 
     @property
     def margins(self) -> Margins:
-        """Equivalence is refuted only by a difference beyond the margin."""
+        """The limits of the decision. Only a difference beyond the margin refutes equivalence."""
         return Margins(self.margin, self.margin if self.expects == "equivalent" else 0.0)
 
 
 @dataclass
 class Convergence(Strict):
-    """When an arm counts as trained to its end."""
+    """The limit for the caution that an arm was still improving."""
 
     most_last: Annotated[float, about("share of runs best at their end", ge=0, le=1)] = 0.5
 
@@ -179,16 +179,16 @@ class Study(Strict):
             )  # fmt: skip
         for h in self.hypotheses:
             h.outcome = h.outcome or self.metric
-        self.tried: Trials = {}  # of tuning.method=tpe, once they are known
+        self.tried: Trials = {}  # known trials with tuning.method=tpe
 
     @property
     def repeats(self) -> int:
-        """How often every arm is tuned and tested; 1 without tuning."""
+        """The number of times that every arm is tuned and tested; 1 without tuning."""
         return self.tuning.repeats if self.tuning else 1
 
     @property
     def units(self) -> str:
-        """What the hypotheses are tested over."""
+        """The units of the tests: "seeds" or "repeats"."""
         return "seeds" if self.repeats == 1 else "repeats"
 
     @property
@@ -198,14 +198,14 @@ class Study(Strict):
 
     @property
     def spread_of_units(self) -> float:
-        """The assumed spread of the difference of two arms over units: that of tuning, which a
-        repeat's seeds do not reduce, and that of the mean over its seeds."""
+        """The assumed spread of the difference of two arms over units. It consists of the spread of
+        tuning, which a repeat's seeds do not reduce, and the spread of the mean over its seeds."""
         between = self.assumed.between if self.repeats > 1 else 0.0
         return math.hypot(between, self.assumed.spread / math.sqrt(self.seeds_of_units))
 
     @property
     def null_arms(self) -> dict[str, Values]:
-        """The arm that is another one under this name; empty without one."""
+        """The null arm with its original arm; empty without one."""
         return {NULL_ARM: self.arms[NULL_ARM]} if NULL_ARM in self.arms else {}
 
     @property
@@ -255,7 +255,8 @@ class Study(Strict):
 
     def trials(self, arm: str = "") -> dict[str, Values]:
         """The values of each trial by its name, t00 and so on; empty without tuning. With
-        method=tpe those that the arm has tried; random draws as long as these are unknown."""
+        method=tpe they are the values that the arm has tried, or random draws if these are
+        unknown."""
         if self.tuning is None:
             return {}
         if self.tried and arm:

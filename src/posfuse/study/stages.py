@@ -26,8 +26,8 @@ def tuning_sweeps(name: str, study: Study, extra: list[str]) -> dict[str, Sweep]
 
 
 def tuning_sweep(name: str, study: Study, extra: list[str]) -> Sweep:
-    """All trials of all arms; with method=tpe those that are known. Raises InputError unless Hydra
-    composes them."""
+    """The sweep of all trials of all arms (with method=tpe the known trials). Raises InputError
+    unless Hydra composes them."""
     if study.is_searched and not study.tried:
         _search(name, study, extra)
     return _sweep_of(name, study, extra, {arm: study.trials(arm) for arm in study.arms})
@@ -44,7 +44,7 @@ def _sweep_of(name: str, study: Study, extra: list[str], trials: Trials) -> Swee
 
 def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -> None:
     """Let Optuna propose the trials of each arm, and run those that are not done. Without `say`
-    nothing runs, and the search ends there."""
+    nothing runs, and the search ends at the first missing run."""
     seeds = study.tuning_seeds
 
     def score(newest: Trials) -> dict[str, float] | None:
@@ -87,7 +87,7 @@ def testing_sweeps(name: str, plan: Plan) -> dict[str, Sweep]:
 
 
 def tested(name: str, plan: Plan) -> Results:
-    """The results of the test runs that are done; no two parts have a seed in common."""
+    """The results of the done test runs. No two parts share a seed."""
     results: dict[tuple[str, int], Any] = {}
     for sweep in testing_sweeps(name, plan).values():
         results |= sweep.results(sweep.study.arms, sweep.study.test_seeds)
@@ -95,13 +95,13 @@ def tested(name: str, plan: Plan) -> Results:
 
 
 def frozen_plan(name: str, study: Study) -> Plan | None:
-    """The plan of an earlier command, or None; raises InputError if it no longer fits."""
+    """The plan of an earlier command, or None. Raises InputError if it no longer fits."""
     return plans.read_plan(study, OUTPUT / name, has_tested(name))
 
 
 def has_tested(name: str) -> bool:
-    """Whether any test run has started. The sweeps of all numbers of repeats count: the study may
-    have another number now."""
+    """True if any test run has started. The sweeps of any number of repeats count, because the
+    number may have changed."""
     of_study = re.compile(rf"{re.escape(name)}(_r\d+(_null)?)?_test")
     sweeps = [f for f in OUTPUT.glob(f"{name}*_test") if of_study.fullmatch(f.name)]
     return any(any(sweep.rglob("config.yaml")) for sweep in sweeps)
@@ -109,7 +109,7 @@ def has_tested(name: str) -> bool:
 
 def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> dict[str, Values]:
     """The settings of each arm with the first trial. Raises InputError unless Hydra composes every
-    arm, and the first one with every trial, and as `check_documents`."""
+    arm, and the first arm with every trial. Raises as `check_documents`."""
     trials = study.trials() or {"": {}}
     first, of_first = next(iter(trials.values())), next(iter(study.arms.items()))
     arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
@@ -128,7 +128,7 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
 def runs_of(
     study: Study, arms: Iterable[str], units: int
 ) -> dict[str, tuple[list[str], list[int]]]:
-    """The arms and the seeds of the first so many units, by the part of the study."""
+    """The arms and the seeds of the first units, by the part of the study."""
     if study.repeats == 1:
         return {"": (list(arms), study.test_seeds[:units])}
     wanted = {part_of(unit, arm) for unit in units_of(study)[:units] for arm in study.arms}
@@ -140,8 +140,8 @@ def runs_of(
 
 
 def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
-    """A line for each hypothesis whose next look lacks a run that failed, or whose record is not
-    its own."""
+    """A line for each hypothesis whose next look lacks a run, because it failed or its record
+    belongs to another run."""
     study, looks, lines = plan.study, plan.study.looks.seeds, []
     reasons: dict[tuple[str, int], str] = {}
     for sweep in testing_sweeps(name, plan).values():
@@ -162,7 +162,7 @@ def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
 
 
 def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
-    """The frozen plan; tunes and writes it if that is not done yet.
+    """The frozen plan. Tunes and writes it first if needed.
 
     `extra` are overrides for posfuse train: a launcher, data.path. Raises what `Sweep.run` raises.
     """
@@ -193,7 +193,7 @@ def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Prog
 
 
 def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
-    """Whether the arms' configs are those of the plan; if not, it is to be frozen again.
+    """True if the arms' configs are those of the plan. Otherwise the plan must be frozen again.
 
     Raises InputError if test seeds ran with other configs.
     """
@@ -212,7 +212,7 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
 
 
 def _tune(name: str, study: Study, extra: list[str], say: Say) -> Plan:
-    """Tune every arm, in each repeat, and write its choice into plan.yaml."""
+    """Tune every arm, in each repeat, and write the chosen settings into plan.yaml."""
     choices: dict[str, plans.Choice] = {}
     configs: dict[str, str] = {}
     for part, own in parts_of(study).items():

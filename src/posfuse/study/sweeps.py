@@ -1,7 +1,7 @@
-"""The sweeps of a study: ordinary multirun sweeps whose arms a generated experiment file defines.
+"""The sweeps of a study: ordinary sweeps with a generated experiment file that defines the arms.
 
-Tuning runs go to multirun/NAME_tune and test runs to multirun/NAME_test; the study's own files lie
-in multirun/NAME.
+Tuning runs are in multirun/NAME_tune, test runs in multirun/NAME_test, and the study's own files in
+multirun/NAME.
 """
 
 import os
@@ -48,21 +48,21 @@ class Sweep:
         configs: Mapping[str, str], plan: Plan | None = None,
     ) -> None:  # fmt: skip
         """`arms` are the overrides of each arm; for tuning, of each arm and trial. `configs` are
-        the fingerprints of their configs with seed 0, and `plan` is that of test runs."""
+        the fingerprints of their configs with seed 0. `plan` is the plan of test runs."""
         self.study, self.name, self.stage, self.id = study, name, stage, f"{name}_{stage}"
         self.folder = OUTPUT / self.id
         self.arms = {arm: overrides(values) for arm, values in arms.items()}
         self.configs, self.plan = configs, plan
 
     def run(self, arms: Collection[str], seeds: Collection[int], extra: list[str]) -> None:
-        """Train these arms with these seeds; finished runs are skipped.
+        """Train these arms with these seeds. Finished runs are skipped.
 
         `extra` are the user's overrides, such as a launcher. Raises Interrupted after a signal, and
         RunsFailed if a run has no result of its own and did not diverge.
         """
         given = self.write_experiment(OUTPUT / self.name / "conf", arms, seeds, extra)
         signals.check()
-        # In a group of its own, so that Ctrl-C reaches it once: from here.
+        # In a separate process group, so that Ctrl-C reaches it only once, from this process.
         with_parent = partial(signals.exit_with_parent, os.getpid())
         command = [sys.executable, "-m", "posfuse", "train", "-m", *given]
         child = subprocess.Popen(command, process_group=0, preexec_fn=with_parent)
@@ -87,8 +87,8 @@ class Sweep:
     ) -> list[str]:
         """Write the experiment file of these runs into conf/experiment, as a user would.
 
-        A data.path of the user becomes a part of it, since it would be a part of the runs' folders
-        otherwise. Returns the overrides of the sweep: the file and the user's other overrides.
+        A data.path of the user goes into the file, because as an override it would be a part of the
+        runs' folders. Returns the overrides of the sweep: the file and the user's other overrides.
         """
         settings, groups = OmegaConf.create(), []
         others = [override for override in extra if not override.startswith(PATH)]
@@ -120,20 +120,20 @@ class Sweep:
     def results(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Any]:
         """The records of the finished runs by arm and seed; None for a run that diverged.
 
-        A record that is not that of the run is left out; `reasons` says why.
+        A record of another run is left out; `reasons` has the reason.
         """
         folders = self.folders(arms, seeds).items()
         read = {key: self._read(*key, folder) for key, folder in folders}
         return {key: record for key, (record, reason) in read.items() if not reason}
 
     def reasons(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], str]:
-        """Why runs that were started have no result, by arm and seed."""
+        """The reasons why started runs have no result, by arm and seed."""
         folders = self.folders(arms, seeds).items()
         reasons = {key: self._read(*key, folder)[1] for key, folder in folders}
         return {key: reason for key, reason in reasons.items() if reason not in ("", MISSING)}
 
     def _read(self, arm: str, seed: int, folder: Path) -> tuple[records.Record | None, str]:
-        """The record of a run, and why the run has no result; "" if it has one."""
+        """The record of a run, and the reason if the run has no result, otherwise ""."""
         path, config = folder / records.RESULT, self.configs[arm]
         if path.exists():
             try:
@@ -169,7 +169,7 @@ class Sweep:
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> int:
-    """Wait for the command; a signal that this process receives is passed on to it once."""
+    """Wait for the command. Pass a signal that this process receives on to it once."""
     passed = False
     while True:
         try:
@@ -181,7 +181,7 @@ def _wait(child: "subprocess.Popen[bytes]") -> int:
 
 
 def is_group(key: str, searchpath: Iterable[str]) -> bool:
-    """Whether an override with this key chooses a file of conf/ or of these folders."""
+    """True if an override with this key chooses a file of conf/ or of these folders."""
     return any((Path(folder) / key).is_dir() for folder in (str(CONF_DIR), *searchpath))
 
 
@@ -204,20 +204,21 @@ def _text(value: Any) -> str:
 
 
 def is_of_launcher(key: str) -> bool:
-    """Whether an override with this key chooses or sets the launcher."""
+    """True if an override with this key chooses or sets the launcher."""
     return key == "hydra/launcher" or key.startswith("hydra.launcher.")
 
 
 def is_set_by_study(key: str) -> bool:
-    """Whether a study sets this key itself, so that a user cannot."""
+    """True if a study sets this key itself, so a user cannot set it."""
     return key in SET_BY_STUDY or (key.startswith("hydra") and not is_of_launcher(key))
 
 
 def check_extra(extra: list[str]) -> None:
-    """Refuse overrides on the command line that would change a number of the study's runs.
+    """Raise InputError for overrides on the command line that would change a number of the study's
+    runs.
 
-    data.path is allowed: a folder's name differs between machines, and the plan holds a digest of
-    its texts.
+    data.path is allowed, because a folder's name differs between machines and the plan has a digest
+    of its texts.
     """
     for override in extra:
         key = override.lstrip("+~").partition("=")[0]

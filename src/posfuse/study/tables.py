@@ -21,7 +21,7 @@ KINDS = (SUPPORTED, REFUTED, EQUIVALENT, UNDECIDED)
 
 
 def headline(study: Study, state: Progress) -> list[str]:
-    """The answer in two sentences: how many hypotheses are decided, and which ones."""
+    """The answer in two sentences: the number of decided hypotheses, and their names."""
     of = {kind: [v.hypothesis.name for v in state.verdicts if v.verdict == kind] for kind in KINDS}
     total = len(state.verdicts)
     first = f"{decided(total - len(of[UNDECIDED]), total, 'hypotheses')}."
@@ -48,13 +48,13 @@ def numbers(v: Verdict, metric: Metric) -> str:
         *h.operands, d.mean, d.low, d.high, metric, metric.digits - 1, h.where,
         are_differences=bool(h.minus),
     )  # fmt: skip
-    # What is true instead of a refuted hypothesis: which side is behind, and by how much.
+    # For a refuted hypothesis: the side that is behind, and by how much.
     shown = size.relation if is_refuted else size.difference
     return f"{shown}{small}, {d.n} {v.units}.{equal}{every}{more.rstrip()}"
 
 
 def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
-    """The difference over all seeds, after a space; empty if the look that decided had them all.
+    """The difference over all seeds, after a space; empty if the look that decided had all of them.
     With a sign, 1 or -1, the difference is in this direction and has no plus."""
     if v.all_seeds is None:
         return ""
@@ -66,8 +66,8 @@ def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
 
 
 def sentence(v: Verdict, metric: Metric) -> str:
-    """The text of a hypothesis, its verdict and its numbers. If it is refuted, what is true is
-    first."""
+    """The text of a hypothesis, its verdict and its numbers. For a refuted hypothesis the numbers
+    are first."""
     if v.verdict == REFUTED:
         return f"{numbers(v, metric)} Refuted: {statement(v)}"
     return f"{v.verdict.capitalize()}: {v.hypothesis.text} {numbers(v, metric)}"
@@ -86,12 +86,12 @@ def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
 
 
 def statement(v: Verdict) -> str:
-    """The text of a hypothesis; in quotes if it is refuted, since it is not true then."""
+    """The text of a hypothesis; in quotes if it is refuted, because it is then false."""
     return f'"{v.hypothesis.text}"' if v.verdict == REFUTED else v.hypothesis.text
 
 
 def legend(study: Study) -> str:
-    """What the numbers of the terminal mean."""
+    """An explanation of the numbers on the terminal."""
     seen = f"{', '.join(map(str, study.looks.seeds))} {study.units}"
     over = "mean over seeds, paired by seed"
     if study.repeats > 1:
@@ -173,10 +173,10 @@ NUMBERS = ("n", "mean", "low", "high", "p_difference", "level", "p_equivalence")
 
 
 def arms_table(plan: Plan, results: Results) -> Table:
-    """What tuning chose for each arm, and its test runs."""
+    """The chosen settings of each arm, and its test results."""
     metric, has_repeats = plan.study.measured, plan.study.repeats > 1
     parts = [(place, own, arm) for place, own in plan.parts().items() for arm in own.choices]
-    if has_repeats:  # the repeats of an arm stand below each other
+    if has_repeats:  # the repeats of an arm are below each other
         parts.sort(key=lambda part: list(plan.study.arms).index(part[2]))
     by_outcome = {name: outcomes(results, metric, name) for name in (metric.name, BEYOND)}
     rows = []
@@ -302,7 +302,7 @@ def _share(most: float, share: float) -> str:
 
 
 def guess_text(metric: Metric) -> str:
-    """As what a run that diverged counts."""
+    """The words for the value of a run that diverged."""
     return f"{metric.guess:g} {metric.unit}" if metric.guess else "chance"
 
 

@@ -1,4 +1,4 @@
-"""What tuning shows: its budget, how far repeated tunings agree, and how much noise it adds."""
+"""Tables about tuning: its budget, the agreement of repeated tunings, and the noise of tuning."""
 
 from functools import partial
 from typing import Any
@@ -16,8 +16,8 @@ from posfuse.study.tables import guess_text
 
 
 def budget_table(plan: Plan) -> Table | None:
-    """Expected validation result by the number of trials; None with fewer than FEWEST, and for
-    trials that follow from earlier ones: the formula is for random draws."""
+    """Expected validation result by the number of trials. None with fewer than FEWEST, and for
+    trials that depend on earlier ones, because the formula is for random draws."""
     metric = plan.study.measured
     if plan.study.is_searched:
         return None

@@ -68,15 +68,15 @@ class Claims(Strict):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the comparisons say about a claim. While runs that it names are missing it can be
+    """The verdict of the comparisons on a claim. If runs of the claim are missing, it can be
     refuted, but not supported."""
 
     claim: Claim
-    needs: str = ""  # what is missing
+    needs: str = ""  # the missing runs
     tested: str = ""  # the hypothesis in words
-    judged: str = ""  # which differences are tested, if not the plain ones
+    judged: str = ""  # the tested differences, if not the plain ones
     tests: Sequence[Test] = ()  # of each comparison
-    settles: str = ""  # what would decide it, for `to_settle`
+    settles: str = ""  # the text about how to decide it, for `to_settle`
     verdict: str = UNDECIDED  # or supported, or refuted
     p_support: float = np.nan  # adjusted by Holm over the claims, as p_refute
     p_refute: float = np.nan
@@ -196,7 +196,7 @@ def _tested(
     added: pd.DataFrame,
     criteria: Criteria,
 ) -> Verdict:
-    """The tests of a claim, before they are adjusted and decide."""
+    """The tests of a claim, before the adjustment."""
     if claims.baseline not in (None, criteria.baseline):
         return Verdict(claim, f"{BASELINE} {claims.baseline}")
     wanted = _choices(claim, claims)

@@ -42,8 +42,8 @@ Kind = Callable[[pd.DataFrame, float, pd.DataFrame, Metric], Tests]
 
 
 def p_values(tests: Sequence[Test]) -> tuple[float, float]:
-    """For and against a claim, NaN without a test. The evidence of a claim. All of its tests must
-    hold, so the largest p counts. One counter-example refutes it, by Bonferroni."""
+    """The p-values for and against a claim; NaN without a test. All tests must support it, so the
+    largest p counts. One counter-example refutes it, by Bonferroni."""
     refute = [test.p_refute for test in tests if not np.isnan(test.p_refute)]
     return (
         float(np.max([test.p_support for test in tests])) if tests else np.nan,
@@ -52,7 +52,8 @@ def p_values(tests: Sequence[Test]) -> tuple[float, float]:
 
 
 def to_settle(tests: Sequence[Test], settles: str, alpha: float) -> str:
-    """What would decide a claim at this level; `settles` may have {} for a number of seeds."""
+    """A text about how to decide a claim at this level. `settles` may have {} for a number of
+    seeds."""
     if "{}" not in settles:
         return settles
     needed = [test.seeds(alpha, alpha / len(tests)) for test in tests]
@@ -81,7 +82,7 @@ def _line(name: str, row: dict[Any, Any], metric: Metric, unit: str = "") -> str
 
 
 def _above(line: str, row: dict[Any, Any], margin: float, metric: Metric) -> Test:
-    """Whether the mean gain of a row is above the margin."""
+    """Tests whether the mean gain of a row is above the margin."""
     gains, r = [metric.gain(delta) for delta in row["deltas"]], row["resolution"]
     gap, std = float(np.mean(gains)) - margin, st.spread_limit(gains, r)
     return Test(

@@ -1,4 +1,4 @@
-"""What several figures draw: panels, lines, marks, intervals and ticks."""
+"""Parts of several figures: panels, lines, marks, intervals and ticks."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -26,8 +26,8 @@ View = tuple[float, float]  # an axis's limits
 def panel_figure(
     frame: pd.DataFrame, caption: str, size: tuple[float, float], **layout: Any
 ) -> tuple[Figure, list[tuple[pd.DataFrame, list[Axes]]]]:
-    """A figure with a panel for each data x encoding x variant; the rows and the axes of each.
-    `layout` are arguments of `style.grid`."""
+    """A figure with a panel for each data x encoding x variant, and the rows and the axes of each
+    panel. `layout` are arguments of `style.grid`."""
     panels = dict(list(frame.groupby(PANEL, sort=False)))
     of_corpora = list(Counter(key[0] for key in panels).values())
     figure, axes = grid(of_corpora, panels, caption, size, **layout)
@@ -67,8 +67,8 @@ def lines(
 ) -> None:
     """Draw the mean over seeds of the column `value` over the column `x`, a line for each operator.
 
-    The band is between the `ends_of` the values of each place, by default the lowest seed and the
-    highest. `text_of` makes the hover text from the means by place.
+    The band is between the two `ends_of` the values at each place, by default the lowest and the
+    highest seed. `text_of` makes the hover text from the means by place.
     """
     for fusion, runs in rows.groupby("fusion", sort=False):
         values = runs.groupby(x)["value"]
@@ -85,7 +85,7 @@ def lines(
 
 
 def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:
-    """A mark of one value. It is an artist of its own, so it can have a hover text."""
+    """A mark of one value. It is a separate artist, so it can have a hover text."""
     one = look(fusion)
     (point,) = axis.plot(
         [x], [y], marker=one.marker, color=one.color, linestyle="", markersize=size,
@@ -97,7 +97,7 @@ def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:
 def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
     """Limits that include zero, the means, the seeds (if `with_seeds`) and the intervals.
 
-    Very wide intervals are cut: with two seeds an interval is 13 times as wide as their distance.
+    Very wide intervals are cut. With two seeds an interval is 13 times as wide as their distance.
     """
     seeds = [delta for row in rows for delta in row["deltas" if "deltas" in row else "gains"]]
     points = [0.0, *(row["mean"] for row in rows), *(seeds if with_seeds else [])]
@@ -150,7 +150,7 @@ def whisker(
 
 
 def length_ticks(axis: Axes) -> None:
-    """Round numbers of tokens, between the powers of 2 too if the axis is short."""
+    """Round numbers of tokens; on a short axis also between the powers of 2."""
     low, high = axis.get_xlim()
     powers = 2.0 ** np.arange(np.floor(np.log2(low)), np.ceil(np.log2(high)) + 1)
     for steps in ([1.0], [1.0, 1.5], [1.0, 1.25, 1.5, 1.75]):
@@ -190,7 +190,7 @@ def heatmap(axis: Axes, matrix: NDArray[np.float64], largest: float, names: Sequ
         matrix, cmap="PuOr_r", norm=Normalize(-largest, largest), interpolation="nearest"
     )
     labels = [short(str(names[i]), 14) if i < len(names) else str(i) for i in range(n)]
-    # More than 30 names would touch, so only the numbers of some classes are written.
+    # More than 30 names would touch, so only some classes have their number.
     every = range(n) if n <= 30 else range(0, n, n // 10)
     shown = [labels[i] if n <= 30 else str(i) for i in every]
     axis.set_xticks(every, shown, rotation=45, ha="right", rotation_mode="anchor")
@@ -201,7 +201,7 @@ def heatmap(axis: Axes, matrix: NDArray[np.float64], largest: float, names: Sequ
         assert isinstance(axis.figure, Figure)
         bar = axis.figure.colorbar(image, ax=axis, shrink=0.7)
         bar.ax.tick_params(labelsize=6)
-        # Printed in grey, both ends of the colours look the same: mark the negative end.
+        # In grey print both ends of the colours look the same, so mark the negative end.
         rows, columns = np.nonzero(np.nan_to_num(matrix) < -largest / 10)
         axis.plot(columns, rows, "_", color="black", markersize=90 / n, markeredgewidth=0.6)
         return

@@ -24,7 +24,7 @@ SMALL = 8  # font size of labels, points
 CAPTION = 9
 
 RC: Any = {
-    # A user's matplotlibrc must not change a report. The backend is pyplot's own setting.
+    # A user's matplotlibrc must not change a report. pyplot sets the backend.
     **{key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if key != "backend"},
     "text.parse_math": False,  # names of the user's operators may contain $ or _
     "svg.fonttype": "none",
@@ -51,7 +51,7 @@ class Look(NamedTuple):
     dash: Any
 
 
-# Okabe-Ito hues, moved so that the lightness (CIE L*) of any two operators differs by 3 or more.
+# Okabe-Ito hues, changed so that the lightness (CIE L*) of any two operators differs by at least 3.
 LOOKS = {
     "add": Look("#000000", "o", "-"),
     "concat": Look("#0072B2", "s", (0, (5, 1.5))),
@@ -83,7 +83,7 @@ MORE_LINES = [
 
 
 def look(fusion: str) -> Look:
-    """The look of an operator. It depends on the name only, so it is the same in every report."""
+    """The look of an operator. It depends only on the name, so it is the same in every report."""
     if fusion in LOOKS:
         return LOOKS[fusion]
     marker, line = divmod(zlib.crc32(fusion.encode()) % 20, 5)
@@ -92,7 +92,7 @@ def look(fusion: str) -> Look:
 
 @contextmanager
 def rc_style() -> Iterator[None]:
-    """Use the rcParams of the figures and ignore two warnings that long or foreign names cause."""
+    """Use the rcParams of the figures, and ignore two warnings about long or foreign names."""
     with mpl.rc_context(RC), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
         warnings.filterwarnings("ignore", "constrained_layout not applied")
@@ -132,7 +132,7 @@ def settle(figure: Figure) -> Figure:
 
 
 def apart(places: ArrayLike, gap: float) -> NDArray[np.float64]:
-    """The nearest places that are `gap` apart; they are inside 0 to 1 if they fit."""
+    """The nearest places with at least `gap` between them; they are inside 0 to 1 if they fit."""
     y = np.asarray(places, dtype=float)
     order = np.argsort(y, kind="stable")
     steps = gap * np.arange(len(y))
@@ -163,7 +163,7 @@ def short(text: str, most: int) -> str:
 
 
 def wrapped(texts: Sequence[str], inches: float, size: float = SMALL) -> str:
-    """Each text starts a new line; lines are broken at a width of `inches`."""
+    """The texts, each on a new line; lines break at a width of `inches`."""
     characters = max(8, int(inches * 72 / (0.62 * size)))
     return "\n".join(textwrap.fill(text, characters) for text in texts if text)
 
@@ -180,8 +180,8 @@ def grid(
 
     `groups` contains the number of panels of each group. Each group starts a row, unless every
     group has one panel. A panel is a list of axes below each other with the heights `ratios`. Its
-    title has a line for each text that is not empty. The third one, the overrides of the runs, is
-    left out if all panels have the same.
+    title has a line for each text that is not empty. The third text, the overrides of the runs, is
+    left out if all panels have the same overrides.
     """
     titles = [list(map(str, title)) for title in titles]
     if len({tuple(title[2:]) for title in titles}) == 1:

@@ -1,4 +1,4 @@
-"""How a figure is saved as PNG and SVG files, and as an SVG inside an HTML page."""
+"""Saves a figure as PNG and SVG files, and as an SVG inside an HTML page."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from posfuse.report.figures.style import rc_style
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-TITLE = "title:"  # the prefix of an artist's gid that is a hover text
+TITLE = "title:"  # the prefix of an artist's gid that contains a hover text
 
 
 def mark(artist: Artist, text: str) -> None:
@@ -21,7 +21,8 @@ def mark(artist: Artist, text: str) -> None:
 
 
 def save(figure: Figure, folder: str | Path, name: str) -> str:
-    """Write folder/name.png and folder/name.svg, the same bytes each time; return the SVG."""
+    """Write folder/name.png and folder/name.svg with the same bytes each time, and return the
+    SVG."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     drawn = io.StringIO()
     with rc_style():
@@ -35,12 +36,12 @@ def save(figure: Figure, folder: str | Path, name: str) -> str:
 
 
 def for_page(drawn: str, name: str) -> str:
-    """Make Matplotlib's SVG scale with an HTML page and give it ids that no other figure has."""
+    """Make Matplotlib's SVG scale with an HTML page, and give it unique ids."""
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     root = ET.fromstring(NOT_XML.sub("\ufffd", drawn))  # class names may have such characters
     prefix = re.sub(r"[^\w-]", "-", name)
-    # The only style rule is for "*" and would hold for the whole page; the root gets it instead.
+    # The only style rule is for "*", so it would apply to the whole page. It is moved to the root.
     for child in [c for c in root if c.tag != f"{{{SVG}}}g"]:
         if child.tag == f"{{{SVG}}}metadata" or child.find(f"{{{SVG}}}style") is not None:
             root.remove(child)
@@ -53,7 +54,9 @@ def for_page(drawn: str, name: str) -> str:
     marks = 0
     for element in list(root.iter()):
         if element.tag == f"{{{SVG}}}image":
-            element.attrib.pop("id", None)  # a hash of the pixels, which equal pictures share
+            element.attrib.pop(
+                "id", None
+            )  # a hash of the pixels, so equal pictures have the same id
         for key, value in element.attrib.items():
             if key == "id" and value.startswith(TITLE):
                 marks += 1

@@ -1,4 +1,4 @@
-"""The answer of a sweep: the first lines of the terminal and of the page, and their table."""
+"""The answer of a sweep: the first lines on the terminal and on the page, and their table."""
 
 from collections.abc import Iterator, Sequence
 
@@ -36,8 +36,8 @@ def lead(
     rows: Places, cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame,
     criteria: Criteria,
 ) -> list[str]:  # fmt: skip
-    """How many differences to the baseline are decided, whether operators have values of their own,
-    and a line for each corpus and encoding without a comparison."""
+    """Lines with the number of decided differences to the baseline, with the keys of which each
+    operator has its own best values, and about each corpus and encoding without a comparison."""
     tuned = []
     if len(best):
         chosen = chosen_by(best, criteria)
@@ -52,11 +52,11 @@ def by_place(
     second: Sequence[pd.DataFrame] = (),
     second_best: Sequence[pd.DataFrame] = (),
 ) -> tuple[Places, list[Places]]:
-    """The rows of the answer, and those of each frame of what position or pretraining adds. Where
-    operators ran with several values of a tuned key, the rows are those at their best values.
+    """The rows of the answer, and the rows of the parts from position and from pretraining. If
+    operators ran with several values of a tuned key, the rows are at their best values.
 
-    `comparisons` is a frame of comparisons.py, `best` that of `OwnBest`; `second` are frames of
-    second_differences.py for `comparisons`, and `second_best` those for `best`.
+    `comparisons` is a frame of comparisons.py, and `best` is the frame of `OwnBest`. `second` are
+    frames of second_differences.py for `comparisons`, and `second_best` for `best`.
     """
     tuned = set(zip(best["data"], best["encoding"], strict=True))
 
@@ -73,7 +73,7 @@ def by_place(
 
 
 def answers(rows: tuple[Places, list[Places]], criteria: Criteria) -> list[Answer]:
-    """A row for each comparison, the decided ones first."""
+    """A row for each comparison, decided ones first."""
     groups, further = rows
     has_encodings = len({key[1] for key in groups}) > 1
     has_settings = len(groups) > len({key[:2] for key in groups})
@@ -176,7 +176,7 @@ def _sentence(row: Row, criteria: Criteria) -> str:
 
 
 def _added(row: Row, metric: Metric) -> str:
-    """What position or pretraining adds to a difference."""
+    """A sentence about the part of a difference from position or pretraining."""
     what = next(text for name, text in SECOND.items() if name in row)
     verdict = "not tested" if np.isnan(row["p_t"]) else f"{row['n']} seeds, {row['verdict']}"
     ends = interval(row["low"], row["high"], metric.digits)

@@ -1,4 +1,4 @@
-"""The differences over documents, and by the length of documents."""
+"""Differences over documents, and by the length of documents."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -52,7 +52,8 @@ def section(sweep: Sweep) -> Section:
 
 
 def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
-    """The hierarchical bootstrap over seeds and documents, and McNemar's test of each seed."""
+    """The intervals of the hierarchical bootstrap over seeds and documents, and McNemar's test of
+    each seed."""
     digits = criteria.metric.digits
     ends = partial(interval, digits=digits)
     of_seeds: list[Column] = []
@@ -227,8 +228,8 @@ def confusions(
     label_names: Mapping[str, Sequence[str]],
     baseline: str,
 ) -> Figure:
-    """Confusion matrices (C, C) minus the baseline's in points, by CELL; rows are true classes."""
-    # If not all comparisons are drawn, every corpus has some.
+    """Confusion matrices (C, C) minus the baseline's in points, by CELL. Rows are true classes."""
+    # If not all comparisons are drawn, each corpus still has some.
     corpora = pd.Series([key[0] for key in confusions])
     turn = corpora.groupby(corpora).cumcount()  # of a comparison among those of its corpus
     chosen = sorted(turn.sort_values(kind="stable").index[:MOST_HEATMAPS])

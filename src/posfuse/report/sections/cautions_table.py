@@ -1,4 +1,4 @@
-"""What the verdicts of a report lean on, as a table: each caution once."""
+"""A table of the cautions of a report's verdicts, each caution once."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,8 +28,8 @@ def cautions_section(
 
 
 def cautions_tables(leans: Mapping[str, Cautions], verdicts: str) -> list[Table]:
-    """One row per caution, if there is one. `leans` has the cautions of each verdict; `verdicts`
-    are hypotheses or comparisons."""
+    """A table with one row per caution, or no table. `leans` has the cautions of each verdict;
+    `verdicts` are hypotheses or comparisons."""
     rows = []
     for text in ORDER:
         concerned = [name for name, own in leans.items() if text in own]
@@ -59,7 +59,7 @@ def cautions_tables(leans: Mapping[str, Cautions], verdicts: str) -> list[Table]
 
 
 def _some(names: Sequence[str], every: int = 0) -> str:
-    """Up to MOST names; the word "all" for as many as `every`."""
+    """Up to MOST names, or the word "all" if there are `every` names."""
     if len(names) == every:
         return "all"
     more = [f"{len(names) - MOST} more"] if len(names) > MOST else []

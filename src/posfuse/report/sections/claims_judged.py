@@ -13,8 +13,8 @@ from posfuse.verdicts.claims import Verdict, not_judged
 
 
 def section(sweep: Sweep) -> Section:
-    """Every claim gets a verdict if the claims are the user's own; of the paper's claims those for
-    which there is a comparison, and a line about the others."""
+    """The verdicts on all claims of the user, or on the paper's claims that have a comparison, with
+    a line about the others."""
     verdicts = [v for v in sweep.verdicts if sweep.own_claims or v.numbers]
     folded = [v for v in sweep.verdicts if not sweep.own_claims and not v.numbers]
     shown: list[RenderableType] = []

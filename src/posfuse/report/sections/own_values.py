@@ -1,4 +1,4 @@
-"""The tuned keys: every operator at every value, each at its best one, and by tuning budget."""
+"""Tuned keys: every operator at every value, each at its best value, and by tuning budget."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -35,7 +35,7 @@ from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.own_best import KEYS, OwnBest, chosen_by, keys_of
 
 MARK = "*"  # an operator's own best values
-EDGE = "‡"  # a best value at the end of those tried
+EDGE = "‡"  # a best value at the end of the tried values
 AT_EDGE = (
     f"{EDGE} the best value is the smallest or largest that the operator was run with, so a value "
     "beyond may be better. "
@@ -46,7 +46,7 @@ BIAS = (
 )
 MOST_BUDGETS = 20  # columns; with more, powers of 2
 WORDS = {"scale": "scale", "lr": "learning rate"}
-LEARNED_SHIFT = 2**0.2  # a learned scale is drawn just right of the scale that it starts from
+LEARNED_SHIFT = 2**0.2  # a learned scale is drawn just to the right of its initial scale
 
 
 def section(sweep: Sweep) -> Section:
@@ -93,7 +93,7 @@ def own_best_tables(own_best: OwnBest, criteria: Criteria) -> list[Table]:
 
 
 def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
-    """Does an operator beat the baseline at the baseline's own best values?"""
+    """The operators compared with the baseline, each at its own best values."""
     best, keys, base, metric = own_best.best, own_best.keys, criteria.baseline, criteria.metric
     signs = partial(signed, digits=metric.digits)
     several = if_many(best, "encoding")  # a single one is in the title: the table is wide
@@ -163,7 +163,8 @@ def by_value_table(own_best: OwnBest, criteria: Criteria) -> Table:
 
 
 def budget_table(by_budget: pd.DataFrame, metric: Metric, more: str) -> Table:
-    """Which operator is best after few trials; or which arm, with its name in the column `arm`."""
+    """The expected best validation result of operators by number of trials; or of arms, with their
+    names in the column `arm`."""
     keys = ["arm"]
     if "arm" not in by_budget:
         several = [*if_many(by_budget, "encoding"), *if_many(by_budget, "variant")]
@@ -258,7 +259,8 @@ def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more:
 
 
 def _draw_lines(axis: Axes, rows: list[plot.Row], metric: Metric, key: str, name: str) -> None:
-    """Draw a line over the values of a key for each operator; a learned scale is a mark beside."""
+    """Draw a line over the values of a key for each operator. A learned scale is a mark beside
+    it."""
 
     def is_hollow(row: plot.Row) -> bool:
         return key == "scale" and bool(row["learned"])

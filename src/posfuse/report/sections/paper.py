@@ -1,4 +1,5 @@
-"""The paper's Tables 1 to 3, our numbers beside the published ones, and the figure of latency."""
+"""The paper's Tables 1 to 3 with our numbers beside the published ones, and the figure of
+latency."""
 
 from functools import partial
 
@@ -16,7 +17,7 @@ from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, Table, by_fusion, count, if_many, over_seeds
 from posfuse.runs.coverage import coverage_warning, repetition
 
-MARK = "†"  # ours and the paper's disagree
+MARK = "†"  # our number disagrees with the paper's
 BAG = "bag of words"
 BAGS = {"bag_of_words": BAG, "bag_with_ends": f"{BAG}, first and last symbol"}  # by column
 BY_CELL = "mean ± standard deviation over seeds, number of seeds in brackets."
@@ -30,10 +31,10 @@ WITH_ENDS = f" {BAGS['bag_with_ends']}: the pair of the two is one more word."
 
 
 def section(sweep: Sweep) -> Section:
-    """A sweep over token scales or learning rates has a row for every value, so the terminal shows
-    other tables."""
+    """The tables and the figure. In a sweep over token scales or learning rates they have a row for
+    every value, so the terminal shows other tables."""
     cells, metric = sweep.cells, sweep.metric
-    # The accuracy of a bag of words is no yardstick for another metric.
+    # The accuracy of a bag of words cannot be compared with another metric.
     compared = sweep.classifiers if metric == ACCURACY else sweep.classifiers[:0]
     bags, without_bag = bags_of_words(compared)
     tables = paper_tables(cells, bags, metric)
@@ -48,8 +49,8 @@ def section(sweep: Sweep) -> Section:
 
 
 def _coverage_warnings(runs: pd.DataFrame) -> list[str]:
-    """Lines on each corpus, and variant of it, whose tokens do not represent its texts, or whose
-    test documents are not all new."""
+    """Lines about each corpus and variant whose tokens do not represent the texts, or whose test
+    documents occur in train."""
     lines = []
     for _, group in runs.groupby(["data", "variant"], sort=False):
         for line_of in (coverage_warning, repetition):
@@ -104,7 +105,7 @@ def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) 
     rows = []
     has_ends = any(bag.with_ends is not None for bag in bags.values())
     for cell in cells.to_dict("records"):
-        theirs = None  # a variant has other settings than the paper's
+        theirs = None  # a variant has other settings than the paper
         if not cell["variant"] and metric == ACCURACY:
             theirs = published(table, cell["data"], cell["encoding"], cell["fusion"])
         bag = bags.get((cell["data"], cell["variant"]))

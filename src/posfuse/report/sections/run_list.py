@@ -1,4 +1,5 @@
-"""The runs: each with its result and a link to its folder, and those without a record."""
+"""A list of the runs, each with its result and a link to its folder, and of runs without a
+record."""
 
 import os
 from collections.abc import Iterable
@@ -34,7 +35,7 @@ def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: P
     """Name, result, best (which evaluation was the best one) and link of a run. The link leads to
     its folder, if the page, in `out`, lies below `root` as the runs do.
 
-    `row` has seed, folder, perhaps diverged, and otherwise best_evaluation and evaluations.
+    `row` has seed, folder, and either diverged or best_evaluation and evaluations.
     """
     is_inside = out.resolve().is_relative_to(root.resolve())
     link = quote(Path(os.path.relpath(row["folder"], out)).as_posix()) if is_inside else ""
@@ -48,8 +49,8 @@ def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: P
 
 
 def runs_html(runs: list[Row], metric: Metric, without: Iterable[str] = (), absent: int = 0) -> str:
-    """A folded list of the runs. `without` are lines about those without a record, of which
-    `absent` were not started or not finished."""
+    """A folded list of the runs. `without` are lines about runs without a record; `absent` of these
+    runs were not started or not finished."""
     return template("runs.html.j2", __package__).render(
         runs=runs, metric=metric, absent=absent, without=list(without)
     )

@@ -1,4 +1,5 @@
-"""The gains under one condition beside those under another: what position adds, and pretraining."""
+"""Tables of gains under two conditions: with and without position, after pretraining and from
+scratch."""
 
 from functools import partial
 
@@ -11,8 +12,8 @@ from posfuse.report.sweep import Sweep
 from posfuse.report.table import Table, signed, table_of
 from posfuse.statistics.comparisons import Criteria, family_size
 
-# By the second condition, a column of `second_differences`: the headings of both gains and of their
-# difference, the title, what the first gain is, what the second one is, and what adds.
+# By the second condition (a column of `second_differences`): the headings of both gains and of
+# their difference, the title, the descriptions of both gains, and the words for the difference.
 SECOND = {
     "placebo": (
         ("gain", "without", "position adds"),
@@ -40,8 +41,8 @@ def section(sweep: Sweep) -> Section:
 
 
 def second_tables(frame: pd.DataFrame, criteria: Criteria, tuned: str = "") -> list[Table]:
-    """The table of a frame of `second_differences`, if it has rows. `tuned`: the keys of which each
-    cell has its own best values, in words; empty if all cells have the same values."""
+    """The table of a frame of `second_differences`, if it has rows. `tuned` has in words the keys
+    of which each cell has its own best values; empty if all cells have the same values."""
     if frame.empty:
         return []
     metric, name = criteria.metric, next(name for name in SECOND if name in frame)

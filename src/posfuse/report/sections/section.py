@@ -1,4 +1,4 @@
-"""What a section of a report contains. A page and a terminal walk through a list of them."""
+"""The content of a section of a report. The page and the terminal show a list of sections."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,10 +25,10 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Answer:
-    """A row of the table at the top of a page: a verdict and the difference that it is about."""
+    """A row of the table at the top of a page: a verdict and its difference."""
 
     verdict: str  # a key of report.answers.SIGNS
-    comparison: str  # what is compared, or a hypothesis
+    comparison: str  # the compared operators, or a hypothesis
     mean: float = math.nan
     low: float = math.nan  # of the interval
     high: float = math.nan
@@ -48,11 +48,13 @@ class Section:
     chapter: str = TABLES  # one of CHAPTERS
     lead: Sequence[str] = ()  # sentences above all chapters
     answers: Sequence[Answer] = ()
-    margin: float = 0.0  # of all answers: the largest difference that does not matter; 0: not drawn
+    margin: float = (
+        0.0  # the largest difference that does not matter, for all answers; 0: not drawn
+    )
     unit: str = ""  # of the answers' differences
     drawings: Sequence[Drawing] = ()
     tables: Sequence[Table] = ()
-    html: str = ""  # what is neither a figure nor a table; safe inside a page
-    shown: Sequence[RenderableType] = ()  # on the terminal; a str is a line that is not broken
-    notes: Sequence[str] = ()  # what could not be compared, and other remarks
+    html: str = ""  # other content than figures and tables; safe inside a page
+    shown: Sequence[RenderableType] = ()  # on the terminal; a str is a line without line breaks
+    notes: Sequence[str] = ()  # about comparisons that are not possible, and other remarks
     problems: Sequence[str] = ()  # damaged or contradictory inputs, which are left out

@@ -1,4 +1,4 @@
-"""Tables that describe the runs of each cell beyond their mean: solved, converged, variance."""
+"""Tables about the runs of each cell besides their mean: solved, converged, variance."""
 
 from functools import partial
 

@@ -46,8 +46,8 @@ def length_tables(
 ) -> list[Table]:
     """The tables; none without test lengths.
 
-    `by_test_length` is the frame of that name in statistics/lengths.py, and `sliding` that of
-    windows that overlap; `comparisons` is that of `compare` for the areas.
+    `by_test_length` is the frame of this name in statistics/lengths.py, and `sliding` the frame for
+    overlapping windows. `comparisons` is the frame of `compare` for the areas.
     """
     if by_test_length.empty:
         return []
@@ -108,8 +108,8 @@ def results_by_length(
 ) -> Figure:
     """The metric against test length in tokens, a panel for each data x encoding x variant.
 
-    `rows` are those of `by_test_length` in statistics/lengths.py; `chance` has the result of
-    guessing by data; it may lack some.
+    `rows` is the frame `by_test_length` of statistics/lengths.py. `chance` has the result of
+    guessing by data, if known.
     """
 
     def by_length(mean: "pd.Series[float]") -> str:

@@ -1,6 +1,6 @@
 """How models use position: attention by distance, the probe of position, patching, loss by place.
 
-`rows` are those of `mechanism` in evidence/saved.py. A line or a bar is the mean over seeds, a
+`rows` come from `mechanism` in evidence/saved.py. A line or a bar is the mean over seeds, and a
 band reaches from the lowest seed to the highest.
 """
 
@@ -28,7 +28,7 @@ def section(sweep: Sweep) -> Section:
     measured, problems = mechanism(sweep.runs)
     is_loss = measured["name"] == LOSS_BY_POSITION
     losses, others = measured[is_loss], measured[~is_loss]
-    # A pretrained model has other measurements than those of attention.
+    # A pretrained model has no measurements of attention.
     attention = others[others["name"].astype(str).str.startswith("attention_")]
     figures = (
         (loss_by_position, losses,
@@ -52,8 +52,8 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
     """A language model's loss in bits per target against the target's place in the window, a panel
     for each data x encoding x variant.
 
-    `rows` are those of `mechanism` in evidence/saved.py with the name LOSS_BY_POSITION. A mark
-    stands for its place and all places after the mark before.
+    `rows` come from `mechanism` in evidence/saved.py and have the name LOSS_BY_POSITION. A mark
+    stands for its place and all places after the previous mark.
     """
 
     def by_place(mean: "pd.Series[float]") -> str:
@@ -157,8 +157,8 @@ def _distance_axis(axis: Axes, places: Sequence[float]) -> None:
 
 @style.styled
 def probe_by_layer(rows: pd.DataFrame) -> Figure:
-    """The probe's R^2 above its share within 2 tokens, by layer, a panel for each data x encoding x
-    variant."""
+    """The probe's R^2 (above) and its fraction within 2 tokens (below) by layer, a panel for each
+    data x encoding x variant."""
     probed = rows[rows["name"].str.startswith("probe_")]
     caption = (
         "a linear probe of a token's place in its document, on test documents that it was not "
@@ -190,7 +190,7 @@ def _by_layer(label: str, mean: "pd.Series[float]") -> str:
 
 @style.styled
 def patching(rows: pd.DataFrame) -> Figure:
-    """Which order predictions follow when only the input has another one (above), and when only
+    """The order that predictions follow if only the input has another order (above), and if only
     attention has it (below), a panel for each data x encoding x variant."""
     patched = rows[rows["name"].str.startswith("patch_")]
     run = [*plot.PANEL, "fusion", "seed"]
@@ -221,8 +221,8 @@ def patching(rows: pd.DataFrame) -> Figure:
 
 
 def _bar(axis: Axes, x: float, runs: pd.DataFrame, patch: str, name: str) -> None:
-    """The shares of one operator's documents on top of each other; a run whose predictions do not
-    depend on order counts as 0."""
+    """The fractions of one operator's documents on top of each other. A run whose predictions do
+    not depend on order counts as 0."""
     moved = 100 * runs["patch_reordered_changed"]
     of_moved = {kind: runs.get(f"patch_{patch}_{kind}", moved * np.nan).fillna(0.0)
                 for kind in ("followed", "stayed")}  # fmt: skip
