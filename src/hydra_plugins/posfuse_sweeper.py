@@ -106,7 +106,7 @@ class PosfuseSweeper(BasicSweeper):
                     if (other := self.named.setdefault(key, name)) != name:
                         raise InputError(
                             f"{key}: is named {other} in one run of this sweep and {name} in "
-                            f"another; set {key.partition('=')[0]}.name in its own file alone"
+                            f"another; set {key.partition('=')[0]}.name only in its own file"
                         )
                 self.add_names(names)
                 check_place(job, folders_of([overrides], self.config)[0])

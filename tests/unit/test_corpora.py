@@ -107,7 +107,7 @@ def test_drop_empty_leaves_out_documents_without_text(tmp_path) -> None:
         ("train", frame(labels=[0] * 39 + [1]), "every class in"),
         ("test", frame(labels=[0, 2] * 20), "class 2 in row 1 is not in the training"),
         ("train", frame(labels=["x", "\u200b"] * 20),
-         r"label '\u200b' in row 1 shows nothing; name the class"),
+         r"label '\u200b' in row 1 is invisible; name the class"),
     ],
 )  # fmt: skip
 def test_bad_documents_are_refused_in_one_short_line_with_the_file(

@@ -325,9 +325,9 @@ MISTAKES = [
     ((), ["--by", "task,size"], "no column 'size'; it has task, run, method, score"),
     ((), ["--by", ""], "row 14: seed 0 of a is given twice for table; separate the rows with --by"),
     ((("one,1,a,0.6\n", "one,1,a,60\n"),), [], "score mixes fractions (0.5 in row 2) and percent "
-     "(60 in row 5); convert one of them, or say --unit percent"),
+     "(60 in row 5); convert one of them, or give --unit percent"),
     ((("one,1,a,0.6\n", "one,1,a,\n"),), [], "row 5: score is ''; give a number, or remove the"),
-    ((("one,1,a,0.6\n", "one,1,a,-0.6\n"),), [], "row 5: score -0.6 is no accuracy; for other"),
+    ((("one,1,a,0.6\n", "one,1,a,-0.6\n"),), [], "row 5: score -0.6 is not an accuracy; for other"),
     ((("one,1,a", "one,0,a"),), [], "row 5: seed 0 of a is given twice for one; separate the rows"),
     ((), ["--where", "task=three"], "no row has task=three; use one of one, two"),
     ((), ["--baseline", "z"], "--baseline: no row has method=z; use one of a, b, c"),

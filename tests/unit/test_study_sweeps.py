@@ -222,7 +222,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
     assert "Supported: gain; undecided: other." in printed
     place = "multirun/mine_test/tiny/sinusoidal/mul/seed=2/result.json"
     assert (
-        "other: not judged at 4 seeds, nor is the rest of family second: no result of 1 run, such "
+        "other: not judged at 4 seeds, like the rest of family second: no result of 1 run, such "
         f"as d seed=2 ({place}: {OTHER}; remove it to run again)"
     ) in printed
     assert not (tmp_path / "multirun/mine/report").exists()

@@ -211,8 +211,7 @@ def _check_spelling(parts: dict[str, Split]) -> None:
         if hidden := [v for v in dict.fromkeys(labels) if not canonical(v)]:
             row = part.rows[part.labels.tolist().index(hidden[0])]
             raise InputError(
-                f"{part.source.name}: label {hidden[0]!r} in row {row} shows nothing; name the "
-                "class"
+                f"{part.source.name}: label {hidden[0]!r} in row {row} is invisible; name the class"
             )
         known |= dict.fromkeys(labels)
         check_distinct(known, f"{part.source.name}: labels")

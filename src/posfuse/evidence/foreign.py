@@ -174,14 +174,14 @@ def _values(path: Path, texts: "pd.Series[str]", columns: Columns) -> "pd.Series
         one, other = _line(fractions), _line(percents)
         raise InputError(
             f"{path}: {columns.value} mixes fractions ({texts[one]} in row {one}) and percent "
-            f"({texts[other]} in row {other}); convert one of them, or say --unit percent"
+            f"({texts[other]} in row {other}); convert one of them, or give --unit percent"
         )
     percent = columns.unit == "percent" or (columns.unit is None and bool(percents.any()))
     values = values if percent else 100 * values
     if (outside := ~values.between(0, 100)).any():
         row = _line(outside)
         raise InputError(
-            f"{path}: row {row}: {columns.value} {texts[row]} is no accuracy; for other "
+            f"{path}: row {row}: {columns.value} {texts[row]} is not an accuracy; for other "
             "measures use --unit raw"
         )
     return values

@@ -102,7 +102,7 @@ def finished_record(folder: Path, cfg: Config) -> Record | None:
             f"the result of other texts that are also named {cfg.data.name!r}; set data.name=NAME "
             "for these texts"
         )
-    raise Conflict(f"{path}: holds {held}, or remove that file to run again")
+    raise Conflict(f"{path}: has {held}, or remove this file to run again")
 
 
 def read_result(path: Path) -> Record:

@@ -239,7 +239,7 @@ def stored(path: Path) -> tuple[Plan, Any]:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read ({reason}); restore it from a copy") from error
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(f"{path}: holds no plan; restore it from a copy") from error
+        raise InputError(f"{path}: contains no plan; restore it from a copy") from error
     if not is_whole:
         raise InputError(f"{path}: was edited: its digest does not fit; restore it from a copy")
     return plan, numerics

@@ -255,7 +255,7 @@ def _check_hypothesis(place: str, h: Hypothesis, study: Study) -> None:
         raise InputError(f"{place}.minus: give two arms, whose difference is subtracted")
     for side in h.sides:
         if not isinstance(side, list) or not side or not all(isinstance(n, str) for n in side):
-            raise InputError(f"{place}: {side!r} is no arm; give a name or a list of names")
+            raise InputError(f"{place}: {side!r} is not an arm; give a name or a list of names")
         for name in side:
             if name not in study.arms:
                 raise InputError(f"{place}: no arm {name!r}; use one of {', '.join(study.arms)}")

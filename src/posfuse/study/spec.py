@@ -55,17 +55,17 @@ class Tuning(Strict):
     proposes the same number of trials from the arm's own results (search.py)."""
 
     grid: Annotated[Grid, about("every combination is a trial")] = field(default_factory=dict)
-    random: Annotated[dict[str, Range], about("or: ranges to draw from")] = field(
+    random: Annotated[dict[str, Range], about("ranges to draw from, in place of grid")] = field(
         default_factory=dict
     )
-    trials: Annotated[int, about("the number of draws from the ranges", ge=0)] = 0
+    trials: Annotated[int, about("number of draws from the ranges", ge=0)] = 0
     method: Annotated[str, one_of(METHODS)] = "random"
-    seeds: Annotated[Seeds, about("validation results on them choose")] = None
-    finalists: Annotated[int, about("so many trials run again with final_seeds", ge=0)] = 0
-    final_seeds: Annotated[Seeds, about("results on them choose among the finalists")] = None
-    draw: Annotated[int, about("another number draws other random trials", ge=0)] = 0
-    repeats: Annotated[int, about("tunings of each arm; each has its share of all seeds", ge=1)] = 1
-    null_arm: Annotated[str, about("an arm that is compared with itself, tuned again")] = ""
+    seeds: Annotated[Seeds, about("seeds whose validation results choose a trial")] = None
+    finalists: Annotated[int, about("number of trials that run again", ge=0)] = 0
+    final_seeds: Annotated[Seeds, about("seeds that choose among the finalists")] = None
+    draw: Annotated[int, about("another number gives other random trials", ge=0)] = 0
+    repeats: Annotated[int, about("tunings of each arm, each with a share of all seeds", ge=1)] = 1
+    null_arm: Annotated[str, about("an arm to tune again and compare with itself")] = ""
 
 
 @dataclass
@@ -73,10 +73,10 @@ class Evaluation(Strict):
     """The fresh seeds and the looks."""
 
     seeds: Annotated[Seeds, about("none of them is a tuning seed")] = None
-    looks: Annotated[list[int], about("seeds per arm at each look; with repeats: repeats")] = field(
-        default_factory=list
+    looks: Annotated[list[int], about("numbers of seeds per arm at the looks, or of repeats")] = (
+        field(default_factory=list)
     )
-    alpha: Annotated[float, about("of each family of hypotheses", gt=0, lt=0.5)] = 0.05
+    alpha: Annotated[float, about("error rate of each family", gt=0, lt=0.5)] = 0.05
     spent: Annotated[list[float], about("alpha up to each look; empty: O'Brien-Fleming")] = field(
         default_factory=list
     )
@@ -89,12 +89,12 @@ class Hypothesis(Strict):
     name: str
     text: str
     arm: Annotated[Side, about("an arm, or a list of arms to average")]
-    than: Annotated[Side, about("what is subtracted")]
-    minus: Annotated[list[Side], about("two more; their difference is subtracted")] = field(
+    than: Annotated[Side, about("the arm to compare with")]
+    minus: Annotated[list[Side], about("two arms, whose difference is subtracted")] = field(
         default_factory=list
     )
     expects: Annotated[str, one_of(EXPECTED)] = ""
-    margin: Annotated[float, about("a difference within +-margin is nothing", gt=0, le=100)] = 1.0
+    margin: Annotated[float, about("largest difference that does not matter", gt=0, le=100)] = 1.0
     family: Annotated[str, about("hypotheses that share alpha")] = "primary"
     outcome: Annotated[str, about("the metric; or beyond: beyond the trained length")] = ""
 
@@ -139,7 +139,7 @@ class Hypothesis(Strict):
 class Convergence(Strict):
     """The limit for the caution that an arm was still improving."""
 
-    most_last: Annotated[float, about("share of runs best at their end", ge=0, le=1)] = 0.5
+    most_last: Annotated[float, about("largest share of runs best at the end", ge=0, le=1)] = 0.5
 
 
 @dataclass

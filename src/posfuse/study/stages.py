@@ -155,7 +155,7 @@ def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
         if missing := [key for key in asked if key in reasons]:
             (arm, seed), n = missing[0], f"{len(missing)} run{'s' * (len(missing) > 1)}"
             lines.append(
-                f"{h.name}: not judged at {looks[made]} {study.units}, nor is the rest of family "
+                f"{h.name}: not judged at {looks[made]} {study.units}, like the rest of family "
                 f"{h.family}: no result of {n}, such as {arm} seed={seed} ({reasons[arm, seed]})"
             )
     return lines

@@ -219,7 +219,7 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
     sweep_ids = sorted(set(runs["sweep_id"]))
     if len(sweep_ids) > 1:
         several = ", ".join(sweep_ids)
-        raise InputError(f"{sweep}: holds several sweeps ({several}); give the folder of one")
+        raise InputError(f"{sweep}: contains several sweeps ({several}); give the folder of one")
     prepare(sweep)
     logger = configs.read_config(Path(runs["folder"].iloc[0])).logger
     project = logger.project

@@ -61,7 +61,7 @@ def build_data(cfg: Config, task: Task | None = None) -> TextDataModule:
     )
     if is_task(corpus) and any(store.unknown_share.values()):
         raise InputError(
-            f"data.vocabulary: leaves symbols of {corpus.name} out, and with them labels; remove "
+            f"data.vocabulary: lacks symbols of {corpus.name}, and with them labels; remove "
             "data.vocabulary.max_size and data.vocabulary.min_count"
         )
     order = seed_of(cfg, "order")

@@ -47,7 +47,7 @@ class Claim(Strict):
     text: str
     kind: Annotated[str, one_of(KINDS)]
     source: Annotated[str, Field(description="the publication and its section")] = ""
-    where: Annotated[dict[str, Any], Field(description="which comparisons, by axis")] = field(
+    where: Annotated[dict[str, Any], Field(description="the comparisons, by axis")] = field(
         default_factory=dict
     )
     each: Annotated[str | None, Field(description="an axis that needs two values or more")] = None
@@ -63,7 +63,7 @@ class Claims(Strict):
         default_factory=dict
     )
     claims: list[Claim] = field(default_factory=list)
-    baseline: Annotated[str | None, Field(description="null: that of the report")] = None
+    baseline: Annotated[str | None, Field(description="null: the report's")] = None
 
 
 @dataclass(frozen=True)
