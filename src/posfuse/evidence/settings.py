@@ -33,7 +33,7 @@ def labels_of(run: Run) -> dict[str, str]:
     task: equal for runs of one task at several lengths: the name of the corpus function (folder for
     a local one), and a digest of all settings but LENGTHS, the encoding's, the operator's and the
     seed. pretrain: the kind of pretraining; records of runs from scratch lack it.
-    besides_pretraining: a digest of all settings but those of pretraining and the seed.
+    besides_pretraining: a digest of all settings except pretraining's and the seed.
     """
     settings = _settings(run)
     own = "folder" if "settings.data.path" in settings else str(run["data"])

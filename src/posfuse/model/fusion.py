@@ -77,7 +77,7 @@ class Add(Fusion):
 
 
 class NoFusion(Add):
-    """H = E: tokens alone."""
+    """H = E: only the tokens."""
 
     uses_table = False
 

@@ -20,8 +20,9 @@ PLACES = 6  # random places at which `looks_ahead` cuts a text
 class LanguageModel(FusionTransformer):
     """Predicts each next token with a causal encoder.
 
-    The output layer is a matrix of its own without a bias, or, if `tied`, the embeddings divided by
-    sqrt(d) (Raffel et al. 2020): they start from N(0, 1), so the logits start with a variance of 1.
+    The output layer is a separate matrix without a bias, or, if `tied`, the embeddings divided by
+    sqrt(d) (Raffel et al. 2020). Embeddings start from N(0, 1), so the logits start with a variance
+    of 1.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Seeds as users write them, and the seeds of a run's splits.
 
 data.split_seed is a number, or the word `seed` for the run's own seed. The config, its fingerprint
-and the record keep the word, so that two runs of a cell differ in `seed` alone. Code that opens the
+and the record keep the word, so two runs of a cell differ only in `seed`. Code that opens the
 corpus gets the number from this module.
 """
 

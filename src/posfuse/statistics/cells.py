@@ -77,7 +77,7 @@ def solved_best(best: pd.DataFrame, above: dict[str, float]) -> pd.DataFrame:
 def _row(accuracies: list[float], pairs: dict[Any, Any] | None, above: float) -> dict[str, Any]:
     """threshold, n, mean and std of the accuracies in percent; solved (how many runs), share, low
     and high (exact interval) in percent; and of the paired seeds: pairs (how many), with and base
-    (how many runs of either solve it), gained and lost (seeds that one alone solves), difference,
+    (how many runs of either solve it), gained and lost (seeds that only one solves), difference,
     difference_low and difference_high (Newcombe) in points, p_mcnemar (exact)."""
     solves = np.asarray(accuracies) > above
     n, k = len(solves), int(solves.sum())

@@ -105,7 +105,9 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
     if not testable:
         return NONE
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # the NaN is what we want
+        warnings.simplefilter(
+            "ignore", stats.DegenerateDataWarning
+        )  # NaN is the result in this case
         interval = stats.bootstrap(
             (d,), np.mean, confidence_level=level, n_resamples=RESAMPLES, method="BCa",
             rng=np.random.default_rng(seed),

@@ -39,7 +39,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of the test stage, computed from the records alone."""
+    """The state of the test stage, computed only from the records."""
 
     verdicts: list[Verdict]  # in the order of the study
     next_arms: list[str]  # arms that the next look needs; empty if the study is finished

@@ -32,7 +32,7 @@ class Test(NamedTuple):
     line: str
     p_support: float
     p_refute: float
-    # The needed seeds, by alpha for the claim and alpha for this comparison alone.
+    # The needed seeds, by alpha for the claim and alpha for this comparison.
     seeds: Callable[[float, float], float]
 
 
