@@ -183,7 +183,7 @@ def test_windows_longer_than_the_text_are_one_line(corpus, tmp_path):
 
 
 def test_a_vocabulary_without_some_symbols_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"data\.vocabulary: leaves symbols of copy out"):
+    with pytest.raises(InputError, match=r"data\.vocabulary: lacks symbols of copy, and"):
         train(of_copy(tmp_path / "cache", "data.vocabulary.max_size=5"), tmp_path / "run")
 
 

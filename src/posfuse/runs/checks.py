@@ -45,7 +45,7 @@ def checked(config: DictConfig) -> Config:
     if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
         raise InputError(
             f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
-            "which is its own, or loss"
+            "the task's metric, or loss"
         )
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
     if cfg.encoding.attention:
