@@ -51,7 +51,8 @@ def read_sums(folder: Path) -> str:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file exists and, if SHA256SUMS is beside it or one folder above, has its digest."""
+    """True if a file exists and has the digest in SHA256SUMS beside it or one folder above, if
+    there is one."""
     folder = next((above for above in path.parents[:2] if (above / SUMS).exists()), path.parent)
     try:
         lines = read_sums(folder).splitlines()

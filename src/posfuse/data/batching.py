@@ -51,7 +51,7 @@ class Documents(Dataset[Batch]):
         return len(self.lengths)
 
     def counts(self, vocabulary_size: int) -> np.ndarray:
-        """How often each word occurs in the documents after the cut to max_len, (V,)."""
+        """The counts of each word in the documents after the cut to max_len, (V,)."""
         counts, padding = np.zeros(vocabulary_size, dtype=np.int64), 0
         for chunk in _chunks(np.arange(len(self)), 1000):  # bounds the memory of bincount
             batch = self[chunk]

@@ -195,7 +195,7 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
 
 @lru_cache
 def _from_hub(id: str, revision: str) -> Any:
-    """The corpus in the hub's form, loaded once per process: without a network the library
+    """The corpus in the hub's form, loaded once per process, because without a network the library
     retries for 23 s, even for a corpus in its local cache."""
     import datasets
 

@@ -18,7 +18,7 @@ LONGEST = 2**31 - 1  # characters of a field; the default of csv is 131,072
 
 @contextmanager
 def utf8(path: Path) -> Iterator[TextIO]:
-    """The open file; raises InputError, also while reading, for a line that is not UTF-8."""
+    """The open file. Raises InputError, also during reading, for a line that is not UTF-8."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield file

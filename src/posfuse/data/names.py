@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from posfuse.errors import InputError
 
-# Control characters, halves of a surrogate pair, and what XML cannot contain.
+# Control characters, halves of a surrogate pair, and characters that XML cannot contain.
 NOT_SHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 

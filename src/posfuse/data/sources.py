@@ -131,7 +131,7 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _json_object(line: str) -> dict[str, Any]:
-    """The object in a line; raises ValueError with the problem."""
+    """The object in a line. Raises ValueError with the problem."""
     row: dict[str, Any] = json.loads(line, object_pairs_hook=_with_each_key_once)
     if not isinstance(row, dict):
         raise ValueError(f"it is {reprlib.repr(row)}")

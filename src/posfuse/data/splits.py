@@ -50,7 +50,7 @@ def splits(
     validation_seed: int | None = None,
     labelled: bool = True,
 ) -> tuple[dict[str, Split], list[str]]:
-    """Read, check and split a corpus; returns the splits and the names of the labels 0..C-1.
+    """Read, check and split a corpus. Returns the splits and the names of the labels 0..C-1.
 
     `validation_seed` and `labelled` are as in `open_store`. Raises InputError for documents that
     cannot be used.

@@ -19,7 +19,8 @@ SPARE = 6.0  # gaps to draw beyond the expected number, in its standard deviatio
 class Dropout(nn.Dropout):
     """nn.Dropout with p < 1.
 
-    torch's global generator determines what is dropped, and on a CPU also the number of elements.
+    The dropped numbers depend on torch's global generator, and on a CPU also on the number of
+    elements.
     """
 
     def forward(self, x: Tensor) -> Tensor:

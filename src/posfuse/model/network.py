@@ -166,8 +166,8 @@ class PositionClassifier(FusionTransformer):
 
 
 class FoldedClassifier(PositionClassifier):
-    """A classifier for inference only, as `fold` makes it. What depends on a word or on a position
-    alone is looked up, and only merged.
+    """A classifier for inference only, made by `fold`. It looks up and merges the parts that depend
+    only on a word or only on a position.
 
     It stores copies. V rows of each token part replace the embeddings: V d numbers as before, V
     more for gate_scalar, V d more for gate_feature and gate_mlp.

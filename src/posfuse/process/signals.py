@@ -7,7 +7,7 @@ No handler raises. `check` raises `Interrupted` where a run can stop without los
 runs, between training steps and between batches of tokenising. The exit status is then 75.
 
 Idle workers of hydra/launcher=parallel block these signals, and the launcher passes them on. A busy
-worker still sees a blocked signal, since `interruption` also looks at pending ones.
+worker still sees a blocked signal, because `interruption` also checks pending signals.
 """
 
 import ctypes

@@ -23,7 +23,7 @@ def write(
     sections: Sequence[Section], title: str, command: str, made: pd.DataFrame, out: Path,
     lead: str = "", summary: str = "",
 ) -> Path:  # fmt: skip
-    """Write the page, the tables and the figures into `out`; returns the path of the page.
+    """Write the page, the tables and the figures into `out`. Returns the path of the page.
 
     `made` are the rows of the runs. `lead` and `summary` are HTML below the answer.
     """

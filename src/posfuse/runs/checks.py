@@ -57,7 +57,7 @@ def checked(config: DictConfig) -> Config:
 
 
 def _number(value: Any) -> Any:
-    """A number or a fraction as a float; anything else unchanged."""
+    """A number or a fraction as a float. Other values are not changed."""
     try:
         return float(Fraction(str(value)))
     except (ValueError, ZeroDivisionError, OverflowError):

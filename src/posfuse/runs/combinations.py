@@ -1,4 +1,4 @@
-"""Values of the config that do not fit each other."""
+"""Checks of values of the config that do not fit together."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields
@@ -10,11 +10,11 @@ from posfuse.data.pretrained_folder import pretrained_files
 from posfuse.errors import InputError
 from posfuse.runs.identity import flatten
 
-Needs = dict[str, tuple[Any, str]]  # key -> the only value that fits, and why
+Needs = dict[str, tuple[Any, str]]  # key -> the only value that fits, and the reason
 HOST_TABLE = "posfuse.model.pretrained_host.HostTable"
 HUB = "posfuse.data.corpora.hub"
-SHUFFLED = "_shuffled"  # ends the name of a corpus with data.word_order=shuffled
-# Of ModelConfig: what the folder of a pretrained model decides.
+SHUFFLED = "_shuffled"  # end of the name of a corpus with data.word_order=shuffled
+# The fields of ModelConfig that the folder of a pretrained model determines.
 DECIDED = (
     "d_model", "n_heads", "n_layers", "d_ff", "activation", "norm_first", "dropout",
     "attention_dropout",
@@ -22,7 +22,8 @@ DECIDED = (
 
 
 def check_combinations(cfg: Config) -> None:
-    """Raise InputError, which names the key and the fix, for a value that does not fit another."""
+    """Raise InputError, which names the key and the fix, for a value that does not fit another
+    value."""
     if is_pretrained(cfg):
         if cfg.host.path is None:
             raise InputError(
@@ -51,7 +52,7 @@ def check_combinations(cfg: Config) -> None:
 
 
 def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
-    """Parts of this config, each with the keys that have one value beside it."""
+    """Settings of this config, each with the keys for which it allows only one value."""
     data, of_data = cfg.data, f"data={cfg.data.name}"
     corpus = (data.corpus or {}) if data.path is None else {}
     if "lengths" in corpus or is_task(data):

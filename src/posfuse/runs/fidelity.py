@@ -1,7 +1,7 @@
 """Replaces operators and encodings by the classes of the authors' notebooks.
 
 `cfg.fidelity` has an option for every difference; docs/fidelity.md explains them. This module
-replaces classes and arguments when a config is checked, so config.yaml shows what really runs.
+replaces classes and arguments when a config is checked, so config.yaml shows the classes that run.
 The other options act where their values are used.
 """
 

@@ -180,7 +180,7 @@ def read_history(folder: Path, name: str = HISTORY) -> pd.DataFrame:
 
 
 def read_table(path: Path, row: type) -> pd.DataFrame:
-    """A Parquet file of a run, whose rows are instances of a dataclass; raises InputError if the
+    """A Parquet file of a run, whose rows are instances of a dataclass. Raises InputError if the
     file is missing or damaged."""
     kinds = {int: "a whole number", float: "a number", str: "a text"}
     with input_errors(f"{path}: not readable", RUN_AGAIN):

@@ -38,7 +38,7 @@ def obrien_fleming(alpha: float, fraction: float) -> float:
 
 @lru_cache(maxsize=1024)
 def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ()) -> list[float]:
-    """The nominal levels of a one-sided test at looks after so many seeds each.
+    """The nominal levels of a one-sided test at looks after these numbers of seeds.
 
     `shares` are the fractions of alpha that are spent up to each look; the last one is 1. Without
     them the O'Brien-Fleming type function is used.

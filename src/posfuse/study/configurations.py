@@ -177,7 +177,7 @@ class _Composed:
 
 
 def _is_plain(override: Override) -> bool:
-    """Whether an override sets the value of a key: groups have no dot in their names."""
+    """True if an override sets the value of a key. Names of groups have no dot."""
     is_change = override.type == OverrideType.CHANGE and override.package is None
     return is_change and "." in override.key_or_group
 

@@ -110,7 +110,7 @@ def choose(study: Study, results: Results) -> dict[str, Choice]:
 
 
 def finalists(study: Study, results: Results) -> dict[str, list[str]]:
-    """The trials of each arm that run again: those with the best means over `tuning.seeds`.
+    """The trials of each arm that run again, with the best means over `tuning.seeds`.
 
     If too many trials diverged, there are fewer than `tuning.finalists`. Raises as `choose`.
     """

@@ -58,7 +58,7 @@ class Sweep:
         """Train these arms with these seeds. Finished runs are skipped.
 
         `extra` are the user's overrides, such as a launcher. Raises Interrupted after a signal, and
-        RunsFailed if a run has no result of its own and did not diverge.
+        RunsFailed if a run has no result and did not diverge.
         """
         given = self.write_experiment(OUTPUT / self.name / "conf", arms, seeds, extra)
         signals.check()

@@ -192,7 +192,7 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
     """Save both views in W&B, over the views whose URLs are in `path`. Returns their URLs."""
     place = f"{server.address()}/{space.entity}/{space.project}"
-    # The file may hold anything, and the views may be deleted.
+    # The file may be damaged, or the views deleted.
     with input_errors(f"{path}: cannot load the views in it", "remove it to make new ones"):
         views = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         urls = views.setdefault(place, {})

@@ -17,9 +17,9 @@ _set: dict[str, str] = {}  # set by `prepare`; the next sweep of the process may
 
 
 def prepare(sweep: Path, of_agent: bool = False) -> None:
-    """Set W&B's environment variables, except those that the user has set: its files go to the
-    sweep's folder, it prints nothing, and it sends no error reports. Variables that would give a
-    run another id are removed, with a warning, unless the run is one of W&B's agent."""
+    """Set W&B's environment variables, except variables that the user has set. W&B's files go to
+    the sweep's folder, and it prints nothing and sends no error reports. Variables that would give
+    a run another id are removed, with a warning, unless the run is one of W&B's agent."""
     if ignored := [name for name in IDENTITY if name in os.environ and not of_agent]:
         for name in ignored:
             del os.environ[name]

@@ -58,8 +58,8 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Raise every error of W&B's API as an InputError, whose types are partly private; but not that
-    of a file."""
+    """Raise every error of W&B's API as an InputError, because some of their types are private.
+    Errors of files pass unchanged."""
     try:
         yield
     except Exception as error:

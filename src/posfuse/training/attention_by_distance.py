@@ -38,7 +38,7 @@ def attention_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[
     width = 2 * longest - 1  # distances from -(M - 1) to M - 1
     pairs = np.zeros(width)
     by_distance = {name: np.zeros((n_layers, width)) for name in ("mean", "ratio")}
-    # Of the queries of each layer: the sum of their shares, and their number.
+    # For each layer: the sum of the queries' shares, and the number of queries.
     on_kind = {kind: np.zeros((n_layers, 2)) for kind in ("first", "previous", "same")}
     uniform = np.zeros(2)
     for batch in batches:
@@ -82,7 +82,7 @@ def attention_rows(model: PositionClassifier, batches: Sequence[Batch]) -> list[
 
 
 def _sum_and_number(shares: Tensor, chosen: Tensor) -> tuple[float, int]:
-    """Of the chosen ones of shares (B, Q)."""
+    """The sum and the number of the chosen values of shares (B, Q)."""
     return float(shares[chosen].double().sum()), int(chosen.sum())
 
 

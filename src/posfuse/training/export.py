@@ -70,7 +70,7 @@ class Exported:
 def export(run: str | Path, path: str | Path) -> None:
     """Write a finished run's folded model to `path`. Creates the folder if it is missing.
 
-    Raises InputError as `load_run` does, and if `path` cannot be written.
+    Raises InputError as `load_run`, and if `path` cannot be written.
     """
     cfg, data, classifier = load_run(run)
     if not isinstance(classifier, Classifier):

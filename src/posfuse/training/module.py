@@ -181,7 +181,7 @@ class TrainingModule(L.LightningModule):
     def prediction_table(self, documents: Documents) -> pd.DataFrame:
         """The `predictions` of all processes of the run, a row for each document in the order of
         the split: index, row (in the file), length (before the cut), group (equal for documents
-        with a part in common), and the others. Values (B, C) become C columns, name_0 and so on."""
+        that share a part), and the others. Values (B, C) become C columns, name_0 and so on."""
         batches = items_of_all(self.predictions)
         columns: dict[str, Any] = {}
         for name in batches[0]:

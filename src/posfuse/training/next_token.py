@@ -48,7 +48,7 @@ class NextToken(TrainingModule):
         self.log_scores(self.scores(logits, token_losses(logits, batch), batch))
 
     def log_scores(self, scores: dict[str, Tensor]) -> int:
-        """Log the validation metrics of a batch's `scores`; returns its number of targets."""
+        """Log the validation metrics of a batch's `scores`. Returns its number of targets."""
         n = int(scores["targets"].sum())
         loss = scores["loss"].sum() / n
         self.log_mean("val/loss", loss, n)

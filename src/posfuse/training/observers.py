@@ -47,7 +47,7 @@ class History(Callback):
     for each evaluation, and `steps`: {"step", "train_loss", "lr"}, one for each `every` steps.
 
     The training loss is the mean over the documents since the last evaluation or the last of
-    `steps`; lr is that of the next step. `on_row` is called after each of `steps` within an epoch.
+    `steps`; lr belongs to the next step. `on_row` is called after each of `steps` within an epoch.
     """
 
     def __init__(self, evaluations: Evaluations = ONE_PER_EPOCH, every: int | None = None) -> None:
@@ -159,7 +159,7 @@ class Diagnostics(Callback):
     def _chosen(
         self, wanted: float, limits: tuple[int, int], device: torch.device
     ) -> tuple[int, Iterator[Batch]]:
-        """How many test documents, within limits and as many as there are, and their batches."""
+        """The number of test documents for a measurement, and their batches."""
         n = min(int(np.clip(wanted, *limits)), len(self.data.documents["test"]))
         return n, sample(self.data, "test", n, device)
 

@@ -194,7 +194,7 @@ def record(
     fitted: Fitted,
     tested: dict[str, Tested],
 ) -> Record:
-    """Write the files of a run that is trained and tested, the record last; returns the record.
+    """Write the files of a trained and tested run, the record last. Returns the record.
 
     `facts` are the record's entries about its identity, its data and its costs.
     """

@@ -64,7 +64,7 @@ class Task(ABC):
 
     @property
     def has_accuracy(self) -> bool:
-        """Whether validation logs an accuracy."""
+        """True if validation logs an accuracy."""
         return self.metric == "accuracy"
 
     @property

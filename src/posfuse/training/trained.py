@@ -45,7 +45,7 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Any]:
     try:
         module.load_state_dict(read_checkpoint(path)["state_dict"])
     except RuntimeError as error:
-        first = str(error).splitlines()[1].strip()  # what does not fit
+        first = str(error).splitlines()[1].strip()  # the parameter that does not fit
         raise InputError(
             f"{path}: not the weights that config.yaml describes ({first}); train the run again"
         ) from error

@@ -106,7 +106,8 @@ def _answer(row: Row, where: str, added: Sequence[str], criteria: Criteria) -> A
 def _uncompared(
     cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame, criteria: Criteria
 ) -> list[str]:
-    """A line for each corpus and encoding without a comparison: its results, and what to run."""
+    """A line for each corpus and encoding without a comparison: its results, and the runs to
+    add."""
     metric, lines = criteria.metric, []
     places = (zip(frame["data"], frame["encoding"], strict=True) for frame in (best, comparisons))
     compared = {place for frame in places for place in frame}

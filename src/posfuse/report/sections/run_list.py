@@ -32,8 +32,8 @@ def section(sweep: Sweep) -> Section:
 
 
 def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: Path) -> Row:
-    """Name, result, best (which evaluation was the best one) and link of a run. The link leads to
-    its folder, if the page, in `out`, lies below `root` as the runs do.
+    """Name, result, best evaluation and link of a run. The link leads to its folder, if the page in
+    `out` is below `root`, like the runs.
 
     `row` has seed, folder, and either diverged or best_evaluation and evaluations.
     """

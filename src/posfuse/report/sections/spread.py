@@ -68,7 +68,7 @@ def convergence_tables(trained: pd.DataFrame) -> list[Table]:
 
 
 def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> list[Table]:
-    """The frames of `solved_cells` and `solved_best`, those that have rows."""
+    """The tables of the frames of `solved_cells` and `solved_best` that have rows."""
     at_best = "Runs that solve the task at each operator's own best values"
     named = (best, "solved_best", at_best), (cells, "solved", "Runs that solve the task")
     return [_solved_table(frame, baseline, *texts) for frame, *texts in named if len(frame)]
