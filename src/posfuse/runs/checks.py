@@ -42,7 +42,7 @@ def checked(config: DictConfig) -> Config:
     task.check()
     check_combinations(cfg)
     _check_corpus(cfg)
-    if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
+    if cfg.trainer.monitor == "accuracy" and not task.has_accuracy:
         raise InputError(
             f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
             "the task's metric, or loss"
