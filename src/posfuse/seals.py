@@ -7,7 +7,6 @@ import hashlib
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +33,6 @@ def checksum(path: Path) -> int:
         while block := file.read(1 << 20):
             value = zlib.crc32(block, value)
     return value
-
-
-def sums_of(digests: Mapping[str, str]) -> str:
-    """The content of SHA256SUMS."""
-    return "".join(f"{sealed}  {name}\n" for name, sealed in digests.items())
 
 
 def read_sums(folder: Path) -> str:

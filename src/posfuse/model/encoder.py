@@ -6,7 +6,7 @@ output of nn.TransformerEncoder (tested).
 
 import copy
 from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -127,7 +127,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.d_model, self.causal = d_model, causal
         inside = dropout if attention_dropout is None else attention_dropout
-        self.blocks = nn.ModuleList(
+        self.blocks: Any = nn.ModuleList(
             Block(
                 Attention(d_model, n_heads, inside, causal), d_ff, dropout, activation, norm_first
             )
@@ -136,7 +136,8 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
         position = position or AttentionEncoding(d_model, n_heads, 1)
         copies = n_layers if position.per_layer else 1
-        self.positions = nn.ModuleList(copy.deepcopy(position) for _ in range(copies))
+        # The encodings inside attention: one for each block, or one for all.
+        self.positions: Any = nn.ModuleList(copy.deepcopy(position) for _ in range(copies))
 
     def forward(self, x: Tensor, lengths: Tensor, positions: Positions = 0) -> Tensor:
         """x (B, L, d), lengths (B,) of at least 1, positions (L,) of the tokens, or the first of
@@ -151,15 +152,19 @@ class Encoder(nn.Module):
             # for queued work.
             full = x.device.type == "cpu" and bool(valid.all())
             mask = None if full else valid[:, None, None, :]
-        at = self.as_positions(positions, x)
-        inside = [(encoding, at, self.bias(encoding, at)) for encoding in self.encodings()]
+        # Do not read the values of a tensor: on a GPU this would wait for queued work.
+        end = x.shape[1] + (positions if isinstance(positions, int) else 0)
+        rows = self.positions[0].rows
+        if rows is not None and end > rows:
+            raise ValueError(
+                f"got {end} tokens, but the encoding inside attention ends at {rows}; cut the "
+                f"documents or train with data.max_len={end}"
+            )
+        at = as_tensor(positions, x)
+        inside = [(encoding, at, self.bias(encoding, at)) for encoding in self.positions]
         for i, block in enumerate(self.blocks):
             x = block(x, mask, inside[i % len(inside)])  # one per block, or one for all
         return self.norm(x)
-
-    def encodings(self) -> list[AttentionEncoding]:
-        """The encoding inside attention: one for each block, or one for all."""
-        return cast(list[AttentionEncoding], list(self.positions))
 
     def bias(self, encoding: AttentionEncoding, positions: Tensor) -> Tensor | None:
         """The encoding's bias (H, L, L), or None; in causal attention -inf at keys after the
@@ -169,18 +174,6 @@ class Encoder(nn.Module):
             return bias
         order = torch.arange(len(positions), device=positions.device)
         return bias.masked_fill(~visible(order, order), -torch.inf)
-
-    def as_positions(self, positions: Positions, x: Tensor) -> Tensor:
-        """The positions (L,) of x (B, L, d), as in `forward`."""
-        # Do not read the values of a tensor: on a GPU this would wait for queued work.
-        end = x.shape[1] + (positions if isinstance(positions, int) else 0)
-        rows = self.encodings()[0].rows
-        if rows is not None and end > rows:
-            raise ValueError(
-                f"got {end} tokens, but the encoding inside attention ends at {rows}; cut the "
-                f"documents or train with data.max_len={end}"
-            )
-        return as_tensor(positions, x)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posfuse.model.attention_encoding import AttentionEncoding
-from posfuse.model.encoder import Attention, Block, visible
+from posfuse.model.encoder import Attention, visible
 from posfuse.model.network import Backbone, FusionTransformer
 from posfuse.model.positions import Positions, as_tensor
 
@@ -51,10 +51,9 @@ class LanguageModel(FusionTransformer):
         """The logits (B, V) of the token after the last one of ids (B, Q), which follow the tokens
         of the cache and are added to it; positions (Q,) are theirs. Without dropout."""
         x = self.fuse(ids, positions)
-        encodings = self.encoder.encodings()
+        encodings = self.encoder.positions
         cache.positions = torch.cat((cache.positions, positions))
         for i, block in enumerate(self.encoder.blocks):
-            assert isinstance(block, Block)
             attend = partial(cache.attend, i, block.attention, encodings[i % len(encodings)])
             x = block.around(attend, x)
         return self.logits(self.encoder.norm(x)[:, -1])

@@ -196,7 +196,8 @@ def write_result(folder: Path, record: Record) -> None:
         others = [*ALWAYS, BEST, *(name for name in SOMETIMES if (folder / name).exists())]
         digests = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
-            sums.write_text(seals.sums_of(digests), encoding="utf-8")
+            lines = [f"{sealed}  {name}\n" for name, sealed in digests.items()]
+            sums.write_text("".join(lines), encoding="utf-8")
 
 
 def is_complete(folder: Path) -> bool:

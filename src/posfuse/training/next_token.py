@@ -96,16 +96,12 @@ class NextToken(TrainingModule):
     def results(
         self, metrics: dict[str, float], documents: Documents
     ) -> tuple[dict[str, float], pd.DataFrame]:
-        table = self.prediction_table(documents)
-        return self.test_scores(table), table
-
-    def test_scores(self, table: pd.DataFrame) -> dict[str, float]:
-        """The metrics of a test split with these `scores`."""
+        table = self.prediction_table(documents)  # of `scores`
         by_target = table.sum() / table["targets"].sum()
         metrics = {"loss": float(by_target["loss"]), "accuracy": float(by_target["right"])}
         if self.is_bytes:
             metrics["bits_per_byte"] = metrics["loss"] / math.log(2)
-        return metrics
+        return metrics, table
 
 
 class NextAnswer(NextToken):
@@ -132,11 +128,14 @@ class NextAnswer(NextToken):
         self.log_mean("val/greedy_accuracy", scores["greedy_right"].sum() / n, n)
         return n
 
-    def test_scores(self, table: pd.DataFrame) -> dict[str, float]:
-        metrics, asked = super().test_scores(table), table[table["targets"] > 0]
+    def results(
+        self, metrics: dict[str, float], documents: Documents
+    ) -> tuple[dict[str, float], pd.DataFrame]:
+        metrics, table = super().results(metrics, documents)
+        asked = table[table["targets"] > 0]
         metrics["exact_match"] = float((asked["right"] == asked["targets"]).mean())
         metrics["greedy_accuracy"] = float(table["greedy_right"].sum() / table["targets"].sum())
-        return metrics
+        return metrics, table
 
 
 def token_losses(logits: Tensor, batch: Batch) -> Tensor:
