@@ -10,7 +10,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import LengthBatches
 from posfuse.errors import InputError
 from posfuse.model.network import learned_scalars
-from posfuse.training.optimizer import is_constant, optimizer, rate_factor, schedule
+from posfuse.training.optimizer import optimizer, rate_factor, schedule
 from variants import make_network
 
 STEPS, LR = 50, 1e-3
@@ -50,9 +50,7 @@ def test_rates_are_those_of_torchs_schedulers(kind, warmup):
     assert rate_factor(60, optim, STEPS) == pytest.approx(after_the_last)
 
 
-def test_a_constant_rate_needs_no_schedule_and_a_warm_up_needs_fewer_steps_than_the_run():
-    assert is_constant(OptimConfig())
-    assert not is_constant(OptimConfig(warmup=1))
+def test_a_warm_up_needs_fewer_steps_than_the_run():
     with pytest.raises(InputError, match=r"optim.warmup: must be below the 50 steps .* \(got 50\)"):
         schedule(sgd(), OptimConfig(warmup=50), STEPS)
 

@@ -15,7 +15,7 @@ from posfuse.errors import Diverged
 from posfuse.model.network import FusionTransformer, seed_from
 from posfuse.process.distributed import items_of_all, sum_of_all, world_size
 from posfuse.runs.measurements import Measurement
-from posfuse.training.optimizer import is_constant, optimizer, schedule
+from posfuse.training.optimizer import optimizer, schedule
 
 CHECK_EVERY = 50  # steps between two checks that the loss is finite
 NEVER = 2**62  # a step that no run reaches
@@ -152,18 +152,13 @@ class TrainingModule(L.LightningModule):
     def configure_optimizers(self) -> Any:
         """The optimiser and, unless the learning rate is constant, its schedule."""
         updates = optimizer(self.model, self.parameters(), self.optim)
-        if is_constant(self.optim):
+        if self.optim.schedule == "constant" and not self.optim.warmup:
             return updates
-        rates = schedule(updates, self.optim, self.steps)
-        return {"optimizer": updates, "lr_scheduler": {"scheduler": rates, "interval": "step"}}
-
-    @property
-    def steps(self) -> int:
-        """The steps of the optimiser in the whole training, without early stopping."""
         trainer: Any = self.trainer
         epochs = int(trainer.datamodule.evaluations.epochs(trainer.max_epochs))
-        in_epoch: int = trainer.datamodule.steps_of_epoch(trainer.accumulate_grad_batches)
-        return in_epoch * epochs
+        steps = epochs * trainer.datamodule.steps_of_epoch(trainer.accumulate_grad_batches)
+        rates = schedule(updates, self.optim, steps)  # without early stopping
+        return {"optimizer": updates, "lr_scheduler": {"scheduler": rates, "interval": "step"}}
 
     def on_test_epoch_start(self) -> None:
         self.predictions = []

@@ -38,11 +38,6 @@ def optimizer(model: nn.Module, parameters: Iterable[Any], optim: OptimConfig) -
     return kind(ordered, lr=optim.lr, weight_decay=optim.weight_decay, fused=True)
 
 
-def is_constant(optim: OptimConfig) -> bool:
-    """True if the learning rate is the same at every step."""
-    return optim.schedule == "constant" and not optim.warmup
-
-
 def schedule(updates: torch.optim.Optimizer, optim: OptimConfig, steps: int) -> LambdaLR:
     """The learning rates of a training of `steps` steps.
 
