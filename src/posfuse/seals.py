@@ -5,7 +5,6 @@ SHA256SUMS of a folder has the digest of each file; `sha256sum -c` checks it.
 
 import hashlib
 import json
-import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -60,10 +59,3 @@ def check_whole(path: Path) -> None:
     """Raise ValueError if a file differs from its digest. Ignores a missing file."""
     if path.exists() and not is_whole(path):
         raise ValueError(f"differs from its digest in {SUMS}")
-
-
-def check_archive(path: Path) -> None:
-    """Raise ValueError or BadZipFile if a file of a zip archive differs from its checksum."""
-    with zipfile.ZipFile(path) as whole:
-        if damaged := whole.testzip():
-            raise ValueError(f"{damaged} is damaged")

@@ -81,11 +81,6 @@ class Backbone:
     sampler: PositionSampler | None = None  # None: contiguous positions
     embedding: nn.Embedding | None = None  # of a pretrained model; None: a new one
 
-    @property
-    def of_host(self) -> tuple[nn.Module, ...]:
-        """The modules that start from pretrained values."""
-        return (self.embedding, self.encoder) if self.embedding else ()
-
 
 class FusionTransformer(nn.Module):
     """A Transformer encoder with one fusion operator, one position table, and a head.

@@ -15,7 +15,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
-from posfuse.config import Config, longest, seed_of
+from posfuse.config import Config, is_pretrained, longest, seed_of
 from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
 from posfuse.data.evaluations import Evaluations
@@ -196,7 +196,8 @@ def build_module(cfg: Config, data: TextDataModule, backbone: Backbone | None = 
     store = data.store
     network = data.task.network(backbone, store.vocabulary_size, len(store.label_names))
     shared_stream = cfg.fidelity.initial_values == "shared_stream"
-    initialize(network, seed_of(cfg, "init"), shared_stream, backbone.of_host)
+    pretrained = (network.embedding, network.encoder) if is_pretrained(cfg) else ()
+    initialize(network, seed_of(cfg, "init"), shared_stream, pretrained)
     if cfg.fidelity.blocks == "copies":
         copy_first_block(network.encoder)
     if data.task.causal and looks_ahead(network, longest(cfg.data)):

@@ -3,6 +3,7 @@ epoch."""
 
 import io
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from posfuse.errors import InputError, input_errors
 from posfuse.process import signals
 from posfuse.runs.records import replacing
-from posfuse.seals import check_archive
 
 AGREE_EVERY = 10  # steps after which the processes of a run decide together whether to save
 
@@ -41,7 +41,9 @@ class WholeFiles(TorchCheckpointIO):
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint, on the CPU. Raises InputError if any byte of the file has changed."""
     with input_errors(f"{path}: cannot be read", f"remove {path.parent} to run again"):
-        check_archive(path)  # torch does not
+        with zipfile.ZipFile(path) as archive:  # torch does not compare checksums
+            if damaged := archive.testzip():
+                raise ValueError(f"{damaged} is damaged")
         return torch.load(path, map_location="cpu", weights_only=True)
 
 

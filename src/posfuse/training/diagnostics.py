@@ -134,11 +134,6 @@ def random_order(batch: Batch, generator: torch.Generator) -> Tensor:
     return draws.argsort(1)
 
 
-def shuffle(batch: Batch, generator: torch.Generator) -> Batch:
-    """The batch with the tokens of each document in random order."""
-    return replace(batch, ids=batch.ids.gather(1, random_order(batch, generator)))
-
-
 def worth_of_position(
     model: PositionClassifier, batches: Iterable[Batch], longest: int, offset: int
 ) -> dict[str, float]:
@@ -152,7 +147,7 @@ def worth_of_position(
         short = replace(batch, ids=batch.ids[:, :longest], lengths=batch.lengths.clamp(max=longest))
         logits = {
             "accuracy": model(batch.ids, batch.lengths),
-            "shuffled": model(shuffle(batch, generator).ids, batch.lengths),
+            "shuffled": model(batch.ids.gather(1, random_order(batch, generator)), batch.lengths),
             "shifted": model(short.ids, short.lengths, offset),
         }
         is_cut = batch.ids.shape[1] > longest

@@ -32,7 +32,7 @@ class EpochLines(Callback):
         self.evaluations = evaluations
 
     def on_train_epoch_end(self, trainer: Any, module: L.LightningModule) -> None:
-        seconds = self.stopwatch.since_evaluation()
+        seconds = self.stopwatch.seconds()["fit"] - self.stopwatch.evaluated
         epoch = self.evaluations.epochs(trainer.current_epoch + 1)
         epochs = int(self.evaluations.epochs(trainer.max_epochs))
         metrics = trainer.callback_metrics
@@ -101,10 +101,6 @@ class Stopwatch(Callback):
         """Seconds of each part, including the current part."""
         now = self.spent[self.part] + self.clock() - self.started
         return {**self.spent, self.part: now}
-
-    def since_evaluation(self) -> float:
-        """Seconds of fit since the last evaluation."""
-        return self.seconds()["fit"] - self.evaluated
 
     def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         self.evaluated = self.seconds()["fit"]
