@@ -233,7 +233,7 @@ def test_its_precision_is_that_of_a_large_model(tmp_path, monkeypatch):
         ("model=pretrained", "model.d_model: null is for host=transformers"),
         ("host=transformers", "host.path: no pretrained model given"),
         ("host=transformers host.path=", "host.path: '' is empty"),
-        ("host=transformers host.path=no/bert", "host.path: no folder no/bert; nothing is"),
+        ("host=transformers host.path=no/bert", "host.path: no config.json in no/bert; nothing"),
         ("BERT model=paper", "model.d_model: must be null with host=transformers, because "),
         ("BERT speed=fast", "model.attention_dropout: must be null with host=transformers"),
         ("BERT model.token_scale=learned", "model.token_scale: must be a number with"),
@@ -259,9 +259,9 @@ def test_what_cannot_be_is_refused_in_one_line(bert, overrides, message):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", None, "no config.json; write the folder with save_pretrained"),
-        ("model.safetensors", None, "no model.safetensors; write"),
-        ("tokenizer.json", None, "no tokenizer.json; write"),
+        ("config.json", None, "no config.json in"),
+        ("model.safetensors", None, "no model.safetensors in"),
+        ("tokenizer.json", None, "no tokenizer.json in"),
         ("config.json", "[" * 100_000, "cannot be loaded (nested too deeply"),
         ("config.json", {"model_type": "nobert"}, "cannot be loaded ("),
         ("config.json", {"num_hidden_layers": 10**6}, "num_hidden_layers is 1000000, above 4096)"),

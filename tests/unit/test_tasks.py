@@ -271,18 +271,9 @@ def test_every_visible_place_shows_the_missing_symbol_in_half_of_the_strings(nam
 # Arguments that are refused
 
 BAD = [
-    (
-        "parity",
-        {"lengths": [40, 1]},
-        "corpus.lengths",
-        "with 1 <= min <= max, since parity",
-    ),
-    (
-        "parity",
-        {"lengths": [0, 9]},
-        "corpus.lengths",
-        "fewer than 1 symbols (got [0, 9])",
-    ),
+    ("parity", {"lengths": [40, 1]}, "corpus.lengths", "with 1 <= min <= max and a length of par"),
+    ("parity", {"lengths": [0, 9]}, "corpus.lengths", "which are 1, 2, 3, ... (got [0, 9])"),
+    ("parity", {"lengths": [9]}, "corpus.lengths", "must be [min, max] with 1 <= min <= max"),
     ("missing_duplicate", {"lengths": [7, 7]}, "corpus.lengths", "which are 4, 6, 8"),
     ("indirect_index", {"farthest": 7}, "corpus.lengths", "9 <= min <= max"),
     ("indirect_index", {"symbols": 9}, "corpus.lengths", "11 <= min <= max"),

@@ -171,16 +171,12 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
     own = cfg.splits
     names = {"train": own.train, "validation": own.validation or "validation", "test": own.test}
     splits = {split: loaded[name] for split, name in names.items() if name in loaded}
-    if "train" not in splits or "test" not in splits or own.validation not in (None, *loaded):
+    unread = [s for s in loaded if s not in names.values() and LIKE_A_SPLIT.fullmatch(s)]
+    needed = {"train", "test"} | ({"validation"} if own.validation or unread else set())
+    if not needed <= splits.keys():
         raise InputError(
             f"data.corpus.id: {id!r} has the splits {', '.join(loaded)}; name those to use by "
             "data.splits.train, data.splits.validation and data.splits.test, or give another corpus"
-        )
-    unread = [s for s in loaded if s not in names.values() and LIKE_A_SPLIT.fullmatch(s)]
-    if unread and "validation" not in splits:
-        raise InputError(
-            f"data.corpus.id: {id!r} has the split {unread[0]!r}, which is not read, and no "
-            f"validation split; set data.splits.validation={unread[0]}"
         )
     label = splits["train"].features.get(cfg.labels)
 

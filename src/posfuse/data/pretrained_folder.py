@@ -17,10 +17,7 @@ from posfuse.untrusted import read_json
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 MOST_LAYERS = 4096  # of a model; with many more, building takes hours
 LAYERS = re.compile("layer|block|depth|group|stage", re.IGNORECASE)  # keys that count them
-WEIGHTS = (
-    "model*.safetensors*",
-    "pytorch_model*.bin*",
-)  # with the index of files; the first match is used
+WEIGHTS = ("model*.safetensors*", "pytorch_model*.bin*")  # and their index; the first match counts
 
 
 def pretrained_files(path: str) -> dict[str, Path]:
@@ -29,18 +26,13 @@ def pretrained_files(path: str) -> dict[str, Path]:
     Raises InputError if the folder or one of them is missing. Nothing is downloaded.
     """
     root = Path(path)
-    if not root.is_dir():
-        raise InputError(
-            f"host.path: no folder {root}; nothing is downloaded, so give a folder with "
-            f"{CONFIG}, model.safetensors and {TOKENIZER}"
-        )
     weights = next(filter(None, (sorted(root.glob(pattern)) for pattern in WEIGHTS)), [])
     files = (root / CONFIG, root / TOKENIZER, *(weights or [root / "model.safetensors"]))
     for file in files:
         if not file.is_file():
             raise InputError(
-                f"{root}: no {file.name}; write the folder with save_pretrained(FOLDER) of the "
-                "model and of its tokenizer"
+                f"host.path: no {file.name} in {root}; nothing is downloaded, so write the folder "
+                "with save_pretrained(FOLDER) of the model and of its tokenizer"
             )
     return {file.name: file for file in files}
 

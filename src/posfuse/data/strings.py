@@ -57,16 +57,12 @@ def strings(
     Raises InputError for lengths that the rule does not have, and for sizes below the number of
     classes.
     """
-    if len(lengths) != 2 or not rule.shortest <= lengths[0] <= lengths[1]:
+    first, last = lengths if len(lengths) == 2 else (0, 0)
+    trained = [n for n in range(first, last + 1) if rule.has(n)]
+    if not trained or first < rule.shortest:
         raise InputError(
-            f"data.corpus.lengths: must be [min, max] with {rule.shortest} <= min <= max, since "
-            f"{rule.name} has no string of fewer than {rule.shortest} symbols (got {lengths})"
-        )
-    trained = [n for n in range(lengths[0], lengths[1] + 1) if rule.has(n)]
-    if not trained:
-        raise InputError(
-            f"data.corpus.lengths: must include a length of {rule.name}, which are {rule.lengths} "
-            f"(got {lengths})"
+            f"data.corpus.lengths: must be [min, max] with {rule.shortest} <= min <= max and a "
+            f"length of {rule.name}, which are {rule.lengths} (got {lengths})"
         )
     for n in test_lengths:
         if not rule.has(n):
