@@ -30,8 +30,8 @@ def checked(config: DictConfig) -> Config:
 
     The parts of the model are not built here: `training.build.build_parts` does that.
     """
-    try:  # again, because "+key=value" adds a key that the schema lacks
-        cfg = config_of(OmegaConf.to_container(config))
+    try:
+        cfg = config_of(config)
     except OmegaConfBaseException as error:
         raise InputError(one_line(error)) from error
     cfg.model.token_scale = _number(cfg.model.token_scale)

@@ -1,10 +1,15 @@
 """Writes and reads config.yaml of a run, and finds the folders that it names."""
 
 import os
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from posfuse import untrusted
 from posfuse.config import Config
@@ -93,9 +98,26 @@ def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
 
 
 def config_of(content: Any) -> Config:
-    """A config from plain values, or from the checked text of a YAML file. Raises
-    OmegaConfBaseException or ValueError if they do not fit the schema."""
-    config = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(content))
+    """A config from a composed one, from plain values, or from the checked text of a YAML file;
+    raises OmegaConfBaseException or ValueError if they do not fit the schema."""
+    config, plain = content, content
+    if isinstance(content, DictConfig):
+        plain = OmegaConf.to_container(content)
+    if OmegaConf.get_type(content) is not Config or not _has_its_keys(plain, Config):
+        config = OmegaConf.merge(_schema(), OmegaConf.create(plain))
     cfg = OmegaConf.to_object(config)
     assert isinstance(cfg, Config)
     return cfg
+
+
+@cache
+def _schema() -> Any:
+    return OmegaConf.structured(Config)
+
+
+def _has_its_keys(content: Any, kind: Any) -> bool:
+    """Whether plain values have the keys of a dataclass: "+key" adds one in spite of the schema."""
+    if not isinstance(content, dict) or content.keys() != {f.name for f in fields(kind)}:
+        return False
+    parts = [f for f in fields(kind) if is_dataclass(f.type)]
+    return all(_has_its_keys(content[f.name], f.type) for f in parts)

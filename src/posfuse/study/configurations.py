@@ -3,23 +3,21 @@ the plan."""
 
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from hydra import compose, initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import CONF_DIR, Config, DataConfig
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.process import signals
 from posfuse.runs.checks import checked, task_of
+from posfuse.runs.composing import Composer
 from posfuse.runs.coverage import training_lengths
 from posfuse.runs.folders import run_folder
 from posfuse.runs.hydra_errors import one_line
@@ -75,13 +73,16 @@ def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> di
     configs: dict[str, Config] = {}
     identities: dict[str, str] = {}  # the arm of each fingerprint
     folders: dict[str, tuple[str, Config]] = {}  # the arm of each folder of runs
-    with tempfile.TemporaryDirectory() as place:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        initialize_config_dir(str(CONF_DIR), version_base="1.3"),
+    ):
         sweep = Sweep(study, "check", "test", arms, {})
         common = [*sweep.write_experiment(Path(place), arms, [0], extra), "seed=0"]
-        config_of = _Composed(common)
+        composer = Composer(GlobalHydra.instance().config_loader())
         for arm, own in sweep.arms.items():
             try:
-                config = checked(config_of(own))
+                config = checked(composer.without_hydra("train", [*common, *own]))
                 _check_metric(study.metric, config)
                 if arm in study.tested_beyond:
                     _check_lengths(config.data)
@@ -144,42 +145,6 @@ def _by_corpus(settings_of: Mapping[str, Values]) -> list[list[str]]:
             corpus = {key: value for key, value in own.items() if key.startswith(OF_CORPUS)}
             corpora.setdefault(str(corpus), []).append(arm)
     return list(corpora.values())
-
-
-class _Composed:
-    """Composes configs that have overrides in common.
-
-    Hydra takes 0.15 s to compose one. Keys that choose no file are set in a copy of a config that
-    has the same files.
-    """
-
-    def __init__(self, common: list[str]) -> None:
-        self.common = common
-        self.by_files: dict[tuple[str, ...], DictConfig] = {}
-
-    def __call__(self, own: list[str]) -> DictConfig:
-        parsed = OverridesParser.create().parse_overrides(own)
-        values = {o.key_or_group: o.value() for o in parsed if _is_plain(o)}
-        files = tuple(str(o.input_line) for o in parsed if not _is_plain(o))
-        if files not in self.by_files:
-            self.by_files[files] = self._compose(files)
-        config = deepcopy(self.by_files[files])
-        try:
-            for key, value in values.items():
-                OmegaConf.update(config, key, value, merge=True)
-        except OmegaConfBaseException:
-            return self._compose(own)  # Hydra's own error
-        return config
-
-    def _compose(self, own: Iterable[str]) -> DictConfig:
-        with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-            return compose("train", [*self.common, *own])
-
-
-def _is_plain(override: Override) -> bool:
-    """True if an override sets the value of a key. Names of groups have no dot."""
-    is_change = override.type == OverrideType.CHANGE and override.package is None
-    return is_change and "." in override.key_or_group
 
 
 def _same_folder(arm: str, config: Config, other: str, theirs: Config) -> str:
