@@ -5,11 +5,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
 from contextlib import redirect_stderr
 from dataclasses import fields
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 from hydra.core.utils import JobReturn
@@ -17,17 +15,8 @@ from omegaconf import OmegaConf
 
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
-from posfuse.sweeps.launching import (
-    Call,
-    Results,
-    SweepLauncher,
-    composed_config,
-    execute,
-    execute_config,
-    folder_of,
-)
+from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
 
 
 class SlurmRun:
@@ -64,14 +53,10 @@ class SlurmLauncher(SweepLauncher):
         self.parameters = parameters
 
     def results(self, calls: list[Call]) -> Results:
-        """As in `SweepLauncher`. Finished runs get no job. After a signal it cancels the jobs,
-        which save."""
+        """As in `SweepLauncher`. After a signal it cancels the jobs, which save."""
         executor = self.executor()
         from submitit.core.utils import FailedJobError, UncompletedJobError
 
-        calls = yield from self.calls_left(calls)
-        if not calls:
-            return
         try:
             # Ctrl-C in the terminal must not end sbatch. Its stderr is in the error below.
             with signals.blocking(), redirect_stderr(StringIO()):
@@ -104,22 +89,6 @@ class SlurmLauncher(SweepLauncher):
                 asked = ["squeue", "--noheader", "--jobs", array]
                 while subprocess.run(asked, capture_output=True, check=False).stdout:
                     time.sleep(1)
-
-    def calls_left(self, calls: list[Call]) -> Generator[tuple[Call, JobReturn], None, list[Call]]:
-        """Execute the finished runs in this process, which skips them. Returns the other calls."""
-        if not any(Path(self.config.hydra.sweep.dir).rglob(records.RESULT)):
-            return calls  # composing all configs of a new sweep would take long
-        left = []
-        for call in calls:
-            signals.check()
-            number, overrides, *_ = call
-            cfg = composed_config(number, overrides, self.hydra_context, self.config)
-            folder = folder_of(cfg)
-            if (folder / records.RESULT).exists() and records.is_complete(folder):
-                yield call, execute_config(cfg, self.hydra_context, self.task_function)
-            else:
-                left.append(call)
-        return left
 
     def executor(self) -> Any:
         """submitit's executor, with the parameters of hydra-submitit-launcher, which have other

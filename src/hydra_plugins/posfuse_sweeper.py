@@ -1,6 +1,7 @@
 """Hydra's sweeper with checks of the sweep. Hydra finds plugins only in this package."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,26 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
-from omegaconf import OmegaConf, open_dict, read_write
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
-from posfuse.runs.folders import AXES, NAMES, composed_names, folders_of, sweep_folder
-from posfuse.runs.multirun import names_in, with_arm
+from posfuse.runs import records
+from posfuse.runs.composing import Composer
+from posfuse.runs.folders import (
+    AXES,
+    NAMES,
+    composed_names,
+    folder_of,
+    folders_of,
+    other_overrides,
+    sweep_folder,
+)
+from posfuse.runs.multirun import MULTIRUN, names_in, with_arm
 from posfuse.sweeps.failures import FAIL_FAST, say
+from posfuse.sweeps.finished import finished
 from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.status import every_minute
 
@@ -39,6 +52,14 @@ class PosfuseSweeper(BasicSweeper):
         super().__init__(max_batch_size, params)
         self.arms = arms or {}
 
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """As Hydra's. The launcher composes with the `Composer` as well."""
+        loader = Composer(hydra_context.config_loader)
+        context = HydraContext(loader, hydra_context.callbacks)
+        super().setup(hydra_context=context, task_function=task_function, config=config)
+
     def split_arguments(  # type: ignore[override]  # Hydra's is a static method
         self, overrides: list[Override], max_batch_size: int | None
     ) -> list[list[list[str]]]:
@@ -50,7 +71,7 @@ class PosfuseSweeper(BasicSweeper):
         return runs
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run every job, or with sweep.fail_fast up to the first failure.
+        """Run every job that is not finished, or with sweep.fail_fast up to the first failure.
 
         Raises InputError for a sweep over folders, over experiments, over an interval or over no
         values, and if two runs would share a folder.
@@ -70,37 +91,75 @@ class PosfuseSweeper(BasicSweeper):
         # good sweep.
         self.seen: set[str] = set()
         self.named: dict[str, str] = {}
-        self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
+        folder = Path(self.config.hydra.sweep.dir)
+        self.add_names(names_in(folder))
         (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))
         runs = f"{len(jobs)} run{'s' * (len(jobs) > 1)}"
-        say(f"{runs} in {self.config.hydra.sweep.dir}; Ctrl-C stops, the same command resumes")
+        say(f"{runs} in {folder}; Ctrl-C stops, the same command resumes")
         try:
-            with every_minute(say, Path(self.config.hydra.sweep.dir)):
-                return super().sweep(listed)
+            with every_minute(say, folder):
+                self._run(jobs, folder)
         except signals.Interrupted:
             if signals.interruption() != FAIL_FAST:
                 raise
-            return []
+
+    def _run(self, jobs: list[list[str]], folder: Path) -> None:
+        """Write multirun.yaml, name the finished runs, and launch the others."""
+        assert self.config is not None
+        assert self.launcher is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, folder / MULTIRUN)
+        common, done = set.intersection(*map(set, jobs)), 0
+        for batch in self.split_overrides_to_chunks(jobs, self.max_batch_size):
+            left = [job for job in batch if not self._is_done(job, folder, common)]
+            done += len(batch) - len(left)
+            for result in self.launcher.launch(left, done) if left else ():
+                _ = result.return_value  # raises the error of a run
+            done += len(left)
+
+    def _is_done(self, overrides: list[str], sweep: Path, common: set[str]) -> bool:
+        """Whether a run is finished; then a line says so. Hydra would start a job, 0.2 s each."""
+        signals.check()
+        folder = sweep / folder_of(overrides, self.config)
+        if not (folder / records.RESULT).exists():
+            return False
+        own = [override for override in other_overrides(overrides) if override not in common]
+        try:
+            with self._composed(overrides) as job:
+                line = finished(job, folder, own)
+        except Exception:  # noqa: BLE001 - the run raises it again, and its folder gets a failure
+            return False
+        if line:
+            say(line)
+            (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
+        return bool(line)
+
+    @contextmanager
+    def _composed(self, overrides: list[str]) -> Iterator[DictConfig]:
+        """The config of a run, which is that of this process within the block."""
+        assert self.config is not None
+        assert self.hydra_context is not None
+        state = HydraConfig.instance()
+        before = state.cfg
+        try:
+            yield composed_config(0, overrides, self.hydra_context, self.config)
+        finally:
+            state.cfg = before
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Compose one job for each override. Hydra would compose every job, 0.15 s each.
+        """Compose one job for each override.
 
         multirun.yaml gets the names in these jobs, because a run's folder has the name in
         fusion/mine.yaml and not the file's name, and posfuse status and the report read only the
         command. Raises InputError if a run's folder would differ from the one that they compute.
         """
-        assert self.config is not None
-        assert self.hydra_context is not None
-        state = HydraConfig.instance()
-        before = state.cfg
         for overrides in map(list, batch):
             if self.seen.issuperset(overrides):
                 continue
             self.seen.update(overrides)
-            try:
-                job = composed_config(0, overrides, self.hydra_context, self.config)
+            with self._composed(overrides) as job:
                 names = composed_names(overrides, job)
                 for key, name in names.items():
                     if (other := self.named.setdefault(key, name)) != name:
@@ -109,9 +168,7 @@ class PosfuseSweeper(BasicSweeper):
                             f"another; set {key.partition('=')[0]}.name only in its own file"
                         )
                 self.add_names(names)
-                check_place(job, folders_of([overrides], self.config)[0])
-            finally:
-                state.cfg = before
+                check_place(job, folder_of(overrides, self.config))
 
     def add_names(self, names: dict[str, str]) -> None:
         """Add to multirun.yaml the names that differ from their files' names."""

@@ -27,6 +27,7 @@ from posfuse.runs.folders import other_overrides
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.multirun import common_overrides
 from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
+from posfuse.sweeps.finished import done_line, label_of
 from posfuse.tracking.live import track
 
 log = logging.getLogger(__name__)
@@ -125,14 +126,11 @@ def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -
     """
     from posfuse.training.run import run  # imports torch, as in `job`
 
-    names = cfg.data.name, cfg.encoding.name, cfg.fusion["name"]
-    label = " ".join([*names, *own, f"seed={cfg.seed}"])
-    metric = task_of(cfg).metric
+    label, metric = label_of(cfg, own), task_of(cfg).metric
     with records.sole_use(folder), signals.handling():
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         if record := records.finished_record(folder, cfg):
-            value = record["test"][metric]
-            log.info("%s: already done, test %s %.4f", label, metric.replace("_", " "), value)
+            log.info("%s", done_line(cfg, own, record))
             return record
         (folder / records.RESULT).unlink(missing_ok=True)  # its other files are damaged
         configs.write_config(folder, cfg)

@@ -2,15 +2,20 @@
 
 import re
 import shlex
+from itertools import product
 
 import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.plugins import Plugins
 
 from posfuse.runs import records
+from posfuse.runs.checks import checked
+from posfuse.runs.folders import run_folder
+from posfuse.runs.identity import fingerprint, settings
 from posfuse.sweeps import status
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
-from small_runs import replaced, small_overrides, write_corpus
+from small_runs import composed, replaced, small_overrides, write_corpus
 from sweeps import kinds, results
 
 
@@ -99,11 +104,13 @@ def test_two_corpora_of_one_name_need_another_name(command, small, tmp_path):
 
 
 class Losing(SweepLauncher):
-    """Does the runs in this process, but loses that of seed 1 as if its process had been killed."""
+    """Does the runs in this process, but loses the result of seed 1 as if its process had been
+    killed at its end."""
 
     def results(self, calls):
         for call in calls:
-            yield call, "the node is gone" if "seed=1" in call[1] else execute(*call)
+            result = execute(*call)
+            yield call, "the node is gone" if "seed=1" in call[1] else result
 
 
 @pytest.fixture
@@ -114,10 +121,9 @@ def losing(monkeypatch):
 
 
 def test_a_lost_run_that_had_finished_has_not_failed(command, small, losing, tmp_path):
-    assert command("-m", *small, losing, "seed=0,2").code == 0
-    assert command("-m", *small, "seed=1").code == 0
-    result = command("-m", *small, losing, "seed=0,1,2")
+    result = command("-m", *small, losing, "seed=0,1")
     assert (result.code, result.err) == (0, "")
+    assert len(results(tmp_path / "work")) == 2
     assert kinds(tmp_path) == []
 
 
@@ -133,3 +139,41 @@ def test_a_refused_command_keeps_what_the_sweep_has(command, small, tmp_path):
     assert (run / records.FAILURE).exists()
     assert command("-m", *small, "seed=0").err == ""
     assert not (run / records.FAILURE).exists()
+
+
+def finish(sweep, *overrides):
+    """Write what a command reads of a finished run."""
+    cfg = checked(composed(*overrides))
+    names = cfg.data.name, cfg.encoding.name, cfg.fusion["name"]
+    folder = sweep / run_folder(*names, cfg.seed, overrides)
+    folder.mkdir(parents=True)
+    own = {"fingerprint": fingerprint(cfg), "settings": settings(cfg), "test": {"accuracy": 0.5}}
+    records.write_json(folder / records.RESULT, {"schema": records.SCHEMA, **own})
+    (folder / records.PREDICTIONS).touch()
+
+
+def test_hydra_composes_once_for_each_choice_of_files(command, tmp_path, monkeypatch):
+    given = ["logger=none", "sweep_id=done", "data.limit=9"]
+    for fusion, seed in product(("add", "concat"), range(4)):
+        finish(tmp_path / "work" / "multirun" / "done", *given, f"fusion={fusion}", f"seed={seed}")
+    compose, composed_by_hydra = ConfigLoaderImpl._load_configuration_impl, []
+
+    def counted(*arguments, **options):
+        composed_by_hydra.append(options["overrides"])
+        return compose(*arguments, **options)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counted)
+    sweep = ["-m", *given, "fusion=add,concat", "seed=range(4)"]
+    skipped = command(*sweep)
+    assert (skipped.code, skipped.err) == (0, "")
+    line = "bbc_lead_paragraph sinusoidal concat seed=3: already done, test accuracy 0.5000\n"
+    assert skipped.out.count(": already done, ") == 8
+    assert line in skipped.out
+    assert len(composed_by_hydra) == 2 + 2  # the sweep itself twice
+    assert not list(tmp_path.rglob("train.log"))  # no job has started
+
+    composed_by_hydra.clear()
+    refused = command(*sweep, "model.n_heads=3")
+    assert len(kinds(tmp_path)) == 8
+    assert refused.err.startswith("error: model.n_heads: ")
+    assert len(composed_by_hydra) == 2 + 2

@@ -46,8 +46,9 @@ def swept(kind, config, loader, arguments, size=None, params=None, **arms):
     """The jobs of a sweeper with this config, to which the other arguments are added."""
     OmegaConf.set_readonly(config.hydra, True)
     sweeper = kind(size, params, **arms)
-    sweeper.config, sweeper.launcher = config, Recorder()
-    sweeper.hydra_context = HydraContext(config_loader=loader, callbacks=Callbacks())
+    context = HydraContext(config_loader=loader, callbacks=Callbacks())
+    sweeper.setup(hydra_context=context, task_function=lambda config: None, config=config)
+    sweeper.launcher = Recorder()
     random.seed(0)
     sweeper.sweep(list(arguments))
     return sweeper.launcher.jobs

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
@@ -59,6 +60,10 @@ class Ending(Callback):
         refuse_empty("hydra.sweep.subdir", config)
         self.before = records.failures_in(Path(config.hydra.sweep.dir))
         show.cache_clear()
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Release the run's configs: those of 10,000 runs of a sweep take 3 GB."""
+        job_return.cfg = job_return.hydra_cfg = None
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         below = records.failures_in(Path(config.hydra.sweep.dir))

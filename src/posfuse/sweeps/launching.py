@@ -16,6 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from posfuse.runs import records
+from posfuse.runs.folders import folder_of
 from posfuse.sweeps.failures import record_failure, report
 
 Call = tuple[Any, ...]  # the arguments of `execute`, which cloudpickle can pickle
@@ -39,8 +40,12 @@ def execute(
     os.chdir(folder)
     setup_globals()
     Singleton.set_state(state)
-    return execute_config(
-        composed_config(number, overrides, context, config), context, task_function
+    return run_job(
+        task_function,
+        composed_config(number, overrides, context, config),
+        job_dir_key="hydra.sweep.dir",
+        job_subdir_key="hydra.sweep.subdir",
+        hydra_context=context,
     )
 
 
@@ -54,24 +59,6 @@ def composed_config(
         cfg.hydra.job.id, cfg.hydra.job.num = f"{cfg.hydra.job.name}_{number}", number
     HydraConfig.instance().set_config(cfg)
     return cfg
-
-
-def folder_of(cfg: DictConfig) -> Path:
-    """The folder of a composed run."""
-    return Path(cfg.hydra.sweep.dir, cfg.hydra.sweep.subdir)
-
-
-def execute_config(
-    cfg: DictConfig, context: HydraContext, task_function: TaskFunction
-) -> JobReturn:
-    """Execute a composed run."""
-    return run_job(
-        task_function,
-        cfg,
-        job_dir_key="hydra.sweep.dir",
-        job_subdir_key="hydra.sweep.subdir",
-        hydra_context=context,
-    )
 
 
 class SweepLauncher(Launcher):
@@ -95,7 +82,8 @@ class SweepLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Execute all runs and return their results. A missing result is NaN."""
+        """Execute all runs and return their results; the result of a run without one is NaN."""
+        sweep = Path(self.config.hydra.sweep.dir)
         common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
         calls = [
             (number, list(overrides), os.getcwd(), *common)
@@ -104,20 +92,16 @@ class SweepLauncher(Launcher):
         returns: dict[int, JobReturn] = {}
         with closing(self.results(calls)) as results:
             for (number, overrides, *_), result in results:
+                folder = sweep / folder_of(overrides, self.config)
                 if isinstance(result, str):
-                    folder = self._record(number, overrides, result)
+                    self._record(folder, overrides, result)
                     result = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
-                else:
-                    assert result.hydra_cfg is not None
-                    folder = Path(result.hydra_cfg.hydra.runtime.output_dir)
-                report(folder, Path(self.config.hydra.sweep.dir), self.config.sweep.fail_fast)
+                report(folder, sweep, self.config.sweep.fail_fast)
                 returns[number] = result
         return [returns[number] for number in sorted(returns)]
 
-    def _record(self, number: int, overrides: list[str], reason: str) -> Path:
-        """Record the failure of a run whose process ended without a result. Returns its folder."""
-        folder = folder_of(composed_config(number, overrides, self.hydra_context, self.config))
+    def _record(self, folder: Path, overrides: list[str], reason: str) -> None:
+        """Record the failure of a run whose process ended without a result."""
         if not (folder / records.RESULT).exists():
             folder.mkdir(parents=True, exist_ok=True)
             record_failure(reason, folder, overrides, "failed")
-        return folder

@@ -1,0 +1,39 @@
+"""Finished runs: recognised by their composed configs alone, and named in one line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig, open_dict
+
+from posfuse.config import Config
+from posfuse.runs import records
+from posfuse.runs.checks import checked, task_of
+
+
+def label_of(cfg: Config, own: Sequence[str]) -> str:
+    """A run in one line: its names, its `own` overrides and its seed."""
+    names = cfg.data.name, cfg.encoding.name, cfg.fusion["name"]
+    return " ".join([*names, *own, f"seed={cfg.seed}"])
+
+
+def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> str | None:
+    """The `done_line` of the run in `folder` with this composed config; None unless it is finished.
+
+    Raises the errors of the run, such as InputError and Conflict.
+    """
+    with open_dict(config):
+        del config["hydra"]
+    cfg = checked(config)
+    if cfg.trainer.precision == "fastest":  # torch takes seconds to import
+        from posfuse.process import precision
+
+        cfg.trainer.precision = precision.precision_of(cfg)
+    record = records.finished_record(folder, cfg)
+    return record and done_line(cfg, own, record)
+
+
+def done_line(cfg: Config, own: Sequence[str], record: records.Record) -> str:
+    """What is said of a finished run, which is skipped."""
+    metric = task_of(cfg).metric
+    value = record["test"][metric]
+    return f"{label_of(cfg, own)}: already done, test {metric.replace('_', ' ')} {value:.4f}"
