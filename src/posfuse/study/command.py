@@ -11,11 +11,10 @@ from rich.text import Text
 
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice, shell_line
-from posfuse.study import caveats, forecast, plan, results_page, stages, sweeps, tables
-from posfuse.study.looks import Progress, progress
+from posfuse.study import caveats, forecast, plan, stages, sweeps, tables
+from posfuse.study.looks import Progress
 from posfuse.study.plan import Plan
 from posfuse.study.reading import config_folder, read_study
-from posfuse.study.run_table import run_table
 from posfuse.study.scores import Results
 from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT
@@ -72,6 +71,9 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
             results = stages.tested(name, plan)
             _show_state(name, plan, progress(study, results), results)
         raise
+    from posfuse.study import results_page  # matplotlib and scikit-learn take a second to import
+    from posfuse.study.run_table import run_table
+
     tuning = stages.tuning_sweeps(name, study, extra)
     runs = run_table(frozen, tuning, stages.testing_sweeps(name, frozen))
     results = stages.tested(name, frozen)

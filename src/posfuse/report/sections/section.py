@@ -3,11 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
 from rich.console import RenderableType
 
 from posfuse.report.table import Table, interval, signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 VERDICTS, TABLES, PAIRED = "Verdicts", "Tables", "Paired statistics"
 TRAINING, RUNS, RESULTS, PLAN = "Training and mechanism", "Runs", "Results", "The plan"
@@ -19,7 +22,7 @@ class Drawing:
     """A figure that is drawn when the page is written."""
 
     name: str  # of its files, without suffix
-    draw: Callable[[], Figure]
+    draw: "Callable[[], Figure]"
     caption: str
 
 
